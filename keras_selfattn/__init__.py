@@ -1,0 +1,29 @@
+"""Self-attention and positional encodings for Keras: from labelled sequences to a served classifier.
+
+The subpackages load on first use, so that `keras_selfattn.serving.client` imports neither TensorFlow nor
+Keras:
+
+- `layers`: self-attention, position encodings, pooling, the encoder.
+- `models`: classifiers that read raw text and carry their own vocabulary and labels.
+- `data`: files to texts and labels; the built-in first data set.
+- `training`: one function from a table of labelled rows to a run folder.
+- `export`: versioned, checked SavedModels that take raw text.
+- `serving`: the server (TensorFlow Serving's gRPC API) and the client.
+"""
+
+import importlib
+from types import ModuleType
+
+__version__ = "0.1.0"
+
+_SUBPACKAGES = ("data", "export", "layers", "models", "serving", "training")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_SUBPACKAGES])
