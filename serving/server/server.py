@@ -1,0 +1,253 @@
+"""The server: one model, its gRPC port, and an orderly end.
+
+The asyncio loop runs in a thread of its own, so that a server can live inside a program or a test; graphs
+run in a pool of threads, never on the loop.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import FrameType
+from typing import Self
+
+import grpc.aio
+from grpc_health.v1 import health_pb2_grpc
+
+from ..errors import ServerStartError
+from .config import ServerConfig
+from .grpc_api import GrpcApi, HealthService
+from .lifecycle import ModelManager
+
+_log = logging.getLogger(__name__)
+
+_SERVER_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),  # up to protobuf's own 2 GiB, as in TensorFlow Serving
+    ("grpc.max_send_message_length", -1),
+    # With SO_REUSEPORT a second server would quietly share the port, and answer half of the requests.
+    ("grpc.so_reuseport", 0),
+]
+# As many requests as TensorFlow Serving runs at once; most of them wait for TensorFlow's own threads.
+_THREADS_PER_CPU = 4
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class Server:
+    """Serves one model over TensorFlow Serving's gRPC API, with health checks and a graceful end.
+
+    A context manager: starts on entry, stops on exit.
+
+    Args:
+        config: what to serve, and where.
+
+    Example:
+        with Server(ServerConfig("default", "models/sentiment", port=0)) as server:
+            Client(server.target).classify(["what a film"])
+    """
+
+    def __init__(self, config: ServerConfig):
+        self.config = config
+        self._health: HealthService | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._port: Future[int] = Future()
+        self._available = False
+        self._stop_requested = asyncio.Event()
+        self._abort_requested = asyncio.Event()
+        self._grace = config.shutdown_grace_seconds
+        self._manager = ModelManager(config, on_change=self._availability_changed)
+        self._executor = ThreadPoolExecutor(_THREADS_PER_CPU * (os.cpu_count() or 1), "predict")
+        self._thread = threading.Thread(target=self._run_loop, name="grpc-server", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        if not self._port.done():
+            raise RuntimeError("the server has no port before start()")
+        return self._port.result()
+
+    @property
+    def target(self) -> str:
+        """The "host:port" for a client on this machine."""
+        host = _ANY_ADDRESS.get(self.config.host, self.config.host)
+        return _address(host, self.port)
+
+    def start(self) -> Self:
+        """Loads the model, then opens the port. Returns when the first request can be answered.
+
+        Raises:
+            ServerStartError: there is nothing to serve, the model does not load, or the port is in use.
+        """
+        _check_port_is_free(self.config)
+        try:
+            self._manager.start()
+            self._thread.start()
+            self._port.result()
+        except BaseException:
+            self.stop(grace=0)
+            raise
+        return self
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until the server has stopped.
+
+        Args:
+            timeout: seconds to wait at most; None for no limit.
+
+        Returns:
+            Whether it has stopped.
+        """
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def stop(self, grace: float | None = None) -> None:
+        """Stops: turns unhealthy, refuses new requests, lets running ones finish, unloads the model.
+
+        Args:
+            grace: seconds that running requests get to finish; None for the config's.
+        """
+        if self._thread.is_alive():
+            self._grace = self.config.shutdown_grace_seconds if grace is None else grace
+            self._on_loop(self._stop_requested.set)
+            self._thread.join()
+        # Closing the sessions ends the runs that are left, and so frees the threads.
+        self._manager.stop()
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def abort(self) -> None:
+        """Cuts a `stop` that is waiting for running requests short. Returns at once."""
+        self._on_loop(self._abort_requested.set)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _run_loop(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:  # noqa: BLE001 - whoever waits for the port must hear of it
+            if self._port.done():
+                _log.exception("the server ended with an error")
+            else:
+                self._port.set_exception(error)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        server = grpc.aio.server(options=_SERVER_OPTIONS)
+        api = GrpcApi(self.config.model_name, self._manager, self._executor)
+        server.add_generic_rpc_handlers(api.handlers())
+        self._health = HealthService()
+        await self._health.set_all(self._available)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        port = _listen(server, self.config)
+        await server.start()
+        self._port.set_result(port)
+        await self._stop_requested.wait()
+        await self._drain(server, self._health)
+
+    async def _drain(self, server: grpc.aio.Server, health: HealthService) -> None:
+        _log.info("stopping; running requests have %g s to finish", self._grace)
+        await health.drain()
+        stopping = asyncio.ensure_future(server.stop(self._grace))
+        aborting = asyncio.ensure_future(self._abort_requested.wait())
+        await asyncio.wait({stopping, aborting}, return_when=asyncio.FIRST_COMPLETED)
+        aborting.cancel()
+        if not stopping.done():
+            await server.stop(None)
+        await stopping
+
+    def _availability_changed(self, available: bool) -> None:
+        self._available = available
+        if self._health is not None and self._loop is not None and not self._loop.is_closed():
+            asyncio.run_coroutine_threadsafe(self._health.set_all(available), self._loop)
+
+    def _on_loop(self, callback: Callable[[], None]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback)
+
+
+def serve_forever(config: ServerConfig, on_ready: Callable[[Server], None] | None = None) -> int:
+    """Serves until SIGTERM or SIGINT, then drains. A second signal stops at once, a third kills.
+
+    Call it from the main thread: nobody else gets signals.
+
+    Args:
+        config: what to serve, and where.
+        on_ready: called with the server when it answers, for example to print its address.
+
+    Returns:
+        The exit status: 0 after a signal.
+
+    Raises:
+        ServerStartError: there is nothing to serve, the model does not load, or the port is in use.
+
+    Example:
+        sys.exit(serve_forever(ServerConfig("default", "models/sentiment")))
+    """
+    server = Server(config)
+    asked = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        if not asked.is_set():
+            asked.set()
+            return
+        server.abort()
+        for name in handlers:
+            signal.signal(name, signal.SIG_DFL)
+
+    def on_early_signal(_number: int, _frame: FrameType | None) -> None:
+        # Nobody has been promised an answer yet, and a large model may load for minutes.
+        raise _StopBeforeReadyError
+
+    handlers = {number: signal.signal(number, on_early_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        server.start()
+        for number in handlers:
+            signal.signal(number, on_signal)
+        if on_ready is not None:
+            on_ready(server)
+        asked.wait()
+        server.stop()
+    except _StopBeforeReadyError:
+        return 0
+    finally:
+        server.stop(grace=0)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return 0
+
+
+class _StopBeforeReadyError(BaseException):
+    """A signal while the model loads; no Exception, like KeyboardInterrupt, so that nothing holds it up."""
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _check_port_is_free(config: ServerConfig) -> None:
+    """Fails before the model is loaded, and with the system's reason, which gRPC only logs."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    try:
+        socket.create_server((config.host, config.port), family=family).close()
+    except OSError as error:
+        raise _cannot_listen(config, error.strerror or str(error)) from error
+
+
+def _listen(server: grpc.aio.Server, config: ServerConfig) -> int:
+    try:
+        return server.add_insecure_port(_address(config.host, config.port))
+    except RuntimeError as error:
+        raise _cannot_listen(config, str(error)) from error
+
+
+def _cannot_listen(config: ServerConfig, reason: str) -> ServerStartError:
+    return ServerStartError(
+        f"cannot listen on {_address(config.host, config.port)}: {reason}. Stop what uses the port, or "
+        f"choose another port (0 takes any free one) or host"
+    )

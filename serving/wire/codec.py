@@ -1,0 +1,337 @@
+"""NumPy arrays and strings to TensorProto messages and back: the only place that does it.
+
+`encode` writes what a client sends (`tensor_content`, one copy); `encode_fields` what TensorFlow Serving
+answers by default (the typed `*_val` fields); `decode` reads both.
+
+Reference: tensorflow/core/framework/tensor.proto, and Tensor::FromProto in tensor.cc.
+"""
+
+import importlib
+import math
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from . import messages_pb2 as pb
+
+# A message holds at most INT32_MAX bytes, so no tensor written out in full is larger. The short form ("repeat
+# the last value") could name any size in a few bytes: without a limit it is an easy way to exhaust memory.
+MAX_TENSOR_BYTES = 2**31 - 1
+
+
+class CodecError(ValueError):
+    """A value that no TensorProto holds, or a TensorProto that describes no array."""
+
+
+class _Kind(NamedTuple):
+    """How one data type is stored: its NumPy type and its typed field."""
+
+    dtype: np.dtype
+    field: str
+    # What the typed field's elements are in memory: raw bytes where the field is declared `bytes`, 16-bit
+    # patterns for the half types, otherwise the values themselves.
+    raw: bool = False
+    bits: bool = False
+
+
+def _little(dtype: DTypeLike) -> np.dtype:
+    return np.dtype(dtype).newbyteorder("<")
+
+
+_KINDS: dict[int, _Kind] = {
+    pb.DT_FLOAT: _Kind(_little(np.float32), "float_val", raw=True),
+    pb.DT_DOUBLE: _Kind(_little(np.float64), "double_val", raw=True),
+    pb.DT_COMPLEX64: _Kind(_little(np.complex64), "scomplex_val", raw=True),
+    pb.DT_COMPLEX128: _Kind(_little(np.complex128), "dcomplex_val", raw=True),
+    pb.DT_HALF: _Kind(_little(np.float16), "half_val", bits=True),
+    pb.DT_INT8: _Kind(_little(np.int8), "int_val"),
+    pb.DT_INT16: _Kind(_little(np.int16), "int_val"),
+    pb.DT_INT32: _Kind(_little(np.int32), "int_val"),
+    pb.DT_INT64: _Kind(_little(np.int64), "int64_val"),
+    pb.DT_UINT8: _Kind(_little(np.uint8), "int_val"),
+    pb.DT_UINT16: _Kind(_little(np.uint16), "int_val"),
+    pb.DT_UINT32: _Kind(_little(np.uint32), "uint32_val"),
+    pb.DT_UINT64: _Kind(_little(np.uint64), "uint64_val"),
+    pb.DT_BOOL: _Kind(np.dtype(np.bool_), "bool_val"),
+}
+_CODES = {kind.dtype.newbyteorder("="): code for code, kind in _KINDS.items()}
+
+
+def _bfloat16() -> _Kind:
+    """NumPy has no bfloat16 of its own; ml_dtypes, which TensorFlow brings along, adds one."""
+    try:
+        module = importlib.import_module("ml_dtypes")
+    except ImportError:
+        raise CodecError("a bfloat16 tensor needs the package ml_dtypes: pip install ml_dtypes") from None
+    return _Kind(np.dtype(module.bfloat16), "half_val", bits=True)
+
+
+def _kind(code: int) -> _Kind:
+    if code == pb.DT_BFLOAT16:
+        return _bfloat16()
+    if code not in _KINDS:
+        raise CodecError(f"a tensor of type {dtype_name(code)} has no NumPy equivalent")
+    return _KINDS[code]
+
+
+def _code_of(dtype: np.dtype) -> int:
+    code = _CODES.get(dtype.newbyteorder("="))
+    # Whoever holds a bfloat16 array has already imported ml_dtypes; nobody else needs it.
+    if code is None and dtype.name == "bfloat16" and "ml_dtypes" in sys.modules:
+        return pb.DT_BFLOAT16
+    if code is None:
+        raise CodecError(f"an array of dtype {dtype} cannot be sent; use a bool, number or string dtype")
+    return code
+
+
+def dtype_name(code: int) -> str:
+    """The NumPy name of a TensorFlow data type, `string` for strings.
+
+    Args:
+        code: a value of `messages_pb2.DataType`.
+
+    Returns:
+        For example `float32` or `string`; TensorFlow's own name (`DT_RESOURCE`) for what NumPy lacks.
+
+    Example:
+        >>> dtype_name(1)
+        'float32'
+    """
+    if code == pb.DT_STRING:
+        return "string"
+    if code == pb.DT_BFLOAT16:
+        return "bfloat16"
+    if code in _KINDS:
+        return _KINDS[code].dtype.name
+    return pb.DataType.Name(code) if code in pb.DataType.values() else f"DataType {code}"
+
+
+def encode(value: ArrayLike, dtype: str | None = None) -> pb.TensorProto:
+    """The TensorProto a client sends for a value.
+
+    Args:
+        value: an array, a number, a `str` or `bytes`, or nested lists of them. Arrays may be non-contiguous
+            and of any byte order. `str` is sent as UTF-8.
+        dtype: a NumPy dtype name or `string` to convert to; None keeps the dtype that NumPy gives the value.
+
+    Returns:
+        A message with `tensor_content` (numbers) or `string_val` (strings).
+
+    Raises:
+        CodecError: the value is ragged, mixes strings with numbers, has a dtype that TensorFlow does not
+            carry, or cannot be converted to `dtype`.
+
+    Example:
+        >>> encode([1.0, 2.0], "float32").tensor_content.hex()
+        '0000803f00000040'
+    """
+    array = _as_array(value, dtype)
+    if array.dtype == object:
+        return _encode_strings(array)
+    code = _code_of(array.dtype)
+    contiguous = np.ascontiguousarray(array, dtype=_kind(code).dtype)
+    return pb.TensorProto(dtype=_enum(code), tensor_shape=_shape(array), tensor_content=contiguous.tobytes())
+
+
+def encode_fields(value: ArrayLike) -> pb.TensorProto:
+    """The TensorProto with which TensorFlow Serving answers: every value in its typed field.
+
+    Args:
+        value: as in `encode`.
+
+    Returns:
+        A message with one of the `*_val` fields set.
+
+    Raises:
+        CodecError: as in `encode`.
+
+    Example:
+        >>> encode_fields([1, 2]).int64_val
+        [1, 2]
+
+    Reference: Tensor::AsProtoField in tensorflow/core/framework/tensor.cc.
+    """
+    array = _as_array(value, None)
+    if array.dtype == object:
+        return _encode_strings(array)
+    code = _code_of(array.dtype)
+    kind = _kind(code)
+    flat = np.ascontiguousarray(array, dtype=kind.dtype).reshape(-1)
+    proto = pb.TensorProto(dtype=_enum(code), tensor_shape=_shape(array))
+    if kind.raw:
+        setattr(proto, kind.field, flat.tobytes())
+    else:
+        getattr(proto, kind.field).extend((flat.view("<u2") if kind.bits else flat).tolist())
+    return proto
+
+
+def decode(proto: pb.TensorProto) -> np.ndarray:
+    """The array in a TensorProto.
+
+    Args:
+        proto: a tensor as `tensor_content` or as typed `*_val` fields. Fewer values than elements repeat the
+            last one, none at all mean zeros (or empty strings), as in TensorFlow.
+
+    Returns:
+        The array; strings as an object array of `bytes`. Where the message holds the values as raw bytes the
+        array is a read-only view of them: copy it to write to it.
+
+    Raises:
+        CodecError: the type has no NumPy equivalent, the shape is not known, or the values do not fit it.
+
+    Example:
+        >>> decode(encode_fields([1.5, 2.5])).tolist()
+        [1.5, 2.5]
+    """
+    shape = _known_shape(proto)
+    if proto.dtype == pb.DT_STRING:
+        return _decode_strings(proto, shape)
+    kind = _kind(proto.dtype)
+    if math.prod(shape) * kind.dtype.itemsize > MAX_TENSOR_BYTES:
+        raise CodecError(f"a {kind.dtype} tensor of shape {shape} is larger than {MAX_TENSOR_BYTES} bytes")
+    if proto.tensor_content:
+        return _from_bytes(proto.tensor_content, kind.dtype, shape, "tensor_content")
+    return _fill(_field_values(proto, kind), shape, kind.field)
+
+
+def _enum(code: int) -> pb.DataType:
+    # The generated stub types enum fields by an enum class that exists only for type checkers.
+    return cast("pb.DataType", code)
+
+
+def _as_array(value: ArrayLike, dtype: str | None) -> np.ndarray:
+    if dtype == "string" or _holds_strings(value):
+        if dtype not in (None, "string"):
+            raise CodecError(f"strings cannot be sent as {dtype}")
+        return _string_array(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise CodecError("the rows have different lengths; pad them to one length") from None
+    if array.dtype.kind in "OSU":
+        return _string_array(value)
+    if dtype is not None and array.dtype.name != dtype:
+        return _convert(array, dtype)
+    return array
+
+
+def _convert(array: np.ndarray, dtype: str) -> np.ndarray:
+    """`array` as `dtype`, refused where that would change an integer or drop a fraction."""
+    target = _named_dtype(dtype)
+    if array.dtype.kind == "c" and target.kind != "c":
+        raise CodecError(f"complex values cannot be sent as {dtype}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = array.astype(target)
+    if target.kind in "iub" and not np.array_equal(converted, array):
+        raise CodecError(f"the values do not fit {dtype}: {_preview(array)}")
+    return converted
+
+
+def _named_dtype(name: str) -> np.dtype:
+    if name == "bfloat16":
+        return _bfloat16().dtype
+    try:
+        return np.dtype(name)
+    except TypeError:
+        raise CodecError(f"values cannot be sent as {name}: NumPy has no such dtype") from None
+
+
+def _preview(array: np.ndarray) -> str:
+    return np.array2string(array.reshape(-1)[:5], separator=", ")
+
+
+def _holds_strings(value: object) -> bool:
+    """Whether the first leaf is text: NumPy would pad a list of text to its longest, and strip NULs."""
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return isinstance(value, str | bytes)
+
+
+def _string_array(value: object) -> np.ndarray:
+    array = value if isinstance(value, np.ndarray) else _object_array(value)
+    encoded = np.empty(array.shape, dtype=object)
+    encoded_flat = encoded.reshape(-1)
+    for index, item in enumerate(array.reshape(-1).tolist()):
+        encoded_flat[index] = _as_bytes(item)
+    return encoded
+
+
+def _object_array(value: object) -> np.ndarray:
+    try:
+        return np.array(value, dtype=object)
+    except ValueError:
+        raise CodecError("the rows have different lengths; pad them to one length") from None
+
+
+def _as_bytes(item: object) -> bytes:
+    if isinstance(item, bytes):
+        return item
+    if not isinstance(item, str):
+        found = f"{type(item).__name__} {item!r:.40}"
+        raise CodecError(f"every element must be a str or bytes, in rows of one length. Received {found}")
+    try:
+        return item.encode()
+    except UnicodeEncodeError as error:
+        raise CodecError(f"a str with a lone surrogate is not valid Unicode: {error}") from None
+
+
+def _encode_strings(array: np.ndarray) -> pb.TensorProto:
+    values = cast("Sequence[bytes]", array.reshape(-1).tolist())
+    return pb.TensorProto(dtype=_enum(pb.DT_STRING), tensor_shape=_shape(array), string_val=values)
+
+
+def _shape(array: np.ndarray) -> pb.TensorShapeProto:
+    return pb.TensorShapeProto(dim=[pb.TensorShapeProto.Dim(size=size) for size in array.shape])
+
+
+def _known_shape(proto: pb.TensorProto) -> tuple[int, ...]:
+    shape = tuple(dim.size for dim in proto.tensor_shape.dim)
+    if proto.tensor_shape.unknown_rank or any(size < 0 for size in shape):
+        raise CodecError(f"a tensor's shape must be known. Received {shape}")
+    return shape
+
+
+def _from_bytes(data: bytes, dtype: np.dtype, shape: tuple[int, ...], field: str) -> np.ndarray:
+    expected = math.prod(shape) * dtype.itemsize
+    if len(data) != expected:
+        raise CodecError(f"a {dtype} tensor of shape {shape} takes {expected} bytes; {field} has {len(data)}")
+    return np.frombuffer(data, dtype=dtype).reshape(shape)
+
+
+def _field_values(proto: pb.TensorProto, kind: _Kind) -> np.ndarray:
+    values = getattr(proto, kind.field)
+    if kind.raw:
+        if len(values) % kind.dtype.itemsize:
+            raise CodecError(f"{kind.field} has {len(values)} bytes, no multiple of {kind.dtype.itemsize}")
+        return np.frombuffer(values, dtype=kind.dtype)
+    if kind.bits:
+        return np.array(values, dtype=np.int32).astype("<u2").view(kind.dtype)
+    # int_val holds int32 values whatever the tensor's type; like TensorFlow, keep the low bits of those.
+    wide = np.int32 if kind.field == "int_val" else kind.dtype
+    return np.array(values, dtype=wide).astype(kind.dtype)
+
+
+def _fill(values: np.ndarray, shape: tuple[int, ...], field: str) -> np.ndarray:
+    elements = math.prod(shape)
+    if len(values) > elements:
+        raise CodecError(f"{field} has {len(values)} values for a tensor of shape {shape}")
+    if len(values) < elements:
+        last = values[-1] if len(values) else np.zeros((), values.dtype)
+        values = np.concatenate([values, np.full(elements - len(values), last, dtype=values.dtype)])
+    return values.reshape(shape)
+
+
+def _decode_strings(proto: pb.TensorProto, shape: tuple[int, ...]) -> np.ndarray:
+    if proto.tensor_content:
+        raise CodecError("a string tensor is sent in string_val, not in tensor_content")
+    elements = math.prod(shape)
+    if elements * np.dtype(object).itemsize > MAX_TENSOR_BYTES:
+        raise CodecError(f"a string tensor of shape {shape} has too many elements")
+    values = np.empty(len(proto.string_val), dtype=object)
+    values[:] = list(proto.string_val)
+    if not len(values):
+        return np.full(shape, b"", dtype=object)
+    return _fill(values, shape, "string_val")

@@ -1,0 +1,150 @@
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+import pytest
+import serving_models as models
+from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+from keras_selfattn.serving.client import Client
+from keras_selfattn.serving.server import Server, ServerConfig
+
+
+@pytest.fixture(scope="session")
+def half_base(tmp_path_factory):
+    base = tmp_path_factory.mktemp("half")
+    module = models.HalfPlusTwo()
+    models.save(module, base, 3, serving_default=module.serve, matmul=module.matmul)
+    return base
+
+
+@pytest.fixture(scope="session")
+def slow_base(tmp_path_factory):
+    base = tmp_path_factory.mktemp("slow")
+    models.save(models.Slow(), base)
+    return base
+
+
+@pytest.fixture(scope="session")
+def half_server(half_base):
+    with Server(ServerConfig("half", half_base, port=0)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def text_server(tmp_path_factory):
+    base = tmp_path_factory.mktemp("text")
+    module = models.Sentiment()
+    models.save(module, base, serving_default=module.serve, echo=module.echo)
+    with Server(ServerConfig("default", base, port=0)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def types_server(tmp_path_factory):
+    base = tmp_path_factory.mktemp("types")
+    models.save(models.Types(), base)
+    with Server(ServerConfig("types", base, port=0)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def slow_server(slow_base):
+    with Server(ServerConfig("slow", slow_base, port=0)) as server:
+        yield server
+
+
+@pytest.fixture
+def half(half_server):
+    with Client(half_server.target, "half") as client:
+        yield client
+
+
+@pytest.fixture
+def text(text_server):
+    with Client(text_server.target) as client:
+        yield client
+
+
+@pytest.fixture
+def stock_server():
+    """Starts a server built on TensorFlow Serving's own stubs around a servicer; gives its target."""
+    with contextlib.ExitStack() as stack:
+
+        def start(servicer):
+            server = grpc.server(futures.ThreadPoolExecutor(4))
+            prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(servicer, server)
+            return _started(server, stack)
+
+        yield start
+
+
+@pytest.fixture
+def raw_server():
+    """Starts a server that answers every call with what `answer(request bytes, context)` returns."""
+    with contextlib.ExitStack() as stack:
+
+        def start(answer):
+            class Handler(grpc.GenericRpcHandler):
+                def service(self, handler_call_details):
+                    return grpc.unary_unary_rpc_method_handler(answer)
+
+            server = grpc.server(futures.ThreadPoolExecutor(4), handlers=[Handler()])
+            return _started(server, stack)
+
+        yield start
+
+
+def _started(server, stack):
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    stack.callback(lambda: server.stop(None).wait())
+    return f"127.0.0.1:{port}"
+
+
+@pytest.fixture
+def spawn_server():
+    """Starts a server in a process of its own; gives the process and its target."""
+    processes = []
+
+    def spawn(base, *settings, before=""):
+        script = Path(models.__file__)
+        code = f"{before}\nimport runpy, sys\nsys.argv[0] = {str(script)!r}\nrunpy.run_path(sys.argv[0], run_name='__main__')"
+        command = [sys.executable, "-c", code, str(base), *settings]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        assert process.stdout is not None
+        target = process.stdout.readline().strip()
+        if not target:
+            raise AssertionError(process.communicate()[1])
+        return process, target
+
+    yield spawn
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def in_background():
+    """Runs functions in threads; gives a future of each."""
+    with futures.ThreadPoolExecutor(16) as executor:
+        yield executor.submit
+
+
+@pytest.fixture
+def until():
+    """Waits until a condition holds, and fails after a generous while."""
+
+    def wait(condition, seconds=20.0):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "the condition did not come true"
+            threading.Event().wait(0.02)
+
+    return wait

@@ -1,0 +1,119 @@
+"""SavedModels for the tests of serving, made of plain TensorFlow: no Keras, and small enough to read.
+
+As a script it serves one: `python serving_models.py BASE_PATH [NAME=VALUE ...]` prints the target and waits.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf
+
+
+class HalfPlusTwo(tf.Module):
+    """y = a x + b, and one signature whose second input has a default."""
+
+    def __init__(self, a=0.5, b=2.0):
+        super().__init__()
+        self.a = tf.Variable(a)
+        self.b = tf.Variable(b)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def serve(self, x):
+        return {"y": self.a * x + self.b}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, 3], tf.float32, name="left"),
+            tf.TensorSpec([3, None], tf.float32, name="right"),
+        ]
+    )
+    def matmul(self, left, right):
+        return {"product": tf.matmul(left, right), "left": left}
+
+
+class RenamedInput(tf.Module):
+    """As HalfPlusTwo, but its input is called `number` and is float64."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float64, name="number")])
+    def serve(self, number):
+        return {"y": 0.5 * number + 10.0}
+
+
+class Sentiment(tf.Module):
+    """A text is positive if it is the word "good"."""
+
+    def __init__(self):
+        super().__init__()
+        words = tf.lookup.KeyValueTensorInitializer(["good", "bad"], tf.constant([1, 0], tf.int64))
+        self.table = tf.lookup.StaticHashTable(words, -1)
+        self.labels = tf.constant(["neg", "pos", "wörds"])
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def serve(self, text):
+        index = tf.where(self.table.lookup(text) < 0, tf.constant(2, tf.int64), self.table.lookup(text))
+        probabilities = tf.one_hot(index, 3, on_value=0.75, off_value=0.125)
+        return {
+            "probabilities": probabilities,
+            "label": tf.gather(self.labels, index),
+            "score": tf.reduce_max(probabilities, axis=-1),
+        }
+
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.string, name="text")])
+    def echo(self, text):
+        return {"text": text, "bytes": tf.strings.length(text)}
+
+
+class Slow(tf.Module):
+    """Computes for as many seconds as it is told to."""
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.float32, name="seconds")])
+    def serve(self, seconds):
+        end = tf.timestamp() + tf.cast(seconds, tf.float64)
+        rounds = tf.while_loop(lambda _: tf.timestamp() < end, lambda i: [i + 1], [tf.constant(0)])
+        return {"rounds": rounds[0]}
+
+
+class Types(tf.Module):
+    """Gives back what it got, of every type."""
+
+    NAMES = (
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 "
+        "bfloat16 string"
+    ).split()
+
+    def signatures(self):
+        return {name: self._echo(tf.as_dtype(name)) for name in self.NAMES}
+
+    def _echo(self, dtype):
+        spec = tf.TensorSpec(None, dtype, name="x")
+        return tf.function(lambda x: {"y": tf.identity(x)}, input_signature=[spec])
+
+
+def save(module, base, version=1, **signatures):
+    """Saves `module` as a version of the model in `base`, under another name first as one should."""
+    if isinstance(module, Types):
+        signatures = {"serving_default": module.signatures()["float32"], **module.signatures()}
+        for index, function in enumerate(signatures.values()):
+            setattr(module, f"function_{index}", function)
+    staging = Path(base) / f"tmp-{version}"
+    tf.saved_model.save(module, str(staging), signatures=signatures or {"serving_default": module.serve})
+    final = Path(base) / str(version)
+    shutil.rmtree(final, ignore_errors=True)
+    staging.rename(final)
+    return final
+
+
+def main():
+    from keras_selfattn.serving.server import ServerConfig, serve_forever
+
+    settings = dict(setting.split("=") for setting in sys.argv[2:])
+    config = ServerConfig("default", sys.argv[1], port=0, **{name: float(v) for name, v in settings.items()})
+    sys.exit(serve_forever(config, lambda server: print(server.target, flush=True)))
+
+
+if __name__ == "__main__":
+    main()
