@@ -1,0 +1,84 @@
+"""Folders and files that appear whole or not at all.
+
+What a reader may see is written beside its place under a temporary name and renamed.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def new_directory(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yields an empty folder beside `target` that takes its place when the block ends without an exception.
+
+    On any exception, KeyboardInterrupt included, it is removed, and `target` is as it was.
+
+    Args:
+        target: where the folder appears; parents are made.
+        overwrite: whether a folder there is replaced, once the new one is whole.
+
+    Raises:
+        FileExistsError: if `target` exists and is not to be replaced, or is a file.
+    """
+    check_target(target, overwrite=overwrite)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.tmp-", dir=target.parent))
+    try:
+        draft.chmod(0o777 & ~_umask())  # mkdtemp's 0700 would shut out a server under another user
+        yield draft
+        sync_tree(draft)
+        if overwrite and target.exists():
+            _replace(draft, target)
+        else:
+            draft.rename(target)  # fails if another process made `target` meanwhile
+        sync(target.parent)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def check_target(target: Path, *, overwrite: bool = False) -> None:
+    """Raises FileExistsError if `new_directory` could not put a folder at `target`."""
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise FileExistsError(f"{target} is not a folder. Choose another name.")
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} exists already.")
+
+
+def sync_tree(folder: Path) -> None:
+    """Makes sure that everything below `folder` has reached the disk, before a rename shows it."""
+    for root, _folders, files in os.walk(folder):
+        for name in files:
+            sync(Path(root, name))
+        sync(Path(root))
+
+
+def sync(path: Path) -> None:
+    """Makes sure that a file, or the entries of a folder, have reached the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _replace(draft: Path, target: Path) -> None:
+    """Puts `draft` where `target` is; the old folder goes only after that."""
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
+    target.rename(old / "old")
+    try:
+        draft.rename(target)
+    except BaseException:
+        (old / "old").rename(target)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,30 @@
+"""What the library raises when its input, not its code, is at fault.
+
+    SelfAttentionError
+    ├── DataError      (ValueError)  a file, a table or its rows
+    ├── ConfigError    (ValueError)  a setting out of range, or two that contradict
+    ├── RunError       (OSError)     a run folder: exists, is missing, is not one
+    └── ExportError    (RuntimeError)  a SavedModel that cannot be written, or did not pass its check
+
+What goes wrong between client and server is in `keras_selfattn.serving.errors`.
+"""
+
+
+class SelfAttentionError(Exception):
+    """Root of the tree above."""
+
+
+class DataError(SelfAttentionError, ValueError):
+    """A file, a table or its rows cannot be used; the message names the place."""
+
+
+class ConfigError(SelfAttentionError, ValueError):
+    """A setting is out of range; the message names it, its value and the rule."""
+
+
+class RunError(SelfAttentionError, OSError):
+    """A folder cannot be written or read as a run."""
+
+
+class ExportError(SelfAttentionError, RuntimeError):
+    """A SavedModel cannot be written, or did not pass the check before it became visible."""

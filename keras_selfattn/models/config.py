@@ -1,0 +1,78 @@
+"""The configuration of a text classifier: one frozen dataclass, validated once."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from keras_selfattn.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """What a `TextClassifier` is made of. Every field has a default that works.
+
+    Args:
+        tokens: "words" (runs of letters and digits; punctuation, and each sign of scripts written without
+            spaces, by itself) or "characters" (Unicode code points).
+        lowercase: whether to fold case first. True for words; set it to False where case tells classes apart.
+        vocabulary_size: most tokens that get a vector of their own; the rest share one.
+        min_count: occurrences in the training texts below which a token counts as unknown, so that the
+            unknown token's vector is trained too.
+        max_tokens: a longer text is cut at its end. It bounds the cost of a row, which grows with its square.
+        max_ngram: 1 embeds tokens alone, 2 adds each pair with the token before, 3 also each triple with both
+            neighbours. Word order at short range is then known before the first attention layer.
+        ngram_buckets: rows of each hashed n-gram table.
+        width: features of a token. Divisible by `num_heads`.
+        num_layers: encoder blocks.
+        num_heads: attention heads.
+        feed_forward_dim: width of the blocks' hidden layer; None for 4 times `width`.
+        dropout: share in [0, 1) dropped in training.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> TextConfig(tokens="characters", width=96).num_heads
+        4
+    """
+
+    tokens: Literal["words", "characters"] = "words"
+    lowercase: bool = True
+    vocabulary_size: int = 20_000
+    min_count: int = 2
+    max_tokens: int = 4096
+    max_ngram: int = 2
+    ngram_buckets: int = 16_384
+    width: int = 128
+    num_layers: int = 2
+    num_heads: int = 4
+    feed_forward_dim: int | None = None
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.tokens not in ("words", "characters"):
+            raise ConfigError(f'`tokens` must be "words" or "characters". Received {self.tokens!r}.')
+        for name in ("vocabulary_size", "min_count", "max_tokens", "ngram_buckets", "width", "num_layers"):
+            _check_count(name, getattr(self, name))
+        _check_count("num_heads", self.num_heads)
+        if self.feed_forward_dim is not None:
+            _check_count("feed_forward_dim", self.feed_forward_dim)
+        if self.max_ngram not in (1, 2, 3):
+            raise ConfigError(f"`max_ngram` must be 1, 2 or 3. Received {self.max_ngram!r}.")
+        if self.width % self.num_heads:
+            raise ConfigError(
+                f"`width` must be divisible by `num_heads`. Received width={self.width}, "
+                f"num_heads={self.num_heads}."
+            )
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"`dropout` must be in [0, 1). Received {self.dropout!r}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as JSON types."""
+        return dataclasses.asdict(self)
+
+
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"`{name}` must be a positive integer. Received {value!r}.")

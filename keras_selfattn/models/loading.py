@@ -1,0 +1,40 @@
+"""Loading of `.keras` files with everything of this library registered."""
+
+from pathlib import Path
+from typing import cast
+
+import keras
+
+import keras_selfattn.layers
+import keras_selfattn.models.text  # noqa: F401  registers the classes that files name
+from keras_selfattn.errors import RunError
+
+
+def load(path: str | Path) -> keras.Model:
+    """Returns the model of a `.keras` file, compiled as it was saved.
+
+    Args:
+        path: the file, or a run folder that holds `model.keras`.
+
+    Raises:
+        RunError: if there is no such file, or Keras cannot read it.
+
+    Example:
+
+        >>> import tempfile
+        >>> from keras_selfattn import models
+        >>> model = models.TextClassifier(vocabulary=["good", "bad"], labels=["+", "-"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/model.keras")
+        ...     models.load(folder).labels
+        ['+', '-']
+    """
+    file = Path(path)
+    if file.is_dir():
+        file /= "model.keras"
+    if not file.is_file():
+        raise RunError(f"There is no model at {file}. Give a .keras file, or a run folder made by `train`.")
+    try:
+        return cast(keras.Model, keras.saving.load_model(file))
+    except (ValueError, OSError, KeyError, TypeError) as error:
+        raise RunError(f"{file} is not a .keras file that can be read: {error}") from error

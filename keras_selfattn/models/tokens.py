@@ -1,0 +1,118 @@
+"""Raw text to token ids, as TensorFlow string ops: the same ones in training and in the exported graph.
+
+Axes: B (texts), T (tokens).
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.models.config import TextConfig
+
+Tensor = Any
+
+PADDING_ID = 0
+UNKNOWN_ID = 1
+_FIRST_ID = 2
+
+# What stands by itself: punctuation and symbols, and each sign of the scripts written without spaces (a
+# whole sentence of those would otherwise be one word). RE2 syntax.
+_SINGLE = (
+    r"([^\p{L}\p{M}\p{N}_'\s]|\p{Han}|\p{Hiragana}|\p{Katakana}|\p{Thai}|\p{Lao}|\p{Khmer}|\p{Myanmar}"
+    r"|\p{Tibetan})"
+)
+
+# Texts tokenised at once when many are read: bounds the memory of the intermediate ragged tensors.
+_CHUNK = 4096
+
+
+class Tokenizer:
+    """Splits texts into tokens and looks their ids up.
+
+    Args:
+        config: which tokens, whether case is folded, and the cut.
+        vocabulary: tokens in the order of their ids, which start at 2; 0 is padding, 1 the unknown token.
+
+    Example:
+
+        >>> tokenizer = Tokenizer(TextConfig(), ["good", "film"])
+        >>> tokenizer(tf.constant(["Good film!"])).to_list()
+        [[2, 3, 1]]
+    """
+
+    def __init__(self, config: TextConfig, vocabulary: Sequence[str]) -> None:
+        self.config = config
+        self.vocabulary = list(vocabulary)
+        ids = np.arange(_FIRST_ID, _FIRST_ID + len(self.vocabulary), dtype=np.int32)
+        # Texts are looked up as UTF-8, which is how TensorFlow's ops hold them.
+        keys = tf.constant([token.encode() for token in self.vocabulary], dtype=tf.string)
+        # Lifted out of any graph under construction: the table outlives it.
+        with tf.init_scope():
+            self.table = tf.lookup.StaticHashTable(
+                tf.lookup.KeyValueTensorInitializer(keys, ids), default_value=UNKNOWN_ID
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of different ids, padding and unknown included."""
+        return _FIRST_ID + len(self.vocabulary)
+
+    def __call__(self, texts: Tensor) -> Tensor:
+        """Returns the ids of a string tensor `[B]` as int32 ragged `[B, T]`."""
+        tokens = split(self.config, texts)
+        return tokens.with_flat_values(self.table.lookup(tokens.flat_values))
+
+    def padded(self, texts: Tensor) -> Tensor:
+        """Returns the ids of a string tensor `[B]`, int32 `[B, T]`, padded with 0 to the longest row."""
+        return self(texts).to_tensor(PADDING_ID)
+
+    def rows(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Returns the ids of each text, int32 `[T]`."""
+        found: list[np.ndarray] = []
+        for start in range(0, len(texts), _CHUNK):
+            ids = self(_as_strings(texts[start : start + _CHUNK]))
+            found += np.split(ids.flat_values.numpy(), ids.row_splits.numpy()[1:-1])
+        return found
+
+
+def split(config: TextConfig, texts: Tensor) -> Tensor:
+    """Returns the tokens of a string tensor `[B]` as string ragged `[B, T]`, T at most `max_tokens`.
+
+    Bytes that are not UTF-8 become the replacement character U+FFFD.
+    """
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+    if config.tokens == "characters":
+        # Cut before splitting: a megabyte of text costs no more than `max_tokens` characters.
+        texts = tf.strings.substr(texts, 0, config.max_tokens, unit="UTF8_CHAR")
+    if config.lowercase:
+        texts = tf.strings.lower(texts, encoding="utf-8")
+    if config.tokens == "characters":
+        return tf.strings.unicode_split(texts, "UTF-8")[:, : config.max_tokens]
+    return tf.strings.split(tf.strings.regex_replace(texts, _SINGLE, r" \1 "))[:, : config.max_tokens]
+
+
+def learn_vocabulary(config: TextConfig, texts: Sequence[str]) -> tuple[list[str], int]:
+    """Returns the tokens worth an id, most frequent first, and how many texts `max_tokens` cuts.
+
+    Where no token occurs `min_count` times, as in a handful of rows, all of them are taken.
+    """
+    counts: Counter[bytes] = Counter()
+    cut = 0
+    one_more = dataclasses.replace(config, max_tokens=config.max_tokens + 1)
+    for start in range(0, len(texts), _CHUNK):
+        tokens = split(one_more, _as_strings(texts[start : start + _CHUNK]))
+        cut += int((tokens.row_lengths().numpy() > config.max_tokens).sum())
+        counts.update(tokens[:, : config.max_tokens].flat_values.numpy().tolist())
+    least = config.min_count if max(counts.values(), default=0) >= config.min_count else 1
+    frequent = [token for token, count in counts.items() if count >= least]
+    frequent.sort(key=lambda token: (-counts[token], token))
+    return [token.decode() for token in frequent[: config.vocabulary_size]], cut
+
+
+def _as_strings(texts: Sequence[str]) -> Tensor:
+    # A lone surrogate, legal in a Python string, has no UTF-8 form.
+    return tf.constant([text.encode(errors="replace") for text in texts], dtype=tf.string)
