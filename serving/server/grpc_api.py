@@ -63,6 +63,10 @@ class GrpcApi:
         self._model_name = model_name
         self._manager = manager
         self._executor = executor
+        self._running = 0
+        self._draining = False
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """The two services, for `add_generic_rpc_handlers`."""
@@ -74,6 +78,11 @@ class GrpcApi:
             handler("tensorflow.serving.PredictionService", prediction),
             handler("tensorflow.serving.ModelService", model),
         )
+
+    async def drain(self) -> None:
+        """Refuses new calls from now on, and returns when those that are running have an answer."""
+        self._draining = True
+        await self._idle.wait()
 
     async def _predict(self, data: bytes, context: grpc.aio.ServicerContext) -> bytes:
         remaining = context.time_remaining()
@@ -88,7 +97,7 @@ class GrpcApi:
             return response.SerializeToString(deterministic=True)
 
         loop = asyncio.get_running_loop()
-        return await _answer(context, lambda: loop.run_in_executor(self._executor, predict))
+        return await self._answer(context, lambda: loop.run_in_executor(self._executor, predict))
 
     async def _get_model_metadata(self, data: bytes, context: grpc.aio.ServicerContext) -> bytes:
         async def metadata() -> bytes:
@@ -104,7 +113,7 @@ class GrpcApi:
             packed.value = signatures.SerializeToString(deterministic=True)
             return response.SerializeToString(deterministic=True)
 
-        return await _answer(context, metadata)
+        return await self._answer(context, metadata)
 
     async def _get_model_status(self, data: bytes, context: grpc.aio.ServicerContext) -> bytes:
         async def status() -> bytes:
@@ -112,7 +121,27 @@ class GrpcApi:
             _require_spec(request)
             return self._status_response(request.model_spec).SerializeToString()
 
-        return await _answer(context, status)
+        return await self._answer(context, status)
+
+    async def _answer(self, context: grpc.aio.ServicerContext, work: Callable[[], Awaitable[bytes]]) -> bytes:
+        """What `work` returns; the error it raises becomes the call's status."""
+        if self._draining:
+            # Said here, because gRPC's own stop answers CANCELLED, which clients do not retry.
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
+        self._running += 1
+        self._idle.clear()
+        try:
+            return await work()
+        except ServingError as error:
+            await context.abort(error.code, _cut(error.details))
+        except Exception:  # noqa: BLE001 - the client gets a status, the log the traceback
+            _log.exception("a request failed")
+            await context.abort(grpc.StatusCode.INTERNAL, "internal error; the server's log has the cause")
+        finally:
+            self._running -= 1
+            if self._running == 0:
+                self._idle.set()
+        raise AssertionError("abort always raises")
 
     def _status_response(self, spec: pb.ModelSpec) -> pb.GetModelStatusResponse:
         states = self._manager.states() if spec.name == self._model_name else []
@@ -168,18 +197,6 @@ class HealthService(health.aio.HealthServicer):  # pyright: ignore[reportAttribu
         await asyncio.sleep(_WATCHERS_HEAR_SECONDS if self._watches else 0)
         for watch in self._watches:
             watch.cancel()
-
-
-async def _answer(context: grpc.aio.ServicerContext, work: Callable[[], Awaitable[bytes]]) -> bytes:
-    """What `work` returns; the error it raises becomes the call's status."""
-    try:
-        return await work()
-    except ServingError as error:
-        await context.abort(error.code, _cut(error.details))
-    except Exception:  # noqa: BLE001 - the client gets a status, the log the traceback
-        _log.exception("a request failed")
-        await context.abort(grpc.StatusCode.INTERNAL, "internal error; the server's log has the cause")
-    raise AssertionError("abort always raises")
 
 
 def _cut(details: str) -> str:

@@ -33,6 +33,8 @@ _SERVER_OPTIONS = [
 ]
 # As many requests as TensorFlow Serving runs at once; most of them wait for TensorFlow's own threads.
 _THREADS_PER_CPU = 4
+# After the last handler has returned, until its answer is on the wire.
+_LAST_ANSWER_SECONDS = 1.0
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -148,18 +150,17 @@ class Server:
         await server.start()
         self._port.set_result(port)
         await self._stop_requested.wait()
-        await self._drain(server, self._health)
+        await self._drain(server, api, self._health)
 
-    async def _drain(self, server: grpc.aio.Server, health: HealthService) -> None:
+    async def _drain(self, server: grpc.aio.Server, api: GrpcApi, health: HealthService) -> None:
         _log.info("stopping; running requests have %g s to finish", self._grace)
         await health.drain()
-        stopping = asyncio.ensure_future(server.stop(self._grace))
+        draining = asyncio.ensure_future(api.drain())
         aborting = asyncio.ensure_future(self._abort_requested.wait())
-        await asyncio.wait({stopping, aborting}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({draining, aborting}, timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
+        await server.stop(_LAST_ANSWER_SECONDS if draining.done() else None)
+        draining.cancel()
         aborting.cancel()
-        if not stopping.done():
-            await server.stop(None)
-        await stopping
 
     def _availability_changed(self, available: bool) -> None:
         self._available = available

@@ -114,8 +114,8 @@ def spawn_server():
 
     def spawn(base, *settings, before=""):
         script = Path(models.__file__)
-        code = f"{before}\nimport runpy, sys\nsys.argv[0] = {str(script)!r}\nrunpy.run_path(sys.argv[0], run_name='__main__')"
-        command = [sys.executable, "-c", code, str(base), *settings]
+        run = f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')"
+        command = [sys.executable, "-c", f"{before}\n{run}", str(base), *settings]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         processes.append(process)
         assert process.stdout is not None

@@ -81,9 +81,9 @@ class Types(tf.Module):
     """Gives back what it got, of every type."""
 
     NAMES = (
-        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 "
-        "bfloat16 string"
-    ).split()
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "string"),
+        *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+    )
 
     def signatures(self):
         return {name: self._echo(tf.as_dtype(name)) for name in self.NAMES}

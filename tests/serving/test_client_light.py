@@ -1,0 +1,51 @@
+"""The client's promise: it imports neither TensorFlow nor Keras, and the server no Keras."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("tensorflow", "keras", "tensorflow_serving", "ml_dtypes")
+
+
+def heavy_modules_after(statement):
+    code = f"{statement}\nimport sys\nprint(*(name for name in {HEAVY} if name in sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return result.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["keras_selfattn.serving.client", "keras_selfattn.serving.wire.codec", "keras_selfattn.serving.errors"],
+)
+def test_the_client_imports_nothing_heavy(module):
+    assert heavy_modules_after(f"import {module}") == []
+
+
+def test_a_whole_call_imports_nothing_heavy(half_server):
+    call = f"Client({half_server.target!r}, 'half').predict([1.0])"
+    assert heavy_modules_after(f"from keras_selfattn.serving.client import Client; {call}") == []
+
+
+def test_this_check_can_fail():
+    assert {"tensorflow", "tensorflow_serving"} <= set(
+        heavy_modules_after("import tensorflow_serving.apis.predict_pb2")
+    )
+
+
+def test_the_server_works_without_keras(half_base, spawn_server):
+    before = "import sys; sys.modules['keras'] = None"
+    _, target = spawn_server(half_base, before=before)
+    from keras_selfattn.serving.client import Client
+
+    with Client(target) as client:
+        assert client.predict([1.0, 2.0])["y"].tolist() == [2.5, 3.0]
+
+
+def test_the_server_imports_no_layers_models_or_stock_messages():
+    ours = "[name for name in sys.modules if name.startswith(('keras_selfattn.', 'tensorflow_serving'))]"
+    code = f"import sys, keras_selfattn.serving.server; print(*{ours})"
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    names = result.stdout.split()
+    assert "keras_selfattn.serving.server.servable" in names
+    assert all(name.startswith("keras_selfattn.serving") for name in names)
