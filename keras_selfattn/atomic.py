@@ -25,19 +25,55 @@ def new_directory(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
         FileExistsError: if `target` exists and is not to be replaced, or is a file.
     """
     check_target(target, overwrite=overwrite)
+    with draft_directory(target) as draft:
+        yield draft
+        publish(draft, target, overwrite=overwrite)
+
+
+@contextmanager
+def draft_directory(target: Path) -> Iterator[Path]:
+    """Yields an empty folder beside `target`, hidden by a leading dot; what is not published is removed."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.tmp-", dir=target.parent))
     try:
         draft.chmod(0o777 & ~_umask())  # mkdtemp's 0700 would shut out a server under another user
         yield draft
-        sync_tree(draft)
-        if overwrite and target.exists():
-            _replace(draft, target)
-        else:
-            draft.rename(target)  # fails if another process made `target` meanwhile
-        sync(target.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def publish(draft: Path, target: Path, *, overwrite: bool = False) -> None:
+    """Renames a finished draft to `target`, after its content has reached the disk.
+
+    Raises:
+        FileExistsError: if `target` exists and is not to be replaced; another process may have made it.
+    """
+    sync_tree(draft)
+    if overwrite and target.exists():
+        _replace(draft, target)
+    else:
+        try:
+            draft.rename(target)
+        except OSError as error:
+            if target.exists():
+                raise FileExistsError(f"{target} exists already.") from error
+            raise
+    sync(target.parent)
+
+
+def write_file(target: Path, content: bytes) -> None:
+    """Writes a file that appears whole, in place of one that is there."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, draft = tempfile.mkstemp(prefix=f".{target.name}.tmp-", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).rename(target)
+    finally:
+        Path(draft).unlink(missing_ok=True)
 
 
 def check_target(target: Path, *, overwrite: bool = False) -> None:

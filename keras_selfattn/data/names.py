@@ -105,3 +105,8 @@ def _names_of(locale: Locale) -> Iterator[tuple[str, str]]:
     for key, zone in locale.meta_zones.items():
         for text in (zone.get("long") or {}).values():
             yield f"zone:{key}", text.strip()
+
+
+def english_name(language: str) -> str:
+    """Returns the English name of a language code: "Hungarian" for "hu"."""
+    return Locale.parse(language).get_display_name("en") or language

@@ -6,7 +6,6 @@ Axes: B (batch), T (positions), D (features).
 from typing import Any
 
 import keras
-from keras import ops
 
 from keras_selfattn.layers.checks import checked_count, checked_sequence
 from keras_selfattn.layers.dropout import Dropout
@@ -124,9 +123,10 @@ class EncoderBlock(keras.layers.Layer):
             attention_mask=attention_mask,
             training=training,
         )  # [B, T, D]
-        x = ops.add(inputs, self._attention_dropout(attended, training=training))
+        # `+`, not ops.add: that one becomes BiasAdd where squeezed shapes suggest it, and fails at length 0.
+        x = inputs + self._attention_dropout(attended, training=training)
         transformed = self._output(self._hidden(self._feed_forward_norm(x)))  # [B, T, D]
-        x = ops.add(x, self._feed_forward_dropout(transformed, training=training))
+        x = x + self._feed_forward_dropout(transformed, training=training)
         return zero_masked(x, token_mask(inputs, mask, valid_lens))
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

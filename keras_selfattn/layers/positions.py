@@ -119,7 +119,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         encoding = ops.cast(sinusoids(positions, self._width, self.base), inputs.dtype)  # [T, D]
-        return self._dropout(ops.add(inputs, encoding), training=training)
+        return self._dropout(inputs + encoding, training=training)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
@@ -185,7 +185,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
             )
         length, width = ops.shape(inputs)[1], self._table.shape[1]
         rows = ops.slice(self._table, (0, 0), (length, width))  # [T, D]
-        return self._dropout(ops.add(inputs, ops.cast(rows, inputs.dtype)), training=training)
+        return self._dropout(inputs + ops.cast(rows, inputs.dtype), training=training)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)

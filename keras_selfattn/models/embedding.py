@@ -52,8 +52,11 @@ class NGramEmbedding(keras.layers.Layer):
         self.max_ngram = max_ngram
         self.ngram_buckets = ngram_buckets
         sizes = [vocabulary_size] + [ngram_buckets] * (max_ngram - 1)
+        # An n-gram never seen in training must add nothing, so those tables start at zero.
         self._tables = [
-            keras.layers.Embedding(size, width, dtype=self.dtype_policy, name=f"table_{n}")
+            keras.layers.Embedding(
+                size, width, "uniform" if n == 1 else "zeros", dtype=self.dtype_policy, name=f"table_{n}"
+            )
             for n, size in enumerate(sizes, start=1)
         ]
 

@@ -25,6 +25,8 @@ _SINGLE = (
     r"([^\p{L}\p{M}\p{N}_'\s]|\p{Han}|\p{Hiragana}|\p{Katakana}|\p{Thai}|\p{Lao}|\p{Khmer}|\p{Myanmar}"
     r"|\p{Tibetan})"
 )
+# RE2's \s knows ASCII only; these are the spaces of Unicode.
+_SPACE = r"[\p{Z}\s]+"
 
 # Texts tokenised at once when many are read: bounds the memory of the intermediate ragged tensors.
 _CHUNK = 4096
@@ -92,7 +94,8 @@ def split(config: TextConfig, texts: Tensor) -> Tensor:
         texts = tf.strings.lower(texts, encoding="utf-8")
     if config.tokens == "characters":
         return tf.strings.unicode_split(texts, "UTF-8")[:, : config.max_tokens]
-    return tf.strings.split(tf.strings.regex_replace(texts, _SINGLE, r" \1 "))[:, : config.max_tokens]
+    spaced = tf.strings.regex_replace(tf.strings.regex_replace(texts, _SPACE, " "), _SINGLE, r" \1 ")
+    return tf.strings.split(spaced)[:, : config.max_tokens]
 
 
 def learn_vocabulary(config: TextConfig, texts: Sequence[str]) -> tuple[list[str], int]:

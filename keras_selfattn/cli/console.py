@@ -1,0 +1,50 @@
+"""What the subcommands print with, and how TensorFlow is kept from printing over it."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.table import Table
+
+console = Console()
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow without its start-up messages; if that fails, they are shown."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    with console.status("Starting TensorFlow"), _held_back_stderr():
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()  # looks for GPUs, and says so where there is none
+
+
+def columns(title: str | None, *headers: str, right: Sequence[str] = ()) -> Table:
+    """Returns an empty table with the given headers; those in `right` are aligned to the right."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for header in headers:
+        table.add_column(header, justify="right" if header in right else "left", overflow="fold")
+    return table
+
+
+@contextmanager
+def _held_back_stderr() -> Iterator[None]:
+    """Holds back what native code writes to standard error; on an exception it is written after all.
+
+    The messages come from C++ before any log level applies, so the file descriptor is what can be turned.
+    """
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            held.seek(0)
+            os.write(saved, held.read())
+            raise
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)

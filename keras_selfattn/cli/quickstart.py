@@ -1,0 +1,182 @@
+"""`keras-selfattn quickstart`: train, export, serve and query on real data, in one command."""
+
+import csv
+import io
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import numpy as np
+
+from keras_selfattn.atomic import write_file
+from keras_selfattn.cli.console import columns, console, import_tensorflow
+from keras_selfattn.data.names import LANGUAGES, Name, english_name, load_names, split_by_thing
+from keras_selfattn.data.tables import Table
+from keras_selfattn.errors import DataError, RunError
+
+if TYPE_CHECKING:
+    from keras_selfattn.training import Run
+
+_MODEL = "names"
+_HELD_OUT = 0.1  # share of the things named that the figures are measured on; a tenth of the rest validates
+_SHOWN = 12  # names in the table of answers
+_ANSWERS = 3  # answers for each
+
+
+@click.command("quickstart")
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=Path("quickstart"), help="Folder for all of it."
+)
+@click.option("--epochs", default=4, help="Passes over the training names.")
+@click.option(
+    "--languages",
+    default=str(len(LANGUAGES)),
+    help='How many of the built-in languages, or which: "en,de,tr".',
+)
+@click.option("--seed", default=0, help="Of split, weights and order.")
+def command(output: Path, epochs: int, languages: str, seed: int) -> None:
+    """Learn which language a name is written in; export, serve and ask the model.
+
+    The names are those of languages, territories, scripts, currencies, cities and time zones in the Unicode
+    CLDR, which comes with the Babel package. Nothing is downloaded.
+    """
+    if output.exists() and not output.is_dir():
+        raise RunError(f"--output must be a folder. {output} is a file; choose another name.")
+    seconds: dict[str, float] = {}
+    with _timed("data", seconds):
+        names = load_names(_chosen(languages))
+        kept, held_out = split_by_thing(names, _HELD_OUT, seed)
+        shown = random.Random(seed).sample(held_out, min(_SHOWN, len(held_out)))
+    count = len({name.language for name in names})
+    console.print(f"{len(names):,} names in {count} languages, {len(held_out):,} held out. Some of those:")
+    console.print(f"  {', '.join(name.text for name in shown)}", highlight=False)
+    with _timed("TensorFlow", seconds):
+        import_tensorflow()
+    with _timed("training", seconds):
+        run = _train(output, kept, held_out, epochs, seed)
+    with _timed("export and check", seconds), console.status("Exporting, and checking the export"):
+        version = _export(run, output)
+    with _timed("serving and asking", seconds):
+        probabilities = _ask(output, shown)
+    _print_answers(shown, run.model.labels, probabilities)
+    _save(output, run, held_out)
+    console.print(
+        f"[bold]{run.figures.accuracy:.1%}[/] of {run.figures.rows:,} held-out names are given to the right "
+        f"language (macro F1 {run.figures.macro_f1:.3f})."
+    )
+    console.print("Seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items()))
+    _print_next(output, run, version)
+
+
+def _chosen(languages: str) -> Sequence[str]:
+    """Returns language codes from "50" or "en,de,tr"."""
+    text = languages.strip()
+    if not text.isdecimal():
+        return [code.strip() for code in text.split(",") if code.strip()]
+    if not 2 <= int(text) <= len(LANGUAGES):
+        raise DataError(
+            f"--languages must be a number from 2 to {len(LANGUAGES)}, or codes such as en,de,tr. "
+            f"Received {text}."
+        )
+    return LANGUAGES[: int(text)]
+
+
+def _train(output: Path, kept: Sequence[Name], held_out: Sequence[Name], epochs: int, seed: int) -> "Run":
+    from keras_selfattn import training
+    from keras_selfattn.cli.progress import TrainingProgress
+    from keras_selfattn.models import TextConfig
+
+    rows, validation = split_by_thing(kept, _HELD_OUT, seed + 1)
+    console.print(f"Training on {len(rows):,} names")
+    with TrainingProgress() as progress:
+        return training.train(
+            _table(rows),
+            _next_run(output / "runs"),
+            # Upper case tells languages apart: German writes its nouns so, French few of its names.
+            model_config=TextConfig(tokens="characters", lowercase=False, max_ngram=3, width=96),
+            config=training.TrainConfig(epochs=epochs, batch_size=128, seed=seed),
+            validation=_table(validation),
+            test=_table(held_out),
+            callbacks=[progress],
+            verbose=0,
+        )
+
+
+def _export(run: "Run", output: Path) -> Path:
+    from keras_selfattn.export import export_saved_model
+
+    return export_saved_model(run.model, output / "models" / _MODEL)
+
+
+def _ask(output: Path, names: Sequence[Name]) -> np.ndarray:
+    """Serves the newest version on a free port and returns the answers to names, `[names, languages]`."""
+    from keras_selfattn.serving.client import Client
+    from keras_selfattn.serving.server import Server, ServerConfig
+
+    base = (output / "models" / _MODEL).resolve()
+    config = ServerConfig(model_name=_MODEL, model_base_path=str(base), port=0)
+    with Server(config) as server, Client(server.target, model=_MODEL) as client:
+        client.wait_until_ready(timeout=30)
+        console.print(f"Asking the server at {server.target} through the gRPC client:")
+        return client.predict({"text": [name.text for name in names]})["probabilities"]
+
+
+def _print_answers(names: Sequence[Name], labels: Sequence[str], probabilities: np.ndarray) -> None:
+    table = columns(None, "name", "is", *(f"answer {place}" for place in range(1, _ANSWERS + 1)))
+    for name, row in zip(names, probabilities, strict=True):
+        best: list[int] = np.argsort(-row)[:_ANSWERS].tolist()
+        answers = [f"{english_name(labels[index])} {row[index]:.0%}" for index in best]
+        colour = "green" if labels[best[0]] == name.language else "red"
+        answers[0] = f"[{colour}]{answers[0]}[/]"
+        answers += [""] * (_ANSWERS - len(answers))
+        table.add_row(name.text, english_name(name.language), *answers)
+    console.print(table)
+
+
+def _save(output: Path, run: "Run", held_out: Sequence[Name]) -> None:
+    """Puts the figures, and the held-out names as a table of one's own would be, at the top of `output`."""
+    write_file(output / "metrics.json", (run.path / "metrics.json").read_bytes())
+    content = io.StringIO(newline="")
+    writer = csv.writer(content)
+    writer.writerow(["text", "label"])
+    writer.writerows((name.text, name.language) for name in held_out)
+    write_file(output / "held-out.csv", content.getvalue().encode())
+
+
+def _print_next(output: Path, run: "Run", version: Path) -> None:
+    base = output / "models" / _MODEL
+    lines = [
+        f"The run is in {run.path}, the SavedModel in {version}, the figures in {output / 'metrics.json'}.",
+        "Serve it again, and ask it from another terminal:",
+        f"  keras-selfattn serve --model_name={_MODEL} --model_base_path={base}",
+        f'  keras-selfattn query {_MODEL} "Dél-Korea" "Kiafar"',
+        "From Python, which needs no TensorFlow on that side:",
+        "  from keras_selfattn.serving.client import Client",
+        f'  Client("localhost:8500", model="{_MODEL}").classify(["Dél-Korea", "Kiafar"])',
+        "The figures once more, and a model of your own texts:",
+        f"  keras-selfattn evaluate {run.path} {output / 'held-out.csv'}",
+        "  keras-selfattn train reviews.csv --text text --label label --output runs/reviews",
+    ]
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def _next_run(runs: Path) -> Path:
+    taken = [int(child.name) for child in runs.iterdir() if child.name.isdecimal()] if runs.is_dir() else []
+    return runs / str(max(taken, default=0) + 1)
+
+
+def _table(names: Sequence[Name]) -> Table:
+    texts = [name.text for name in names]
+    return Table(texts, [name.language for name in names], "the CLDR names in Babel")
+
+
+@contextmanager
+def _timed(stage: str, seconds: dict[str, float]) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    seconds[stage] = time.perf_counter() - started
