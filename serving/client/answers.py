@@ -7,7 +7,7 @@ import grpc
 
 from ..errors import status_code
 from ..wire import messages_pb2 as pb
-from ..wire.codec import dtype_name
+from ..wire.dtypes import dtype_name
 
 
 @dataclass(frozen=True, repr=False)

@@ -29,6 +29,7 @@ from ..errors import (
 )
 from ..wire import codec
 from ..wire import messages_pb2 as pb
+from ..wire.dtypes import CodecError
 from .answers import ModelMetadata, TensorSpec, VersionStatus, signatures_of, version_status
 from .values import Inputs, as_text, checked_target, has_dtype, needs_metadata
 
@@ -208,7 +209,7 @@ class Core:
     def _decode_output(self, name: str, proto: pb.TensorProto) -> np.ndarray:
         try:
             return as_text(codec.decode(proto))
-        except codec.CodecError as error:
+        except CodecError as error:
             raise self._malformed(f"output {name!r}: {error}") from error
 
     def _malformed(self, details: str) -> MalformedResponseError:
@@ -245,7 +246,7 @@ class Core:
         dtype = None if spec is None or has_dtype(value) else spec.dtype
         try:
             return codec.encode(value, dtype)
-        except codec.CodecError as error:
+        except CodecError as error:
             raise self._refused(f"input {name!r}: {error}") from error
 
     def _refused(self, details: str) -> InvalidInputError:

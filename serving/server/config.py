@@ -19,9 +19,9 @@ class ServerConfig:
         port: the gRPC port; 0 takes any free one.
         file_system_poll_wait_seconds: seconds between two looks for new versions.
         shutdown_grace_seconds: seconds that running requests get to finish when the server stops.
-        tensorflow_intra_op_parallelism: threads for one operation; 0 leaves it to TensorFlow. The default of
-            1 costs least CPU per request under load, as requests already run side by side. TensorFlow keeps
-            the value of the first session of a process.
+        tensorflow_intra_op_parallelism: threads for one operation; 0 takes all cores. Requests run side by
+            side already, and with 1 a small one costs half the CPU time; only a single caller with large
+            batches gains from more. TensorFlow keeps what the first session of a process asked for.
 
     Raises:
         InvalidInputError: a setting is out of its range.

@@ -12,7 +12,6 @@ Reference: AvailabilityPreservingPolicy and file_system_storage_path_source.cc i
 
 import contextlib
 import logging
-import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,16 +22,14 @@ import grpc
 from ..errors import NotFoundError, ServerStartError, ServingError
 from ..wire import messages_pb2 as pb
 from .config import ServerConfig
-from .servable import Servable, missing_file, without_path
+from .servable import Servable, without_path
+from .versions import Look, look_at, missing_file, versions_in
 
 _log = logging.getLogger(__name__)
 
 _State = pb.ModelVersionStatus
 # TensorFlow Serving remembers every version it ever unloaded; a server that runs for a year should not.
 _REMEMBERED_VERSIONS = 100
-
-# What a folder looks like: each file's path, size and time. It differs when a copy goes on.
-_Look = frozenset[tuple[str, int, int]]
 
 
 @dataclass(frozen=True)
@@ -79,8 +76,8 @@ class ModelManager:
         self._current: _Leased | None = None
         self._retiring: set[_Leased] = set()
         self._states: dict[int, VersionState] = {}
-        self._looks: dict[int, _Look] = {}
-        self._failed: dict[int, _Look] = {}
+        self._looks: dict[int, Look] = {}
+        self._failed: dict[int, Look] = {}
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="model-watcher", daemon=True)
 
@@ -152,7 +149,7 @@ class ModelManager:
 
     def poll(self) -> None:
         """Looks at the base path once and loads or unloads what that asks for."""
-        versions = _versions(self._base)
+        versions = versions_in(self._base)
         if versions is None:
             # A file system that is away for a moment is no reason to stop answering.
             _log.warning("model_base_path %s cannot be listed", self._base)
@@ -167,7 +164,7 @@ class ModelManager:
                 break
 
     def _first_versions(self) -> dict[int, Path]:
-        versions = _versions(self._base)
+        versions = versions_in(self._base)
         if versions is None:
             problem = "is a file, not a folder" if self._base.is_file() else "does not exist"
             raise ServerStartError(
@@ -195,7 +192,7 @@ class ModelManager:
 
     def _try_version(self, number: int, path: Path) -> bool:
         """Loads a version once its files have stopped changing. True if it is available afterwards."""
-        look = _look(path)
+        look = look_at(path)
         settled = self._looks.get(number) == look
         self._looks[number] = look
         if self._failed.get(number) == look:
@@ -285,22 +282,3 @@ def servable_not_found(model: str, version: int | None) -> NotFoundError:
     """The error for a model or version that is not available, in TensorFlow Serving's words."""
     wanted = f"Latest({model})" if version is None else f"Specific({model}, {version})"
     return NotFoundError(f"Servable not found for request: {wanted}")
-
-
-def _versions(base: Path) -> dict[int, Path] | None:
-    """The folders in `base` with a number as their name; None if `base` cannot be listed."""
-    try:
-        children = list(base.iterdir())
-    except OSError:
-        return None
-    numbered = [child for child in children if re.fullmatch("[0-9]+", child.name) and child.is_dir()]
-    return {int(child.name): child for child in sorted(numbered)}
-
-
-def _look(path: Path) -> _Look:
-    files = []
-    for file in path.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # being moved as we look
-            known = file.stat()
-            files.append((str(file.relative_to(path)), known.st_size, known.st_mtime_ns))
-    return frozenset(files)

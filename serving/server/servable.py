@@ -15,19 +15,17 @@ from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import saved_model_pb2  # pyright: ignore[reportMissingImports]
 from tensorflow.python.client import pywrap_tf_session as session_api
 
 from ..errors import ERROR_OF_CODE, FailedPreconditionError, InvalidArgumentError, ServingError, status_code
 from ..wire import codec
 from ..wire import messages_pb2 as pb
+from ..wire.dtypes import CodecError
 
 DEFAULT_SIGNATURE = "serving_default"
 _TAGS = [tf.saved_model.SERVING]
 # Its stub takes no None for "no options" and "no metadata"; Session.run passes both.
 _session_run: Any = session_api.TF_SessionRun_wrapper
-_GRAPH_FILES = ("saved_model.pb", "saved_model.pbtxt")
 
 
 class Servable:
@@ -133,41 +131,11 @@ class Servable:
         self.close()
 
 
-def missing_file(path: Path) -> str | None:
-    """What a version's folder still lacks to be loaded; None if nothing.
-
-    Args:
-        path: the version's folder.
-
-    Returns:
-        The name of the missing file. A folder that is still being copied lacks its graph or the index of its
-        variables, and TensorFlow would load the latter without a word.
-    """
-    graph = next((path / name for name in _GRAPH_FILES if (path / name).is_file()), None)
-    if graph is None:
-        return _GRAPH_FILES[0]
-    if (path / "variables" / "variables.index").is_file() or not _has_variables(graph):
-        return None
-    return "variables/variables.index"
-
-
 def without_path(message: str, path: Path) -> str:
     """`message` without the folders that a version lies in: clients need not know them."""
     for folder in (path, path.parent):
         message = message.replace(str(folder), folder.name)
     return message
-
-
-def _has_variables(graph: Path) -> bool:
-    """Whether a SavedModel restores variables: TensorFlow 1 wrote none for a model without them."""
-    if graph.suffix != ".pb":
-        return True
-    saved_model = saved_model_pb2.SavedModel()
-    try:
-        saved_model.ParseFromString(graph.read_bytes())
-    except DecodeError:  # half a file
-        return True
-    return any(meta_graph.saver_def.restore_op_name for meta_graph in saved_model.meta_graphs)
 
 
 def _load(session: Any, path: Path) -> Any:
@@ -202,7 +170,7 @@ def _input_arrays(signature: pb.SignatureDef, request: pb.PredictRequest) -> Ite
             )
         try:
             yield info.name, codec.decode(proto)
-        except codec.CodecError:
+        except CodecError:
             raise InvalidArgumentError(f"tensor parsing error: {alias}") from None
     if len(used) != len(request.inputs):
         raise InvalidArgumentError(

@@ -6,107 +6,19 @@ answers by default (the typed `*_val` fields); `decode` reads both.
 Reference: tensorflow/core/framework/tensor.proto, and Tensor::FromProto in tensor.cc.
 """
 
-import importlib
 import math
-import sys
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
 from . import messages_pb2 as pb
+from .dtypes import CodecError, Kind, code_of, kind_of, named_dtype
 
 # A message holds at most INT32_MAX bytes, so no tensor written out in full is larger. The short form ("repeat
 # the last value") could name any size in a few bytes: without a limit it is an easy way to exhaust memory.
 MAX_TENSOR_BYTES = 2**31 - 1
-
-
-class CodecError(ValueError):
-    """A value that no TensorProto holds, or a TensorProto that describes no array."""
-
-
-class _Kind(NamedTuple):
-    """How one data type is stored: its NumPy type and its typed field."""
-
-    dtype: np.dtype
-    field: str
-    # What the typed field's elements are in memory: raw bytes where the field is declared `bytes`, 16-bit
-    # patterns for the half types, otherwise the values themselves.
-    raw: bool = False
-    bits: bool = False
-
-
-def _little(dtype: DTypeLike) -> np.dtype:
-    return np.dtype(dtype).newbyteorder("<")
-
-
-_KINDS: dict[int, _Kind] = {
-    pb.DT_FLOAT: _Kind(_little(np.float32), "float_val", raw=True),
-    pb.DT_DOUBLE: _Kind(_little(np.float64), "double_val", raw=True),
-    pb.DT_COMPLEX64: _Kind(_little(np.complex64), "scomplex_val", raw=True),
-    pb.DT_COMPLEX128: _Kind(_little(np.complex128), "dcomplex_val", raw=True),
-    pb.DT_HALF: _Kind(_little(np.float16), "half_val", bits=True),
-    pb.DT_INT8: _Kind(_little(np.int8), "int_val"),
-    pb.DT_INT16: _Kind(_little(np.int16), "int_val"),
-    pb.DT_INT32: _Kind(_little(np.int32), "int_val"),
-    pb.DT_INT64: _Kind(_little(np.int64), "int64_val"),
-    pb.DT_UINT8: _Kind(_little(np.uint8), "int_val"),
-    pb.DT_UINT16: _Kind(_little(np.uint16), "int_val"),
-    pb.DT_UINT32: _Kind(_little(np.uint32), "uint32_val"),
-    pb.DT_UINT64: _Kind(_little(np.uint64), "uint64_val"),
-    pb.DT_BOOL: _Kind(np.dtype(np.bool_), "bool_val"),
-}
-_CODES = {kind.dtype.newbyteorder("="): code for code, kind in _KINDS.items()}
-
-
-def _bfloat16() -> _Kind:
-    """NumPy has no bfloat16 of its own; ml_dtypes, which TensorFlow brings along, adds one."""
-    try:
-        module = importlib.import_module("ml_dtypes")
-    except ImportError:
-        raise CodecError("a bfloat16 tensor needs the package ml_dtypes: pip install ml_dtypes") from None
-    return _Kind(np.dtype(module.bfloat16), "half_val", bits=True)
-
-
-def _kind(code: int) -> _Kind:
-    if code == pb.DT_BFLOAT16:
-        return _bfloat16()
-    if code not in _KINDS:
-        raise CodecError(f"a tensor of type {dtype_name(code)} has no NumPy equivalent")
-    return _KINDS[code]
-
-
-def _code_of(dtype: np.dtype) -> int:
-    code = _CODES.get(dtype.newbyteorder("="))
-    # Whoever holds a bfloat16 array has already imported ml_dtypes; nobody else needs it.
-    if code is None and dtype.name == "bfloat16" and "ml_dtypes" in sys.modules:
-        return pb.DT_BFLOAT16
-    if code is None:
-        raise CodecError(f"an array of dtype {dtype} cannot be sent; use a bool, number or string dtype")
-    return code
-
-
-def dtype_name(code: int) -> str:
-    """The NumPy name of a TensorFlow data type, `string` for strings.
-
-    Args:
-        code: a value of `messages_pb2.DataType`.
-
-    Returns:
-        For example `float32` or `string`; TensorFlow's own name (`DT_RESOURCE`) for what NumPy lacks.
-
-    Example:
-        >>> dtype_name(1)
-        'float32'
-    """
-    if code == pb.DT_STRING:
-        return "string"
-    if code == pb.DT_BFLOAT16:
-        return "bfloat16"
-    if code in _KINDS:
-        return _KINDS[code].dtype.name
-    return pb.DataType.Name(code) if code in pb.DataType.values() else f"DataType {code}"
 
 
 def encode(value: ArrayLike, dtype: str | None = None) -> pb.TensorProto:
@@ -131,8 +43,8 @@ def encode(value: ArrayLike, dtype: str | None = None) -> pb.TensorProto:
     array = _as_array(value, dtype)
     if array.dtype == object:
         return _encode_strings(array)
-    code = _code_of(array.dtype)
-    contiguous = np.ascontiguousarray(array, dtype=_kind(code).dtype)
+    code = code_of(array.dtype)
+    contiguous = np.ascontiguousarray(array, dtype=kind_of(code).dtype)
     return pb.TensorProto(dtype=_enum(code), tensor_shape=_shape(array), tensor_content=contiguous.tobytes())
 
 
@@ -157,8 +69,8 @@ def encode_fields(value: ArrayLike) -> pb.TensorProto:
     array = _as_array(value, None)
     if array.dtype == object:
         return _encode_strings(array)
-    code = _code_of(array.dtype)
-    kind = _kind(code)
+    code = code_of(array.dtype)
+    kind = kind_of(code)
     flat = np.ascontiguousarray(array, dtype=kind.dtype).reshape(-1)
     proto = pb.TensorProto(dtype=_enum(code), tensor_shape=_shape(array))
     if kind.raw:
@@ -189,7 +101,7 @@ def decode(proto: pb.TensorProto) -> np.ndarray:
     shape = _known_shape(proto)
     if proto.dtype == pb.DT_STRING:
         return _decode_strings(proto, shape)
-    kind = _kind(proto.dtype)
+    kind = kind_of(proto.dtype)
     if math.prod(shape) * kind.dtype.itemsize > MAX_TENSOR_BYTES:
         raise CodecError(f"a {kind.dtype} tensor of shape {shape} is larger than {MAX_TENSOR_BYTES} bytes")
     if proto.tensor_content:
@@ -220,7 +132,7 @@ def _as_array(value: ArrayLike, dtype: str | None) -> np.ndarray:
 
 def _convert(array: np.ndarray, dtype: str) -> np.ndarray:
     """`array` as `dtype`, refused where that would change an integer or drop a fraction."""
-    target = _named_dtype(dtype)
+    target = named_dtype(dtype)
     if array.dtype.kind == "c" and target.kind != "c":
         raise CodecError(f"complex values cannot be sent as {dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -228,15 +140,6 @@ def _convert(array: np.ndarray, dtype: str) -> np.ndarray:
     if target.kind in "iub" and not np.array_equal(converted, array):
         raise CodecError(f"the values do not fit {dtype}: {_preview(array)}")
     return converted
-
-
-def _named_dtype(name: str) -> np.dtype:
-    if name == "bfloat16":
-        return _bfloat16().dtype
-    try:
-        return np.dtype(name)
-    except TypeError:
-        raise CodecError(f"values cannot be sent as {name}: NumPy has no such dtype") from None
 
 
 def _preview(array: np.ndarray) -> str:
@@ -301,7 +204,7 @@ def _from_bytes(data: bytes, dtype: np.dtype, shape: tuple[int, ...], field: str
     return np.frombuffer(data, dtype=dtype).reshape(shape)
 
 
-def _field_values(proto: pb.TensorProto, kind: _Kind) -> np.ndarray:
+def _field_values(proto: pb.TensorProto, kind: Kind) -> np.ndarray:
     values = getattr(proto, kind.field)
     if kind.raw:
         if len(values) % kind.dtype.itemsize:

@@ -267,6 +267,14 @@ def test_a_port_in_use_is_an_error_and_not_shared(base, half_base):
     assert "cannot listen on 192.0.2.1:0" in start_error(half_base, host="192.0.2.1")
 
 
+def test_the_session_gets_the_threads_of_the_config(base, serve):
+    save(HalfPlusTwo(), base, 1)
+    for threads in (1, 3):
+        server, _ = serve(base, tensorflow_intra_op_parallelism=threads)
+        session = server._manager._current.servable._session
+        assert session._config.intra_op_parallelism_threads == threads
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [

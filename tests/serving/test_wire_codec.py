@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tensorflow.core.framework import tensor_pb2
 
-from keras_selfattn.serving.wire import codec
+from keras_selfattn.serving.wire import codec, dtypes
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 DTYPES = [
@@ -108,7 +108,15 @@ def test_text_is_sent_as_the_same_bytes_as_tensorflow_sends():
 
 @pytest.mark.parametrize(
     "value",
-    ["one", b"one", ["a", b"b"], [["a", "b"], ["c", "d"]], np.array(["a", "bc"]), np.array([b"a", b"bc"])],
+    [
+        "one",
+        b"one",
+        ["a", b"b"],
+        ["a", b"\xff"],
+        [["a", "b"], ["c", "d"]],
+        np.array(["a", "bc"]),
+        np.array([b"a", b"bc"]),
+    ],
 )
 def test_every_way_to_write_strings_gives_bytes(value):
     expected = np.vectorize(lambda item: item.encode() if isinstance(item, str) else item, otypes=[object])
@@ -159,7 +167,7 @@ def test_missing_strings_repeat_the_last_or_are_empty(values):
     ],
 )
 def test_a_tensor_that_describes_no_array_is_refused(proto, message):
-    with pytest.raises(codec.CodecError) as caught:
+    with pytest.raises(dtypes.CodecError) as caught:
         codec.decode(proto)
     assert message in str(caught.value)
 
@@ -184,7 +192,7 @@ def test_a_tensor_that_describes_no_array_is_refused(proto, message):
     ],
 )
 def test_a_value_that_no_tensor_holds_is_refused(value, dtype, message):
-    with pytest.raises(codec.CodecError) as caught:
+    with pytest.raises(dtypes.CodecError) as caught:
         codec.encode(value, dtype)
     assert message in str(caught.value)
 
@@ -200,7 +208,7 @@ def test_bfloat16_needs_ml_dtypes_only_when_it_is_used(monkeypatch):
     array = np.array([1.5, -2.0], ml_dtypes.bfloat16)
     same(codec.decode(codec.encode(array)), array)
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-    with pytest.raises(codec.CodecError, match="pip install ml_dtypes"):
+    with pytest.raises(dtypes.CodecError, match="pip install ml_dtypes"):
         codec.decode(pb.TensorProto(dtype=pb.DT_BFLOAT16, half_val=[1]))
 
 
@@ -213,9 +221,9 @@ def test_decode_does_not_copy_what_the_message_holds_as_bytes():
 
 def test_dtype_names_are_those_of_tensorflow_and_numpy():
     for name in (*DTYPES, "bfloat16", "string"):
-        assert codec.dtype_name(tf.as_dtype(name).as_datatype_enum) == name
-    assert codec.dtype_name(20) == "DT_RESOURCE"
-    assert codec.dtype_name(1000) == "DataType 1000"
+        assert dtypes.dtype_name(tf.as_dtype(name).as_datatype_enum) == name
+    assert dtypes.dtype_name(20) == "DT_RESOURCE"
+    assert dtypes.dtype_name(1000) == "DataType 1000"
 
 
 def stock_descriptors():

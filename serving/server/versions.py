@@ -1,0 +1,63 @@
+"""Versions on disk: which there are, whether one is complete, and whether it is still changing."""
+
+import contextlib
+import re
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import saved_model_pb2  # pyright: ignore[reportMissingImports]
+
+_GRAPH_FILES = ("saved_model.pb", "saved_model.pbtxt")
+
+# Each file's path, size and time. Two looks differ while a copy goes on.
+Look = frozenset[tuple[str, int, int]]
+
+
+def versions_in(base: Path) -> dict[int, Path] | None:
+    """The folders in `base` with a number as their name; None if `base` cannot be listed."""
+    try:
+        children = list(base.iterdir())
+    except OSError:
+        return None
+    numbered = [child for child in children if re.fullmatch("[0-9]+", child.name) and child.is_dir()]
+    return {int(child.name): child for child in sorted(numbered)}
+
+
+def look_at(path: Path) -> Look:
+    """What a version's folder looks like now."""
+    files = []
+    for file in path.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # being moved as we look
+            known = file.stat()
+            files.append((str(file.relative_to(path)), known.st_size, known.st_mtime_ns))
+    return frozenset(files)
+
+
+def missing_file(path: Path) -> str | None:
+    """What a version's folder still lacks to be loaded; None if nothing.
+
+    Args:
+        path: the version's folder.
+
+    Returns:
+        The name of the missing file. A folder that is still being copied lacks its graph or the index of its
+        variables, and TensorFlow would load the latter without a word.
+    """
+    graph = next((path / name for name in _GRAPH_FILES if (path / name).is_file()), None)
+    if graph is None:
+        return _GRAPH_FILES[0]
+    if (path / "variables" / "variables.index").is_file() or not _has_variables(graph):
+        return None
+    return "variables/variables.index"
+
+
+def _has_variables(graph: Path) -> bool:
+    """Whether a SavedModel restores variables: TensorFlow 1 wrote none for a model without them."""
+    if graph.suffix != ".pb":
+        return True
+    saved_model = saved_model_pb2.SavedModel()
+    try:
+        saved_model.ParseFromString(graph.read_bytes())
+    except DecodeError:  # half a file
+        return True
+    return any(meta_graph.saver_def.restore_op_name for meta_graph in saved_model.meta_graphs)

@@ -1,0 +1,14 @@
+"""The examples in the docstrings give what they say."""
+
+import doctest
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize("name", ["errors", "wire.codec", "wire.dtypes", "client.answers", "server.config"])
+def test_the_examples_of_a_module_run(name):
+    module = importlib.import_module(f"keras_selfattn.serving.{name}")
+    results = doctest.testmod(module)
+    assert results.attempted > 0
+    assert results.failed == 0
