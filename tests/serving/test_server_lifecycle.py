@@ -3,6 +3,8 @@
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -389,3 +391,22 @@ def test_a_server_killed_in_the_middle_of_a_call_is_unavailable_at_once(
         process.kill()
         with pytest.raises(errors.UnavailableError, match=target):
             running.result(20)
+
+
+def test_a_signal_before_the_server_is_ready_ends_it_without_opening_the_port(half_base):
+    code = f"""
+import logging, signal, sys
+from keras_selfattn.serving.server import ServerConfig, serve_forever
+
+class Interrupt(logging.Handler):
+    def emit(self, record):
+        if "is available" in record.getMessage():
+            signal.raise_signal(signal.SIGTERM)
+
+logger = logging.getLogger("keras_selfattn.serving.server")
+logger.setLevel(logging.INFO)
+logger.addHandler(Interrupt())
+sys.exit(serve_forever(ServerConfig("half", {str(half_base)!r}, port=0), lambda server: print("ready")))
+"""
+    result = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
