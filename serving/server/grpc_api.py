@@ -33,8 +33,6 @@ from .lifecycle import ModelManager, servable_not_found
 _log = logging.getLogger(__name__)
 _M = TypeVar("_M", bound=Message)
 _MESSAGE_LIMIT = 1024  # bytes
-# What it takes a watcher to be told before its stream ends.
-_WATCHERS_HEAR_SECONDS = 0.1
 
 # The overall health, the services' names, and the short names that TensorFlow Serving registers.
 HEALTH_SERVICES = (
@@ -169,44 +167,28 @@ class GrpcApi:
         return version
 
 
-class HealthService(health.aio.HealthServicer):  # pyright: ignore[reportAttributeAccessIssue]
-    """grpc.health.v1, whose streams end when the server drains instead of holding it up."""
+class Health(health.aio.HealthServicer):  # pyright: ignore[reportAttributeAccessIssue]
+    """grpc.health.v1 for every service of this server.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._watches: set[asyncio.Task[None]] = set()
+    Example:
+        health = Health()
+        await health.set_all(serving=True)
+        health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    """
 
     async def set_all(self, serving: bool) -> None:
-        """Sets the health of every service."""
+        """Sets every service to SERVING or NOT_SERVING."""
         statuses = health_pb2.HealthCheckResponse
         for service in HEALTH_SERVICES:
             await self.set(service, statuses.SERVING if serving else statuses.NOT_SERVING)
-
-    async def Watch(self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext) -> None:  # noqa: N802 - gRPC's name
-        watch = asyncio.ensure_future(super().Watch(request, context))
-        self._watches.add(watch)
-        try:
-            await asyncio.wait({watch})
-        finally:
-            watch.cancel()
-            self._watches.discard(watch)
-
-    async def drain(self) -> None:
-        """Turns everything NOT_SERVING for good, tells the watchers, and ends their streams."""
-        await self.enter_graceful_shutdown()
-        await asyncio.sleep(_WATCHERS_HEAR_SECONDS if self._watches else 0)
-        for watch in self._watches:
-            watch.cancel()
 
 
 def _cut(details: str) -> str:
     """At most as much as TensorFlow Serving sends: status messages travel in size-limited headers."""
     data = details.encode()
-    return (
-        details
-        if len(data) <= _MESSAGE_LIMIT
-        else data[:_MESSAGE_LIMIT].decode(errors="ignore") + "...TRUNCATED"
-    )
+    if len(data) <= _MESSAGE_LIMIT:
+        return details
+    return data[:_MESSAGE_LIMIT].decode(errors="ignore") + "...TRUNCATED"
 
 
 def _parse(message: type[_M], data: bytes) -> _M:

@@ -20,7 +20,7 @@ from grpc_health.v1 import health_pb2_grpc
 
 from ..errors import ServerStartError
 from .config import ServerConfig
-from .grpc_api import GrpcApi, HealthService
+from .grpc_api import GrpcApi, Health
 from .lifecycle import ModelManager
 
 _log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _SERVER_OPTIONS = [
 ]
 # As many requests as TensorFlow Serving runs at once; most of them wait for TensorFlow's own threads.
 _THREADS_PER_CPU = 4
-# After the last handler has returned, until its answer is on the wire.
+# After the last handler has returned, until its answer is on the wire; also what cuts health watchers off.
 _LAST_ANSWER_SECONDS = 1.0
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -53,7 +53,7 @@ class Server:
 
     def __init__(self, config: ServerConfig):
         self.config = config
-        self._health: HealthService | None = None
+        self._health: Health | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._port: Future[int] = Future()
         self._available = False
@@ -143,7 +143,7 @@ class Server:
         server = grpc.aio.server(options=_SERVER_OPTIONS)
         api = GrpcApi(self.config.model_name, self._manager, self._executor)
         server.add_generic_rpc_handlers(api.handlers())
-        self._health = HealthService()
+        self._health = Health()
         await self._health.set_all(self._available)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         port = _listen(server, self.config)
@@ -152,9 +152,9 @@ class Server:
         await self._stop_requested.wait()
         await self._drain(server, api, self._health)
 
-    async def _drain(self, server: grpc.aio.Server, api: GrpcApi, health: HealthService) -> None:
+    async def _drain(self, server: grpc.aio.Server, api: GrpcApi, health: Health) -> None:
         _log.info("stopping; running requests have %g s to finish", self._grace)
-        await health.drain()
+        await health.enter_graceful_shutdown()
         draining = asyncio.ensure_future(api.drain())
         aborting = asyncio.ensure_future(self._abort_requested.wait())
         await asyncio.wait({draining, aborting}, timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)

@@ -104,6 +104,8 @@ def test_a_stock_request_and_ours_get_the_same_bytes(channel, half_server, text_
         ours, theirs = answers(target, name, signature, **inputs)
         assert ours == theirs
         parsed = predict_pb2.PredictResponse.FromString(theirs)
+        positions = [theirs.index(alias.encode()) for alias in sorted(parsed.outputs)]
+        assert positions == sorted(positions)
         read = pb.PredictResponse.FromString(ours)
         assert set(parsed.outputs) == set(read.outputs)
         for alias, output in parsed.outputs.items():

@@ -264,6 +264,10 @@ def test_a_port_in_use_is_an_error_and_not_shared(base, half_base):
         message = start_error(half_base, port=first.port)
         assert f"cannot listen on 127.0.0.1:{first.port}: Address already in use" in message
         assert "0 takes any free one" in message
+        with socket.socket() as sharing:  # would succeed if the server shared its port with whoever asks
+            sharing.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            with pytest.raises(OSError, match="in use"):
+                sharing.bind(("127.0.0.1", first.port))
     with socket.create_server(("127.0.0.1", 0)) as other:
         assert "Address already in use" in start_error(half_base, port=other.getsockname()[1])
     assert "cannot listen on 192.0.2.1:0" in start_error(half_base, host="192.0.2.1")
@@ -350,6 +354,17 @@ def test_stopping_twice_or_before_the_start_is_fine(half_base):
     assert server.wait()
 
 
+def test_a_client_finds_a_server_that_was_started_again(half_base):
+    with Server(ServerConfig("half", half_base, port=0)) as first:
+        client = Client(first.target, "half")
+        assert answer(client) == 3.0
+    with pytest.raises(errors.UnavailableError):
+        client.status()
+    with Server(ServerConfig("half", half_base, port=first.port)):
+        client.wait_until_ready(30)
+        assert answer(client) == 3.0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_a_slow_request_finish_and_ends_with_0(
     slow_base, spawn_server, in_background, until, number
@@ -408,5 +423,7 @@ logger.setLevel(logging.INFO)
 logger.addHandler(Interrupt())
 sys.exit(serve_forever(ServerConfig("half", {str(half_base)!r}, port=0), lambda server: print("ready")))
 """
-    result = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=99
+    )
     assert (result.returncode, result.stdout) == (0, ""), result.stderr
