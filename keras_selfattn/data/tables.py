@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,24 +148,38 @@ def _parsed(file: Path, content: str) -> pd.DataFrame:
     separator = _SUFFIXES[file.suffix.lower()]
     if not content.strip():
         raise DataError(f"{file} is empty.")
+    if separator is None:
+        return pd.DataFrame(
+            [_record(file, line, text) for line, text in _filled_lines(content)], dtype=object
+        )
     try:
-        if separator is None:
-            # No conversions: a text such as "2024-01-01" or "007" stays what it is.
-            as_written: dict[str, Any] = {"dtype": False, "convert_dates": False, "convert_axes": False}
-            return pd.read_json(io.StringIO(content), lines=True, **as_written)
         return pd.read_csv(
             io.StringIO(content), sep=separator, dtype=str, keep_default_na=False, index_col=False
         )
-    except (pd.errors.ParserError, ValueError) as error:
+    except pd.errors.ParserError as error:
         raise DataError(f"{file} cannot be parsed: {str(error).strip()}.") from error
+
+
+def _record(file: Path, line: int, text: str) -> dict[str, Any]:
+    # Not pandas' reader, which turns "007" into 7 and "2024-01-01" into a date.
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{file} cannot be parsed: line {line} is not JSON ({error.msg}).") from error
+    if not isinstance(record, dict):
+        raise DataError(f"{file} cannot be parsed: line {line} is no JSON object but {text[:40]!r}.")
+    return record
+
+
+def _filled_lines(content: str) -> list[tuple[int, str]]:
+    return [(number, line) for number, line in enumerate(content.split("\n"), start=1) if line.strip()]
 
 
 def _line_of_row(file: Path, content: str, row: int) -> int:
     """The line, from 1, on which a row starts; a quoted field may span lines, an empty line is no row."""
     separator = _SUFFIXES[file.suffix.lower()]
     if separator is None:
-        filled = [number for number, line in enumerate(content.split("\n"), start=1) if line.strip()]
-        return filled[row]
+        return _filled_lines(content)[row][0]
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator)
     starts: list[int] = []
     end = 0

@@ -111,7 +111,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
         self.base = base
         self.seed = seed
         self.supports_masking = True
-        self._dropout = Dropout(dropout, seed=seed, name="dropout")
+        self._dropout = Dropout(dropout, seed, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape: tuple) -> None:
         self._width = checked_sequence(input_shape)
@@ -167,7 +167,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         self.dropout = dropout
         self.seed = seed
         self.supports_masking = True
-        self._dropout = Dropout(dropout, seed=seed, name="dropout")
+        self._dropout = Dropout(dropout, seed, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape: tuple) -> None:
         self._table = self.add_weight(

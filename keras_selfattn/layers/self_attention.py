@@ -86,7 +86,7 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         self.use_bias = use_bias
         self.seed = seed
         self.supports_masking = True
-        self._dropout = Dropout(dropout, seed=seed, name="dropout")
+        self._dropout = Dropout(dropout, seed, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape: tuple) -> None:
         features = checked_sequence(input_shape)

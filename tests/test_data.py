@@ -1,0 +1,142 @@
+"""Tables, splits, batches and the built-in names: what is read, and how bad files are refused."""
+
+import numpy as np
+import pytest
+
+from keras_selfattn.data.batches import LengthSortedBatches
+from keras_selfattn.data.names import LANGUAGES, load_names, split_by_thing
+from keras_selfattn.data.tables import Table, check_classes, read_table, split_table
+from keras_selfattn.errors import DataError
+
+
+def written(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", 'label,text\n+,"a ""good"",\nfilm"\n-,NA\n007,2024-01-01\n'),
+        ("t.tsv", 'label\ttext\n+\t"a ""good"",\nfilm"\n-\tNA\n007\t2024-01-01\n'),
+        (
+            "t.jsonl",
+            '{"label": "+", "text": "a \\"good\\",\\nfilm"}\n{"text": "NA", "label": "-"}\n\n'
+            '{"text": "2024-01-01", "label": "007"}\n',
+        ),
+        ("bom.CSV", b'\xef\xbb\xbflabel,text\r\n+,"a ""good"",\nfilm"\r\n-,NA\r\n007,2024-01-01\r\n'),
+    ],
+)
+def test_values_are_taken_as_they_are_written(tmp_path, name, content):
+    table = read_table(written(tmp_path, name, content))
+    assert table.texts == ['a "good",\nfilm', "NA", "2024-01-01"]
+    assert table.labels == ["+", "-", "007"]
+
+
+def test_an_empty_text_is_a_row_and_integer_labels_are_names(tmp_path):
+    table = read_table(written(tmp_path, "t.jsonl", '{"text": "", "label": 1}\n{"label": 2}\n'))
+    assert (table.texts, table.labels) == (["", ""], ["1", "2"])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("t.csv", "", "is empty"),
+        ("t.csv", "text,label\n", "no rows below its header"),
+        ("t.csv", "texts,label\na,b\n", "no column 'text'. Its columns are 'texts', 'label'"),
+        ("t.csv", 'text,label\na,+\n"b\nb",\nc,+\nd, \n', "2 of 4 rows have no 'label', the first at line 3"),
+        ("t.csv", "text,label\n\na,+\n\nb,\n", "the first at line 5"),
+        ("t.jsonl", '{"text": "a", "label": "+"}\n\n{"text": "b"}\n', "1 of 2 rows .* the first at line 3"),
+        ("t.csv", b"text,label\na,+\nb\xe9,-\n", "not UTF-8: byte 0xe9 in line 3"),
+        ("t.csv", "text,label\na,+\nb,c,d\n", "cannot be parsed.*line 3"),
+        ("t.jsonl", '{"text": "a", "label": "+"}\n{"text": ', "cannot be parsed: line 2 is not JSON"),
+        ("t.jsonl", "[1]\n", "line 1 is no JSON object"),
+        ("t.xlsx", "text", "no known ending"),
+    ],
+)
+def test_bad_files_are_refused_with_the_place(tmp_path, name, content, said):
+    with pytest.raises(DataError, match=said):
+        read_table(written(tmp_path, name, content))
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    with pytest.raises(DataError, match="There is no file .*missing.csv"):
+        read_table(tmp_path / "missing.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError, match="folder.csv cannot be read"):
+        read_table(tmp_path / "folder.csv")
+
+
+def test_one_class_only_is_refused():
+    with pytest.raises(DataError, match="one class only, '\\+', in all 2 rows"):
+        check_classes(Table(["a", "b"], ["+", "+"], "t.csv"))
+
+
+def test_a_split_keeps_shares_and_equal_texts_together():
+    texts = [f"text {row % 150}" for row in range(200)]
+    table = Table(texts, ["+" if row % 150 < 100 else "-" for row in range(200)], "t.csv")
+    kept, held = split_table(table, 0.2, seed=1)
+    assert len(kept) + len(held) == 200
+    assert not set(kept.texts) & set(held.texts)
+    assert len(set(held.texts)) == 30
+    assert len({text for text, label in zip(held.texts, held.labels, strict=True) if label == "+"}) == 20
+    assert split_table(table, 0.2, seed=1) == (kept, held)
+    assert split_table(table, 0.2, seed=2) != (kept, held)
+
+
+def test_too_few_rows_to_split_say_so():
+    with pytest.raises(DataError, match="too few rows to hold 10% of them out: 2"):
+        split_table(Table(["a", "b"], ["+", "-"], "t.csv"), 0.1, seed=0)
+
+
+def test_names_belong_to_one_language_and_cover_all_fifty():
+    names = load_names()
+    assert len(LANGUAGES) == len(set(LANGUAGES)) == 50
+    assert {name.language for name in names} == set(LANGUAGES)
+    assert len(names) > 60_000
+    assert len({name.text for name in names}) == len(names)
+
+
+def test_all_names_of_one_thing_fall_on_one_side():
+    names = load_names(["de", "fr", "tr"])
+    kept, held = split_by_thing(names, 0.2, seed=0)
+    assert len(kept) + len(held) == len(names)
+    assert not {name.thing for name in kept} & {name.thing for name in held}
+    assert 0.15 < len(held) / len(names) < 0.25
+    assert split_by_thing(names, 0.2, seed=1)[1] != held
+
+
+@pytest.mark.parametrize(
+    ("languages", "said"), [(["de"], "at least two"), (["de", "xx"], "no language 'xx'")]
+)
+def test_languages_that_will_not_do_are_named(languages, said):
+    with pytest.raises(DataError, match=said):
+        load_names(languages)
+
+
+def rows(*lengths):
+    return [np.arange(1, length + 1, dtype=np.int32) for length in lengths]
+
+
+def test_batches_hold_like_lengths_and_every_row_once():
+    random = np.random.default_rng(0)
+    lengths = random.integers(0, 60, 500)
+    labels = np.arange(500)
+    batches = LengthSortedBatches(rows(*lengths), labels, batch_size=16, shuffle=True, seed=3)
+    first, second = list(batches), list(batches)
+    assert len(first) == len(batches) == 32
+    assert sorted(np.concatenate([chosen for _, chosen in first]).tolist()) == list(range(500))
+    for ids, chosen in first:
+        np.testing.assert_array_equal((ids != 0).sum(1), lengths[chosen])
+    padding = sum((ids == 0).sum() for ids, _ in first) / sum(ids.size for ids, _ in first)
+    assert padding < 0.1
+    assert [c.tolist() for _, c in first] != [c.tolist() for _, c in second]
+    again = list(LengthSortedBatches(rows(*lengths), labels, batch_size=16, shuffle=True, seed=3))
+    assert [c.tolist() for _, c in again] == [c.tolist() for _, c in first]
+
+
+def test_unshuffled_batches_tell_where_each_row_went():
+    batches = LengthSortedBatches(rows(3, 0, 2), batch_size=2)
+    assert [ids.shape for (ids,) in batches] == [(2, 2), (1, 3)]
+    assert batches.order.tolist() == [1, 2, 0]

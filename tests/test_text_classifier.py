@@ -1,0 +1,208 @@
+"""TextClassifier: raw strings in, names out, and everything it needs in one file."""
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+from keras_selfattn import models
+from keras_selfattn.errors import ConfigError, DataError, RunError
+from keras_selfattn.models.embedding import NGramEmbedding
+from keras_selfattn.models.tokens import Tokenizer, learn_vocabulary, split
+
+SMALL = models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64, dropout=0.0)
+TEXTS = ["good film", "a fine film indeed", "bad film", "poor", "good", "bad bad bad"] * 8
+LABELS = ["+", "+", "-", "-", "+", "-"] * 8
+
+
+def words(config, text):
+    return [token.decode() for token in split(config, tf.constant([text])).to_list()[0]]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    keras.utils.set_random_seed(0)
+    model = models.TextClassifier(SMALL)
+    model.compile(keras.optimizers.Adam(0.02))
+    model.fit(TEXTS, LABELS, epochs=15, verbose=0)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("Good film, isn't it?!", ["good", "film", ",", "isn't", "it", "?", "!"]),
+        ("ÉCOLE  straße\tİ", ["école", "straße", "i̇"]),
+        ("東京 is 日本", ["東", "京", "is", "日", "本"]),
+        ("a\u00a0b\u3000c", ["a", "b", "c"]),
+        ("snake_case 3.5€", ["snake_case", "3", ".", "5", "€"]),
+        ("", []),
+        (" \n\t ", []),
+        ("🙂🙂", ["🙂", "🙂"]),
+    ],
+)
+def test_words_are_runs_of_letters_and_single_signs(text, wanted):
+    assert words(models.TextConfig(), text) == wanted
+
+
+def test_characters_are_code_points_and_case_is_kept_where_asked():
+    config = models.TextConfig(tokens="characters", lowercase=False)
+    assert words(config, "Añ東 x") == ["A", "ñ", "東", " ", "x"]
+
+
+@pytest.mark.parametrize("tokens", ["words", "characters"])
+def test_bytes_that_are_no_utf8_become_the_replacement_character(tokens):
+    config = models.TextConfig(tokens=tokens)
+    assert words(config, b"\xffa") == (["\ufffd", "a"])
+
+
+@pytest.mark.parametrize("tokens", ["words", "characters"])
+def test_a_long_text_is_cut_at_max_tokens(tokens):
+    config = models.TextConfig(tokens=tokens, max_tokens=7)
+    assert len(words(config, "x y " * 250_000)) == 7
+
+
+def test_the_vocabulary_is_by_frequency_with_rare_tokens_left_out():
+    config = models.TextConfig(vocabulary_size=2, min_count=2)
+    assert learn_vocabulary(config, ["b b c", "a c b", "a rare"])[0] == ["b", "a"]
+    assert learn_vocabulary(config, ["only once"])[0] == ["once", "only"]
+
+
+def test_ids_begin_at_two_and_unknown_is_one():
+    tokenizer = Tokenizer(SMALL, ["good", "film"])
+    assert tokenizer.padded(tf.constant(["film good what", "good"])).numpy().tolist() == [
+        [3, 2, 1],
+        [2, 0, 0],
+    ]
+    assert [row.tolist() for row in tokenizer.rows(["good", "", "film film"])] == [[2], [], [3, 3]]
+
+
+def test_longer_texts_are_counted_in_a_warning():
+    model = models.TextClassifier(models.TextConfig(max_tokens=2))
+    with pytest.warns(UserWarning, match="1 of 3 texts are longer than max_tokens=2"):
+        model.adapt(["a b c", "a b", "a"], ["+", "-", "+"])
+
+
+def test_ngrams_see_their_neighbours_and_not_the_padding():
+    layer = NGramEmbedding(50, 4, max_ngram=3, ngram_buckets=1009)
+    layer.build((None, None))
+    random = np.random.default_rng(0)
+    layer.set_weights([random.normal(size=w.shape) for w in layer.weights])
+    alone, padded = np.asarray(layer(np.array([[3, 4, 5]]))), np.asarray(layer(np.array([[3, 4, 5, 0, 0]])))
+    np.testing.assert_array_equal(alone[0], padded[0, :3])
+    swapped = np.asarray(layer(np.array([[5, 4, 3]])))
+    assert not np.allclose(alone[0, 1], swapped[0, 1])
+    buckets = [np.asarray(ids) for ids in layer._ngrams(np.arange(100, dtype="int32")[None])]
+    assert all(0 <= ids.min() and ids.max() < 1009 for ids in buckets)
+    assert all(len(np.unique(ids)) > 85 for ids in buckets), "neighbouring ids spread over the buckets"
+
+
+def test_fit_predict_and_evaluate_take_strings_and_keep_their_order(trained):
+    probabilities = trained.predict(TEXTS[:6], batch_size=4, verbose=0)
+    assert probabilities.shape == (6, 2)
+    one_by_one = np.concatenate([trained.predict([text], verbose=0) for text in TEXTS[:6]])
+    np.testing.assert_allclose(probabilities, one_by_one, atol=1e-6)
+    assert [trained.labels[i] for i in probabilities.argmax(-1)] == LABELS[:6]
+    assert trained.evaluate(TEXTS, LABELS, verbose=0)[1] == 1.0
+
+
+@pytest.mark.parametrize("container", [list, tuple, np.array, pd.Series, tf.constant])
+def test_texts_come_in_any_container(trained, container):
+    wanted = trained.predict(["good film", "poor"], verbose=0)
+    np.testing.assert_array_equal(trained.predict(container(["good film", "poor"]), verbose=0), wanted)
+
+
+def test_a_string_tensor_can_be_called(trained):
+    wanted = trained.predict(["good film", "poor"], verbose=0)
+    np.testing.assert_allclose(np.asarray(trained(tf.constant(["good film", "poor"]))), wanted, atol=1e-6)
+
+
+def test_empty_and_strange_texts_are_answered(trained):
+    rows = ["", " ", "\x00", "🙂", "\ud800", "x" * 1_000_000, "ſ" * 5000]
+    assert np.isfinite(trained.predict(rows, verbose=0)).all()
+    assert trained.predict([], verbose=0).shape == (0, 2)
+
+
+def test_a_saved_file_carries_vocabulary_labels_and_the_compiled_state(trained, tmp_path):
+    trained.save(tmp_path / "model.keras")
+    again = models.load(tmp_path / "model.keras")
+    assert again.labels == ["+", "-"]
+    assert again.config == SMALL
+    np.testing.assert_array_equal(again.predict(TEXTS[:6], verbose=0), trained.predict(TEXTS[:6], verbose=0))
+    again.fit(TEXTS, LABELS, epochs=1, verbose=0)
+    assert again.evaluate(TEXTS, LABELS, verbose=0)[1] == 1.0
+
+
+def test_a_new_model_can_be_saved_and_loaded_before_training(tmp_path):
+    with pytest.warns(UserWarning, match="not yet been built"):
+        models.TextClassifier(SMALL).save(tmp_path / "model.keras")
+    assert models.load(tmp_path / "model.keras").labels == []
+
+
+def test_validation_split_weights_and_class_weights_reach_keras():
+    model = models.TextClassifier(SMALL)
+    model.compile(weighted_metrics=[])
+    ones = np.ones(len(TEXTS))
+    history = model.fit(TEXTS, LABELS, validation_split=0.25, sample_weight=ones, epochs=1, verbose=0).history
+    assert "val_loss" in history
+    model.fit(TEXTS, LABELS, class_weight={0: 1.0, 1: 2.0}, epochs=1, verbose=0)
+
+
+def test_integer_labels_are_names_in_the_order_of_their_values():
+    model = models.TextClassifier(SMALL)
+    model.adapt(["a b", "b c", "c d"], [10, 9, 2])
+    assert model.labels == ["2", "9", "10"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "said"),
+    [
+        ([], [], "There are no rows"),
+        (["a", "b"], ["+"], "Received 2 and 1"),
+        (["a", "b"], ["+", "+"], "only '\\+'"),
+        (["a", "b"], ["+", None], "Label 1 .* is missing"),
+        (["a", "b"], ["+", float("nan")], "Label 1 .* is missing"),
+        (["a", "b"], None, "Labels are needed"),
+        ("a text", ["+"], "wrap it in a list"),
+    ],
+)
+def test_rows_that_cannot_train_are_refused(texts, labels, said):
+    model = models.TextClassifier(SMALL)
+    model.compile()
+    with pytest.raises(DataError, match=said):
+        model.fit(texts, labels, verbose=0)
+
+
+def test_an_unknown_label_is_named(trained):
+    with pytest.raises(DataError, match="no label 'new' .*It knows: \\+, -"):
+        trained.evaluate(["good"], ["new"], verbose=0)
+
+
+def test_before_training_a_model_says_what_to_call():
+    with pytest.raises(DataError, match="Call `fit` or `adapt`"):
+        models.TextClassifier(SMALL).predict(["good"], verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"tokens": "bytes"}, "`tokens`.*'bytes'"),
+        ({"width": 10, "num_heads": 4}, "width=10, num_heads=4"),
+        ({"max_ngram": 4}, "`max_ngram`.*4"),
+        ({"dropout": 1.0}, "`dropout`.*1.0"),
+        ({"max_tokens": 0}, "`max_tokens`.*0"),
+        ({"feed_forward_dim": -3}, "`feed_forward_dim`.*-3"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(field, said):
+    with pytest.raises(ConfigError, match=said):
+        models.TextConfig(**field)
+
+
+def test_load_says_what_is_not_there_or_not_readable(tmp_path):
+    with pytest.raises(RunError, match="There is no model at"):
+        models.load(tmp_path)
+    (tmp_path / "model.keras").write_bytes(b"no zip file")
+    with pytest.raises(RunError, match="not a .keras file that can be read"):
+        models.load(tmp_path)

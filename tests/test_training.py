@@ -1,0 +1,210 @@
+"""Training and the run folder: what it holds, what is refused, and that nothing half-written stays."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from keras_selfattn import metrics, training
+from keras_selfattn.atomic import draft_directory, new_directory, publish, write_file
+from keras_selfattn.data.tables import Table
+from keras_selfattn.errors import ConfigError, DataError, RunError
+from keras_selfattn.models import TextConfig
+from keras_selfattn.runs import load_run, read_metrics
+
+SMALL = TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64)
+ROWS = Table(
+    [f"{word} film number{n}" for n in range(20) for word in ("good", "bad", "fine", "poor")],
+    ["+", "-", "+", "-"] * 20,
+    "made up",
+)
+FAST = training.TrainConfig(epochs=12, batch_size=16, learning_rate=0.02)
+
+
+def trained(folder, **settings):
+    return training.train(ROWS, folder, model_config=SMALL, config=FAST, verbose=0, **settings)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("runs") / "deep" / "run")
+
+
+def test_a_run_folder_holds_everything_about_the_run(run):
+    names = {path.name for path in run.path.iterdir()}
+    assert names == {
+        "classes.csv",
+        "config.json",
+        "confusion.csv",
+        "history.csv",
+        "metrics.json",
+        "model.keras",
+        "vocabulary.txt",
+    }
+    figures = read_metrics(run.path)
+    assert figures == {"accuracy": 1.0, "macro_f1": 1.0, "rows": 8, "split": "validation"}
+    config = json.loads((run.path / "config.json").read_text())
+    assert config["labels"] == ["+", "-"]
+    assert config["training"]["seed"] == 0
+    assert config["data"]["train"] == {"source": "made up", "rows": 72}
+    assert {"keras", "tensorflow", "keras-selfattn"} <= set(config["versions"])
+    history = list(csv.DictReader((run.path / "history.csv").read_text().splitlines()))
+    assert list(history[0]) == ["epoch", "accuracy", "loss", "val_accuracy", "val_loss"]
+    tokens = (run.path / "vocabulary.txt").read_text().splitlines()
+    assert "good" in [json.loads(token) for token in tokens]
+
+
+def test_a_loaded_run_answers_as_the_trained_model_did(run):
+    texts = ROWS.texts[:5]
+    np.testing.assert_array_equal(
+        load_run(run.path).predict(texts, verbose=0), run.model.predict(texts, verbose=0)
+    )
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(run, tmp_path):
+    again = trained(tmp_path / "again")
+    for ours, theirs in zip(run.model.get_weights(), again.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    other = training.TrainConfig(epochs=1, seed=1)
+    differs = training.train(ROWS, tmp_path / "other", model_config=SMALL, config=other, verbose=0)
+    assert not np.array_equal(differs.model.get_weights()[0], run.model.get_weights()[0])
+
+
+def test_the_best_weights_are_restored(tmp_path):
+    """Every validation label is wrong, so that its loss rises as the training rows are learned."""
+    wrong = Table(ROWS.texts, ROWS.labels[::-1], "wrong")
+    config = training.TrainConfig(epochs=6, batch_size=16, learning_rate=0.02, patience=6)
+    run = training.train(
+        ROWS, tmp_path / "run", model_config=SMALL, config=config, verbose=0, validation=wrong
+    )
+    history = list(csv.DictReader((run.path / "history.csv").read_text().splitlines()))
+    losses = [float(epoch["val_loss"]) for epoch in history]
+    loss = run.model.evaluate(wrong.texts, wrong.labels, verbose=0)[0]
+    assert loss == pytest.approx(min(losses), rel=1e-4)
+    assert losses[-1] > min(losses)
+
+
+def test_test_rows_are_what_the_figures_are_of(tmp_path):
+    test = Table(["good", "bad", "bad"], ["+", "-", "+"], "test.csv")
+    run = trained(tmp_path / "run", test=test)
+    assert read_metrics(run.path)["split"] == "test"
+    assert read_metrics(run.path)["rows"] == 3
+    assert run.figures.accuracy == pytest.approx(2 / 3)
+
+
+def test_an_existing_run_is_refused_before_training_and_replaced_where_asked(run, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "old").touch()
+    with pytest.raises(RunError, match="exists already. Give another --output, or --overwrite"):
+        trained(folder)
+    assert (folder / "old").exists()
+    trained(folder, overwrite=True)
+    assert (folder / "model.keras").exists()
+    assert not (folder / "old").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_file_is_never_replaced(tmp_path):
+    (tmp_path / "run").touch()
+    with pytest.raises(RunError, match="is not a folder"):
+        trained(tmp_path / "run", overwrite=True)
+
+
+def test_an_interrupt_while_training_leaves_the_old_run_and_nothing_else(tmp_path):
+    import keras
+
+    class Interrupt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            raise KeyboardInterrupt
+
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "old").touch()
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "run", overwrite=True, callbacks=[Interrupt()])
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["old"]
+
+
+def test_labels_that_training_lacks_are_refused_before_training(tmp_path):
+    new = Table(["a", "b"], ["+", "new"], "test.csv")
+    with pytest.raises(
+        DataError, match="test.csv: 1 rows have a label that was not in training, such as 'new'"
+    ):
+        trained(tmp_path / "run", test=new)
+    with pytest.raises(DataError, match="one class only"):
+        training.train(Table(["a"], ["+"], "one.csv"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_evaluate_refuses_unknown_labels(run):
+    with pytest.raises(DataError, match="t.csv: 1 rows have a label that was not in training"):
+        training.evaluate(run.model, Table(["a"], ["new"], "t.csv"))
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"epochs": 0}, "`epochs`.*0"),
+        ({"batch_size": 1.5}, "`batch_size`.*1.5"),
+        ({"learning_rate": float("nan")}, "`learning_rate`.*nan"),
+        ({"validation": 1}, "`validation`.*1"),
+        ({"weight_decay": -1}, "`weight_decay`.*-1"),
+        ({"seed": -1}, "`seed`.*-1"),
+    ],
+)
+def test_bad_settings_are_named_with_their_value(field, said):
+    with pytest.raises(ConfigError, match=said):
+        training.TrainConfig(**field)
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path):
+    with pytest.raises(RunError, match="There is no run folder"):
+        load_run(tmp_path / "nothing")
+    with pytest.raises(RunError, match="holds no model.keras"):
+        load_run(tmp_path)
+
+
+def test_figures_by_hand():
+    """Two of three right; class b is never right; class c occurs nowhere."""
+    figures = metrics.report(["a", "b", "c"], ["a", "a", "b"], ["a", "a", "a"])
+    assert figures.accuracy == pytest.approx(2 / 3)
+    assert figures.classes[0].precision == pytest.approx(2 / 3)
+    assert figures.classes[0].recall == 1
+    assert figures.macro_f1 == pytest.approx((0.8 + 0) / 2)
+    assert figures.confusion.tolist() == [[2, 0, 0], [1, 0, 0], [0, 0, 0]]
+    assert figures.most_confused(5) == [("b", "a", 1)]
+    assert figures.rows == 3
+
+
+def test_a_new_directory_appears_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "folder"
+    with pytest.raises(RuntimeError), new_directory(target) as draft:  # noqa: PT012
+        (draft / "half").touch()
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    with new_directory(target) as draft:
+        (draft / "whole").touch()
+        assert not target.exists()
+    assert [path.name for path in target.iterdir()] == ["whole"]
+    assert target.stat().st_mode & 0o777 == tmp_path.joinpath("folder").stat().st_mode & 0o777 != 0o700
+
+
+def test_two_writers_of_one_folder_do_not_mix(tmp_path):
+    target = tmp_path / "1"
+    with draft_directory(target) as first, draft_directory(target) as second:
+        (first / "first").touch()
+        (second / "second").touch()
+        publish(first, target)
+        with pytest.raises(FileExistsError, match="exists already"):
+            publish(second, target)
+    assert [path.name for path in target.iterdir()] == ["first"]
+    assert [path.name for path in tmp_path.iterdir()] == ["1"]
+
+
+def test_a_file_is_replaced_at_once(tmp_path):
+    write_file(tmp_path / "new" / "file", b"one")
+    write_file(tmp_path / "new" / "file", b"two")
+    assert (tmp_path / "new" / "file").read_bytes() == b"two"
+    assert len(list((tmp_path / "new").iterdir())) == 1
