@@ -20,5 +20,11 @@ def list_versions(base_path: str | Path) -> list[int]:
 
 
 def latest_version(base_path: str | Path) -> int | None:
-    """Returns the highest version number under a base path, or None if there is none."""
+    """Returns the highest version number under a base path, or None if there is none.
+
+    Example:
+
+        >>> latest_version("no/such/path") is None
+        True
+    """
     return max(list_versions(base_path), default=None)

@@ -21,8 +21,12 @@ from keras_selfattn.errors import DataError, RunError
 if TYPE_CHECKING:
     from keras_selfattn.training import Run
 
+# Case tells languages apart: German writes its nouns in upper case, French few of its names.
+MODEL_SETTINGS = {"tokens": "characters", "lowercase": False, "max_ngram": 3, "width": 96}
+EPOCHS = 3
+BATCH_SIZE = 128
+HELD_OUT = 0.1  # share of the things named that the figures are measured on; a tenth of the rest validates
 _MODEL = "names"
-_HELD_OUT = 0.1  # share of the things named that the figures are measured on; a tenth of the rest validates
 _SHOWN = 12  # names in the table of answers
 _ANSWERS = 3  # answers for each
 
@@ -31,7 +35,7 @@ _ANSWERS = 3  # answers for each
 @click.option(
     "--output", type=click.Path(path_type=Path), default=Path("quickstart"), help="Folder for all of it."
 )
-@click.option("--epochs", default=4, help="Passes over the training names.")
+@click.option("--epochs", default=EPOCHS, help="Passes over the training names.")
 @click.option(
     "--languages",
     default=str(len(LANGUAGES)),
@@ -49,7 +53,7 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
     seconds: dict[str, float] = {}
     with _timed("data", seconds):
         names = load_names(_chosen(languages))
-        kept, held_out = split_by_thing(names, _HELD_OUT, seed)
+        kept, held_out = split_by_thing(names, HELD_OUT, seed)
         shown = random.Random(seed).sample(held_out, min(_SHOWN, len(held_out)))
     count = len({name.language for name in names})
     console.print(f"{len(names):,} names in {count} languages, {len(held_out):,} held out. Some of those:")
@@ -90,17 +94,16 @@ def _train(output: Path, kept: Sequence[Name], held_out: Sequence[Name], epochs:
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.models import TextConfig
 
-    rows, validation = split_by_thing(kept, _HELD_OUT, seed + 1)
+    rows, validation = split_by_thing(kept, HELD_OUT, seed + 1)
     console.print(f"Training on {len(rows):,} names")
     with TrainingProgress() as progress:
         return training.train(
-            _table(rows),
+            names_table(rows),
             _next_run(output / "runs"),
-            # Upper case tells languages apart: German writes its nouns so, French few of its names.
-            model_config=TextConfig(tokens="characters", lowercase=False, max_ngram=3, width=96),
-            config=training.TrainConfig(epochs=epochs, batch_size=128, seed=seed),
-            validation=_table(validation),
-            test=_table(held_out),
+            model_config=TextConfig(**MODEL_SETTINGS),
+            config=training.TrainConfig(epochs=epochs, batch_size=BATCH_SIZE, seed=seed),
+            validation=names_table(validation),
+            test=names_table(held_out),
             callbacks=[progress],
             verbose=0,
         )
@@ -170,7 +173,8 @@ def _next_run(runs: Path) -> Path:
     return runs / str(max(taken, default=0) + 1)
 
 
-def _table(names: Sequence[Name]) -> Table:
+def names_table(names: Sequence[Name]) -> Table:
+    """Returns names as texts labelled with their languages."""
     texts = [name.text for name in names]
     return Table(texts, [name.language for name in names], "the CLDR names in Babel")
 

@@ -1,0 +1,63 @@
+"""Who may import whom, proven in fresh interpreters."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("tensorflow", "keras", "tensorflow_serving", "pandas", "sklearn")
+
+
+def imported(statement):
+    """Returns which heavy packages are loaded after a statement, in a fresh interpreter."""
+    program = f"{statement}\nimport sys\nprint([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, text=True, timeout=120
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import keras_selfattn; dir(keras_selfattn)",
+        "from keras_selfattn.serving.client import Client",
+        "import keras_selfattn.serving.errors",
+        "import keras_selfattn.cli.main",
+        "import keras_selfattn.cli.query",
+    ],
+)
+def test_light_parts_load_nothing_heavy(statement):
+    assert imported(statement) == "[]"
+
+
+def test_the_check_above_can_fail():
+    assert "pandas" in imported("import pandas")
+
+
+def test_layers_import_keras_and_nothing_of_ours_above_them():
+    program = (
+        "import sys, keras_selfattn.layers\n"
+        "above = [n for n in sys.modules if n.startswith('keras_selfattn.') and 'layers' not in n]\n"
+        "assert above == [], above"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_the_server_works_where_keras_cannot_be_imported():
+    program = (
+        "import sys\nsys.modules['keras'] = None\n"
+        "import keras_selfattn.serving.server\n"
+        "ours = ('layers', 'models', 'export', 'training', 'data')\n"
+        "assert not [n for n in sys.modules if n.startswith(tuple('keras_selfattn.' + o for o in ours))]"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_subpackages_load_on_first_use_and_a_wrong_name_is_an_attribute_error():
+    import keras_selfattn
+
+    assert keras_selfattn.layers.Encoder
+    assert "models" in dir(keras_selfattn)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = keras_selfattn.nothing

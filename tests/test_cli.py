@@ -1,0 +1,207 @@
+"""The command line, as a user runs it: the steps on a CSV of one's own, and what goes wrong."""
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from keras_selfattn.cli.main import main
+
+COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()"]
+
+
+def run(*arguments, cwd=None):
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=240, cwd=cwd, check=False
+    )
+
+
+def invoke(*arguments):
+    """The same within this process, for what ends before anything heavy begins."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def start(*arguments, cwd=None):
+    # Unbuffered, so that a line is seen when it is printed.
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=cwd,
+        env=environment,
+    )
+
+
+def read_until(process, pattern, seconds=120):
+    """Returns what the process printed up to a line that matches."""
+    deadline, seen = time.monotonic() + seconds, ""
+    while time.monotonic() < deadline:
+        line = process.stdout.readline()
+        seen += line
+        if re.search(pattern, line):
+            return line
+        if not line and process.poll() is not None:
+            break
+    raise AssertionError(f"{pattern!r} was not printed: {seen}")
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory):
+    """A folder with reviews.csv and test.csv, and a run trained on the first."""
+    folder = tmp_path_factory.mktemp("reviews")
+    for name, count in (("reviews.csv", 60), ("test.csv", 10)):
+        with (folder / name).open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["stars", "review"])
+            for n in range(count):
+                writer.writerow(["good", f"surprisingly good, number {n}"])
+                writer.writerow(["bad", f"a bore\nfrom start to end {n}"])
+    arguments = (
+        "--text",
+        "review",
+        "--label",
+        "stars",
+        "--epochs",
+        8,
+        "--width",
+        16,
+        "--learning-rate",
+        0.01,
+    )
+    done = run("train", "reviews.csv", *arguments, "--output", "runs/reviews", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_train_evaluate_export_serve_and_query_step_by_step(reviews):
+    done = run("evaluate", "runs/reviews", "test.csv", "--text", "review", "--label", "stars", cwd=reviews)
+    assert "On 20 test.csv rows: accuracy 100.0%, macro F1 1.000" in done.stdout, done.stdout + done.stderr
+    assert done.stderr == "", "TensorFlow's start-up messages are held back"
+    done = run("export", "runs/reviews", "models/reviews", cwd=reviews)
+    assert "Exported and checked models/reviews/1" in done.stdout, done.stdout + done.stderr
+    server = start(
+        "serve", "--model_name=reviews", "--model_base_path=models/reviews", "--port=0", cwd=reviews
+    )
+    try:
+        target = re.search(r"127\.0\.0\.1:\d+", read_until(server, "Serving 'reviews'")).group()
+        done = run("query", "reviews", "surprisingly good", "", "--target", target)
+        assert re.search(r"surprisingly good +│ good +│ +\d+\.\d%", done.stdout), done.stdout + done.stderr
+        done = run("query", "nothing", "text", "--target", target)
+        assert done.returncode == 1
+        assert "nothing" in done.stderr
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+    finally:
+        server.kill()
+        server.stdout.close()
+    done = run("query", "reviews", "text", "--target", target, "--timeout", "2")
+    assert done.returncode == 1
+    assert target in done.stderr
+
+
+def test_quickstart_works_twice_and_leaves_its_figures(tmp_path):
+    for time_run in ("1", "2"):
+        done = run("quickstart", "--languages", "el,ka,th", "--epochs", 1, "--output", "out", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "answer 3" in done.stdout
+        assert "held-out names are given to the right language" in done.stdout
+        assert (tmp_path / "out" / "models" / "names" / time_run / "saved_model.pb").exists()
+        assert (tmp_path / "out" / "runs" / time_run / "model.keras").exists()
+    figures = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert figures["accuracy"] > 0.9
+    assert figures["split"] == "test"
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "held-out.csv",
+        "metrics.json",
+        "models",
+        "runs",
+    }
+
+
+@pytest.mark.parametrize("moment", ["Training on", "epoch 1/"])
+def test_ctrl_c_leaves_no_half_written_folder_and_no_process(tmp_path, moment):
+    process = start("quickstart", "--languages", "el,th", "--epochs", 200, "--output", "out", cwd=tmp_path)
+    try:
+        read_until(process, moment)
+        process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert process.returncode == 130
+        assert "Interrupted" in process.stdout.read()
+    finally:
+        process.kill()
+        process.stdout.close()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("train", "missing.csv", "--output", "run"), "There is no file missing.csv"),
+        (
+            ("train", "{folder}/reviews.csv", "--output", "run"),
+            "no column 'text'. Its columns are 'stars', 'review'",
+        ),
+        (("quickstart", "--languages", "1"), "--languages must be a number from 2 to 50"),
+        (("quickstart", "--languages", "de,xx"), "CLDR has no language 'xx'"),
+        (("quickstart", "--output", "{folder}/reviews.csv"), "is a file; choose another name"),
+        (("query", "m", "text", "--timeout", "0"), "timeout"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_line(reviews, arguments, said):
+    done = invoke(*(argument.format(folder=reviews) for argument in arguments))
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: ")
+    assert said in " ".join(done.output.split())
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ("evaluate", "nothing", "{folder}/test.csv", "--text", "review", "--label", "stars"),
+            "no run folder nothing",
+        ),
+        (("export", "{folder}/runs/reviews", "{folder}/reviews.csv"), "is a file; choose another name"),
+        (("serve", "--model_base_path", "{folder}/nothing"), "nothing"),
+        (("serve", "--model_base_path", "{folder}/runs"), "version"),
+        (
+            (
+                "train",
+                "{folder}/test.csv",
+                "--text",
+                "review",
+                "--label",
+                "stars",
+                "--output",
+                "{folder}/runs/reviews",
+            ),
+            "exists already. Give another --output, or --overwrite",
+        ),
+    ],
+)
+def test_what_fails_after_tensorflow_has_started_is_one_line_too(reviews, arguments, said):
+    done = run(*(argument.format(folder=reviews) for argument in arguments))
+    assert done.returncode != 0
+    assert said in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_help_names_every_command():
+    done = invoke("--help")
+    assert done.exit_code == 0
+    for command in ("quickstart", "train", "evaluate", "export", "serve", "query"):
+        assert f"  {command} " in done.output
+        assert invoke(command, "--help").exit_code == 0
+    assert invoke("nothing").exit_code == 2

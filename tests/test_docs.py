@@ -1,0 +1,54 @@
+"""The examples in the docstrings run, and the README names what exists."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import keras_selfattn
+from keras_selfattn.cli.main import main
+
+ROOT = Path(__file__).parent.parent
+
+
+def modules():
+    names = [info.name for info in pkgutil.walk_packages(keras_selfattn.__path__, "keras_selfattn.")]
+    # check.py is a program of its own, and shuts Keras out.
+    return [name for name in names if not name.endswith(("_pb2", ".check"))]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_the_examples_of_a_module_run(name):
+    module = importlib.import_module(name)
+    results = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    assert results.failed == 0
+
+
+def test_every_public_name_has_an_example():
+    public = [
+        getattr(importlib.import_module(f"keras_selfattn.{package}"), name)
+        for package in ("layers", "models", "export")
+        for name in importlib.import_module(f"keras_selfattn.{package}").__all__
+    ]
+    assert len(public) >= 12
+    assert [item.__name__ for item in public if ">>> " not in (item.__doc__ or "")] == []
+
+
+def test_every_command_the_readme_shows_exists_with_its_options():
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    shown = re.findall(r"keras-selfattn ([a-z]+)([^\n`]*)", text)
+    assert {command for command, _ in shown} >= {
+        "quickstart",
+        "train",
+        "evaluate",
+        "export",
+        "serve",
+        "query",
+    }
+    for command, rest in shown:
+        known = {option for parameter in main.get_command(None, command).params for option in parameter.opts}
+        unknown = set(re.findall(r"--[a-z_-]+", rest)) - known - {"--help"}
+        assert unknown == set(), command
