@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.table import Table
 
-console = Console()
+# No markup: what is printed holds texts and labels of users, and "[red]" in one of them is no colour.
+console = Console(markup=False)
 
 
 def import_tensorflow() -> None:

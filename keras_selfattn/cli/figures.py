@@ -1,5 +1,7 @@
 """Tables of how good a model is, on the terminal."""
 
+from rich.text import Text
+
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.metrics import Report
 
@@ -10,10 +12,9 @@ _WORST = 10
 
 def print_report(figures: Report, split: str) -> None:
     """Prints accuracy and macro F1, the classes with the lowest F1, and what is taken for what."""
-    console.print(
-        f"On {figures.rows:,} {split} rows: accuracy [bold]{figures.accuracy:.1%}[/], "
-        f"macro F1 [bold]{figures.macro_f1:.3f}[/]"
-    )
+    accuracy, macro_f1 = f"{figures.accuracy:.1%}", f"{figures.macro_f1:.3f}"
+    bold = ((accuracy, "bold"), ", macro F1 ", (macro_f1, "bold"))
+    console.print(Text.assemble(f"On {figures.rows:,} {split} rows: accuracy ", *bold))
     worst = sorted((c for c in figures.classes if c.rows), key=lambda c: c.f1)[:_WORST]
     shown = "Per class" if len(worst) == len(figures.classes) else f"The {len(worst)} hardest classes"
     numeric = ("precision", "recall", "F1", "rows")

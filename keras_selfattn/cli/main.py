@@ -32,7 +32,7 @@ class _Commands(click.Group):
         except (SelfAttentionError, ServingError) as error:
             raise click.ClickException(str(error)) from error
         except KeyboardInterrupt:
-            click.echo("Interrupted; nothing half-written is left.", err=True)
+            click.echo("Interrupted.", err=True)
             sys.exit(_INTERRUPTED)
 
 

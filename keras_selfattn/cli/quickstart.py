@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 import numpy as np
+from rich.text import Text
 
 from keras_selfattn.atomic import write_file
 from keras_selfattn.cli.console import columns, console, import_tensorflow
@@ -69,8 +70,9 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
     _print_answers(shown, run.model.labels, probabilities)
     _save(output, run, held_out)
     console.print(
-        f"[bold]{run.figures.accuracy:.1%}[/] of {run.figures.rows:,} held-out names are given to the right "
-        f"language (macro F1 {run.figures.macro_f1:.3f})."
+        f"{run.figures.accuracy:.1%} of {run.figures.rows:,} held-out names are given to the right "
+        f"language (macro F1 {run.figures.macro_f1:.3f}).",
+        style="bold",
     )
     console.print("Seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items()))
     _print_next(output, run, version)
@@ -132,10 +134,9 @@ def _print_answers(names: Sequence[Name], labels: Sequence[str], probabilities: 
     table = columns(None, "name", "is", *(f"answer {place}" for place in range(1, _ANSWERS + 1)))
     for name, row in zip(names, probabilities, strict=True):
         best: list[int] = np.argsort(-row)[:_ANSWERS].tolist()
-        answers = [f"{english_name(labels[index])} {row[index]:.0%}" for index in best]
-        colour = "green" if labels[best[0]] == name.language else "red"
-        answers[0] = f"[{colour}]{answers[0]}[/]"
-        answers += [""] * (_ANSWERS - len(answers))
+        answers = [Text(f"{english_name(labels[index])} {row[index]:.0%}") for index in best]
+        answers[0].stylize("green" if labels[best[0]] == name.language else "red")
+        answers += [Text()] * (_ANSWERS - len(answers))
         table.add_row(name.text, english_name(name.language), *answers)
     console.print(table)
 
