@@ -54,7 +54,7 @@ def linear(rows: Table, validation: Table, test: Table, seed: int) -> Sequence[f
     return float(accuracy_score(test.labels, model.predict(test.texts))), seconds
 
 
-def identifier(rows: Table, validation: Table, test: Table, seed: int) -> Sequence[float] | None:  # noqa: ARG001
+def identifier(rows: Table, validation: Table, test: Table, seed: int) -> Sequence[float] | None:
     """Accuracy of py3langid, or None where it is not installed."""
     try:
         import py3langid

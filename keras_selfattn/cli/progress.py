@@ -40,18 +40,18 @@ class TrainingProgress(keras.callbacks.Callback):
         # Keras calls no callback when training is interrupted; the terminal's cursor comes back here.
         self._bar.stop()
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         steps = (self._setting("steps") or 0) * self._setting("epochs")
         self._task = self._bar.add_task("training", total=steps or None, figures="")
         self._bar.start()
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._bar.update(self._task, advance=1, figures=_figures(logs or {}))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         console.print(f"  epoch {epoch + 1}/{self._setting('epochs')}  {_figures(logs or {})}")
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:  # noqa: ARG002
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._bar.stop()
 
     def _setting(self, name: str) -> Any:

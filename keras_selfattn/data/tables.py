@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,7 +192,8 @@ def _line_of_row(file: Path, content: str, row: int) -> int:
 
 
 def _is_missing(value: object) -> bool:
-    return value is None or value != value  # noqa: PLR0124  NaN is what pandas puts for an absent key
+    # NaN is what pandas puts for an absent key.
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _rows(table: Table, rows: list[int]) -> Table:

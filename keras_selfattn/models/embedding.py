@@ -69,7 +69,7 @@ class NGramEmbedding(keras.layers.Layer):
         vectors = [table(ids) for table, ids in ngrams]  # each [B, T, D]
         return sum(vectors[1:], vectors[0]) * math.sqrt(self.width)
 
-    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:  # noqa: ARG002
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:
         return ops.not_equal(inputs, 0)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

@@ -1,5 +1,6 @@
 """Columns of texts and labels, in whatever container a user has them, as lists of strings."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -70,7 +71,6 @@ def _as_text(row: int, text: Any) -> str:
 def _as_name(row: int, label: Any) -> str:
     if isinstance(label, bytes):
         return label.decode(errors="replace")
-    missing = label is None or label != label or label == ""  # noqa: PLR0124
-    if missing:
+    if label is None or label == "" or (isinstance(label, float) and math.isnan(label)):
         raise DataError(f"Label {row} (counted from 0) is missing. Received {label!r}.")
     return str(label)

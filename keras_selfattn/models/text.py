@@ -213,7 +213,7 @@ class TextClassifier(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "TextClassifier":  # noqa: ARG003
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "TextClassifier":
         return cls(**config)
 
     def _assemble(self, vocabulary: Sequence[str], labels: Sequence[str]) -> None:
