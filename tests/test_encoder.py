@@ -8,7 +8,7 @@ import reference
 
 from keras_selfattn.layers import AveragePooling, Encoder, EncoderBlock
 
-BATCH, LENGTH, HEADS, WIDTH, HIDDEN = 2, 5, 2, 6, 13
+BATCH, LENGTH, HEADS, WIDTH, HIDDEN = 3, 5, 2, 14, 11
 
 
 def inputs(seed=0):
@@ -49,13 +49,13 @@ def block_in_numpy(block, x, mask):
 
 def test_a_block_is_its_formula():
     block, x = randomised(EncoderBlock(HEADS, HIDDEN, name="encoder_block")), inputs()
-    mask = np.arange(LENGTH) < np.array([[3], [5]])
+    mask = np.arange(LENGTH) < np.array([[3], [5], [1]])
     np.testing.assert_allclose(np.asarray(block(x, mask=mask)), block_in_numpy(block, x, mask), atol=2e-5)
 
 
 def test_an_encoder_is_its_blocks_and_a_norm():
     encoder, x = randomised(Encoder(2, HEADS, HIDDEN)), inputs()
-    mask = np.arange(LENGTH) < np.array([[3], [5]])
+    mask = np.arange(LENGTH) < np.array([[3], [5], [1]])
     inner = x
     for block in encoder._blocks:
         inner = block(inner, mask=mask)
@@ -70,6 +70,19 @@ def test_padding_does_not_change_real_tokens_and_comes_out_zero():
     found = np.asarray(encoder(padded, valid_lens=np.full(BATCH, LENGTH)))
     np.testing.assert_allclose(found[:, :LENGTH], np.asarray(encoder(x)), rtol=1e-5, atol=1e-5)
     assert (found[:, LENGTH:] == 0).all()
+
+
+def test_nan_in_padding_reaches_neither_real_tokens_nor_gradients():
+    import tensorflow as tf
+
+    encoder, x = randomised(Encoder(2, HEADS, seed=2**32 - 1)), inputs()
+    mask = np.arange(LENGTH) < np.array([[3], [5], [1]])
+    noisy = np.where(mask[:, :, None], x, np.nan)
+    np.testing.assert_array_equal(np.asarray(encoder(noisy, mask=mask)), np.asarray(encoder(x, mask=mask)))
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(encoder(noisy, mask=mask) ** 2)
+    for gradient in tape.gradient(total, encoder.trainable_variables):
+        assert np.isfinite(gradient.numpy()).all()
 
 
 def test_causal_blocks_leak_nothing_through_the_stack():
@@ -98,9 +111,9 @@ def test_dropout_changes_training_only():
 
 def test_pooling_averages_real_tokens_only():
     x = inputs()
-    mask = np.array([[True, False, True, False, False], [True] * 5])
+    mask = np.array([[True, False, True, False, False], [True] * 5, [True] * 5])
     found = np.asarray(AveragePooling()(x, mask=mask))
-    np.testing.assert_allclose(found, [(x[0, 0] + x[0, 2]) / 2, x[1].mean(0)], rtol=1e-5)
+    np.testing.assert_allclose(found, [(x[0, 0] + x[0, 2]) / 2, *x[1:].mean(1)], rtol=1e-5)
     np.testing.assert_allclose(np.asarray(AveragePooling()(x)), x.mean(1), rtol=1e-5, atol=1e-6)
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_selfattn import layers
 
-LENGTH, WIDTH = 5, 6
+LENGTH, WIDTH = 7, 6
 
 MAKE = {
     "attention": lambda **s: layers.MultiHeadSelfAttention(2, dropout=0.1, seed=1, **s),
@@ -21,7 +21,7 @@ MAKE = {
 every_layer = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
 
-def inputs(batch=3, length=LENGTH):
+def inputs(batch=5, length=LENGTH):
     return np.random.default_rng(0).normal(size=(batch, length, WIDTH)).astype("float32")
 
 
@@ -55,7 +55,7 @@ def test_symbolic_and_eager_shapes_agree(make):
     layer = make()
     symbolic = layer(keras.Input((None, WIDTH)))
     assert symbolic.shape == layer.compute_output_shape((None, None, WIDTH))
-    assert tuple(layer(inputs()).shape) == layer.compute_output_shape((3, LENGTH, WIDTH))
+    assert tuple(layer(inputs()).shape) == layer.compute_output_shape((5, LENGTH, WIDTH))
 
 
 @every_layer
@@ -117,7 +117,7 @@ def test_returned_weights_have_a_symbolic_shape_and_work_in_a_functional_model()
     outputs, weights = layer(symbolic, valid_lens=lens, return_weights=True)
     assert outputs.shape == (None, None, WIDTH)
     assert weights.shape == (None, 2, None, None)
-    found = keras.Model([symbolic, lens], [outputs, weights])([inputs(), np.array([1, 2, 5])])
+    found = keras.Model([symbolic, lens], [outputs, weights])([inputs(), np.array([1, 1, 1, 1, 1])])
     np.testing.assert_array_equal(np.asarray(found[1])[0, :, :, 1:], 0)
 
 

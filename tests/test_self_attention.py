@@ -132,7 +132,8 @@ def test_equals_keras_multi_head_attention_with_copied_weights():
     wanted, scores = theirs(x, x, attention_mask=pairs, return_attention_scores=True)
     outputs, weights = layer(x, mask=mask, return_weights=True)
     close(outputs, np.where(mask[:, :, None], wanted, 0))
-    close(weights, scores)
+    of_real = mask[:, None, :, None]  # what a padding token would attend to means nothing
+    close(np.where(of_real, weights, 0), np.where(of_real, scores, 0))
 
 
 def test_worked_example_with_matrices_by_hand():
@@ -337,3 +338,49 @@ def test_a_width_that_does_not_divide_is_refused():
 def test_bad_masks_are_refused_and_never_broadcast(call, said):
     with pytest.raises(ValueError, match=said):
         built()(inputs(), **call)
+
+
+@pytest.mark.parametrize(
+    ("policy", "noise"), [("float32", np.nan), ("float32", np.inf), ("mixed_float16", 6e4)]
+)
+def test_whatever_padding_holds_does_not_matter(policy, noise):
+    layer = MultiHeadSelfAttention(HEADS, HEAD_DIM, dtype=policy)
+    x, mask = inputs(), np.arange(LENGTH) < np.array([[4], [7]])
+    wanted = np.asarray(layer(x, mask=mask))
+    np.testing.assert_array_equal(np.asarray(layer(np.where(mask[:, :, None], x, noise), mask=mask)), wanted)
+    assert np.isfinite(wanted).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("mask", (BATCH, 1)),
+        ("mask", (1, LENGTH)),
+        ("attention_mask", (1, LENGTH, LENGTH)),
+        ("attention_mask", (BATCH, 1, 1)),
+        ("attention_mask", (BATCH, 1, 1, LENGTH)),
+    ],
+)
+def test_where_sizes_are_known_only_when_it_runs_masks_are_not_broadcast_either(name, shape):
+    import tensorflow as tf
+
+    layer = built()
+    unknown = [tf.TensorSpec([None, None, WIDTH]), tf.TensorSpec([None] * len(shape), tf.bool)]
+    traced = tf.function(lambda x, m: layer(x, **{name: m}), input_signature=unknown)
+    right = {2: (BATCH, LENGTH), 3: (BATCH, LENGTH, LENGTH), 4: (BATCH, 1, LENGTH, LENGTH)}[len(shape)]
+    assert traced(inputs(), np.ones(right, bool)).shape == (BATCH, LENGTH, WIDTH)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="reshape"):
+        traced(inputs(), np.ones(shape, bool))
+
+
+@pytest.mark.parametrize("seed", [0, 2**32 - 1, 2**63, np.int64(3)])
+def test_every_seed_that_is_not_negative_will_do(seed):
+    first, second = (MultiHeadSelfAttention(1, dropout=0.5, seed=seed) for _ in range(2))
+    x = inputs()
+    np.testing.assert_array_equal(np.asarray(first(x, training=True)), np.asarray(second(x, training=True)))
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "one", True])
+def test_a_bad_seed_is_named(seed):
+    with pytest.raises(ValueError, match="`seed` must be an integer that is not negative"):
+        MultiHeadSelfAttention(1, seed=seed)

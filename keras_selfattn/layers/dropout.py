@@ -3,10 +3,14 @@
 Reference: Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting".
 """
 
+from numbers import Real
 from typing import Any
 
 import keras
 from keras import ops
+
+from keras_selfattn.layers.checks import checked_seed
+from keras_selfattn.layers.seeds import split_seed
 
 Tensor = Any
 
@@ -40,10 +44,11 @@ class Dropout(keras.layers.Layer):
 
     def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.rate = checked_rate("rate", rate)
-        self.seed = seed
+        self.rate = checked_rate("dropout", rate)
+        self.seed = checked_seed(seed)
         self.supports_masking = True
-        self._seeds = keras.random.SeedGenerator(seed) if 0 < self.rate < 1 else None
+        draws = 0 < self.rate < 1
+        self._seeds = keras.random.SeedGenerator(split_seed(self.seed, 1)[0]) if draws else None
         self.built = True
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
@@ -62,9 +67,9 @@ class Dropout(keras.layers.Layer):
         return {**super().get_config(), "rate": self.rate, "seed": self.seed}
 
 
-def checked_rate(name: str, rate: float) -> float:
+def checked_rate(name: str, rate: Any) -> float:
     """Returns `rate` as a float, or raises ValueError naming the argument if it is outside [0, 1]."""
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
+    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= float(rate) <= 1:
         raise ValueError(
             f"`{name}` must be a number in [0, 1], the share that dropout zeroes. Received {rate!r}."
         )

@@ -7,21 +7,15 @@ from typing import Any
 
 import keras
 
-from keras_selfattn.layers.checks import checked_count, checked_sequence
+from keras_selfattn.layers.checks import checked_count, checked_seed, checked_sequence
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.masks import token_mask, zero_masked
+from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
 
 Tensor = Any
 
 _NORM_EPSILON = 1e-5  # PyTorch's and BERT-like models'; Keras' 1e-3 is for batch normalisation
-
-
-def _split_seed(seed: int | None, parts: int) -> list[int | None]:
-    """Returns different seeds for sublayers: equal ones would give equal weights and equal dropout."""
-    if seed is None:
-        return [None] * parts
-    return [seed * 1_000_003 + 2 * part for part in range(parts)]
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -78,9 +72,9 @@ class EncoderBlock(keras.layers.Layer):
         self.dropout = dropout
         self.activation = keras.activations.get(activation)
         self.causal = causal
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self.supports_masking = True
-        seeds = _split_seed(seed, 5)
+        seeds = split_seed(seed, 5)
         self._seeds = seeds
         self._attention = MultiHeadSelfAttention(
             num_heads,
@@ -116,6 +110,9 @@ class EncoderBlock(keras.layers.Layer):
         attention_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
+        real = token_mask(inputs, mask, valid_lens)  # [B, T]
+        # Before the normalisation: its gradient would carry a NaN out of the padding.
+        inputs = zero_masked(inputs, real)
         attended = self._attention(
             self._attention_norm(inputs),
             mask=mask,
@@ -127,7 +124,7 @@ class EncoderBlock(keras.layers.Layer):
         x = inputs + self._attention_dropout(attended, training=training)
         transformed = self._output(self._hidden(self._feed_forward_norm(x)))  # [B, T, D]
         x = x + self._feed_forward_dropout(transformed, training=training)
-        return zero_masked(x, token_mask(inputs, mask, valid_lens))
+        return zero_masked(x, real)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
@@ -194,7 +191,7 @@ class Encoder(keras.layers.Layer):
         self.dropout = dropout
         self.activation = keras.activations.get(activation)
         self.causal = causal
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self.supports_masking = True
         self._blocks = [
             EncoderBlock(
@@ -207,7 +204,7 @@ class Encoder(keras.layers.Layer):
                 dtype=self.dtype_policy,
                 name=f"block_{index}",
             )
-            for index, block_seed in enumerate(_split_seed(seed, num_layers))
+            for index, block_seed in enumerate(split_seed(seed, num_layers))
         ]
         self._norm = keras.layers.LayerNormalization(
             epsilon=_NORM_EPSILON, dtype=self.dtype_policy, name="norm"

@@ -28,8 +28,7 @@ def token_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -
     """
     real = None
     if mask is not None:
-        real = _checked_bool("mask", mask)
-        _check_shape("mask", real, tuple(inputs.shape[:2]), "[batch, length]")
+        real = _of_shape("mask", _checked_bool("mask", mask), _sizes(inputs)[:2], "[batch, length]")
     if valid_lens is not None:
         lens = _checked_lens(inputs, valid_lens)
         if len(lens.shape) == 1:
@@ -97,19 +96,17 @@ def zero_masked(outputs: Tensor, real: Tensor | None) -> Tensor:
 
 def _rank_4(inputs: Tensor, attention_mask: Tensor, num_heads: int) -> Tensor:
     pairs = _checked_bool("attention_mask", attention_mask)
-    batch, length = inputs.shape[:2]
+    batch, length = _sizes(inputs)[:2]
     rank = len(pairs.shape)
     if rank == 2:
-        _check_shape("attention_mask", pairs, (length, length), "[length, length]")
-        return pairs[None, None]
+        return _of_shape("attention_mask", pairs, [length, length], "[length, length]")[None, None]
     if rank == 3:
-        _check_shape("attention_mask", pairs, (batch, length, length), "[batch, length, length]")
-        return pairs[:, None]
+        sizes = [batch, length, length]
+        return _of_shape("attention_mask", pairs, sizes, "[batch, length, length]")[:, None]
     if rank == 4:
-        heads = 1 if pairs.shape[1] == 1 else num_heads
-        expected = (batch, heads, length, length)
-        _check_shape("attention_mask", pairs, expected, "[batch, heads or 1, length, length]")
-        return pairs
+        heads = {None: ops.shape(pairs)[1], 1: 1}.get(pairs.shape[1], num_heads)
+        sizes = [batch, heads, length, length]
+        return _of_shape("attention_mask", pairs, sizes, "[batch, heads or 1, length, length]")
     raise ValueError(
         "`attention_mask` must be of rank 2 [length, length], 3 [batch, length, length] or "
         f"4 [batch, heads or 1, length, length]. Received shape {tuple(pairs.shape)}."
@@ -136,19 +133,28 @@ def _checked_lens(inputs: Tensor, valid_lens: Tensor) -> Tensor:
         raise ValueError(
             f"`valid_lens` must have shape [batch] or [batch, length]. Received {tuple(lens.shape)}."
         )
-    expected = tuple(inputs.shape[: len(lens.shape)])
-    _check_shape("valid_lens", lens, expected, "[batch] or [batch, length]")
-    return ops.cast(lens, "int32")
+    sizes = _sizes(inputs)[: len(lens.shape)]
+    return ops.cast(_of_shape("valid_lens", lens, sizes, "[batch] or [batch, length]"), "int32")
 
 
-def _check_shape(name: str, tensor: Tensor, expected: tuple, form: str) -> None:
-    """Compares what is known of a shape; a size of 1 is not broadcast."""
+def _sizes(tensor: Tensor) -> list[Any]:
+    """The size of each axis: a number where it is known, else a scalar tensor."""
+    return list(cast(Any, ops.shape(tensor)))
+
+
+def _of_shape(name: str, tensor: Tensor, sizes: list[Any], form: str) -> Tensor:
+    """Returns `tensor`, whose shape must be `sizes`; a size of 1 is never broadcast.
+
+    Sizes that are known are compared here; the others when the graph runs, by a reshape that fails there.
+    """
+    known = [size if isinstance(size, int) else None for size in sizes]
     shape = tuple(tensor.shape)
-    fits = len(shape) == len(expected) and all(
-        size is None or want is None or size == want for size, want in zip(shape, expected, strict=True)
+    fits = len(shape) == len(known) and all(
+        size is None or want is None or size == want for size, want in zip(shape, known, strict=True)
     )
     if not fits:
-        raise ValueError(f"`{name}` must have shape {form}, here {expected}. Received shape {shape}.")
+        raise ValueError(f"`{name}` must have shape {form}, here {tuple(known)}. Received shape {shape}.")
+    return tensor if None not in (*shape, *known) else ops.reshape(tensor, sizes)
 
 
 def _arange(length: Tensor) -> Tensor:

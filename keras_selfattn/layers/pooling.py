@@ -3,7 +3,7 @@
 Axes: B (batch), T (positions), D (features).
 """
 
-from typing import Any
+from typing import Any, cast
 
 import keras
 from keras import ops
@@ -45,17 +45,17 @@ class AveragePooling(keras.layers.Layer):
         checked_sequence(input_shape)
 
     def call(self, inputs: Tensor, mask: Tensor | None = None, valid_lens: Tensor | None = None) -> Tensor:
-        if valid_lens is not None and len(valid_lens.shape) != 1:
-            raise ValueError(
-                f"`valid_lens` of pooling must have shape [batch]. Received {tuple(valid_lens.shape)}."
-            )
+        if valid_lens is not None:
+            shape = tuple(cast(Any, ops.convert_to_tensor(valid_lens)).shape)
+            if len(shape) != 1:
+                raise ValueError(f"`valid_lens` of pooling must have shape [batch]. Received {shape}.")
         real = token_mask(inputs, mask, valid_lens)  # [B, T]
         total = ops.sum(ops.cast(zero_masked(inputs, real), "float32"), axis=1)  # [B, D]
         if real is None:
             count = ops.cast(ops.shape(inputs)[1], "float32")
         else:
             count = ops.sum(ops.cast(real, "float32"), axis=1, keepdims=True)  # [B, 1]
-        return ops.cast(total / ops.maximum(count, 1.0), inputs.dtype)
+        return ops.cast(total / ops.maximum(count, 1.0), self.compute_dtype)
 
     def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> None:
         """Returns None: the pooled vector has no positions left to mask."""

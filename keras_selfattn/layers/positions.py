@@ -11,8 +11,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.layers.checks import checked_count, checked_sequence
+from keras_selfattn.layers.checks import checked_count, checked_seed, checked_sequence
 from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.seeds import split_seed
 
 Tensor = Any
 
@@ -109,7 +110,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
             raise ValueError(f"`base` must be greater than 1. Received {base!r}.")
         self.dropout = dropout
         self.base = base
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self.supports_masking = True
         self._dropout = Dropout(dropout, seed, dtype=self.dtype_policy, name="dropout")
 
@@ -117,6 +118,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
         self._width = checked_sequence(input_shape)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        inputs = ops.cast(inputs, self.compute_dtype)  # integers would cut the encoding to -1, 0 and 1
         positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         encoding = ops.cast(sinusoids(positions, self._width, self.base), inputs.dtype)  # [T, D]
         return self._dropout(inputs + encoding, training=training)
@@ -165,7 +167,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         super().__init__(**kwargs)
         self.max_length = checked_count("max_length", max_length)
         self.dropout = dropout
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self.supports_masking = True
         self._dropout = Dropout(dropout, seed, dtype=self.dtype_policy, name="dropout")
 
@@ -173,7 +175,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         self._table = self.add_weight(
             name="positions",
             shape=(self.max_length, checked_sequence(input_shape)),
-            initializer=keras.initializers.RandomNormal(stddev=0.02, seed=self.seed),
+            initializer=keras.initializers.RandomNormal(stddev=0.02, seed=split_seed(self.seed, 1)[0]),
         )
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
@@ -183,6 +185,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
                 f"The input is longer than `max_length`. Received length {known}, "
                 f"max_length={self.max_length}; cut the input or build the layer with a larger max_length."
             )
+        inputs = ops.cast(inputs, self.compute_dtype)
         length, width = ops.shape(inputs)[1], self._table.shape[1]
         rows = ops.slice(self._table, (0, 0), (length, width))  # [T, D]
         return self._dropout(inputs + ops.cast(rows, inputs.dtype), training=training)

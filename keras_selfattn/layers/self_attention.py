@@ -10,9 +10,10 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.attention import attend
-from keras_selfattn.layers.checks import checked_count, checked_sequence
+from keras_selfattn.layers.checks import checked_count, checked_seed, checked_sequence
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.masks import pair_mask, token_mask, zero_masked
+from keras_selfattn.layers.seeds import split_seed
 
 Tensor = Any
 
@@ -84,7 +85,7 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         self.causal = causal
         self.dropout = dropout
         self.use_bias = use_bias
-        self.seed = seed
+        self.seed = checked_seed(seed)
         self.supports_masking = True
         self._dropout = Dropout(dropout, seed, dtype=self.dtype_policy, name="dropout")
 
@@ -98,17 +99,18 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         self._head_dim = self.head_dim or features // self.num_heads
         width = self.num_heads * self._head_dim
         # Glorot for one projection, drawn once for all three: each gets its own numbers under one seed.
+        fused_seed, output_seed = split_seed(self.seed, 2)
         limit = math.sqrt(6 / (features + width))
         self._qkv_kernel = self.add_weight(
             name="query_key_value_kernel",
             shape=(features, 3 * width),
-            initializer=keras.initializers.RandomUniform(-limit, limit, seed=self.seed),
+            initializer=keras.initializers.RandomUniform(-limit, limit, seed=fused_seed),
         )
         self._qkv_bias = self._add_bias("query_key_value_bias", 3 * width)
         self._output_kernel = self.add_weight(
             name="output_kernel",
             shape=(width, features),
-            initializer=keras.initializers.GlorotUniform(None if self.seed is None else self.seed + 1),
+            initializer=keras.initializers.GlorotUniform(output_seed),
         )
         self._output_bias = self._add_bias("output_bias", features)
 
@@ -130,7 +132,8 @@ class MultiHeadSelfAttention(keras.layers.Layer):
             causal=self.causal,
             num_heads=self.num_heads,
         )
-        query, key, value = self._project(inputs)
+        # Zeros for padding: a weight of 0 would not keep its NaN, infinity or overflow from the sum.
+        query, key, value = self._project(zero_masked(inputs, real))
         drops = training and self._dropout.rate > 0
         context, weights = attend(
             query,
