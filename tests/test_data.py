@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from keras_selfattn.data.batches import LengthSortedBatches
 from keras_selfattn.data.names import LANGUAGES, load_names, split_by_thing
 from keras_selfattn.data.tables import Table, check_classes, read_table, split_table
 from keras_selfattn.errors import DataError
+from keras_selfattn.models.batches import LengthSortedBatches
 
 
 def written(tmp_path, name, content):
@@ -19,7 +19,6 @@ def written(tmp_path, name, content):
     ("name", "content"),
     [
         ("t.csv", 'label,text\n+,"a ""good"",\nfilm"\n-,NA\n007,2024-01-01\n'),
-        ("t.tsv", 'label\ttext\n+\t"a ""good"",\nfilm"\n-\tNA\n007\t2024-01-01\n'),
         (
             "t.jsonl",
             '{"label": "+", "text": "a \\"good\\",\\nfilm"}\n{"text": "NA", "label": "-"}\n\n'
@@ -32,6 +31,19 @@ def test_values_are_taken_as_they_are_written(tmp_path, name, content):
     table = read_table(written(tmp_path, name, content))
     assert table.texts == ['a "good",\nfilm', "NA", "2024-01-01"]
     assert table.labels == ["+", "-", "007"]
+
+
+def test_a_tsv_has_no_quoting(tmp_path):
+    table = read_table(written(tmp_path, "t.tsv", 'text\tlabel\n"Hello\t+\n"No" was it\t-\n'))
+    assert (table.texts, table.labels) == (['"Hello', '"No" was it'], ["+", "-"])
+
+
+def test_a_field_of_megabytes_is_read_and_a_lone_surrogate_replaced(tmp_path):
+    assert (
+        len(read_table(written(tmp_path, "t.csv", f"text,label\n{'x' * 3_000_000},+\n")).texts[0])
+        == 3_000_000
+    )
+    assert read_table(written(tmp_path, "t.jsonl", '{"text": "a", "label": "\\ud800"}\n')).labels == ["?"]
 
 
 def test_an_empty_text_is_a_row_and_integer_labels_are_names(tmp_path):
@@ -49,7 +61,17 @@ def test_an_empty_text_is_a_row_and_integer_labels_are_names(tmp_path):
         ("t.csv", "text,label\n\na,+\n\nb,\n", "the first at line 5"),
         ("t.jsonl", '{"text": "a", "label": "+"}\n\n{"text": "b"}\n', "1 of 2 rows .* the first at line 3"),
         ("t.csv", b"text,label\na,+\nb\xe9,-\n", "not UTF-8: byte 0xe9 in line 3"),
-        ("t.csv", "text,label\na,+\nb,c,d\n", "cannot be parsed.*line 3"),
+        ("t.csv", "text,label\na,+\nb,c,d\n", "line 3 has 3 fields where the header has 2"),
+        ("t.csv", "text,label\nwell, fine,pos\nno, bad,neg\n", "line 2 has 3 fields"),
+        ("t.csv", "text,label\na\n", "line 2 has 1 fields"),
+        (
+            "t.csv",
+            'text,label\na,+\n"b,+\n',
+            "cannot be parsed: unexpected end of data, in the row from line 3",
+        ),
+        ("t.csv", "text,label,label\na,+,-\n", "two columns named 'label'"),
+        ("t.jsonl", '{"text": "a", "label": ["+"]}\n', "the 'label' in line 1 is no single label"),
+        ("t.jsonl", "[" * 100_000, "line 1 is not JSON"),
         ("t.jsonl", '{"text": "a", "label": "+"}\n{"text": ', "cannot be parsed: line 2 is not JSON"),
         ("t.jsonl", "[1]\n", "line 1 is no JSON object"),
         ("t.xlsx", "text", "no known ending"),
@@ -83,6 +105,13 @@ def test_a_split_keeps_shares_and_equal_texts_together():
     assert len({text for text, label in zip(held.texts, held.labels, strict=True) if label == "+"}) == 20
     assert split_table(table, 0.2, seed=1) == (kept, held)
     assert split_table(table, 0.2, seed=2) != (kept, held)
+
+
+def test_many_small_classes_are_held_out_in_their_share_overall():
+    table = Table([f"text {row}" for row in range(400)], [str(row % 100) for row in range(400)], "t.csv")
+    kept, held = split_table(table, 0.1, seed=0)
+    assert 20 <= len(held) <= 60
+    assert set(kept.labels) == set(table.labels)
 
 
 def test_too_few_rows_to_split_say_so():
@@ -134,6 +163,20 @@ def test_batches_hold_like_lengths_and_every_row_once():
     assert [c.tolist() for _, c in first] != [c.tolist() for _, c in second]
     again = list(LengthSortedBatches(rows(*lengths), labels, batch_size=16, shuffle=True, seed=3))
     assert [c.tolist() for _, c in again] == [c.tolist() for _, c in first]
+
+
+def test_long_rows_come_in_smaller_batches_so_that_memory_is_bounded():
+    lengths = [5] * 300 + [700] * 30 + [1500] * 9 + [4096] * 2
+    batches = LengthSortedBatches(rows(*lengths), batch_size=64, shuffle=True)
+    shapes = [ids.shape for (ids,) in batches]
+    assert len(shapes) == len(batches)
+    assert sum(size for size, _ in shapes) == len(lengths)
+    assert all(size == 1 or size * longest**2 <= 2**23 for size, longest in shapes)
+    assert sorted(size for size, longest in shapes if longest == 5) == [44, 64, 64, 64, 64]
+    unshuffled = LengthSortedBatches(rows(*lengths[::-1]), batch_size=64)
+    longest = [row for (ids,) in unshuffled for row in (ids != 0).sum(1)]
+    assert longest == sorted(lengths)
+    assert [lengths[::-1][row] for row in unshuffled.order] == longest
 
 
 def test_unshuffled_batches_tell_where_each_row_went():

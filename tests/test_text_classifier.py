@@ -163,6 +163,11 @@ def test_integer_labels_are_names_in_the_order_of_their_values():
         (["a", "b"], ["+", "+"], "only '\\+'"),
         (["a", "b"], ["+", None], "Label 1 .* is missing"),
         (["a", "b"], ["+", float("nan")], "Label 1 .* is missing"),
+        (["a", "b"], ["+", np.float32("nan")], "Label 1 .* is missing"),
+        (["a", "b"], ["+", pd.NA], "Label 1 .* is missing"),
+        (["a", "b"], [[1, 0], [0, 1]], "Label 0 .* must be one name or number"),
+        (["a", None], ["+", "-"], "Text 1 .* is not a string. Received None"),
+        (["", " "], ["+", "-"], "hold no words: all of them are blank"),
         (["a", "b"], None, "Labels are needed"),
         ("a text", ["+"], "wrap it in a list"),
     ],
@@ -172,6 +177,31 @@ def test_rows_that_cannot_train_are_refused(texts, labels, said):
     model.compile()
     with pytest.raises(DataError, match=said):
         model.fit(texts, labels, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"validation_data": (["a", "b"], ["+"])}, "Texts and labels differ in number. Received 2 and 1"),
+        ({"validation_data": (["a"], ["+", "-"])}, "Received 1 and 2"),
+        ({"validation_data": ([], [])}, "There are no rows"),
+        ({"sample_weight": [1.0]}, "Texts and sample weights differ in number. Received 2 and 1"),
+        ({"validation_split": 1.0}, "`validation_split` must be in \\[0, 1\\). Received 1.0"),
+    ],
+)
+def test_columns_that_do_not_go_together_are_refused(given, said):
+    model = models.TextClassifier(SMALL)
+    model.compile()
+    with pytest.raises(ValueError, match=said):
+        model.fit(["a", "b"], ["+", "-"], verbose=0, **given)
+
+
+def test_compile_takes_what_keras_takes():
+    model = models.TextClassifier(SMALL)
+    for metrics in (None, ["accuracy"], [keras.metrics.SparseCategoricalAccuracy()]):
+        model.compile(metrics=metrics)
+        model.fit(TEXTS, LABELS, batch_size=None, validation_data=[TEXTS, LABELS], verbose=0)
+    assert not model.supports_jit, "strings and ever new shapes are not for XLA"
 
 
 def test_an_unknown_label_is_named(trained):
@@ -193,6 +223,7 @@ def test_before_training_a_model_says_what_to_call():
         ({"dropout": 1.0}, "`dropout`.*1.0"),
         ({"max_tokens": 0}, "`max_tokens`.*0"),
         ({"feed_forward_dim": -3}, "`feed_forward_dim`.*-3"),
+        ({"lowercase": "no"}, "`lowercase`.*'no'"),
     ],
 )
 def test_bad_settings_are_named_with_their_value(field, said):
@@ -200,8 +231,21 @@ def test_bad_settings_are_named_with_their_value(field, said):
         models.TextConfig(**field)
 
 
+def test_a_model_of_no_config_or_half_a_vocabulary_is_refused():
+    with pytest.raises(ConfigError, match="`config` must be a TextConfig.* Received 'words'"):
+        models.TextClassifier("words")
+    with pytest.raises(ConfigError, match="go together"):
+        models.TextClassifier(vocabulary=["good"])
+
+
 def test_load_says_what_is_not_there_or_not_readable(tmp_path):
     with pytest.raises(RunError, match="There is no model at"):
+        models.load(tmp_path)
+    models.TextClassifier(SMALL, vocabulary=["a"], labels=["+", "-"]).save(tmp_path / "model.keras")
+    content = bytearray((tmp_path / "model.keras").read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    (tmp_path / "model.keras").write_bytes(content)
+    with pytest.raises(RunError, match="not a .keras file that can be read"):
         models.load(tmp_path)
     (tmp_path / "model.keras").write_bytes(b"no zip file")
     with pytest.raises(RunError, match="not a .keras file that can be read"):

@@ -53,6 +53,8 @@ class TextConfig:
     def __post_init__(self) -> None:
         if self.tokens not in ("words", "characters"):
             raise ConfigError(f'`tokens` must be "words" or "characters". Received {self.tokens!r}.')
+        if not isinstance(self.lowercase, bool):
+            raise ConfigError(f"`lowercase` must be True or False. Received {self.lowercase!r}.")
         for name in ("vocabulary_size", "min_count", "max_tokens", "ngram_buckets", "width", "num_layers"):
             _check_count(name, getattr(self, name))
         _check_count("num_heads", self.num_heads)

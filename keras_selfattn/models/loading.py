@@ -1,5 +1,7 @@
 """Loading of `.keras` files with everything of this library registered."""
 
+import zipfile
+import zlib
 from pathlib import Path
 from typing import cast
 
@@ -36,5 +38,5 @@ def load(path: str | Path) -> keras.Model:
         raise RunError(f"There is no model at {file}. Give a .keras file, or a run folder made by `train`.")
     try:
         return cast(keras.Model, keras.saving.load_model(file))
-    except (ValueError, OSError, KeyError, TypeError) as error:
+    except (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise RunError(f"{file} is not a .keras file that can be read: {error}") from error

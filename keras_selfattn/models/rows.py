@@ -1,12 +1,20 @@
 """Columns of texts and labels, in whatever container a user has them, as lists of strings."""
 
-import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_selfattn.errors import DataError
+
+
+class Rows(NamedTuple):
+    """Columns of equal length: texts, label names, and float32 weights where there are any."""
+
+    texts: list[str]
+    names: list[str]
+    weights: np.ndarray | None = None
 
 
 def are_texts(x: Any) -> bool:
@@ -14,7 +22,7 @@ def are_texts(x: Any) -> bool:
     if isinstance(x, str | bytes):
         raise DataError("Texts come as a list. Received one string; wrap it in a list: [text].")
     if isinstance(x, list | tuple):
-        return all(isinstance(text, str | bytes) for text in x)
+        return not x or any(isinstance(text, str | bytes) for text in x)
     return hasattr(x, "__array__") and np.asarray(x).dtype.kind in "OUST"
 
 
@@ -38,18 +46,39 @@ def as_names(labels: Any) -> list[str]:
     return [_as_name(row, label) for row, label in enumerate(_column("labels", labels))]
 
 
-def check_rows(texts: Sequence[str], names: Sequence[str]) -> None:
-    """Raises DataError unless there are rows, and as many labels as texts."""
-    if not texts:
+def checked_rows(texts: Any, labels: Any, weights: Any = None) -> Rows:
+    """Returns texts, labels and weights as columns of one length.
+
+    Raises:
+        DataError: for no rows, columns of unequal length, or an entry that is not text or not a label.
+    """
+    rows = Rows(
+        as_texts(texts), as_names(labels), None if weights is None else np.asarray(weights, dtype="float32")
+    )
+    if not rows.texts:
         raise DataError("There are no rows. Give at least two texts, of two classes.")
-    if len(texts) != len(names):
-        raise DataError(f"Texts and labels differ in number. Received {len(texts)} and {len(names)}.")
+    for what, column in (("labels", rows.names), ("sample weights", rows.weights)):
+        if column is not None and len(column) != len(rows.texts):
+            raise DataError(
+                f"Texts and {what} differ in number. Received {len(rows.texts)} and {len(column)}."
+            )
+    return rows
+
+
+def split_end(rows: Rows, share: float) -> tuple[Rows, Rows]:
+    """Splits a share off the end, as Keras' `validation_split` does; at least one row."""
+    kept = len(rows.texts) - max(1, int(len(rows.texts) * share))
+    first, last = (
+        Rows(rows.texts[part], rows.names[part], None if rows.weights is None else rows.weights[part])
+        for part in (slice(kept), slice(kept, None))
+    )
+    return first, last
 
 
 def sorted_names(names: Iterable[str]) -> list[str]:
     """Returns names in order; if all are integers, by their value."""
     names = list(names)
-    numeric = all(name.lstrip("-").isdecimal() for name in names)
+    numeric = all(re.fullmatch(r"-?[0-9]+", name) for name in names)
     return sorted(names, key=(lambda name: (int(name), name)) if numeric else None)
 
 
@@ -70,7 +99,16 @@ def _as_text(row: int, text: Any) -> str:
 
 def _as_name(row: int, label: Any) -> str:
     if isinstance(label, bytes):
-        return label.decode(errors="replace")
-    if label is None or label == "" or (isinstance(label, float) and math.isnan(label)):
+        label = label.decode(errors="replace")
+    if np.ndim(label):
+        raise DataError(f"Label {row} (counted from 0) must be one name or number. Received {label!r}.")
+    if _is_missing(label):
         raise DataError(f"Label {row} (counted from 0) is missing. Received {label!r}.")
-    return str(label)
+    return str(label).encode(errors="replace").decode()
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or label == "" or not bool(label == label)  # noqa: PLR0124  NaN, of any type
+    except TypeError:  # pandas.NA, which is neither equal nor unequal to anything
+        return True

@@ -8,15 +8,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn import layers
-from keras_selfattn.data.batches import LengthSortedBatches
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.embedding import NGramEmbedding
-from keras_selfattn.models.rows import are_texts, as_names, as_texts, check_rows, sorted_names
+from keras_selfattn.models.core import build_core
+from keras_selfattn.models.rows import Rows, are_texts, as_texts, checked_rows, sorted_names, split_end
 from keras_selfattn.models.tokens import Tokenizer, learn_vocabulary
 
 Tensor = Any
+
+_ACCURACY = ("accuracy",)
+_BATCH_SIZE = 32  # Keras' own
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -60,9 +62,13 @@ class TextClassifier(keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.config = TextConfig(**config) if isinstance(config, dict) else config or TextConfig()
+        self.config = _checked_config(config)
         self.tokenizer: Any = None
         self._label_names: tuple[str, ...] = ()
+        # Strings do not compile, and every new shape of a batch would be compiled anew.
+        self.supports_jit = False
+        if (vocabulary is None) != (labels is None):
+            raise ConfigError("`vocabulary` and `labels` go together. Received one without the other.")
         if vocabulary is not None and labels is not None:
             self._assemble(vocabulary, labels)
 
@@ -87,12 +93,13 @@ class TextClassifier(keras.Model):
         Raises:
             DataError: for no rows, columns of unequal length, or fewer than two classes.
         """
-        texts, names = as_texts(texts), as_names(labels)
-        check_rows(texts, names)
-        classes = sorted_names(set(names))
+        rows = checked_rows(texts, labels)
+        classes = sorted_names(set(rows.names))
         if len(classes) < 2:
             raise DataError(f"A classifier needs at least two classes. The labels hold only {classes[0]!r}.")
-        vocabulary, cut = learn_vocabulary(self.config, texts)
+        vocabulary, cut = learn_vocabulary(self.config, rows.texts)
+        if not vocabulary:
+            raise DataError(f"The {len(texts)} texts hold no {self.config.tokens}: all of them are blank.")
         if cut:
             warnings.warn(
                 f"{cut} of {len(texts)} texts are longer than max_tokens={self.config.max_tokens} tokens "
@@ -106,11 +113,13 @@ class TextClassifier(keras.Model):
         optimizer: Any = "adam",
         loss: Any = "sparse_categorical_crossentropy",
         *,
-        metrics: Any = ("accuracy",),
+        metrics: Any = _ACCURACY,
         **kwargs: Any,
     ) -> None:
         """Configures training as `keras.Model.compile` does, with defaults that fit a classifier."""
-        super().compile(optimizer=optimizer, loss=loss, metrics=list(metrics or ()) or None, **kwargs)
+        if metrics is _ACCURACY:
+            metrics = list(_ACCURACY)
+        super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles as a saved model was; Keras leaves that to whoever overrides `compile`."""
@@ -127,7 +136,7 @@ class TextClassifier(keras.Model):
         self,
         x: Any,
         y: Any = None,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         *,
         sample_weight: Any = None,
         validation_data: Any = None,
@@ -141,7 +150,7 @@ class TextClassifier(keras.Model):
         Args:
             x: texts; or what `keras.Model.fit` takes, with token ids or string tensors.
             y: labels by name.
-            batch_size: rows in a step.
+            batch_size: rows in a step, 32 if None; fewer where rows are long, to bound memory.
             sample_weight: float per row.
             validation_data: `(texts, labels)`, or what `keras.Model.fit` takes.
             validation_split: share of the rows, taken from the end, that validates instead.
@@ -152,26 +161,26 @@ class TextClassifier(keras.Model):
         Raises:
             DataError: for rows that cannot train a classifier, or a label that training did not have.
         """
+        if not 0 <= validation_split < 1:
+            raise ConfigError(f"`validation_split` must be in [0, 1). Received {validation_split!r}.")
         if not are_texts(x):
             other = {"sample_weight": sample_weight, "validation_data": validation_data, "shuffle": shuffle}
             tensors = {} if y is None else {"batch_size": batch_size, "validation_split": validation_split}
             return super().fit(x, y, **tensors, **other, **kwargs)
-        texts, names = as_texts(x), as_names(y)
-        check_rows(texts, names)
-        weights = None if sample_weight is None else np.asarray(sample_weight, dtype="float32")
-        if validation_data is None and validation_split:
-            kept = len(texts) - int(len(texts) * validation_split)
-            validation_data = (texts[kept:], names[kept:])
-            texts, names, weights = texts[:kept], names[:kept], None if weights is None else weights[:kept]
+        rows = checked_rows(x, y, sample_weight)
+        if isinstance(validation_data, tuple | list) and are_texts(validation_data[0]):
+            validation_data = checked_rows(*validation_data)
+        elif validation_data is None and validation_split:
+            rows, validation_data = split_end(rows, validation_split)
         if self.tokenizer is None:
-            self.adapt(texts, names)
-        if isinstance(validation_data, tuple) and are_texts(validation_data[0]):
-            validation_data = _dataset(self._batches(*validation_data, batch_size=batch_size))
-        batches = self._batches(texts, names, weights, batch_size=batch_size, shuffle=shuffle, seed=seed)
+            self.adapt(rows.texts, rows.names)
+        if isinstance(validation_data, Rows):
+            validation_data = self._batches(validation_data, batch_size).dataset()
+        batches = self._batches(rows, batch_size, shuffle=shuffle, seed=seed)
         # The batches come in their order already.
-        return super().fit(_dataset(batches), validation_data=validation_data, shuffle=False, **kwargs)
+        return super().fit(batches.dataset(), validation_data=validation_data, shuffle=False, **kwargs)
 
-    def predict(self, x: Any, batch_size: int = 32, **kwargs: Any) -> np.ndarray:
+    def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> np.ndarray:
         """Returns probabilities, float32 `[rows, classes]`, in the order of the rows.
 
         Args:
@@ -186,21 +195,19 @@ class TextClassifier(keras.Model):
         texts = as_texts(x)
         if not texts:
             return np.zeros((0, len(self._label_names)), dtype="float32")
-        batches = self._batches(texts, batch_size=batch_size)
-        found = super().predict(_dataset(batches), **kwargs)
+        batches = self._batches(Rows(texts, []), batch_size)
+        found = super().predict(batches.dataset(), **kwargs)
         in_order = np.empty_like(found)
         in_order[batches.order] = found
         return in_order
 
-    def evaluate(self, x: Any, y: Any = None, batch_size: int = 32, **kwargs: Any) -> Any:
+    def evaluate(self, x: Any, y: Any = None, batch_size: int | None = None, **kwargs: Any) -> Any:
         """Returns the loss and metrics on texts and labels, or on what `keras.Model.evaluate` takes."""
         if not are_texts(x):
             tensors = {} if y is None else {"batch_size": batch_size}
             return super().evaluate(x, y, **tensors, **kwargs)
         self._check_adapted()
-        texts, names = as_texts(x), as_names(y)
-        check_rows(texts, names)
-        return super().evaluate(_dataset(self._batches(texts, names, batch_size=batch_size)), **kwargs)
+        return super().evaluate(self._batches(checked_rows(x, y), batch_size).dataset(), **kwargs)
 
     def get_config(self) -> dict[str, Any]:
         vocabulary = None if self.tokenizer is None else self.tokenizer.vocabulary
@@ -219,7 +226,7 @@ class TextClassifier(keras.Model):
     def _assemble(self, vocabulary: Sequence[str], labels: Sequence[str]) -> None:
         self.tokenizer = Tokenizer(self.config, vocabulary)
         self._label_names = tuple(labels)
-        self._core = _build_core(self.config, self.tokenizer.size, len(labels), self.dtype_policy)
+        self._core = build_core(self.config, self.tokenizer.size, len(labels), self.dtype_policy)
         self.built = True
 
     def _check_adapted(self) -> None:
@@ -229,18 +236,16 @@ class TextClassifier(keras.Model):
             )
 
     def _batches(
-        self,
-        texts: Sequence[str],
-        labels: Sequence[Any] | None = None,
-        weights: Any = None,
-        *,
-        batch_size: int,
-        shuffle: bool = False,
-        seed: int = 0,
+        self, rows: Rows, batch_size: int | None, *, shuffle: bool = False, seed: int = 0
     ) -> LengthSortedBatches:
-        rows = self.tokenizer.rows(as_texts(texts))
-        classes = None if labels is None else self._class_indices(as_names(labels))
-        return LengthSortedBatches(rows, classes, weights, batch_size=batch_size, shuffle=shuffle, seed=seed)
+        return LengthSortedBatches(
+            self.tokenizer.rows(rows.texts),
+            self._class_indices(rows.names) if rows.names else None,
+            rows.weights,
+            batch_size=batch_size or _BATCH_SIZE,
+            shuffle=shuffle,
+            seed=seed,
+        )
 
     def _class_indices(self, names: Sequence[str]) -> np.ndarray:
         index = {name: place for place, name in enumerate(self._label_names)}
@@ -253,34 +258,14 @@ class TextClassifier(keras.Model):
         return np.array([index[name] for name in names], dtype=np.int64)
 
 
-def _build_core(config: TextConfig, vocabulary: int, classes: int, policy: Any) -> keras.Model:
-    ids = keras.Input((None,), dtype="int32", name="ids")
-    x = NGramEmbedding(
-        vocabulary, config.width, config.max_ngram, config.ngram_buckets, dtype=policy, name="embedding"
-    )(ids)  # [B, T, D]
-    x = layers.SinusoidalPositionEncoding(dropout=config.dropout, dtype=policy, name="positions")(x)
-    x = layers.Encoder(
-        config.num_layers,
-        config.num_heads,
-        config.feed_forward_dim,
-        config.dropout,
-        dtype=policy,
-        name="encoder",
-    )(x)
-    x = layers.AveragePooling(dtype=policy, name="pooling")(x)  # [B, D]
-    x = keras.layers.Dropout(config.dropout, dtype=policy, name="head_dropout")(x)
-    outputs = keras.layers.Dense(classes, activation="softmax", dtype="float32", name="probabilities")(x)
-    return keras.Model(ids, outputs, name="core")
-
-
-def _dataset(batches: LengthSortedBatches) -> tf.data.Dataset:
-    """Wraps batches so that Keras knows their number and sees both axes as unknown."""
-    by_column = [
-        tf.TensorSpec([None, None], tf.int32),
-        *(tf.TensorSpec([None], tf.as_dtype(column.dtype)) for column in batches.columns),
-    ]
-    dataset = tf.data.Dataset.from_generator(lambda: iter(batches), output_signature=tuple(by_column))
-    return dataset.apply(tf.data.experimental.assert_cardinality(len(batches))).prefetch(2)
+def _checked_config(config: TextConfig | dict[str, Any] | None) -> TextConfig:
+    if config is None:
+        return TextConfig()
+    if isinstance(config, dict):
+        return TextConfig(**config)
+    if not isinstance(config, TextConfig):
+        raise ConfigError(f"`config` must be a TextConfig or the dict of one. Received {config!r}.")
+    return config
 
 
 def _is_string(inputs: Tensor) -> bool:

@@ -4,10 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import tensorflow as tf
 
 # Batches whose rows are sorted by length together: enough that a batch holds like lengths, few enough that
 # every epoch mixes the rows anew.
 _POOL = 50
+# Pairs of positions in a batch, which attention's memory grows with: 64 rows of 362 tokens, or 1 of 2,896.
+_MAX_PAIRS = 2**23
 
 
 class LengthSortedBatches:
@@ -17,7 +20,9 @@ class LengthSortedBatches:
         rows: token ids of each row, int32 `[T]`.
         labels: int `[rows]`, or None.
         weights: float `[rows]`, or None.
-        batch_size: rows in a batch (the last may hold fewer).
+        batch_size: rows in a batch at most. The last may hold fewer; and where rows are long, so that
+            attention's memory would grow with their square, batches are a quarter of the size for each
+            doubling of the length.
         shuffle: draw a new order at each iteration; otherwise the longest rows come last, and `order` tells
             which row is where.
         seed: of the shuffling. The nth iteration of equal seeds is the same.
@@ -41,30 +46,46 @@ class LengthSortedBatches:
     ) -> None:
         self._rows = rows
         self._lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        self.columns = [column for column in (labels, weights) if column is not None]
-        self._batch_size = batch_size
+        self._columns = [column for column in (labels, weights) if column is not None]
         self._random = np.random.default_rng(seed) if shuffle else None
+        # Rows of a class are batched together, so that the number of batches is the same in every epoch.
+        longest = math.sqrt(_MAX_PAIRS / batch_size)
+        doublings = np.ceil(np.log2(np.maximum(self._lengths, 1) / longest)).clip(0).astype(int)
+        self._classes = [
+            (np.flatnonzero(doublings == count), max(1, batch_size // 4 ** int(count)))
+            for count in np.unique(doublings)
+        ]
         self.order = np.argsort(self._lengths, kind="stable")
 
     def __len__(self) -> int:
-        return math.ceil(len(self._rows) / self._batch_size)
+        return sum(math.ceil(len(rows) / size) for rows, size in self._classes)
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
         for chosen in self._chosen():
             ids = np.zeros((len(chosen), self._lengths[chosen].max(initial=0)), dtype=np.int32)
             for place, index in enumerate(chosen):
                 ids[place, : self._lengths[index]] = self._rows[index]
-            yield (ids, *(column[chosen] for column in self.columns))
+            yield (ids, *(column[chosen] for column in self._columns))
+
+    def dataset(self) -> tf.data.Dataset:
+        """Returns the batches as Keras wants them: their number known, both axes of the ids unknown."""
+        columns = [tf.TensorSpec([None], tf.as_dtype(column.dtype)) for column in self._columns]
+        signature = (tf.TensorSpec([None, None], tf.int32), *columns)
+        dataset = tf.data.Dataset.from_generator(lambda: iter(self), output_signature=signature)
+        return dataset.apply(tf.data.experimental.assert_cardinality(len(self))).prefetch(2)
 
     def _chosen(self) -> list[np.ndarray]:
         """Returns the row indices of each batch."""
-        size = self._batch_size
         if self._random is None:
-            return _slices(self.order, size)
+            return [batch for rows, size in self._classes for batch in _slices(self._by_length(rows), size)]
         batches: list[np.ndarray] = []
-        for pool in _slices(self._random.permutation(len(self._rows)), size * _POOL):
-            batches += _slices(pool[np.argsort(self._lengths[pool], kind="stable")], size)
+        for rows, size in self._classes:
+            for pool in _slices(self._random.permutation(rows), size * _POOL):
+                batches += _slices(self._by_length(pool), size)
         return [batches[index] for index in self._random.permutation(len(batches))]
+
+    def _by_length(self, rows: np.ndarray) -> np.ndarray:
+        return rows[np.argsort(self._lengths[rows], kind="stable")]
 
 
 def _slices(array: np.ndarray, size: int) -> list[np.ndarray]:
