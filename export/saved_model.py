@@ -16,7 +16,7 @@ from keras_selfattn.errors import ExportError
 from keras_selfattn.models import TextClassifier
 
 from .signatures import TextModule
-from .versions import latest_version
+from .versions import next_version
 
 _CHECK = Path(__file__).with_name("check.py")
 # Seconds for the fresh process: importing TensorFlow and loading take about ten on two busy cores.
@@ -68,6 +68,8 @@ def export_saved_model(model: TextClassifier, base_path: str | Path, version: in
             )
             _check_answers(model, draft)
             return _publish(draft, base, version)
+    except FileExistsError as error:
+        raise ExportError(f"{error}. Leave `version` out to write the next one.") from error
     except OSError as error:
         raise ExportError(f"{base} cannot be written: {error}.") from error
 
@@ -91,10 +93,14 @@ def _check_model(model: TextClassifier) -> None:
 def _check_place(base: Path, version: int | None) -> None:
     if base.exists() and not base.is_dir():
         raise ExportError(f"`base_path` must be a folder. {base} is a file; choose another name.")
+    if {"[", "]"} & set(str(base.absolute())):
+        raise ExportError(
+            f"`base_path` must hold no brackets: TensorFlow cannot load from {base.absolute()}."
+        )
     if version is None:
         return
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise ExportError(f"`version` must be a positive integer. Received {version!r}.")
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 < version < 2**63:
+        raise ExportError(f"`version` must be a positive integer below 2**63. Received {version!r}.")
     if (base / str(version)).exists():
         raise ExportError(
             f"{base} has a version {version} already. Leave `version` out to write the next one."
@@ -103,7 +109,7 @@ def _check_place(base: Path, version: int | None) -> None:
 
 def _publish(draft: Path, base: Path, version: int | None) -> Path:
     while True:
-        target = base / str(version or (latest_version(base) or 0) + 1)
+        target = base / str(version or next_version(base))
         try:
             publish(draft, target)
         except FileExistsError:
@@ -115,7 +121,8 @@ def _publish(draft: Path, base: Path, version: int | None) -> Path:
 
 def _check_answers(model: TextClassifier, saved_model: Path) -> None:
     cases = [
-        {"text": texts, "probabilities": model.predict(texts, verbose=0).tolist(), "labels": model.labels}
+        # One call for each batch: `predict` would pad differently, which half precision shows.
+        {"text": texts, "probabilities": _probabilities(model, texts), "labels": model.labels}
         for texts in _samples(model.tokenizer.vocabulary)
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +136,13 @@ def _check_answers(model: TextClassifier, saved_model: Path) -> None:
             raise ExportError(f"The exported graph did not answer within {_CHECK_TIMEOUT:.0f} s.") from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise ExportError(f"The exported graph failed its check, nothing was written: {lines[-1]}.")
+        raise ExportError(
+            f"The exported graph failed its check, nothing was written: {lines[-1].rstrip('.')}."
+        )
+
+
+def _probabilities(model: TextClassifier, texts: Sequence[str]) -> list[list[float]]:
+    return np.asarray(model(tf.constant(texts, tf.string), training=False)).tolist()
 
 
 def _samples(vocabulary: Sequence[str]) -> list[list[str]]:

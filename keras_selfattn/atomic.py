@@ -33,7 +33,10 @@ def new_directory(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
 @contextmanager
 def draft_directory(target: Path) -> Iterator[Path]:
     """Yields an empty folder beside `target`, hidden by a leading dot; what is not published is removed."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(f"{error.filename} is not a folder") from error
     draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.tmp-", dir=target.parent))
     try:
         draft.chmod(0o777 & ~_umask())  # mkdtemp's 0700 would shut out a server under another user
@@ -56,7 +59,7 @@ def publish(draft: Path, target: Path, *, overwrite: bool = False) -> None:
             draft.rename(target)
         except OSError as error:
             if target.exists():
-                raise FileExistsError(f"{target} exists already.") from error
+                raise FileExistsError(f"{target} exists already") from error
             raise
     sync(target.parent)
 
@@ -79,9 +82,10 @@ def write_file(target: Path, content: bytes) -> None:
 def check_target(target: Path, *, overwrite: bool = False) -> None:
     """Raises FileExistsError if `new_directory` could not put a folder at `target`."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise FileExistsError(f"{target} is not a folder. Choose another name.")
+        kind = "a link" if target.is_symlink() else "a file"
+        raise FileExistsError(f"{target} is {kind}, which no folder replaces. Choose another name")
     if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} exists already.")
+        raise FileExistsError(f"{target} exists already")
 
 
 def sync_tree(folder: Path) -> None:
@@ -104,12 +108,13 @@ def sync(path: Path) -> None:
 def _replace(draft: Path, target: Path) -> None:
     """Puts `draft` where `target` is; the old folder goes only after that."""
     old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
-    target.rename(old / "old")
     try:
-        draft.rename(target)
-    except BaseException:
-        (old / "old").rename(target)
-        raise
+        target.rename(old / "old")
+        try:
+            draft.rename(target)
+        except BaseException:
+            (old / "old").rename(target)
+            raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
 

@@ -4,6 +4,7 @@
     ├── DataError      (ValueError)  a file, a table or its rows
     ├── ConfigError    (ValueError)  a setting out of range, or two that contradict
     ├── RunError       (OSError)     a run folder: exists, is missing, is not one
+    ├── TrainingError  (RuntimeError)  training that came to nothing
     └── ExportError    (RuntimeError)  a SavedModel that cannot be written, or did not pass its check
 
 What goes wrong between client and server is in `keras_selfattn.serving.errors`.
@@ -24,6 +25,10 @@ class ConfigError(SelfAttentionError, ValueError):
 
 class RunError(SelfAttentionError, OSError):
     """A folder cannot be written or read as a run."""
+
+
+class TrainingError(SelfAttentionError, RuntimeError):
+    """Training came to nothing, for example because the loss is no number any more."""
 
 
 class ExportError(SelfAttentionError, RuntimeError):

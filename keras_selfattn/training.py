@@ -3,7 +3,8 @@
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_selfattn.atomic import check_target, new_directory
+from keras_selfattn.atomic import new_directory
 from keras_selfattn.data.tables import Table, check_classes, split_table
-from keras_selfattn.errors import ConfigError, DataError, RunError
+from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
 from keras_selfattn.metrics import Report, report
 from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.runs import write_run
@@ -69,11 +70,20 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class Run:
-    """What a training left: where, the model, its figures on held-out rows, and the seconds it took."""
+    """What a training left.
+
+    Args:
+        path: the run folder.
+        model: with the weights of the epoch of lowest validation loss.
+        figures: on the rows held out.
+        best_epoch: that epoch, counted from 1.
+        seconds: of vocabulary and training.
+    """
 
     path: Path
     model: TextClassifier
     figures: Report
+    best_epoch: int
     seconds: float
 
 
@@ -104,7 +114,8 @@ def train(
 
     Raises:
         DataError: for rows that cannot train a classifier, before training begins.
-        RunError: if `output` exists and is not to be replaced.
+        RunError: if `output` cannot be written, exists and is not to be replaced, or is no run folder.
+        TrainingError: if the loss is no number any more.
 
     Example:
 
@@ -119,36 +130,27 @@ def train(
         >>> run.figures.rows
         2
     """
-    config, target = config or TrainConfig(), Path(output)
-    try:
-        check_target(target, overwrite=overwrite)
-    except FileExistsError as error:
-        raise RunError(f"{error} Give another --output, or --overwrite to replace a run folder.") from None
-    check_classes(rows)
-    if validation is None:
-        rows, validation = split_table(rows, config.validation, config.seed)
-        check_classes(rows)
-    for held_out in (validation, test):
-        if held_out is not None:
-            _check_known(held_out, rows)
-    started = time.perf_counter()
-    keras.utils.set_random_seed(config.seed)
-    model = TextClassifier(model_config)
-    model.adapt(rows.texts, rows.labels)
-    history = _fit(model, rows, validation, config, callbacks, verbose)
-    seconds = time.perf_counter() - started
-    figures = evaluate(model, test or validation)
-    settings = {
-        "training": dataclasses.asdict(config),
-        "data": {"train": _describe(rows), "validation": _describe(validation)},
-        "seconds": round(seconds, 1),
-    }
-    if test is not None:
-        settings["data"]["test"] = _describe(test)
-    with new_directory(target, overwrite=overwrite) as draft:
-        split = "validation" if test is None else "test"
+    config = config or TrainConfig()
+    rows, validation = _checked(rows, validation, test, config)
+    split, measured = ("validation", validation) if test is None else ("test", test)
+    with _run_folder(Path(output), overwrite=overwrite) as draft:
+        started = time.perf_counter()
+        keras.utils.set_random_seed(config.seed)
+        model = TextClassifier(model_config)
+        model.adapt(rows.texts, rows.labels)
+        history = _fit(model, rows, validation, config, callbacks, verbose)
+        seconds = time.perf_counter() - started
+        best_epoch = 1 + int(np.argmin(history["val_loss"]))
+        figures = evaluate(model, measured)
+        tables = {"train": rows, "validation": validation, "test": test}
+        settings = {
+            "training": dataclasses.asdict(config),
+            "data": {name: _describe(table) for name, table in tables.items() if table is not None},
+            "best_epoch": best_epoch,
+            "seconds": round(seconds, 1),
+        }
         write_run(draft, model, figures, split=split, history=history, settings=settings)
-    return Run(target, model, figures, seconds)
+    return Run(Path(output), model, figures, best_epoch, seconds)
 
 
 def evaluate(model: TextClassifier, rows: Table) -> Report:
@@ -157,9 +159,7 @@ def evaluate(model: TextClassifier, rows: Table) -> Report:
     Raises:
         DataError: for a label that the model does not know.
     """
-    unknown = set(rows.labels) - set(model.labels)
-    if unknown:
-        raise DataError(_unknown_labels(rows, unknown, model.labels))
+    _check_labels(rows, model.labels)
     probabilities = model.predict(rows.texts, batch_size=_PREDICT_BATCH, verbose=0)
     predicted = [model.labels[index] for index in np.argmax(probabilities, axis=-1)]
     return report(model.labels, rows.labels, predicted)
@@ -197,22 +197,53 @@ def _fit(
         seed=config.seed,
         callbacks=[stopping, *callbacks],
         verbose=verbose,
-    )
-    return history.history
+    ).history
+    if not np.isfinite(history["val_loss"]).all():
+        raise TrainingError(
+            f"The loss is no number any more. Lower the learning rate; it was {config.learning_rate:g}."
+        )
+    return history
 
 
-def _check_known(held_out: Table, rows: Table) -> None:
-    unknown = set(held_out.labels) - set(rows.labels)
+@contextmanager
+def _run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
+    """Yields the draft of a run folder; made before training, so that an unwritable place is said first."""
+    if overwrite and target.is_dir() and any(target.iterdir()) and not (target / "model.keras").is_file():
+        raise RunError(f"{target} is not a run folder, so it is not replaced. Choose another folder.")
+    try:
+        with new_directory(target, overwrite=overwrite) as draft:
+            yield draft
+    except FileExistsError as error:
+        raise RunError(f"{error}. Choose another output folder, or overwrite a run folder.") from error
+    except OSError as error:
+        raise RunError(f"{target} cannot be written: {error}.") from error
+
+
+def _checked(
+    rows: Table, validation: Table | None, test: Table | None, config: TrainConfig
+) -> tuple[Table, Table]:
+    """Returns training and validation rows that fit each other and the test rows."""
+    check_classes(rows)
+    if validation is None:
+        rows, validation = split_table(rows, config.validation, config.seed)
+        check_classes(rows)
+    for held_out in (validation, test):
+        if held_out is not None:
+            _check_labels(held_out, sorted(set(rows.labels)))
+    return rows, validation
+
+
+def _check_labels(table: Table, known: Sequence[str]) -> None:
+    """Raises DataError for a table without rows, or with a label that is not among those known."""
+    if not table.texts:
+        raise DataError(f"{table.source} has no rows. Give at least one.")
+    unknown = set(table.labels) - set(known)
     if unknown:
-        raise DataError(_unknown_labels(held_out, unknown, sorted(set(rows.labels))))
-
-
-def _unknown_labels(table: Table, unknown: set[str], known: Sequence[str]) -> str:
-    count = sum(label in unknown for label in table.labels)
-    return (
-        f"{table.source}: {count} rows have a label that was not in training, such as "
-        f"{min(unknown)!r}. Known are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}."
-    )
+        count = sum(label in unknown for label in table.labels)
+        raise DataError(
+            f"{table.source}: {count} rows have a label that was not in training, such as "
+            f"{min(unknown)!r}. Known are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}."
+        )
 
 
 def _describe(table: Table) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The command line, as a user runs it: the steps on a CSV of one's own, and what goes wrong."""
 
+import contextlib
 import csv
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -114,34 +116,56 @@ def test_quickstart_works_twice_and_leaves_its_figures(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         assert "answer 3" in done.stdout
         assert "held-out names are given to the right language" in done.stdout
-        assert (tmp_path / "out" / "models" / "names" / time_run / "saved_model.pb").exists()
+        assert (tmp_path / "out" / "models" / "names-el-ka-th" / time_run / "saved_model.pb").exists()
         assert (tmp_path / "out" / "runs" / time_run / "model.keras").exists()
+        assert (tmp_path / "out" / "runs" / time_run / "held-out.csv").exists()
     figures = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert figures["accuracy"] > 0.9
     assert figures["split"] == "test"
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "held-out.csv",
         "metrics.json",
         "models",
         "runs",
     }
 
 
-@pytest.mark.parametrize("moment", ["Training on", "epoch 1/"])
-def test_ctrl_c_leaves_no_half_written_folder_and_no_process(tmp_path, moment):
+@pytest.mark.parametrize(("moment", "number"), [("Training on", signal.SIGINT), ("epoch 1/", signal.SIGTERM)])
+def test_a_signal_leaves_no_half_written_folder_and_no_process(tmp_path, moment, number):
     process = start("quickstart", "--languages", "el,th", "--epochs", 200, "--output", "out", cwd=tmp_path)
     try:
         read_until(process, moment)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         deadline = time.monotonic() + 60
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert process.returncode == 130
+        assert process.returncode == 128 + number
         assert "Interrupted" in process.stdout.read()
     finally:
         process.kill()
         process.stdout.close()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_an_interrupt_that_native_code_turns_into_its_own_error_is_still_one(monkeypatch):
+    @click.command("broken")
+    def broken():
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+        raise SystemError("bad argument to internal function")
+
+    monkeypatch.setattr(type(main), "get_command", lambda self, ctx, name: broken)
+    done = CliRunner().invoke(main, ["broken"])
+    assert done.exit_code == 130
+    assert done.output == "Interrupted.\n"
+
+
+@pytest.mark.parametrize("arguments", [("--epochs", "0"), ("--seed", "-1")])
+def test_options_out_of_range_are_named_before_anything_starts(arguments):
+    for command in (("quickstart",), ("train", "t.csv", "--output", "run")):
+        done = invoke(*command, *arguments)
+        assert done.exit_code == 2
+        assert f"'{arguments[0]}'" in done.output
 
 
 @pytest.mark.parametrize(
@@ -187,7 +211,7 @@ def test_what_a_user_can_mend_is_one_line(reviews, arguments, said):
                 "--output",
                 "{folder}/runs/reviews",
             ),
-            "exists already. Give another --output, or --overwrite",
+            "exists already. Choose another output folder",
         ),
     ],
 )

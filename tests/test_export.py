@@ -138,9 +138,9 @@ def test_weights_that_are_not_finite_are_refused(tmp_path):
         export_saved_model(broken, tmp_path)
 
 
-@pytest.mark.parametrize("version", [0, -1, "1", True, 1.0])
+@pytest.mark.parametrize("version", [0, -1, "1", True, 1.0, 2**63])
 def test_a_bad_version_is_named(model, tmp_path, version):
-    with pytest.raises(ExportError, match=f"positive integer. Received {version!r}"):
+    with pytest.raises(ExportError, match=f"positive integer below .* Received {version!r}"):
         export_saved_model(model, tmp_path, version)
 
 
@@ -150,6 +150,25 @@ def test_a_base_path_that_is_a_file_or_below_one_is_refused(model, tmp_path):
         export_saved_model(model, tmp_path / "file")
     with pytest.raises(ExportError, match="cannot be written"):
         export_saved_model(model, tmp_path / "file" / "base")
+
+
+def test_a_path_that_tensorflow_cannot_load_from_is_refused(model, tmp_path):
+    with pytest.raises(ExportError, match="must hold no brackets"):
+        export_saved_model(model, tmp_path / "a[b]")
+
+
+def test_files_and_padded_numbers_are_no_versions_but_never_overwritten(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(saved_model, "_check_answers", lambda *_: None)
+    (tmp_path / "3").touch()
+    (tmp_path / "0005").mkdir()
+    (tmp_path / "2").mkdir()
+    assert list_versions(tmp_path) == [2]
+    assert export_saved_model(model, tmp_path).name == "6"
+
+
+def test_a_half_precision_model_passes_its_check(tmp_path):
+    half = models.TextClassifier(CONFIG, vocabulary=["good"], labels=["+", "-"], dtype="mixed_float16")
+    assert export_saved_model(half, tmp_path).name == "1"
 
 
 def test_another_kind_of_model_is_refused(tmp_path):

@@ -3,13 +3,14 @@
 import csv
 import json
 
+import keras
 import numpy as np
 import pytest
 
 from keras_selfattn import metrics, training
 from keras_selfattn.atomic import draft_directory, new_directory, publish, write_file
 from keras_selfattn.data.tables import Table
-from keras_selfattn.errors import ConfigError, DataError, RunError
+from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
 from keras_selfattn.models import TextConfig
 from keras_selfattn.runs import load_run, read_metrics
 
@@ -47,6 +48,7 @@ def test_a_run_folder_holds_everything_about_the_run(run):
     config = json.loads((run.path / "config.json").read_text())
     assert config["labels"] == ["+", "-"]
     assert config["training"]["seed"] == 0
+    assert config["best_epoch"] == run.best_epoch
     assert config["data"]["train"] == {"source": "made up", "rows": 72}
     assert {"keras", "tensorflow", "keras-selfattn"} <= set(config["versions"])
     history = list(csv.DictReader((run.path / "history.csv").read_text().splitlines()))
@@ -97,9 +99,12 @@ def test_an_existing_run_is_refused_before_training_and_replaced_where_asked(run
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "old").touch()
-    with pytest.raises(RunError, match="exists already. Give another --output, or --overwrite"):
+    with pytest.raises(RunError, match="exists already. Choose another output folder, or overwrite"):
         trained(folder)
+    with pytest.raises(RunError, match="is not a run folder, so it is not replaced"):
+        trained(folder, overwrite=True)
     assert (folder / "old").exists()
+    (folder / "model.keras").touch()
     trained(folder, overwrite=True)
     assert (folder / "model.keras").exists()
     assert not (folder / "old").exists()
@@ -108,23 +113,51 @@ def test_an_existing_run_is_refused_before_training_and_replaced_where_asked(run
 
 def test_a_file_is_never_replaced(tmp_path):
     (tmp_path / "run").touch()
-    with pytest.raises(RunError, match="is not a folder"):
+    with pytest.raises(RunError, match="is a file, which no folder replaces"):
         trained(tmp_path / "run", overwrite=True)
 
 
 def test_an_interrupt_while_training_leaves_the_old_run_and_nothing_else(tmp_path):
-    import keras
-
     class Interrupt(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             raise KeyboardInterrupt
 
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "old").touch()
+    (tmp_path / "run" / "model.keras").touch()
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "run", overwrite=True, callbacks=[Interrupt()])
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["old"]
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["model.keras"]
+
+
+class Never(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        raise AssertionError("training began")
+
+
+def test_an_output_that_cannot_be_written_is_said_before_training(tmp_path):
+    (tmp_path / "file").touch()
+    for output in (tmp_path / "file" / "run", tmp_path / ("x" * 300)):
+        with pytest.raises(RunError, match="cannot be written"):
+            trained(output, callbacks=[Never()])
+
+
+def test_a_loss_that_is_no_number_any_more_is_an_error(tmp_path):
+    config = training.TrainConfig(epochs=2, learning_rate=1e30)
+    with pytest.raises(TrainingError, match="Lower the learning rate; it was 1e\\+30"):
+        training.train(ROWS, tmp_path / "run", model_config=SMALL, config=config, verbose=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_without_rows_are_refused(run, tmp_path):
+    empty = Table([], [], "empty.csv")
+    with pytest.raises(DataError, match="empty.csv has no rows"):
+        training.train(empty, tmp_path / "run")
+    for held_out in ({"validation": empty}, {"test": empty}):
+        with pytest.raises(DataError, match="empty.csv has no rows"):
+            trained(tmp_path / "run", callbacks=[Never()], **held_out)
+    with pytest.raises(DataError, match="empty.csv has no rows"):
+        training.evaluate(run.model, empty)
 
 
 def test_labels_that_training_lacks_are_refused_before_training(tmp_path):

@@ -1,16 +1,19 @@
 """What the subcommands print with, and how TensorFlow is kept from printing over it."""
 
 import os
+import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 # No markup: what is printed holds texts and labels of users, and "[red]" in one of them is no colour.
-console = Console(markup=False)
+console = Console(markup=False, emoji=False)
 
 
 def import_tensorflow() -> None:
@@ -20,6 +23,20 @@ def import_tensorflow() -> None:
         import tensorflow as tf
 
         tf.config.list_physical_devices()  # looks for GPUs, and says so where there is none
+
+
+def program() -> str:
+    """Returns how this program is called from where the user stands: its path, if it is not on theirs."""
+    name = "keras-selfattn"
+    if shutil.which(name) or Path(sys.argv[0]).name != name:
+        return name
+    return os.path.relpath(sys.argv[0])
+
+
+def print_command(*words: object) -> None:
+    """Prints a command to paste, on one line however long."""
+    quoted = " ".join(shlex.quote(str(word)) for word in words)
+    console.print(f"  {program()} {quoted}", soft_wrap=True, highlight=False)
 
 
 def columns(title: str | None, *headers: str, right: Sequence[str] = ()) -> Table:
@@ -42,7 +59,7 @@ def _held_back_stderr() -> Iterator[None]:
         os.dup2(held.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:
             held.seek(0)
             os.write(saved, held.read())
             raise

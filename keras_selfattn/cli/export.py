@@ -24,4 +24,4 @@ def command(run: Path, base_path: Path, version: int | None) -> None:
     seconds = time.perf_counter() - started
     console.print(f"Exported and checked {path} in {seconds:.0f} s. Serve it with:")
     name = base_path.resolve().name
-    console.print(f"  keras-selfattn serve --model_name={name} --model_base_path={base_path}", soft_wrap=True)
+    print_command("serve", f"--model_name={name}", f"--model_base_path={base_path}")

@@ -1,7 +1,12 @@
 """The `keras-selfattn` command: finds the subcommand, and turns what users can mend into one clear line."""
 
 import importlib
+import io
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import click
@@ -14,7 +19,24 @@ from keras_selfattn.serving.errors import ServingError
 # without TensorFlow.
 _COMMANDS = ("quickstart", "train", "evaluate", "export", "serve", "query")
 
-_INTERRUPTED = 130  # what a shell reports after Ctrl-C
+_SIGNALLED = 128  # what a shell adds to the number of the signal that ended a program
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[list[int]]:
+    """Lets SIGINT and SIGTERM raise KeyboardInterrupt, so that drafts are removed; yields those received."""
+    received: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Commands(click.Group):
@@ -27,13 +49,17 @@ class _Commands(click.Group):
         return importlib.import_module(f"keras_selfattn.cli.{cmd_name}").command
 
     def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except (SelfAttentionError, ServingError) as error:
-            raise click.ClickException(str(error)) from error
-        except KeyboardInterrupt:
-            click.echo("Interrupted.", err=True)
-            sys.exit(_INTERRUPTED)
+        with _signals_interrupt() as received:
+            try:
+                return super().invoke(ctx)
+            except (Exception, KeyboardInterrupt) as error:
+                # TensorFlow's tracing makes errors of its own of an interrupt that meets it.
+                if received:
+                    click.echo("Interrupted.", err=True)
+                    sys.exit(_SIGNALLED + received[0])
+                if isinstance(error, SelfAttentionError | ServingError):
+                    raise click.ClickException(str(error)) from error
+                raise
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -43,3 +69,6 @@ def main() -> None:
 
     Begin with `keras-selfattn quickstart`: all of it in one go, in a few minutes, with no download.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows "?" instead of failing

@@ -42,11 +42,11 @@ class TrainingProgress(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         steps = (self._setting("steps") or 0) * self._setting("epochs")
-        self._task = self._bar.add_task("training", total=steps or None, figures="")
+        self._task = self._bar.add_task("compiling", total=steps or None, figures="")
         self._bar.start()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self._bar.update(self._task, advance=1, figures=_figures(logs or {}))
+        self._bar.update(self._task, advance=1, description="training", figures=_figures(logs or {}))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         console.print(f"  epoch {epoch + 1}/{self._setting('epochs')}  {_figures(logs or {})}")

@@ -14,7 +14,7 @@ import numpy as np
 from rich.text import Text
 
 from keras_selfattn.atomic import write_file
-from keras_selfattn.cli.console import columns, console, import_tensorflow
+from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
 from keras_selfattn.data.names import LANGUAGES, Name, english_name, load_names, split_by_thing
 from keras_selfattn.data.tables import Table
 from keras_selfattn.errors import DataError, RunError
@@ -36,13 +36,13 @@ _ANSWERS = 3  # answers for each
 @click.option(
     "--output", type=click.Path(path_type=Path), default=Path("quickstart"), help="Folder for all of it."
 )
-@click.option("--epochs", default=EPOCHS, help="Passes over the training names.")
+@click.option("--epochs", type=click.IntRange(min=1), default=EPOCHS, help="Passes over the training names.")
 @click.option(
     "--languages",
     default=str(len(LANGUAGES)),
     help='How many of the built-in languages, or which: "en,de,tr".',
 )
-@click.option("--seed", default=0, help="Of split, weights and order.")
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, help="Of split, weights and order.")
 def command(output: Path, epochs: int, languages: str, seed: int) -> None:
     """Learn which language a name is written in; export, serve and ask the model.
 
@@ -53,10 +53,13 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
         raise RunError(f"--output must be a folder. {output} is a file; choose another name.")
     seconds: dict[str, float] = {}
     with _timed("data", seconds):
-        names = load_names(_chosen(languages))
+        codes = _chosen(languages)
+        names = load_names(codes)
         kept, held_out = split_by_thing(names, HELD_OUT, seed)
         shown = random.Random(seed).sample(held_out, min(_SHOWN, len(held_out)))
     count = len({name.language for name in names})
+    # Models of other languages stay apart: a running server takes the next version of its own only.
+    model = _MODEL if tuple(codes) == LANGUAGES else "-".join([_MODEL, *codes])
     console.print(f"{len(names):,} names in {count} languages, {len(held_out):,} held out. Some of those:")
     console.print(f"  {', '.join(name.text for name in shown)}", highlight=False)
     with _timed("TensorFlow", seconds):
@@ -64,9 +67,9 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
     with _timed("training", seconds):
         run = _train(output, kept, held_out, epochs, seed)
     with _timed("export and check", seconds), console.status("Exporting, and checking the export"):
-        version = _export(run, output)
+        version = _export(run, output, model)
     with _timed("serving and asking", seconds):
-        probabilities = _ask(output, shown)
+        probabilities = _ask(version.parent, model, shown)
     _print_answers(shown, run.model.labels, probabilities)
     _save(output, run, held_out)
     console.print(
@@ -75,14 +78,14 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
         style="bold",
     )
     console.print("Seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items()))
-    _print_next(output, run, version)
+    _print_next(output, run, version, shown)
 
 
 def _chosen(languages: str) -> Sequence[str]:
     """Returns language codes from "50" or "en,de,tr"."""
     text = languages.strip()
     if not text.isdecimal():
-        return [code.strip() for code in text.split(",") if code.strip()]
+        return [code.strip().lower() for code in text.split(",") if code.strip()]
     if not 2 <= int(text) <= len(LANGUAGES):
         raise DataError(
             f"--languages must be a number from 2 to {len(LANGUAGES)}, or codes such as en,de,tr. "
@@ -111,20 +114,19 @@ def _train(output: Path, kept: Sequence[Name], held_out: Sequence[Name], epochs:
         )
 
 
-def _export(run: "Run", output: Path) -> Path:
+def _export(run: "Run", output: Path, model: str) -> Path:
     from keras_selfattn.export import export_saved_model
 
-    return export_saved_model(run.model, output / "models" / _MODEL)
+    return export_saved_model(run.model, output / "models" / model)
 
 
-def _ask(output: Path, names: Sequence[Name]) -> np.ndarray:
+def _ask(base_path: Path, model: str, names: Sequence[Name]) -> np.ndarray:
     """Serves the newest version on a free port and returns the answers to names, `[names, languages]`."""
     from keras_selfattn.serving.client import Client
     from keras_selfattn.serving.server import Server, ServerConfig
 
-    base = (output / "models" / _MODEL).resolve()
-    config = ServerConfig(model_name=_MODEL, model_base_path=str(base), port=0)
-    with Server(config) as server, Client(server.target, model=_MODEL) as client:
+    config = ServerConfig(model_name=model, model_base_path=str(base_path.resolve()), port=0)
+    with Server(config) as server, Client(server.target, model=model) as client:
         client.wait_until_ready(timeout=30)
         console.print(f"Asking the server at {server.target} through the gRPC client:")
         return client.predict({"text": [name.text for name in names]})["probabilities"]
@@ -142,31 +144,30 @@ def _print_answers(names: Sequence[Name], labels: Sequence[str], probabilities: 
 
 
 def _save(output: Path, run: "Run", held_out: Sequence[Name]) -> None:
-    """Puts the figures, and the held-out names as a table of one's own would be, at the top of `output`."""
+    """Puts the figures at the top of `output`, and the held-out names, as a table, beside the model."""
     write_file(output / "metrics.json", (run.path / "metrics.json").read_bytes())
     content = io.StringIO(newline="")
     writer = csv.writer(content)
     writer.writerow(["text", "label"])
     writer.writerows((name.text, name.language) for name in held_out)
-    write_file(output / "held-out.csv", content.getvalue().encode())
+    write_file(run.path / "held-out.csv", content.getvalue().encode())
 
 
-def _print_next(output: Path, run: "Run", version: Path) -> None:
-    base = output / "models" / _MODEL
-    lines = [
-        f"The run is in {run.path}, the SavedModel in {version}, the figures in {output / 'metrics.json'}.",
-        "Serve it again, and ask it from another terminal:",
-        f"  keras-selfattn serve --model_name={_MODEL} --model_base_path={base}",
-        f'  keras-selfattn query {_MODEL} "Dél-Korea" "Kiafar"',
-        "From Python, which needs no TensorFlow on that side:",
-        "  from keras_selfattn.serving.client import Client",
-        f'  Client("localhost:8500", model="{_MODEL}").classify(["Dél-Korea", "Kiafar"])',
-        "The figures once more, and a model of your own texts:",
-        f"  keras-selfattn evaluate {run.path} {output / 'held-out.csv'}",
-        "  keras-selfattn train reviews.csv --text text --label label --output runs/reviews",
-    ]
-    for line in lines:
-        console.print(line, soft_wrap=True, highlight=False)
+def _print_next(output: Path, run: "Run", version: Path, shown: Sequence[Name]) -> None:
+    model, texts = version.parent.name, [name.text for name in shown[:2]]
+    console.print(
+        f"Run: {run.path}   SavedModel: {version}   figures: {output / 'metrics.json'}", soft_wrap=True
+    )
+    console.print("Serve it again:")
+    print_command("serve", f"--model_name={model}", f"--model_base_path={version.parent}")
+    console.print("Ask it from another terminal, or from Python, which needs no TensorFlow for that:")
+    print_command("query", model, *texts)
+    console.print("  from keras_selfattn.serving.client import Client", highlight=False)
+    call = f'Client("localhost:8500", model="{model}").classify({texts!r})'
+    console.print(f"  print({call})", soft_wrap=True, highlight=False)
+    console.print("The figures once more, and a model of your own texts:")
+    print_command("evaluate", run.path, run.path / "held-out.csv")
+    print_command("train", "reviews.csv", "--text", "text", "--label", "label", "--output", "runs/reviews")
 
 
 def _next_run(runs: Path) -> Path:

@@ -1,12 +1,13 @@
 """`keras-selfattn serve`: TensorFlow Serving's gRPC API for the latest version of a model."""
 
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from keras_selfattn.cli.console import console, import_tensorflow
+from keras_selfattn.cli.console import console, import_tensorflow, print_command
 
 if TYPE_CHECKING:
     from keras_selfattn.serving.server import Server
@@ -44,6 +45,9 @@ def command(
     import_tensorflow()
     from keras_selfattn.serving.server import ServerConfig, serve_forever
 
+    # What loads, takes over, leaves and ends is worth a line each.
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    logging.getLogger("keras_selfattn.serving").setLevel(logging.INFO)
     config = ServerConfig(
         model_name=model_name,
         model_base_path=str(model_base_path.resolve()),
@@ -57,4 +61,4 @@ def command(
 
 def _announce(server: "Server", model_name: str) -> None:
     console.print(f"Serving {model_name!r} at {server.target} (gRPC). Ctrl-C stops it. Ask it with:")
-    console.print(f'  keras-selfattn query {model_name} "some text" --target {server.target}', soft_wrap=True)
+    print_command("query", model_name, "some text", "--target", server.target)

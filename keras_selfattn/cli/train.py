@@ -4,7 +4,10 @@ from pathlib import Path
 
 import click
 
-from keras_selfattn.cli.console import console, import_tensorflow
+from keras_selfattn.cli.console import console, import_tensorflow, print_command
+from keras_selfattn.errors import ConfigError
+
+_COUNT = click.IntRange(min=1)
 
 
 @click.command("train")
@@ -22,15 +25,26 @@ from keras_selfattn.cli.console import console, import_tensorflow
     "--tokens", type=click.Choice(["words", "characters"]), default="words", help="What a token is."
 )
 @click.option("--keep-case", is_flag=True, help="Tell upper from lower case.")
-@click.option("--epochs", default=20, help="Passes over the rows, at most; stops early on validation loss.")
-@click.option("--batch-size", default=64, help="Rows in a training step.")
-@click.option("--learning-rate", default=1e-3, help="Peak of the learning rate's schedule.")
-@click.option("--width", default=128, help="Features of a token.")
-@click.option("--layers", "num_layers", default=2, help="Encoder blocks.")
-@click.option("--heads", "num_heads", default=4, help="Attention heads.")
-@click.option("--dropout", default=0.1, help="Share dropped in training.")
-@click.option("--max-tokens", default=4096, help="Longer texts are cut at the end.")
-@click.option("--seed", default=0, help="The same seed gives the same result.")
+@click.option(
+    "--epochs", type=_COUNT, default=20, help="Passes over the rows, at most; stops early on validation loss."
+)
+@click.option("--batch-size", type=_COUNT, default=64, help="Rows in a training step.")
+@click.option(
+    "--learning-rate",
+    type=click.FloatRange(0, min_open=True),
+    default=1e-3,
+    help="Peak of the learning rate's schedule.",
+)
+@click.option("--width", type=_COUNT, default=128, help="Features of a token.")
+@click.option("--layers", "num_layers", type=_COUNT, default=2, help="Encoder blocks.")
+@click.option("--heads", "num_heads", type=_COUNT, default=4, help="Attention heads.")
+@click.option(
+    "--dropout", type=click.FloatRange(0, 1, max_open=True), default=0.1, help="Share dropped in training."
+)
+@click.option("--max-tokens", type=_COUNT, default=4096, help="Longer texts are cut at the end.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="The same seed gives the same result."
+)
 @click.option("--overwrite", is_flag=True, help="Replace an existing run folder once the new one is whole.")
 def command(
     table: Path,
@@ -52,10 +66,13 @@ def command(
     overwrite: bool,
 ) -> None:
     """Train a classifier on TABLE, a .csv, .tsv or .jsonl file with a text and a label column."""
-    from keras_selfattn.data.tables import read_table
+    from keras_selfattn.data.tables import check_classes, read_table
 
+    if width % num_heads:
+        raise ConfigError(f"--width must be divisible by --heads. Received {width} and {num_heads}.")
     rows = read_table(table, text, label)
     validation = None if validation_file is None else read_table(validation_file, text, label)
+    check_classes(rows)
     import_tensorflow()
     from keras_selfattn import training
     from keras_selfattn.cli.figures import print_report
@@ -87,5 +104,8 @@ def command(
             verbose=0,
         )
     print_report(run.figures, "validation")
-    console.print(f"Trained in {run.seconds:.0f} s. The run is in {run.path}. Go on with:")
-    console.print(f"  keras-selfattn export {run.path} models/{run.path.name}", soft_wrap=True)
+    console.print(
+        f"Trained in {run.seconds:.0f} s and kept the weights of epoch {run.best_epoch}, the one of lowest "
+        f"validation loss. The run is in {run.path}. Go on with:"
+    )
+    print_command("export", run.path, f"models/{run.path.name}")
