@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from keras_selfattn.cli.console import console, import_tensorflow
+from keras_selfattn.cli.console import console, import_tensorflow, print_command
 
 
 @click.command("export")
