@@ -237,7 +237,9 @@ def _check_port_is_free(config: ServerConfig) -> None:
     try:
         socket.create_server((config.host, config.port), family=family).close()
     except OSError as error:
-        raise _cannot_listen(config, error.strerror or str(error)) from error
+        # Python's text ends with the address, which ours begins with.
+        reason = (error.strerror or str(error)).split(" (while attempting")[0]
+        raise _cannot_listen(config, reason) from error
 
 
 def _listen(server: grpc.aio.Server, config: ServerConfig) -> int:
