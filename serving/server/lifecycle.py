@@ -161,6 +161,7 @@ class ModelManager:
         # The latest that can be served: what is half copied or broken leaves those before it in place.
         for number in sorted(versions, reverse=True):
             if self._serves(number) or self._try_version(number, versions[number]):
+                self._forget_waiting(number)
                 break
 
     def _first_versions(self) -> dict[int, Path]:
@@ -271,6 +272,13 @@ class ModelManager:
             ended = [version for version, known in self._states.items() if known.state == _State.END]
             for version in ended[:-_REMEMBERED_VERSIONS]:
                 del self._states[version]
+
+    def _forget_waiting(self, served: int) -> None:
+        """Drops the versions below the served one that were waited for: nobody waits for them any more."""
+        with self._lock:
+            for number, known in list(self._states.items()):
+                if number < served and known.state == _State.START:
+                    del self._states[number]
 
     def _forget_gone(self, versions: dict[int, Path]) -> None:
         for number in self._looks.keys() - versions.keys():

@@ -64,6 +64,15 @@ def test_a_new_version_is_picked_up_and_the_old_one_ends(base, serve, until):
         answer(client, version=1)
 
 
+def test_a_version_that_is_waited_for_is_forgotten_when_a_later_one_serves(base, serve, until):
+    save(HalfPlusTwo(), base, 1)
+    _, client = serve(base)
+    (base / "2").mkdir()  # half a copy
+    until(lambda: states(client) == [(2, "START"), (1, "AVAILABLE")])
+    save(HalfPlusTwo(b=10.0), base, 3)
+    until(lambda: states(client) == [(3, "AVAILABLE"), (1, "END")])
+
+
 def test_no_request_fails_while_versions_change_under_load(base, serve, until, in_background):
     save(HalfPlusTwo(b=1.0), base, 1)
     _, client = serve(base)
