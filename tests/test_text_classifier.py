@@ -91,8 +91,15 @@ def test_ngrams_see_their_neighbours_and_not_the_padding():
     layer.set_weights([random.normal(size=w.shape) for w in layer.weights])
     alone, padded = np.asarray(layer(np.array([[3, 4, 5]]))), np.asarray(layer(np.array([[3, 4, 5, 0, 0]])))
     np.testing.assert_array_equal(alone[0], padded[0, :3])
-    swapped = np.asarray(layer(np.array([[5, 4, 3]])))
-    assert not np.allclose(alone[0, 1], swapped[0, 1])
+    of = {
+        ids: [int(n[0, 1]) for n in layer._ngrams(np.array([ids], "int32"))]
+        for ids in ((3, 4, 5), (9, 4, 5), (3, 4, 9))
+    }
+    token, pair, triple = of[3, 4, 5]
+    before, after = of[9, 4, 5], of[3, 4, 9]
+    assert (before[0], after[0]) == (token, token)
+    assert before[1] != pair == after[1], "a pair has the token before and not the one after"
+    assert len({triple, before[2], after[2]}) == 3, "a triple has both"
     buckets = [np.asarray(ids) for ids in layer._ngrams(np.arange(100, dtype="int32")[None])]
     assert all(0 <= ids.min() and ids.max() < 1009 for ids in buckets)
     assert all(len(np.unique(ids)) > 85 for ids in buckets), "neighbouring ids spread over the buckets"
