@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--shutdown_grace_seconds",
-    default=10.0,
+    default=30.0,
     help="Seconds that running requests have after SIGTERM or Ctrl-C.",
 )
 def command(
