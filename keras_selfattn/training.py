@@ -17,6 +17,7 @@ from keras_selfattn.data.tables import Table, check_classes, split_table
 from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
 from keras_selfattn.metrics import Report, report
 from keras_selfattn.models import TextClassifier, TextConfig
+from keras_selfattn.models.config import check_count
 from keras_selfattn.runs import write_run
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
@@ -55,9 +56,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"`{name}` must be a positive integer. Received {value!r}.")
+            check_count(name, getattr(self, name))
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise ConfigError(f"`learning_rate` must be greater than 0. Received {self.learning_rate!r}.")
         if not 0 <= self.weight_decay < 1:

@@ -44,6 +44,17 @@ def test_layers_import_keras_and_nothing_of_ours_above_them():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
+def test_models_import_layers_and_nothing_of_ours_above_them():
+    program = (
+        "import sys, keras_selfattn.models\n"
+        "above = ('data', 'training', 'export', 'serving', 'cli', 'runs')\n"
+        "above = tuple('keras_selfattn.' + name for name in above)\n"
+        "found = [n for n in sys.modules if n.startswith(above)]\n"
+        "assert found == [], found"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
 def test_the_server_works_where_keras_cannot_be_imported():
     program = (
         "import sys\nsys.modules['keras'] = None\n"

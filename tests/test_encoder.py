@@ -33,7 +33,10 @@ def block_in_numpy(block, x, mask):
         weight.path.split("encoder_block")[-1].split("/", 1)[1]: np.asarray(weight)
         for weight in block.weights
     }
-    at = lambda name: np.asarray(named[name], np.float64)  # noqa: E731
+
+    def at(name):
+        return np.asarray(named[name], np.float64)
+
     attention = [at(f"attention/{n}") for n in ("query_key_value_kernel", "query_key_value_bias")]
     attention += [at(f"attention/{n}") for n in ("output_kernel", "output_bias")]
     normed = norm(x, at("attention_norm/gamma"), at("attention_norm/beta"))

@@ -56,10 +56,10 @@ class TextConfig:
         if not isinstance(self.lowercase, bool):
             raise ConfigError(f"`lowercase` must be True or False. Received {self.lowercase!r}.")
         for name in ("vocabulary_size", "min_count", "max_tokens", "ngram_buckets", "width", "num_layers"):
-            _check_count(name, getattr(self, name))
-        _check_count("num_heads", self.num_heads)
+            check_count(name, getattr(self, name))
+        check_count("num_heads", self.num_heads)
         if self.feed_forward_dim is not None:
-            _check_count("feed_forward_dim", self.feed_forward_dim)
+            check_count("feed_forward_dim", self.feed_forward_dim)
         if self.max_ngram not in (1, 2, 3):
             raise ConfigError(f"`max_ngram` must be 1, 2 or 3. Received {self.max_ngram!r}.")
         if self.width % self.num_heads:
@@ -75,6 +75,7 @@ class TextConfig:
         return dataclasses.asdict(self)
 
 
-def _check_count(name: str, value: Any) -> None:
+def check_count(name: str, value: Any) -> None:
+    """Raises ConfigError naming the field if `value` is no positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"`{name}` must be a positive integer. Received {value!r}.")

@@ -1,4 +1,4 @@
-"""Loading of `.keras` files with everything of this library registered."""
+"""Loading of `.keras` files: importing this package has registered the classes that they name."""
 
 import zipfile
 import zlib
@@ -7,8 +7,6 @@ from typing import cast
 
 import keras
 
-import keras_selfattn.layers
-import keras_selfattn.models.text  # noqa: F401  registers the classes that files name
 from keras_selfattn.errors import RunError
 
 
