@@ -1,15 +1,36 @@
 """Keras layers for self-attention: attention, positions, encoder, pooling."""
 
-from keras_selfattn.layers.encoder import Encoder, EncoderBlock
-from keras_selfattn.layers.pooling import AveragePooling
+from keras_selfattn.layers.additive import AdditiveSelfAttention, MultiplicativeSelfAttention
+from keras_selfattn.layers.encoder import Encoder
+from keras_selfattn.layers.encoder_block import EncoderBlock
+from keras_selfattn.layers.linear import LinearSelfAttention
+from keras_selfattn.layers.pooling import AttentionPooling, AveragePooling, FirstTokenPooling, MaxPooling
 from keras_selfattn.layers.positions import LearnedPositionEncoding, SinusoidalPositionEncoding
+from keras_selfattn.layers.relative import (
+    BucketedBias,
+    LinearBias,
+    PositionStrategy,
+    RelativePositions,
+    RotaryPositions,
+)
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
 
 __all__ = [
+    "AdditiveSelfAttention",
+    "AttentionPooling",
     "AveragePooling",
+    "BucketedBias",
     "Encoder",
     "EncoderBlock",
+    "FirstTokenPooling",
     "LearnedPositionEncoding",
+    "LinearBias",
+    "LinearSelfAttention",
+    "MaxPooling",
     "MultiHeadSelfAttention",
+    "MultiplicativeSelfAttention",
+    "PositionStrategy",
+    "RelativePositions",
+    "RotaryPositions",
     "SinusoidalPositionEncoding",
 ]

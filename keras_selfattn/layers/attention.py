@@ -1,14 +1,18 @@
-"""Scaled dot-product attention as pure functions of tensors.
+"""Attention as pure functions of tensors: scores, softmax over what may be attended to, weighted sum.
 
-Axes: B (batch), T (query positions), S (key positions), H (heads), D (features of one head).
+Axes: B (batch), T (query positions), S (key positions), H (heads), G (key-value heads; H is a multiple of G
+and head h reads key-value head h // (H / G)), D (features of one head).
 
-Reference: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1.
+References: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1. Ainslie et al. 2023, "GQA:
+Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints", section 2.2 (G < H).
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from keras import ops
+
+from keras_selfattn.layers.masks import sizes
 
 Tensor = Any
 
@@ -23,19 +27,21 @@ def attend(
     value: Tensor,
     mask: Tensor | None = None,
     *,
-    scale: float,
+    score: Callable[[Tensor, Tensor], Tensor],
+    combine: Callable[[Tensor, Tensor], Tensor] | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Returns `softmax(scale * query @ key^T) @ value` and the softmax, computed in float32.
+    """Returns the values weighted by the softmax of the scores, and that softmax, computed in float32.
 
-    A query that may attend to nothing gets weights and context of exactly zero.
+    A query that may attend to nothing gets weights of exactly zero.
 
     Args:
         query: `[B, H, T, D]`.
-        key: `[B, H, S, D]`.
-        value: `[B, H, S, D]`.
+        key: `[B, G, S, D]`.
+        value: `[B, G, S, D]`.
         mask: bool that broadcasts to `[B, H, T, S]`, True where attention is allowed; None allows all.
-        scale: factor of the logits.
+        score: query and key to logits `[B, H, T, S]`.
+        combine: weights and value to the context, by default `weighted_sum`.
         dropout: applied to the weights that meet the values, not to those returned.
 
     Returns:
@@ -46,16 +52,15 @@ def attend(
 
         >>> import numpy as np
         >>> q = k = v = np.ones((1, 1, 2, 3), "float32")
-        >>> context, weights = attend(q, k, v, scale=1.0)
+        >>> context, weights = attend(q, k, v, score=dot_product)
         >>> print(np.asarray(weights)[0, 0])
         [[0.5 0.5]
          [0.5 0.5]]
     """
-    # Scaled before the product: in float16 the unscaled logits can overflow.
-    logits = ops.matmul(query * scale, ops.swapaxes(key, -1, -2))  # [B, H, T, S]
-    weights = ops.cast(masked_softmax(ops.cast(logits, "float32"), mask), value.dtype)  # [B, H, T, S]
+    logits = ops.cast(score(query, key), "float32")  # [B, H, T, S]
+    weights = ops.cast(masked_softmax(logits, mask), value.dtype)  # [B, H, T, S]
     kept = weights if dropout is None else dropout(weights)
-    return ops.matmul(kept, value), weights  # [B, H, T, D]
+    return (combine or weighted_sum)(kept, value), weights  # [B, H, T, D]
 
 
 def masked_softmax(logits: Tensor, mask: Tensor | None) -> Tensor:
@@ -73,6 +78,50 @@ def masked_softmax(logits: Tensor, mask: Tensor | None) -> Tensor:
     bias = ops.where(mask, 0.0, _MASKED_LOGIT)
     has_key = ops.cast(ops.any(mask, axis=-1, keepdims=True), "float32")  # [B or 1, H or 1, T or 1, 1]
     return _softmax(logits + bias) * has_key
+
+
+def dot_product(query: Tensor, key: Tensor) -> Tensor:
+    """Returns the dot product of every query and key, `[B, H, T, S]`."""
+    grouped, (heads, length) = _group(query, key)  # [B, G, H / G * T, D]
+    return _ungroup(ops.matmul(grouped, ops.swapaxes(key, -1, -2)), heads, length)
+
+
+def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+    """Returns `vector . tanh(query + key)` of every pair, `[B, H, T, S]`; `vector` is `[H, D]`.
+
+    Reference: Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
+    appendix A.1.2.
+    """
+    hidden = ops.tanh(query[:, :, :, None, :] + key[:, :, None, :, :])  # [B, H, T, S, D]
+    return ops.sum(hidden * vector[None, :, None, None, :], axis=-1)
+
+
+def soft_cap(logits: Tensor, cap: float) -> Tensor:
+    """Returns `cap * tanh(logits / cap)`: almost the identity near 0, never beyond `cap`.
+
+    Reference: Gemma Team 2024, "Gemma 2: Improving Open Language Models at a Practical Size", section 2.
+    """
+    return ops.tanh(logits / cap) * cap
+
+
+def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
+    """Returns `weights @ value`, `[B, H, T, D]`, for weights `[B, H, T, S]` and value `[B, G, S, D]`."""
+    grouped, (heads, length) = _group(weights, value)  # [B, G, H / G * T, S]
+    return _ungroup(ops.matmul(grouped, value), heads, length)
+
+
+def _group(x: Tensor, shared: Tensor) -> tuple[Tensor, tuple[int, Tensor]]:
+    """Lays the heads that share a key-value head one after the other, so that none is copied."""
+    batch, heads, length, width = sizes(x)
+    groups = shared.shape[1]
+    if groups == heads:
+        return x, (heads, length)
+    return ops.reshape(x, (batch, groups, heads // groups * length, width)), (heads, length)
+
+
+def _ungroup(product: Tensor, heads: int, length: Tensor) -> Tensor:
+    batch, groups, _, width = sizes(product)
+    return product if groups == heads else ops.reshape(product, (batch, heads, length, width))
 
 
 def _softmax(logits: Tensor) -> Tensor:

@@ -1,23 +1,77 @@
 """Checks of constructor arguments and input shapes that several layers share."""
 
-from numbers import Integral
+import math
+from numbers import Integral, Real
 from typing import Any
 
 
 def checked_count(name: str, value: Any) -> int:
     """Returns `value` as an int, or raises ValueError naming the argument if it is no positive integer."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+    if not _is_integer(value) or value < 1:
         raise ValueError(f"`{name}` must be a positive integer. Received {value!r}.")
     return int(value)
+
+
+def checked_positive(name: str, value: Any) -> float:
+    """Returns `value` as a float, or raises ValueError naming the argument if it is no positive number."""
+    if not _is_number(value) or not 0 < float(value) < math.inf:
+        raise ValueError(f"`{name}` must be a positive, finite number. Received {value!r}.")
+    return float(value)
+
+
+def checked_weight(name: str, value: Any) -> float:
+    """Returns `value` as a float, or raises ValueError naming the argument if it is negative or no number."""
+    if not _is_number(value) or not 0 <= float(value) < math.inf:
+        raise ValueError(f"`{name}` must be a finite number that is not negative. Received {value!r}.")
+    return float(value)
+
+
+def checked_base(base: Any) -> float:
+    """Returns the base of position wavelengths as a float, or raises ValueError unless it is above 1."""
+    if not _is_number(base) or not 1 < float(base) < math.inf:
+        raise ValueError(f"`base` must be a finite number greater than 1. Received {base!r}.")
+    return float(base)
+
+
+def checked_rate(name: str, rate: Any) -> float:
+    """Returns `rate` as a float, or raises ValueError naming the argument if it is outside [0, 1]."""
+    if not _is_number(rate) or not 0 <= float(rate) <= 1:
+        raise ValueError(
+            f"`{name}` must be a number in [0, 1], the share that dropout zeroes. Received {rate!r}."
+        )
+    return float(rate)
+
+
+def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Returns `value`, or raises ValueError naming the argument if it is none of `choices`."""
+    if value not in choices:
+        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, choices))}. Received {value!r}.")
+    return value
 
 
 def checked_seed(seed: Any) -> int | None:
     """Returns `seed` as an int or None, or raises ValueError if it is neither, or negative."""
     if seed is None:
         return None
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+    if not _is_integer(seed) or seed < 0:
         raise ValueError(f"`seed` must be an integer that is not negative, or None. Received {seed!r}.")
     return int(seed)
+
+
+def checked_window(window: Any) -> int | tuple[int, int] | None:
+    """Returns `window` with plain ints, or raises ValueError if it is no reach: `w` or `(left, right)`."""
+    if window is None or (_is_integer(window) and window >= 0):
+        return None if window is None else int(window)
+    if (
+        isinstance(window, list | tuple)
+        and len(window) == 2
+        and all(_is_integer(w) and w >= 0 for w in window)
+    ):
+        return int(window[0]), int(window[1])
+    raise ValueError(
+        "`window` must be an integer w (its reach to each side) or a pair (left, right), not "
+        f"negative. Received {window!r}."
+    )
 
 
 def checked_sequence(input_shape: tuple) -> int:
@@ -28,3 +82,11 @@ def checked_sequence(input_shape: tuple) -> int:
             f"Received shape {tuple(input_shape)}."
         )
     return input_shape[-1]
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,16 +1,17 @@
 """Inverted dropout: seeded, exact in rate, absent at inference.
 
-Reference: Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting".
+References: Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting". Huang
+et al. 2016, "Deep Networks with Stochastic Depth", section 3 (whole samples).
 """
 
-from numbers import Real
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_selfattn.layers.checks import checked_seed
-from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.checks import checked_rate, checked_seed
+from keras_selfattn.layers.masks import sizes
+from keras_selfattn.layers.seeds import SeedDraws, split_seed
 
 Tensor = Any
 
@@ -24,6 +25,8 @@ class Dropout(keras.layers.Layer):
     Args:
         rate: probability in [0, 1] that an element becomes zero.
         seed: int, or None for a random one.
+        per_sample: if True, a sample (first axis) is dropped or kept whole: stochastic depth, where the
+            inputs are the branch of a residual connection.
 
     Call arguments:
         inputs: tensor of any shape.
@@ -42,21 +45,25 @@ class Dropout(keras.layers.Layer):
         [0. 0. 0.]
     """
 
-    def __init__(self, rate: float, seed: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, rate: float, seed: int | None = None, per_sample: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rate = checked_rate("dropout", rate)
         self.seed = checked_seed(seed)
+        self.per_sample = per_sample
         self.supports_masking = True
         draws = 0 < self.rate < 1
-        self._seeds = keras.random.SeedGenerator(split_seed(self.seed, 1)[0]) if draws else None
+        self.seeds = SeedDraws(split_seed(self.seed, 1)[0]) if draws else None
         self.built = True
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         if not training or self.rate == 0:
             return inputs
-        if self._seeds is None:
+        if self.seeds is None:
             return ops.zeros_like(inputs)
-        draws = keras.random.uniform(ops.shape(inputs), dtype="float32", seed=self._seeds)
+        shape = sizes(inputs)
+        if self.per_sample:
+            shape[1:] = [1] * (len(shape) - 1)
+        draws = keras.random.uniform(tuple(shape), dtype="float32", seed=self.seeds)
         zero = ops.zeros((), dtype=inputs.dtype)
         return ops.where(draws >= self.rate, inputs * (1.0 / (1.0 - self.rate)), zero)
 
@@ -64,13 +71,5 @@ class Dropout(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "rate": self.rate, "seed": self.seed}
-
-
-def checked_rate(name: str, rate: Any) -> float:
-    """Returns `rate` as a float, or raises ValueError naming the argument if it is outside [0, 1]."""
-    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= float(rate) <= 1:
-        raise ValueError(
-            f"`{name}` must be a number in [0, 1], the share that dropout zeroes. Received {rate!r}."
-        )
-    return float(rate)
+        config = {"rate": self.rate, "seed": self.seed, "per_sample": self.per_sample}
+        return {**super().get_config(), **config}

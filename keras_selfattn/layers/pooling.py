@@ -1,21 +1,48 @@
 """Pooling of a sequence into one vector, over its real tokens only.
 
-Axes: B (batch), T (positions), D (features).
+Axes: B (batch), T (positions), D (features), R (hops of attention pooling).
 """
 
-from typing import Any, cast
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_selfattn.layers.checks import checked_sequence
-from keras_selfattn.layers.masks import token_mask, zero_masked
+from keras_selfattn.layers.attention import masked_softmax
+from keras_selfattn.layers.checks import checked_count, checked_seed, checked_sequence, checked_weight
+from keras_selfattn.layers.masks import row_mask, zero_masked
+from keras_selfattn.layers.seeds import split_seed
 
 Tensor = Any
 
 
+class PoolingBase(keras.layers.Layer):
+    """`[batch, length, features]` to `[batch, features]`; a subclass gives `_pool`."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def build(self, input_shape: tuple) -> None:
+        checked_sequence(input_shape)
+
+    def call(self, inputs: Tensor, mask: Tensor | None = None, valid_lens: Tensor | None = None) -> Tensor:
+        real = row_mask(inputs, mask, valid_lens)  # [B, T]
+        return self._pool(zero_masked(inputs, real), real)
+
+    def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> None:
+        """Returns None: the pooled vector has no positions left to mask."""
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return (input_shape[0], input_shape[2])
+
+    def _pool(self, inputs: Tensor, real: Tensor | None) -> Tensor:
+        """Pools `[B, T, D]`, zero where `real` `[B, T]` is False, into `[B, D]`."""
+        raise NotImplementedError
+
+
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class AveragePooling(keras.layers.Layer):
+class AveragePooling(PoolingBase):
     """Averages the features of the real tokens; a row without any gives zeros.
 
     Call arguments:
@@ -37,28 +64,188 @@ class AveragePooling(keras.layers.Layer):
         [[2.]]
     """
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.supports_masking = True
-
-    def build(self, input_shape: tuple) -> None:
-        checked_sequence(input_shape)
-
-    def call(self, inputs: Tensor, mask: Tensor | None = None, valid_lens: Tensor | None = None) -> Tensor:
-        if valid_lens is not None:
-            shape = tuple(cast(Any, ops.convert_to_tensor(valid_lens)).shape)
-            if len(shape) != 1:
-                raise ValueError(f"`valid_lens` of pooling must have shape [batch]. Received {shape}.")
-        real = token_mask(inputs, mask, valid_lens)  # [B, T]
-        total = ops.sum(ops.cast(zero_masked(inputs, real), "float32"), axis=1)  # [B, D]
+    def _pool(self, inputs: Tensor, real: Tensor | None) -> Tensor:
+        total = ops.sum(ops.cast(inputs, "float32"), axis=1)  # [B, D]
         if real is None:
             count = ops.cast(ops.shape(inputs)[1], "float32")
         else:
             count = ops.sum(ops.cast(real, "float32"), axis=1, keepdims=True)  # [B, 1]
         return ops.cast(total / ops.maximum(count, 1.0), self.compute_dtype)
 
-    def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> None:
-        """Returns None: the pooled vector has no positions left to mask."""
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class MaxPooling(PoolingBase):
+    """Takes the largest value of each feature among the real tokens; a row without any gives zeros.
+
+    Call arguments:
+        inputs, mask, valid_lens: as for `AveragePooling`.
+
+    Returns:
+        float `[batch, features]`.
+
+    Raises:
+        ValueError: as `AveragePooling` does.
+
+    Example:
+
+        >>> import numpy as np
+        >>> x = np.array([[[-1.0], [-3.0], [100.0]]], "float32")
+        >>> print(np.asarray(MaxPooling()(x, valid_lens=np.array([2]))))
+        [[-1.]]
+    """
+
+    def _pool(self, inputs: Tensor, real: Tensor | None) -> Tensor:
+        lowest = ops.full((ops.shape(inputs)[0], 1, inputs.shape[2]), float("-inf"), dtype=inputs.dtype)
+        if real is not None:
+            inputs = ops.where(real[:, :, None], inputs, lowest)
+        # One position more, so that there is one when the length is 0.
+        largest = ops.max(ops.concatenate([inputs, lowest], axis=1), axis=1)  # [B, D]
+        if real is None:
+            has_token = ops.broadcast_to(ops.shape(inputs)[1] > 0, (ops.shape(inputs)[0], 1))
+        else:
+            has_token = ops.any(real, axis=1, keepdims=True)  # [B, 1]
+        return ops.where(has_token, largest, ops.zeros((), dtype=inputs.dtype))
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class FirstTokenPooling(PoolingBase):
+    """Takes the features of the first real token, wherever padding stands; a row without any gives zeros.
+
+    BERT's pooling, for sequences that start with a token of their own for the whole.
+
+    Call arguments:
+        inputs, mask, valid_lens: as for `AveragePooling`.
+
+    Returns:
+        float `[batch, features]`.
+
+    Raises:
+        ValueError: as `AveragePooling` does.
+
+    Example:
+
+        >>> import numpy as np
+        >>> x = np.array([[[0.0], [7.0], [8.0]]], "float32")
+        >>> print(np.asarray(FirstTokenPooling()(x, mask=np.array([[False, True, True]]))))
+        [[7.]]
+
+    Reference: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language
+    Understanding", section 3.
+    """
+
+    def _pool(self, inputs: Tensor, real: Tensor | None) -> Tensor:
+        if real is None:
+            return ops.sum(inputs[:, :1], axis=1)  # zeros when the length is 0
+        counted = ops.cumsum(ops.cast(real, "int32"), axis=1)  # [B, T]
+        is_first = ops.logical_and(real, counted == 1)
+        return ops.sum(zero_masked(inputs, is_first), axis=1)
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class AttentionPooling(PoolingBase):
+    """Structured self-attentive pooling: each hop learns what to look at and averages the tokens accordingly.
+
+    `A = softmax(tanh(x W_1) W_2)` over the real tokens, one column a hop; the output is `A^T x`, the hops
+    side by side. A row of padding only gives zeros.
+
+    Args:
+        hops: number R of averages, each of its own weights.
+        hidden_dim: width of the hidden layer; by default the input's features.
+        penalty: factor of the paper's `||A A^T - I||^2` (Frobenius, mean over samples), added to the training
+            loss so that hops look at different tokens; 0 = none, 1.0 is the paper's.
+        seed: int for initial weights; None draws one.
+
+    Call arguments:
+        inputs, mask, valid_lens: as for `AveragePooling`.
+        training: the penalty is added only if True.
+        return_weights: if True, returns the weights as well.
+
+    Returns:
+        float `[batch, hops * features]`; with `return_weights` also float `[batch, hops, length]`.
+
+    Raises:
+        ValueError: as `AveragePooling` does, and for an argument out of range.
+
+    Weights: hidden kernel `[features, hidden_dim]`, hop kernel `[hidden_dim, hops]`; no biases, as in the
+        paper.
+
+    Example:
+
+        >>> import numpy as np
+        >>> pooled, weights = AttentionPooling(hops=3)(np.ones((2, 5, 4), "float32"), return_weights=True)
+        >>> tuple(pooled.shape), tuple(weights.shape)
+        ((2, 12), (2, 3, 5))
+
+    Reference: Lin et al. 2017, "A Structured Self-attentive Sentence Embedding", sections 2.1 and 2.2.
+    """
+
+    def __init__(
+        self,
+        hops: int = 1,
+        hidden_dim: int | None = None,
+        *,
+        penalty: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.hops = checked_count("hops", hops)
+        self.hidden_dim = None if hidden_dim is None else checked_count("hidden_dim", hidden_dim)
+        self.penalty = checked_weight("penalty", penalty)
+        self.seed = checked_seed(seed)
+
+    def build(self, input_shape: tuple) -> None:
+        features = checked_sequence(input_shape)
+        hidden = self.hidden_dim or features
+        seeds = split_seed(self.seed, 2)
+        self._hidden_kernel, self._hop_kernel = (
+            self.add_weight(name=name, shape=shape, initializer=keras.initializers.GlorotUniform(seed))
+            for name, shape, seed in zip(
+                ("hidden_kernel", "hop_kernel"), ((features, hidden), (hidden, self.hops)), seeds, strict=True
+            )
+        )
+
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+    ) -> Tensor:
+        real = row_mask(inputs, mask, valid_lens)  # [B, T]
+        inputs = zero_masked(inputs, real)
+        weights = self._weights(inputs, real)  # [B, R, T]
+        if training and self.penalty > 0:
+            self.add_loss(self.penalty * _overlap(weights))
+        weights = ops.cast(weights, inputs.dtype)
+        pooled = ops.matmul(weights, inputs)  # [B, R, D]
+        pooled = ops.reshape(pooled, (ops.shape(inputs)[0], self.hops * inputs.shape[2]))
+        return (pooled, weights) if return_weights else pooled
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return (input_shape[0], input_shape[2])
+        return (input_shape[0], self.hops * input_shape[2])
+
+    def compute_output_spec(self, inputs: Tensor, *_: Any, return_weights: bool = False, **__: Any) -> Any:
+        pooled = keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
+        if not return_weights:
+            return pooled
+        return pooled, keras.KerasTensor(
+            (inputs.shape[0], self.hops, inputs.shape[1]), dtype=self.compute_dtype
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("hops", "hidden_dim", "penalty", "seed")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+    def _weights(self, inputs: Tensor, real: Tensor | None) -> Tensor:
+        logits = ops.matmul(ops.tanh(ops.matmul(inputs, self._hidden_kernel)), self._hop_kernel)  # [B, T, R]
+        logits = ops.cast(ops.swapaxes(logits, 1, 2), "float32")  # [B, R, T]
+        return masked_softmax(logits, None if real is None else real[:, None, :])
+
+
+def _overlap(weights: Tensor) -> Tensor:
+    """The mean over samples of `||A A^T - I||^2` for weights A `[B, R, T]`."""
+    hops = weights.shape[1]
+    overlap = ops.matmul(weights, ops.swapaxes(weights, 1, 2)) - ops.eye(hops)  # [B, R, R]
+    return ops.mean(ops.sum(ops.square(overlap), axis=(1, 2)))

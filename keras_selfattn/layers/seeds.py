@@ -1,6 +1,13 @@
-"""Seeds for the parts of a layer, all different, from the one seed its user gives."""
+"""Seeds for the parts of a layer, all different, from the one seed its user gives; and draws that repeat."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
 import numpy as np
+
+Tensor = Any
 
 
 def split_seed(seed: int | None, parts: int) -> list[int | None]:
@@ -19,3 +26,21 @@ def split_seed(seed: int | None, parts: int) -> list[int | None]:
         return [None] * parts
     # Half of the 32 bits' range: Keras puts seeds into an int32 where TensorFlow asks for one.
     return [int(state) // 2 for state in np.random.SeedSequence(seed).generate_state(parts)]
+
+
+class SeedDraws(keras.random.SeedGenerator):
+    """A seed generator whose next draw can be held, so that what runs twice drops the same elements."""
+
+    _held: Tensor = None
+
+    def next(self, ordered: bool = True) -> Tensor:
+        return super().next(ordered) if self._held is None else self._held
+
+    @contextmanager
+    def holding(self, draw: Tensor) -> Iterator[None]:
+        """Inside, `next` returns `draw` and the state stays as it is."""
+        self._held = draw
+        try:
+            yield
+        finally:
+            self._held = None

@@ -1,6 +1,7 @@
-"""Multi-head self-attention as a Keras layer.
+"""Multi-head scaled dot-product self-attention as a Keras layer.
 
-Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features).
+Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), G (key-value heads), D
+    (features).
 """
 
 import math
@@ -9,30 +10,43 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.attention import attend
-from keras_selfattn.layers.checks import checked_count, checked_seed, checked_sequence
-from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.masks import pair_mask, token_mask, zero_masked
+from keras_selfattn.layers.attention import dot_product, soft_cap, weighted_sum
+from keras_selfattn.layers.checks import checked_count, checked_positive
+from keras_selfattn.layers.heads import Distance, ScoredSelfAttention
+from keras_selfattn.layers.masks import arange, sizes
+from keras_selfattn.layers.relative import PositionStrategy, checked_strategy
 from keras_selfattn.layers.seeds import split_seed
 
 Tensor = Any
 
+_NORM_EPSILON = 1e-6  # Gemma's and Qwen's
+
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class MultiHeadSelfAttention(keras.layers.Layer):
+class MultiHeadSelfAttention(ScoredSelfAttention):
     """Multi-head scaled dot-product self-attention with a fused query-key-value projection.
 
     A query with nothing to attend to gets weights and context of exactly zero, so its output is the
     projection's bias; outputs at masked positions are exactly zero; what padding holds does not matter.
 
     Args:
-        num_heads: number of heads H.
+        num_heads: number of query heads H.
         head_dim: features of one head; by default the input's features divided by `num_heads`.
+        num_kv_heads: number of key-value heads G, a divisor of `num_heads`; query head h reads key-value head
+            `h // (H / G)`. 1 is multi-query attention; by default each head has its own.
         scale: factor of the logits; by default `1 / sqrt(head_dim)`, which keeps their variance at 1 (paper,
             section 3.2.1). 1.0 gives the unscaled dot product.
+        position: how the distance between query and key enters: `RotaryPositions`, `LinearBias`,
+            `BucketedBias` or `RelativePositions`; None = not at all.
         causal: if True, a position attends to itself and what stands before it.
+        window: local attention: an int w (a query attends to keys at most w positions away) or (left, right).
+            Time and memory fall with the window unless weights are returned. None = no limit.
         dropout: share in [0, 1] of attention weights dropped in training.
         use_bias: whether the projections have biases, as those of Keras and BERT do.
+        qk_norm: if True, the queries and keys of each head are divided by their root mean square, with
+            learned gains; it keeps the logits of wide models from growing.
+        logit_cap: bound c of the scaled products of queries and keys, `c tanh(logits / c)`; what `position`
+            adds comes after it. None = no bound.
         seed: int for initial weights and dropout; None draws one.
 
     Call arguments:
@@ -50,11 +64,12 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         `[batch, heads, query, key]`.
 
     Raises:
-        ValueError: for an argument out of range, a feature width that does not divide by `num_heads`, or a
-            mask of the wrong dtype, rank or size.
+        ValueError: for an argument out of range, a feature width that does not divide by `num_heads`, a
+            `window` that `causal` contradicts, or a mask of the wrong dtype, rank or size.
 
-    Weights, in order: query-key-value kernel `[features, 3 H head_dim]`, its columns query | key | value,
-    each head-major; its bias; output kernel `[H head_dim, features]`; its bias.
+    Weights, in order: query-key-value kernel `[features, (H + 2 G) head_dim]`, its columns query | key |
+    value, each head-major; its bias; output kernel `[H head_dim, features]`; its bias; with `qk_norm` the
+    gains of query and key, `[head_dim]` each; then what `position` learns.
 
     Example:
 
@@ -63,7 +78,10 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         >>> layer(np.ones((2, 4, 100), "float32"), valid_lens=np.array([3, 2])).shape
         TensorShape([2, 4, 100])
 
-    Reference: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2.
+    References: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2. Ainslie et al. 2023, "GQA",
+    section 2.2 (`num_kv_heads`). Beltagy et al. 2020, "Longformer", section 3.1 (`window`). Henry et al.
+    2020, "Query-Key Normalization for Transformers" and Gemma Team 2025, "Gemma 3", section 2 (`qk_norm`).
+    Gemma Team 2024, "Gemma 2", section 2 (`logit_cap`).
     """
 
     def __init__(
@@ -71,113 +89,99 @@ class MultiHeadSelfAttention(keras.layers.Layer):
         num_heads: int,
         head_dim: int | None = None,
         *,
+        num_kv_heads: int | None = None,
         scale: float | None = None,
+        position: PositionStrategy | None = None,
         causal: bool = False,
+        window: int | tuple[int, int] | None = None,
         dropout: float = 0.0,
         use_bias: bool = True,
+        qk_norm: bool = False,
+        logit_cap: float | None = None,
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.num_heads = checked_count("num_heads", num_heads)
-        self.head_dim = None if head_dim is None else checked_count("head_dim", head_dim)
-        self.scale = scale
-        self.causal = causal
-        self.dropout = dropout
-        self.use_bias = use_bias
-        self.seed = checked_seed(seed)
-        self.supports_masking = True
-        self._dropout = Dropout(dropout, seed, dtype=self.dtype_policy, name="dropout")
+        super().__init__(
+            num_heads,
+            head_dim,
+            causal=causal,
+            window=window,
+            dropout=dropout,
+            use_bias=use_bias,
+            seed=seed,
+            **kwargs,
+        )
+        self.num_kv_heads = None if num_kv_heads is None else checked_count("num_kv_heads", num_kv_heads)
+        if self.num_heads % self._kv_heads:
+            raise ValueError(
+                "`num_heads` must be divisible by `num_kv_heads`. "
+                f"Received num_heads={num_heads}, num_kv_heads={num_kv_heads}."
+            )
+        self.scale = None if scale is None else checked_positive("scale", scale)
+        self.position = checked_strategy(position)
+        self.qk_norm = qk_norm
+        self.logit_cap = None if logit_cap is None else checked_positive("logit_cap", logit_cap)
+
+    @property
+    def _kv_heads(self) -> int:
+        return self.num_kv_heads or self.num_heads
 
     def build(self, input_shape: tuple) -> None:
-        features = checked_sequence(input_shape)
-        if self.head_dim is None and features % self.num_heads:
-            raise ValueError(
-                "The feature width must be divisible by `num_heads` unless `head_dim` is given. "
-                f"Received width {features}, num_heads={self.num_heads}."
+        super().build(input_shape)
+        if self.qk_norm:
+            self._query_gain, self._key_gain = (
+                self.add_weight(name=f"{name}_gain", shape=(self._head_dim,), initializer="ones")
+                for name in ("query", "key")
             )
-        self._head_dim = self.head_dim or features // self.num_heads
-        width = self.num_heads * self._head_dim
-        # Glorot for one projection, drawn once for all three: each gets its own numbers under one seed.
-        fused_seed, output_seed = split_seed(self.seed, 2)
-        limit = math.sqrt(6 / (features + width))
-        self._qkv_kernel = self.add_weight(
-            name="query_key_value_kernel",
-            shape=(features, 3 * width),
-            initializer=keras.initializers.RandomUniform(-limit, limit, seed=fused_seed),
-        )
-        self._qkv_bias = self._add_bias("query_key_value_bias", 3 * width)
-        self._output_kernel = self.add_weight(
-            name="output_kernel",
-            shape=(width, features),
-            initializer=keras.initializers.GlorotUniform(output_seed),
-        )
-        self._output_bias = self._add_bias("output_bias", features)
-
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        valid_lens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = False,
-    ) -> Tensor:
-        real = token_mask(inputs, mask, valid_lens)  # [B, T]
-        pairs = pair_mask(
-            inputs,
-            real,
-            valid_lens=valid_lens,
-            attention_mask=attention_mask,
-            causal=self.causal,
-            num_heads=self.num_heads,
-        )
-        # Zeros for padding: a weight of 0 would not keep its NaN, infinity or overflow from the sum.
-        query, key, value = self._project(zero_masked(inputs, real))
-        drops = training and self._dropout.rate > 0
-        context, weights = attend(
-            query,
-            key,
-            value,
-            pairs,
-            scale=1 / math.sqrt(self._head_dim) if self.scale is None else self.scale,
-            dropout=(lambda kept: self._dropout(kept, training=True)) if drops else None,
-        )
-        outputs = zero_masked(self._merge(context), real)  # [B, T, D]
-        return (outputs, weights) if return_weights else outputs
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return tuple(input_shape)
-
-    def compute_output_spec(self, inputs: Tensor, *_: Any, return_weights: bool = False, **__: Any) -> Any:
-        outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-        if not return_weights:
-            return outputs
-        batch, length, _features = inputs.shape
-        weights = keras.KerasTensor((batch, self.num_heads, length, length), dtype=self.compute_dtype)
-        return outputs, weights
+        shapes = {} if self.position is None else self.position.weights(self.num_heads, self._head_dim)
+        # The first two seeds are those of the projections.
+        seeds = split_seed(self.seed, 2 + len(shapes))[2:]
+        self._learned = {
+            name: self.add_weight(name=name, shape=shape, initializer=make_initializer(seed))
+            for (name, (shape, make_initializer)), seed in zip(shapes.items(), seeds, strict=True)
+        }
 
     def get_config(self) -> dict[str, Any]:
-        names = ("num_heads", "head_dim", "scale", "causal", "dropout", "use_bias", "seed")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        names = ("num_kv_heads", "scale", "qk_norm", "logit_cap")
+        config = {name: getattr(self, name) for name in names}
+        config["position"] = keras.saving.serialize_keras_object(self.position)
+        return {**super().get_config(), **config}
 
-    def _add_bias(self, name: str, width: int) -> Any:
-        return self.add_weight(name=name, shape=(width,), initializer="zeros") if self.use_bias else None
+    def _build_heads(self, features: int, seed: int | None) -> None:
+        widths = [heads * self._head_dim for heads in (self.num_heads, self._kv_heads, self._kv_heads)]
+        self._add_fused("query_key_value", features, widths, seed)
 
     def _project(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        batch, length = ops.shape(inputs)[0], ops.shape(inputs)[1]
-        fused = _affine(inputs, self._qkv_kernel, self._qkv_bias)  # [B, T, 3 H D]
-        fused = ops.reshape(fused, (batch, length, 3, self.num_heads, self._head_dim))  # [B, T, 3, H, D]
-        query, key, value = ops.unstack(ops.transpose(fused, (2, 0, 3, 1, 4)), 3)  # each [B, H, T, D]
-        return query, key, value
+        heads = self._project_fused(inputs)  # [B, H + 2 G, T, D]
+        first_value = self.num_heads + self._kv_heads
+        query, key, value = (
+            heads[:, : self.num_heads],
+            heads[:, self.num_heads : first_value],
+            heads[:, first_value:],
+        )
+        if self.qk_norm:
+            query, key = _normalised(query, self._query_gain), _normalised(key, self._key_gain)
+        if self.position is not None:
+            positions = arange(sizes(inputs)[1])
+            query, key = self.position.rotate(query, positions), self.position.rotate(key, positions)
+        # Scaled before the product: in float16 the unscaled logits can overflow.
+        scale = 1 / math.sqrt(self._head_dim) if self.scale is None else self.scale
+        return query * scale, key, value
 
-    def _merge(self, context: Tensor) -> Tensor:
-        batch, length = ops.shape(context)[0], ops.shape(context)[2]
-        joined = ops.transpose(context, (0, 2, 1, 3))  # [B, T, H, D]
-        joined = ops.reshape(joined, (batch, length, self.num_heads * self._head_dim))  # [B, T, H D]
-        return _affine(joined, self._output_kernel, self._output_bias)
+    def _score(self, query: Tensor, key: Tensor, distance: Distance) -> Tensor:
+        logits = ops.cast(dot_product(query, key), "float32")  # [B, H, T, S]
+        if self.logit_cap is not None:
+            logits = soft_cap(logits, self.logit_cap)
+        bias = None
+        if self.position is not None:
+            bias = self.position.logits(self._learned, query, distance(), causal=self.causal)
+        return logits if bias is None else logits + bias
+
+    def _combine(self, weights: Tensor, value: Tensor, distance: Distance) -> Tensor:
+        context = weighted_sum(weights, value)  # [B, H, T, D]
+        extra = None if self.position is None else self.position.context(self._learned, weights, distance())
+        return context if extra is None else context + extra
 
 
-def _affine(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
-    product = ops.matmul(inputs, kernel)
-    return product if bias is None else ops.add(product, bias)
+def _normalised(x: Tensor, gain: Tensor) -> Tensor:
+    return ops.cast(ops.rms_normalization(x, gain, axis=-1, epsilon=_NORM_EPSILON), x.dtype)

@@ -1,0 +1,255 @@
+"""One block of a Transformer encoder.
+
+Axes: B (batch), T (query positions), S (key positions), H (heads), D (features).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_selfattn.layers.checks import (
+    checked_choice,
+    checked_count,
+    checked_rate,
+    checked_seed,
+    checked_sequence,
+)
+from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.feed_forward import FeedForward
+from keras_selfattn.layers.masks import token_mask, zero_masked
+from keras_selfattn.layers.relative import PositionStrategy
+from keras_selfattn.layers.remat import rematerialise
+from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
+
+Tensor = Any
+
+_ATTENTION = (
+    "num_heads",
+    "head_dim",
+    "num_kv_heads",
+    "scale",
+    "position",
+    "causal",
+    "window",
+    "qk_norm",
+    "logit_cap",
+)
+_EPSILON = {"layer": 1e-5, "rms": 1e-6}  # PyTorch's and Llama's; Keras' 1e-3 is for batch normalisation
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class EncoderBlock(keras.layers.Layer):
+    """Self-attention, then a feed-forward network, each normalised and added to its input.
+
+    Pre-norm: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`; it trains without warmup where
+    post-norm, `norm(x + attention(x))`, does not (Xiong et al., section 4). Outputs at masked positions are
+    exactly zero.
+
+    Args:
+        num_heads: number of attention heads.
+        feed_forward_dim: width of the hidden layer; by default 4 times the features, as in the paper's base
+            model (for a gated network 8/3 times has as many weights).
+        dropout: share in [0, 1] dropped in training of what attention and feed-forward add to their inputs.
+        activation: name or function for the hidden layer; "gelu" as in BERT.
+        attention_dropout: share of attention weights dropped; by default `dropout`.
+        feed_forward_dropout: share of the hidden layer dropped; 0 as in BERT, for it draws 4 times the
+            numbers of the others together.
+        stochastic_depth: probability in [0, 1] that, in training, a sample skips the attention, and again the
+            feed-forward network.
+        norm: "layer" (normalisation) or "rms" (by the root mean square alone: no mean, no shift).
+        norm_first: pre-norm if True, else post-norm, the original.
+        gated: whether a second projection multiplies the hidden layer (with activation "silu": SwiGLU).
+        head_dim, num_kv_heads, scale, position, causal, window, qk_norm, logit_cap: as for
+            `MultiHeadSelfAttention`.
+        remat: if True, training keeps the block's input only and computes the rest again for the gradient:
+            less memory for about a third more time. Not while weights are returned.
+        seed: int for initial weights and dropout; None draws one.
+
+    Call arguments:
+        inputs: float `[batch, length, features]`.
+        mask, valid_lens, attention_mask, training, return_weights: as for `MultiHeadSelfAttention`.
+
+    Returns:
+        float `[batch, length, features]`; with `return_weights` also float `[batch, heads, query, key]`.
+
+    Raises:
+        ValueError: as `MultiHeadSelfAttention` does.
+
+    Example:
+
+        >>> import numpy as np
+        >>> EncoderBlock(num_heads=2)(np.ones((3, 5, 8), "float32")).shape
+        TensorShape([3, 5, 8])
+
+    References: Vaswani et al. 2017, "Attention Is All You Need", section 3.1. Xiong et al. 2020, "On Layer
+    Normalization in the Transformer Architecture", figure 1. Zhang and Sennrich 2019, "Root Mean Square Layer
+    Normalization". Shazeer 2020, "GLU Variants Improve Transformer". Huang et al. 2016, "Deep Networks with
+    Stochastic Depth". Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost" (`remat`).
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        feed_forward_dim: int | None = None,
+        dropout: float = 0.0,
+        activation: Any = "gelu",
+        *,
+        attention_dropout: float | None = None,
+        feed_forward_dropout: float = 0.0,
+        stochastic_depth: float = 0.0,
+        norm: str = "layer",
+        norm_first: bool = True,
+        gated: bool = False,
+        head_dim: int | None = None,
+        num_kv_heads: int | None = None,
+        scale: float | None = None,
+        position: PositionStrategy | None = None,
+        causal: bool = False,
+        window: int | tuple[int, int] | None = None,
+        qk_norm: bool = False,
+        logit_cap: float | None = None,
+        remat: bool = False,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.feed_forward_dim = (
+            None if feed_forward_dim is None else checked_count("feed_forward_dim", feed_forward_dim)
+        )
+        self.dropout = checked_rate("dropout", dropout)
+        self.activation = keras.activations.get(activation)
+        self.attention_dropout = (
+            None if attention_dropout is None else checked_rate("attention_dropout", attention_dropout)
+        )
+        self.feed_forward_dropout = checked_rate("feed_forward_dropout", feed_forward_dropout)
+        self.stochastic_depth = checked_rate("stochastic_depth", stochastic_depth)
+        self.norm = checked_choice("norm", norm, tuple(_EPSILON))
+        self.norm_first = norm_first
+        self.gated = gated
+        self.remat = remat
+        self.seed = checked_seed(seed)
+        self.supports_masking = True
+        seeds = split_seed(self.seed, 6)
+        self._attention = MultiHeadSelfAttention(
+            num_heads,
+            head_dim,
+            num_kv_heads=num_kv_heads,
+            scale=scale,
+            position=position,
+            causal=causal,
+            window=window,
+            dropout=self.dropout if self.attention_dropout is None else self.attention_dropout,
+            qk_norm=qk_norm,
+            logit_cap=logit_cap,
+            seed=seeds[0],
+            dtype=self.dtype_policy,
+            name="attention",
+        )
+        self._feed_forward = FeedForward(
+            self.feed_forward_dim,
+            self.activation,
+            gated=gated,
+            dropout=self.feed_forward_dropout,
+            seed=seeds[1],
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self._attention_norm = make_norm(norm, self.dtype_policy, "attention_norm")
+        self._feed_forward_norm = make_norm(norm, self.dtype_policy, "feed_forward_norm")
+        self._attention_dropouts = self._branch_dropouts(seeds[2:4], "attention")
+        self._feed_forward_dropouts = self._branch_dropouts(seeds[4:6], "feed_forward")
+
+    def build(self, input_shape: tuple) -> None:
+        checked_sequence(input_shape)
+        for layer in (self._attention_norm, self._attention, self._feed_forward_norm, self._feed_forward):
+            layer.build(input_shape)
+
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+    ) -> Tensor:
+        real = token_mask(inputs, mask, valid_lens)  # [B, T]
+
+        def attend(x: Tensor) -> tuple[Tensor, Tensor | None]:
+            found = self._attention(
+                x,
+                mask=mask,
+                valid_lens=valid_lens,
+                attention_mask=attention_mask,
+                training=training,
+                return_weights=return_weights,
+            )
+            return found if return_weights else (found, None)
+
+        # Before the normalisation: its gradient would carry a NaN out of the padding.
+        inputs = zero_masked(inputs, real)
+        if self.remat and training and not return_weights:
+            seeds = [layer.seeds for layer in self._dropouts() if layer.seeds is not None]
+            outputs = rematerialise(lambda x: self._forward(x, attend, training)[0], inputs, seeds)
+            return zero_masked(outputs, real)
+        outputs, weights = self._forward(inputs, attend, training)
+        outputs = zero_masked(outputs, real)
+        return (outputs, weights) if return_weights else outputs
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return tuple(input_shape)
+
+    def compute_output_spec(self, inputs: Tensor, *args: Any, **options: Any) -> Any:
+        return self._attention.compute_output_spec(inputs, *args, **options)
+
+    def get_config(self) -> dict[str, Any]:
+        names = (
+            "feed_forward_dim",
+            "dropout",
+            "attention_dropout",
+            "feed_forward_dropout",
+            "stochastic_depth",
+        )
+        names += ("norm", "norm_first", "gated", "remat", "seed")
+        config = {name: getattr(self, name) for name in names}
+        config["activation"] = keras.activations.serialize(self.activation)
+        attention = self._attention.get_config()
+        config |= {name: attention[name] for name in _ATTENTION}
+        return {**super().get_config(), **config}
+
+    def _forward(self, x: Tensor, attend: Callable, training: bool | None) -> tuple[Tensor, Tensor | None]:
+        attended, weights = attend(self._attention_norm(x) if self.norm_first else x)  # [B, T, D]
+        x = _added(x, attended, self._attention_dropouts, training)
+        if not self.norm_first:
+            x = self._attention_norm(x)
+        transformed = self._feed_forward(
+            self._feed_forward_norm(x) if self.norm_first else x, training=training
+        )
+        x = _added(x, transformed, self._feed_forward_dropouts, training)
+        return (x if self.norm_first else self._feed_forward_norm(x)), weights
+
+    def _dropouts(self) -> list[Dropout]:
+        inner = [self._attention.weights_dropout, self._feed_forward.hidden_dropout]
+        return [*inner, *self._attention_dropouts, *self._feed_forward_dropouts]
+
+    def _branch_dropouts(self, seeds: list[int | None], name: str) -> list[Dropout]:
+        policy = self.dtype_policy
+        return [
+            Dropout(self.dropout, seeds[0], dtype=policy, name=f"{name}_dropout"),
+            Dropout(self.stochastic_depth, seeds[1], per_sample=True, dtype=policy, name=f"{name}_depth"),
+        ]
+
+
+def make_norm(kind: str, policy: Any, name: str) -> keras.layers.Layer:
+    """Returns the normalisation layer that `norm=kind` names."""
+    layer = {"layer": keras.layers.LayerNormalization, "rms": keras.layers.RMSNormalization}[kind]
+    return layer(epsilon=_EPSILON[kind], dtype=policy, name=name)
+
+
+def _added(x: Tensor, branch: Tensor, dropouts: list[Dropout], training: bool | None) -> Tensor:
+    for dropout in dropouts:
+        branch = dropout(branch, training=training)
+    # `+`, not ops.add: that one becomes BiasAdd where squeezed shapes suggest it, and fails at length 0.
+    return x + branch

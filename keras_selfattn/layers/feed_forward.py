@@ -1,0 +1,77 @@
+"""The feed-forward network of a Transformer block, plain or gated.
+
+Axes: B (batch), T (positions), D (features).
+
+References: Vaswani et al. 2017, "Attention Is All You Need", section 3.3. Shazeer 2020, "GLU Variants Improve
+Transformer", section 2 (gated).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from keras_selfattn.layers.checks import checked_sequence
+from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.seeds import split_seed
+
+Tensor = Any
+
+
+class FeedForward(keras.layers.Layer):
+    """`activation(x W_1 + b_1) W_2 + b_2`; gated, `(activation(x W_1 + b_1) * (x V + c)) W_2 + b_2`.
+
+    Args:
+        hidden_dim: width of the hidden layer; by default 4 times the features.
+        activation: function of the hidden layer.
+        gated: whether a second projection multiplies the first.
+        dropout: share in [0, 1] of the hidden layer dropped in training.
+        seed: int for initial weights and dropout; None draws one.
+
+    Call arguments:
+        inputs: float `[batch, length, features]`.
+        training: dropout acts only if True.
+    """
+
+    def __init__(
+        self,
+        hidden_dim: int | None,
+        activation: Callable,
+        *,
+        gated: bool = False,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.hidden_dim = hidden_dim
+        self.activation = activation
+        self.gated = gated
+        self._seeds = split_seed(seed, 4)
+        self.hidden_dropout = Dropout(dropout, self._seeds[0], dtype=self.dtype_policy, name="dropout")
+
+    def build(self, input_shape: tuple) -> None:
+        features = checked_sequence(input_shape)
+        hidden = self.hidden_dim or 4 * features
+        self._hidden = self._dense(hidden, self._seeds[1], "hidden", activation=self.activation)
+        self._output = self._dense(features, self._seeds[2], "output")
+        self._gate = self._dense(hidden, self._seeds[3], "gate") if self.gated else None
+        self._hidden.build(input_shape)
+        self._output.build((*input_shape[:-1], hidden))
+        if self._gate is not None:
+            self._gate.build(input_shape)
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        hidden = self._hidden(inputs)  # [B, T, hidden]
+        if self._gate is not None:
+            hidden = hidden * self._gate(inputs)
+        return self._output(self.hidden_dropout(hidden, training=training))  # [B, T, D]
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return tuple(input_shape)
+
+    def _dense(self, units: int, seed: int | None, name: str, activation: Any = None) -> keras.layers.Layer:
+        initializer: Any = keras.initializers.GlorotUniform(seed)
+        return keras.layers.Dense(
+            units, activation, kernel_initializer=initializer, dtype=self.dtype_policy, name=name
+        )

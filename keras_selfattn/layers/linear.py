@@ -1,0 +1,148 @@
+"""Linear self-attention: time and memory grow with the length, not its square.
+
+Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features of one head), N
+(chunks), C (positions of a chunk).
+
+Reference: Katharopoulos et al. 2020, "Transformers are RNNs: Fast Autoregressive Transformers with Linear
+Attention", section 3.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_selfattn.layers.heads import SelfAttentionBase
+from keras_selfattn.layers.masks import Pairs, sizes
+from keras_selfattn.layers.window import Blocks
+
+Tensor = Any
+
+# Keeps the sum of a query's weights from underflowing to 0; elu(x) + 1 is below it only for x < -13.8.
+_SMALLEST_FEATURE = 1e-6
+
+_CHUNK = 128  # positions; the state of each chunk is D x D
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class LinearSelfAttention(SelfAttentionBase):
+    """Self-attention with weights `phi(q_t) . phi(k_s)`, normalised, phi(x) = elu(x) + 1, in linear time.
+
+    No softmax and no matrix of all pairs: the keys and values are summed up first. Sums are in float32 under
+    every dtype policy. Weights can be returned, which costs memory for all pairs. Dropout of weights, an
+    `attention_mask` and lengths for each query need that matrix, so there are none here.
+
+    Args:
+        num_heads: number of heads H.
+        head_dim: features of one head; by default the input's features divided by `num_heads`.
+        causal: if True, a position attends to itself and what stands before it, still in linear time.
+        use_bias: whether the projections have biases.
+        seed: int for initial weights; None draws one.
+
+    Call arguments:
+        inputs: float `[batch, length, features]`.
+        mask: bool `[batch, length]`, True = a real token; propagated by Keras.
+        valid_lens: int `[batch]`, tokens from there on are padding.
+        return_weights: if True, returns the attention weights as well.
+
+    Returns:
+        float `[batch, length, features]`; with `return_weights` also float `[batch, heads, query, key]`.
+
+    Raises:
+        ValueError: as `MultiHeadSelfAttention` does, and for `attention_mask` or `valid_lens` of rank 2.
+
+    Weights, in order: those of `MultiHeadSelfAttention`.
+
+    Example:
+
+        >>> import numpy as np
+        >>> LinearSelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape
+        TensorShape([3, 5, 8])
+    """
+
+    def _build_heads(self, features: int, seed: int | None) -> None:
+        self._add_fused("query_key_value", features, [self.num_heads * self._head_dim] * 3, seed)
+
+    def _project(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query, key, value = ops.split(self._project_fused(inputs), 3, axis=1)  # each [B, H, T, D]
+        return query, key, value
+
+    def _attend(
+        self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, training: bool | None, return_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        if pairs.chosen is not None or pairs.lens is not None:
+            raise ValueError(
+                "LinearSelfAttention never forms the pairs that `attention_mask` and `valid_lens` of shape "
+                "[batch, length] choose from; use `mask`, `valid_lens` of shape [batch] or `causal`, or "
+                "MultiHeadSelfAttention."
+            )
+        query, key, value = (ops.cast(x, "float32") for x in heads)
+        query, key = feature_map(query), feature_map(key)
+        if pairs.real is not None:
+            key = ops.where(pairs.real[:, None, :, None], key, 0.0)  # [B, H, S, D]
+        context = (causal_attention if self.causal else full_attention)(query, key, value)
+        weights = linear_weights(query, key, pairs) if return_weights else None
+        dtype = heads[2].dtype
+        return ops.cast(context, dtype), None if weights is None else ops.cast(weights, dtype)
+
+
+def feature_map(x: Tensor) -> Tensor:
+    """Returns `elu(x) + 1`, at least 1e-6."""
+    return ops.maximum(ops.elu(x) + 1.0, _SMALLEST_FEATURE)
+
+
+def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Returns the context `[B, H, T, D]` where each query sees all keys.
+
+    Args:
+        query: features of the queries, float32 `[B, H, T, D]`, positive.
+        key: features of the keys, the same shape, all zero where masked.
+        value: `[B, H, T, D]`.
+    """
+    state = ops.matmul(ops.swapaxes(key, -1, -2), value)  # [B, H, D, D]
+    total = ops.sum(key, axis=2)[..., None]  # [B, H, D, 1]
+    return _divided(ops.matmul(query, state), ops.matmul(query, total))
+
+
+def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Returns the context `[B, H, T, D]` where each query sees keys up to its own position.
+
+    In chunks: the pairs inside a chunk, and the sum of the chunks before it.
+
+    Args:
+        query, key, value: as for `full_attention`.
+    """
+    batch = sizes(query)[0]
+    chunks = Blocks(sizes(query)[2], left=0, right=0, size=_CHUNK)
+    q, k, v = (chunks.queries(x) for x in (query, key, value))  # [B N, H, C, D]
+    inside = ops.tril(ops.matmul(q, ops.swapaxes(k, -1, -2)))  # [B N, H, C, C]
+    before = _sums_before(ops.matmul(ops.swapaxes(k, -1, -2), v), batch, chunks.count)  # [B N, H, D, D]
+    total_before = _sums_before(ops.sum(k, axis=2)[..., None], batch, chunks.count)  # [B N, H, D, 1]
+    context = _divided(
+        ops.matmul(inside, v) + ops.matmul(q, before),
+        ops.sum(inside, axis=-1, keepdims=True) + ops.matmul(q, total_before),
+    )
+    return chunks.join(context)
+
+
+def linear_weights(query: Tensor, key: Tensor, pairs: Pairs) -> Tensor:
+    """Returns the weights that the functions above never form, `[B, H, T, S]`; rows without a key are 0."""
+    products = ops.matmul(query, ops.swapaxes(key, -1, -2))  # [B, H, T, S]
+    mask = pairs.dense(sizes(query)[2])
+    if mask is not None:
+        products = ops.where(mask, products, 0.0)
+    return _divided(products, ops.sum(products, axis=-1, keepdims=True))
+
+
+def _sums_before(x: Tensor, batch: Tensor, count: Tensor) -> Tensor:
+    """For each of N chunks the sum of the ones before it: `[B N, H, D, E]` to the same."""
+    _, heads, rows, columns = sizes(x)
+    chunks = ops.reshape(x, (batch, count, heads, rows, columns))
+    earlier = ops.concatenate([ops.zeros_like(chunks[:, :1]), chunks[:, :-1]], axis=1)
+    return ops.reshape(ops.cumsum(earlier, axis=1), sizes(x))
+
+
+def _divided(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """The quotient, 0 where the denominator is: a query without keys. Finite gradients there, too."""
+    empty = denominator == 0
+    return ops.where(empty, 0.0, numerator / ops.where(empty, 1.0, denominator))

@@ -1,0 +1,276 @@
+"""Relative positions: how the distance between query and key enters self-attention.
+
+Axes: B (batch), T (query positions), S (key positions), H (heads), G (key-value heads), D (features of one
+head). A distance is key position - query position.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_selfattn.layers.angles import angles, frequencies
+from keras_selfattn.layers.checks import checked_base, checked_count
+
+Tensor = Any
+Weights = dict[str, tuple[tuple[int, ...], Callable[[int | None], Any]]]
+
+
+class PositionStrategy:
+    """A way for positions to enter attention: a serializable config that holds no weights.
+
+    A strategy overrides what it needs of the four methods below and `get_config`, and is registered with
+    `keras.saving.register_keras_serializable`. What it learns belongs to the attention layer that uses it, so
+    one strategy may serve many layers.
+
+    Example:
+
+        >>> @keras.saving.register_keras_serializable(package="example")
+        ... class Recency(PositionStrategy):
+        ...     def logits(self, learned, query, distance, *, causal):
+        ...         return -0.1 * ops.cast(ops.abs(distance), "float32")
+        >>> from keras_selfattn import layers
+        >>> layers.MultiHeadSelfAttention(2, position=Recency())(np.ones((1, 3, 4))).shape
+        TensorShape([1, 3, 4])
+    """
+
+    def weights(self, num_heads: int, head_dim: int) -> Weights:
+        """Returns what the layer learns: name to shape and a function from a seed to an initializer."""
+        return {}
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Returns queries or keys `[B, H or G, T, D]` changed by their `positions`, int32 `[T]`."""
+        return x
+
+    def logits(
+        self, learned: dict[str, Tensor], query: Tensor, distance: Tensor, *, causal: bool
+    ) -> Tensor | None:
+        """Returns what is added to the logits, broadcasting to float32 `[B, H, T, S]`, or None.
+
+        Args:
+            learned: the layer's weights by the names of `weights`.
+            query: `[B, H, T, D]`, multiplied by the layer's scale.
+            distance: int32 `[T, S]`.
+            causal: whether the layer hides what stands after a query.
+        """
+        return None
+
+    def context(self, learned: dict[str, Tensor], weights: Tensor, distance: Tensor) -> Tensor | None:
+        """Returns what is added to the context `[B, H, T, D]` for weights `[B, H, T, S]`, or None."""
+        return None
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "PositionStrategy":
+        return cls(**config)
+
+
+def checked_strategy(position: Any) -> PositionStrategy | None:
+    """Returns the strategy that `position` is or was serialized from, or raises ValueError."""
+    if isinstance(position, dict):
+        position = keras.saving.deserialize_keras_object(position)
+    if position is None or isinstance(position, PositionStrategy):
+        return position
+    raise ValueError(
+        "`position` must be a PositionStrategy such as RotaryPositions(), LinearBias(), BucketedBias() or "
+        f"RelativePositions(), or None. Received {position!r}."
+    )
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class RotaryPositions(PositionStrategy):
+    """Rotary position embedding (RoPE): queries and keys turn with their position, logits see distances only.
+
+    Feature i of a head and feature i + D/2 form a pair, as in GPT-NeoX, Llama and KerasHub, that turns by
+    `position / base**(2i / D)`. Of an odd head width the first D - 1 features turn and the last one stays.
+    Angles are exact to 1e-6 at any position, under every dtype policy.
+
+    Args:
+        base: ratio of the longest wavelength to the shortest; 10,000 is the paper's, longer texts take more.
+
+    Raises:
+        ValueError: if `base` is not greater than 1.
+
+    Example:
+
+        >>> from keras_selfattn import layers
+        >>> layer = layers.MultiHeadSelfAttention(2, position=RotaryPositions(base=500_000.0))
+        >>> layer(np.ones((1, 3, 8))).shape
+        TensorShape([1, 3, 8])
+
+    Reference: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2.
+    """
+
+    def __init__(self, base: float = 10000.0) -> None:
+        self.base = checked_base(base)
+
+    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        half = x.shape[-1] // 2
+        angle = angles(positions, frequencies(2 * half, self.base))  # [T, D / 2]
+        cos, sin = ops.cast(ops.cos(angle), x.dtype), ops.cast(ops.sin(angle), x.dtype)
+        first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+        return ops.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"base": self.base}
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class LinearBias(PositionStrategy):
+    """Attention with linear biases (ALiBi): each head lowers a logit by its slope times the distance.
+
+    Nothing is learned. Symmetric: a key lowers its logit by how far it is, on either side; under `causal`
+    this is the paper's form. With H heads, a power of 2, the slopes are `2**(-8 h / H)` for h = 1..H; for
+    another H those of the power of 2 below it and then every second one of the power above.
+
+    Example:
+
+        >>> from keras_selfattn import layers
+        >>> layers.MultiHeadSelfAttention(2, position=LinearBias())(np.ones((1, 3, 8))).shape
+        TensorShape([1, 3, 8])
+
+    Reference: Press et al. 2022, "Train Short, Test Long: Attention with Linear Biases Enables Input Length
+    Extrapolation", section 3.
+    """
+
+    def logits(self, learned: dict[str, Tensor], query: Tensor, distance: Tensor, *, causal: bool) -> Tensor:
+        slopes: Tensor = ops.convert_to_tensor(alibi_slopes(query.shape[1]), dtype="float32")  # [H]
+        away = ops.cast(ops.absolute(distance), "float32")  # [T, S]
+        return -slopes[:, None, None] * away  # [H, T, S]
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class BucketedBias(PositionStrategy):
+    """T5's relative bias: each head learns a number for each bucket of distances, added to the logits.
+
+    Half of a direction's buckets hold one distance each, the others logarithmically growing ranges up to
+    `max_distance`; beyond it all share the last. An encoder splits the buckets between the two directions;
+    under `causal` all serve the past. T5 itself leaves the logits unscaled: `scale=1.0`.
+
+    Args:
+        num_buckets: even, at least 4; 32 is T5's.
+        max_distance: beyond this all distances look alike; more than half of a direction's buckets; 128 is
+            T5's.
+
+    Raises:
+        ValueError: for an argument out of range.
+
+    Learns: `relative_bias` `[num_buckets, H]`, normal with deviation 0.02.
+
+    Example:
+
+        >>> from keras_selfattn import layers
+        >>> layer = layers.MultiHeadSelfAttention(2, position=BucketedBias(), scale=1.0)
+        >>> layer(np.ones((1, 3, 8))).shape
+        TensorShape([1, 3, 8])
+
+    Reference: Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
+    Transformer", section 2.1.
+    """
+
+    def __init__(self, num_buckets: int = 32, max_distance: int = 128) -> None:
+        self.num_buckets = checked_count("num_buckets", num_buckets)
+        self.max_distance = checked_count("max_distance", max_distance)
+        if self.num_buckets < 4 or self.num_buckets % 2:
+            raise ValueError(f"`num_buckets` must be even and at least 4. Received {num_buckets}.")
+        if self.max_distance <= self.num_buckets // 2:
+            raise ValueError(
+                "`max_distance` must be greater than half of `num_buckets`. "
+                f"Received max_distance={max_distance}, num_buckets={num_buckets}."
+            )
+
+    def weights(self, num_heads: int, head_dim: int) -> Weights:
+        shape = (self.num_buckets, num_heads)
+        return {
+            "relative_bias": (shape, lambda seed: keras.initializers.RandomNormal(stddev=0.02, seed=seed))
+        }
+
+    def logits(self, learned: dict[str, Tensor], query: Tensor, distance: Tensor, *, causal: bool) -> Tensor:
+        # From distance to bucket by a table of every distance that has a bucket of its own.
+        reach = self.max_distance
+        table = [self.bucket(d, causal) for d in range(-reach, reach + 1)]
+        buckets = ops.take(
+            ops.convert_to_tensor(table, dtype="int32"), ops.clip(distance, -reach, reach) + reach
+        )
+        bias = ops.take(ops.cast(learned["relative_bias"], "float32"), buckets, axis=0)  # [T, S, H]
+        return ops.transpose(bias, (2, 0, 1))  # [H, T, S]
+
+    def get_config(self) -> dict[str, Any]:
+        return {"num_buckets": self.num_buckets, "max_distance": self.max_distance}
+
+    def bucket(self, distance: int, causal: bool) -> int:
+        buckets = self.num_buckets if causal else self.num_buckets // 2
+        away = max(-distance, 0) if causal else abs(distance)
+        exact = buckets // 2
+        if away >= exact:
+            growth = math.log(away / exact) / math.log(self.max_distance / exact)
+            away = min(exact + int(growth * (buckets - exact) + 1e-9), buckets - 1)
+        return away + (buckets if distance > 0 and not causal else 0)
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class RelativePositions(PositionStrategy):
+    """Shaw's relative positions: a learned vector per clipped distance is added to the keys and the values.
+
+    `logit(t, s) = scale q_t . (k_s + a_K[d])` and `context_t = sum_s w(t, s) (v_s + a_V[d])` with d = s - t,
+    clipped to [-max_distance, max_distance]. The vectors are shared by the heads.
+
+    Args:
+        max_distance: distances beyond it share a vector; 16 is the paper's for translation.
+
+    Raises:
+        ValueError: if `max_distance` is not a positive integer.
+
+    Learns: `relative_keys` and `relative_values`, each `[2 max_distance + 1, head_dim]`, Glorot uniform.
+
+    Example:
+
+        >>> from keras_selfattn import layers
+        >>> layer = layers.MultiHeadSelfAttention(2, position=RelativePositions(max_distance=4))
+        >>> layer(np.ones((1, 3, 8))).shape
+        TensorShape([1, 3, 8])
+
+    Reference: Shaw et al. 2018, "Self-Attention with Relative Position Representations", section 3.
+    """
+
+    def __init__(self, max_distance: int = 16) -> None:
+        self.max_distance = checked_count("max_distance", max_distance)
+
+    def weights(self, num_heads: int, head_dim: int) -> Weights:
+        shape = (2 * self.max_distance + 1, head_dim)
+        return dict.fromkeys(("relative_keys", "relative_values"), (shape, keras.initializers.GlorotUniform))
+
+    def logits(self, learned: dict[str, Tensor], query: Tensor, distance: Tensor, *, causal: bool) -> Tensor:
+        vectors = ops.cast(self._vectors(learned["relative_keys"], distance), query.dtype)  # [T, S, D]
+        return ops.cast(ops.einsum("bhtd,tsd->bhts", query, vectors), "float32")
+
+    def context(self, learned: dict[str, Tensor], weights: Tensor, distance: Tensor) -> Tensor:
+        vectors = ops.cast(self._vectors(learned["relative_values"], distance), weights.dtype)  # [T, S, D]
+        return ops.einsum("bhts,tsd->bhtd", weights, vectors)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"max_distance": self.max_distance}
+
+    def _vectors(self, table: Tensor, distance: Tensor) -> Tensor:
+        clipped = ops.clip(distance, -self.max_distance, self.max_distance)
+        return ops.take(table, clipped + self.max_distance, axis=0)  # [T, S, D]
+
+
+def alibi_slopes(num_heads: int) -> np.ndarray:
+    """Returns the slope of each head, float64 `[num_heads]` (see `LinearBias`).
+
+    Example:
+
+        >>> print(alibi_slopes(4))
+        [0.25       0.0625     0.015625   0.00390625]
+    """
+    below = 2 ** int(math.log2(num_heads))
+    slopes = [2.0 ** (-8 * h / below) for h in range(1, below + 1)]
+    above = [2.0 ** (-8 * h / (2 * below)) for h in range(1, 2 * below + 1, 2)]
+    return np.array(slopes + above[: num_heads - below])

@@ -1,0 +1,111 @@
+"""Local attention whose time and memory fall with the window: blocks of queries against the keys near them.
+
+Axes: B (batch), T (positions), H (heads), D (features), N (blocks), C (queries of a block), K (keys of a
+block). Blocks are folded into the batch, so that attention sees `[B N, H, C, D]` and `[B N, H, K, D]`.
+
+Reference: Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1 (sliding window).
+"""
+
+from typing import Any
+
+from keras import ops
+
+from keras_selfattn.layers.masks import Pairs, all_of, arange, sizes, within
+
+Tensor = Any
+
+_SMALLEST_BLOCK = 16
+
+
+class Blocks:
+    """The cut of a sequence into blocks of C queries, each with the K keys that a window can reach.
+
+    Half of the longer reach to the block: K is then at most 2.5 times that reach, and each key is copied five
+    times at most.
+
+    Args:
+        length: T, a number or a scalar tensor.
+        left: how many positions a query sees before itself.
+        right: how many positions a query sees after itself.
+        size: C, if not half of the longer reach.
+    """
+
+    def __init__(self, length: Tensor, left: int, right: int, size: int | None = None) -> None:
+        self.length = length
+        self.size = size or max(_SMALLEST_BLOCK, -(-max(left, right) // 2))
+        self.before = -(-left // self.size)
+        self.after = -(-right // self.size)
+        self.num_keys = self.size * (self.before + 1 + self.after)
+        # One block at least: an empty sequence is all padding.
+        needed = (length + self.size - 1) // self.size
+        self.count: Tensor = max(needed, 1) if isinstance(needed, int) else ops.maximum(needed, 1)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Cuts `[B, H, T, D]` into `[B N, H, C, D]`."""
+        return _fold(self._cut(x))
+
+    def keys(self, x: Tensor) -> Tensor:
+        """Cuts `[B, H, T, D]` into overlapping `[B N, H, K, D]`; zeros beyond both ends."""
+        blocks = self._cut(x)  # [B, H, N, C, D]
+        batch, heads, _, _, width = sizes(blocks)
+        around = [
+            ops.zeros((batch, heads, beyond, self.size, width), dtype=x.dtype)
+            for beyond in (self.before, self.after)
+        ]
+        padded = ops.concatenate([around[0], blocks, around[1]], axis=2)
+        shifted = [padded[:, :, j : j + self.count] for j in range(self.before + 1 + self.after)]
+        return _fold(ops.concatenate(shifted, axis=3))
+
+    def join(self, x: Tensor) -> Tensor:
+        """Puts `[B N, H, C, D]` together again, `[B, H, T, D]`."""
+        folded, heads, _, width = sizes(x)
+        split = ops.reshape(x, (folded // self.count, self.count, heads, self.size, width))
+        whole = ops.transpose(split, (0, 2, 1, 3, 4))  # [B, H, N, C, D]
+        whole = ops.reshape(whole, (folded // self.count, heads, self.count * self.size, width))
+        return whole[:, :, : self.length]
+
+    def distances(self) -> Tensor:
+        """Returns key position - query position inside a block, int32 `[C, K]`: the same in all."""
+        return arange(self.num_keys)[None, :] - (self.before * self.size + arange(self.size)[:, None])
+
+    def mask(self, pairs: Pairs, batch: Tensor) -> Tensor:
+        """Returns which pairs of each block may attend, bool that broadcasts to `[B N, H, C, K]`."""
+        distance = self.distances()
+        real = pairs.real
+        if real is None:
+            real = ops.ones((batch, self.length), dtype="bool")
+        real = self.keys(real[:, None, :, None])  # [B N, 1, K, 1], False beyond both ends
+        parts = [ops.swapaxes(real, -1, -2), within(pairs.reach, distance)[None, None]]
+        if pairs.lens is not None:
+            left_over = pairs.lens - arange(self.length)  # [B, T]: key s < lens means s - t < lens - t
+            parts.append(self.queries(left_over[:, None, :, None]) > distance)  # [B N, 1, C, K]
+        if pairs.chosen is not None:
+            parts.append(self._chosen(pairs.chosen, batch))
+        mask = all_of(parts)
+        assert mask is not None
+        return mask
+
+    def _chosen(self, chosen: Tensor, batch: Tensor) -> Tensor:
+        rows = self._cut(chosen)  # [B or 1, H or 1, N, C, T]
+        # One column more, so that there is one to read when T is 0; the real keys rule it out.
+        rows = ops.concatenate([rows, ops.zeros((*sizes(rows)[:-1], 1), dtype="bool")], axis=-1)
+        starts = (arange(self.count) - self.before) * self.size  # [N]
+        columns = ops.clip(starts[:, None] + arange(self.num_keys), 0, self.length)  # [N, K]
+        near = ops.take_along_axis(
+            rows, columns[None, None, :, None, :], axis=-1
+        )  # [B or 1, H or 1, N, C, K]
+        shape = (batch, *sizes(near)[1:])
+        return _fold(ops.broadcast_to(near, shape))
+
+    def _cut(self, x: Tensor) -> Tensor:
+        """`[B, H, T, D]` to `[B, H, N, C, D]`, the last block filled up with zeros."""
+        batch, heads, length, width = sizes(x)
+        missing = self.count * self.size - length
+        filled = ops.concatenate([x, ops.zeros((batch, heads, missing, width), dtype=x.dtype)], axis=2)
+        return ops.reshape(filled, (batch, heads, self.count, self.size, width))
+
+
+def _fold(blocks: Tensor) -> Tensor:
+    """`[B, H, N, C, D]` to `[B N, H, C, D]`."""
+    batch, heads, count, size, width = sizes(blocks)
+    return ops.reshape(ops.transpose(blocks, (0, 2, 1, 3, 4)), (batch * count, heads, size, width))

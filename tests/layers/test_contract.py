@@ -1,0 +1,296 @@
+"""What every layer promises, tested the same way for all of them, on whichever backend Keras runs."""
+
+import inspect
+
+import keras
+import numpy as np
+import pytest
+from backend import BACKEND, array, compiled, gradients, tensorflow_only
+
+from keras_selfattn import layers
+
+LENGTH, WIDTH = 7, 6
+
+
+def attention(**variant):
+    return lambda **s: layers.MultiHeadSelfAttention(2, **{"dropout": 0.1, "seed": 1, **variant}, **s)
+
+
+def block(**variant):
+    return lambda **s: layers.EncoderBlock(3, 13, **{"dropout": 0.1, "seed": 1, **variant}, **s)
+
+
+MAKE = {
+    "attention": attention(),
+    "causal attention": attention(head_dim=7, causal=True, use_bias=False),
+    "grouped attention": attention(num_kv_heads=1),
+    "window": attention(window=2),
+    "causal window": attention(window=(1, 0), causal=True),
+    "normalised and capped": attention(qk_norm=True, logit_cap=5.0, scale=1.0),
+    "rotary": attention(position=layers.RotaryPositions(base=100.0)),
+    "alibi": attention(position=layers.LinearBias()),
+    "t5": attention(position=layers.BucketedBias(8, 6)),
+    "causal t5": attention(position=layers.BucketedBias(8, 6), causal=True),
+    "shaw": attention(position=layers.RelativePositions(3)),
+    "shaw in a window": attention(position=layers.RelativePositions(3), window=1),
+    "additive": lambda **s: layers.AdditiveSelfAttention(2, dropout=0.1, seed=1, **s),
+    "multiplicative": lambda **s: layers.MultiplicativeSelfAttention(2, dropout=0.1, seed=1, **s),
+    "linear": lambda **s: layers.LinearSelfAttention(2, seed=1, **s),
+    "causal linear": lambda **s: layers.LinearSelfAttention(2, causal=True, seed=1, **s),
+    "sinusoids": lambda **s: layers.SinusoidalPositionEncoding(dropout=0.1, base=50.0, seed=1, **s),
+    "learned positions": lambda **s: layers.LearnedPositionEncoding(70, dropout=0.1, seed=1, **s),
+    "clipped positions": lambda **s: layers.LearnedPositionEncoding(3, beyond="clip", seed=1, **s),
+    "block": block(activation="relu"),
+    "post-norm block": block(norm_first=False),
+    "rms and gated block": block(norm="rms", gated=True, feed_forward_dropout=0.2),
+    "deep block": block(stochastic_depth=0.3, attention_dropout=0.0),
+    "remade block": block(remat=True, feed_forward_dropout=0.2, stochastic_depth=0.2),
+    "encoder": lambda **s: layers.Encoder(2, 3, dropout=0.1, seed=1, **s),
+    "rotary encoder": lambda **s: layers.Encoder(
+        2, 3, position=layers.RotaryPositions(), window=2, norm_first=False, stochastic_depth=0.1, seed=1, **s
+    ),
+    "average": lambda **s: layers.AveragePooling(**s),
+    "max": lambda **s: layers.MaxPooling(**s),
+    "first token": lambda **s: layers.FirstTokenPooling(**s),
+    "attention pooling": lambda **s: layers.AttentionPooling(3, penalty=0.1, seed=1, **s),
+}
+every_layer = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+RETURNS_WEIGHTS = {
+    name: make for name, make in MAKE.items() if "return_weights" in inspect.signature(make().call).parameters
+}
+
+
+def inputs(batch=5, length=LENGTH):
+    return np.random.default_rng(0).normal(size=(batch, length, WIDTH)).astype("float32")
+
+
+def masked_model(layer):
+    """Ids to the layer's output, as Keras propagates the mask of an embedding."""
+    ids = keras.Input((None,), dtype="int32")
+    return keras.Model(ids, layer(keras.layers.Embedding(9, WIDTH, mask_zero=True)(ids)))
+
+
+def classifier(layer):
+    ids = keras.Input((None,), dtype="int32")
+    x = layer(keras.layers.Embedding(9, WIDTH, mask_zero=True)(ids))
+    x = x if len(x.shape) == 2 else layers.AveragePooling()(x)
+    return keras.Model(ids, keras.layers.Dense(2, activation="softmax")(x))
+
+
+def test_every_public_layer_is_in_this_contract():
+    made = {type(make()) for make in MAKE.values()}
+    public = {getattr(layers, name) for name in layers.__all__}
+    assert made == {kind for kind in public if issubclass(kind, keras.layers.Layer)}
+
+
+@every_layer
+def test_a_config_round_trip_keeps_every_argument(make):
+    layer = make()
+    again = type(layer).from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    own = set(inspect.signature(type(layer)).parameters) - {"kwargs", "settings"}
+    assert own <= set(layer.get_config())
+    for other in (layer, again):
+        other.build((None, None, WIDTH))
+    again.set_weights(layer.get_weights())
+    np.testing.assert_array_equal(array(again(inputs())), array(layer(inputs())))
+
+
+@every_layer
+def test_a_saved_model_answers_the_same(make, tmp_path):
+    model, ids = masked_model(make()), np.array([[1, 2, 3, 0], [4, 0, 0, 0]])
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(array(again(ids)), array(model(ids)))
+
+
+@tensorflow_only
+@every_layer
+def test_a_savedmodel_answers_the_same_without_its_layers(make, tmp_path):
+    import tensorflow as tf
+
+    model = masked_model(make())
+    model.export(tmp_path / "saved", verbose=False)
+    served = tf.saved_model.load(tmp_path / "saved")
+    for ids in (
+        np.array([[1, 2, 3, 0], [4, 0, 0, 0]], "int32"),
+        np.zeros((1, 0), "int32"),
+        np.ones((2, 60), "int32"),
+    ):
+        np.testing.assert_allclose(array(served.serve(ids)), array(model(ids)), rtol=1e-5, atol=1e-5)
+
+
+@every_layer
+def test_symbolic_and_eager_shapes_agree(make):
+    layer = make()
+    symbolic = layer(keras.Input((None, WIDTH)))
+    assert symbolic.shape == layer.compute_output_shape((None, None, WIDTH))
+    assert tuple(layer(inputs()).shape) == layer.compute_output_shape((5, LENGTH, WIDTH))
+
+
+@tensorflow_only
+@every_layer
+@pytest.mark.parametrize("length", [0, 1, 11, 61])
+def test_graphs_of_unknown_batch_and_length_equal_eager(make, length):
+    import tensorflow as tf
+
+    layer = make()
+    layer.build((None, None, WIDTH))
+    traced = tf.function(lambda x: layer(x), input_signature=[tf.TensorSpec([None, None, WIDTH])])
+    x = inputs(length=length)
+    np.testing.assert_allclose(traced(x).numpy(), array(layer(x)), rtol=1e-5, atol=1e-5)
+
+
+@every_layer
+@pytest.mark.parametrize("length", [0, 1])
+def test_empty_sequences_and_single_tokens_are_finite(make, length):
+    found = make()(inputs(length=length))
+    assert tuple(found.shape) == make().compute_output_shape((5, length, WIDTH))
+    assert np.isfinite(array(found)).all()
+
+
+@every_layer
+def test_compiled_as_a_whole_equals_eager(make):
+    layer = make()
+    layer.build((None, None, WIDTH))
+    np.testing.assert_allclose(compiled(layer, inputs()), array(layer(inputs())), rtol=1e-4, atol=1e-5)
+
+
+@every_layer
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
+def test_outputs_are_finite_in_the_policys_dtype(make, policy):
+    layer = make(dtype=policy)
+    found = layer(inputs())
+    assert keras.backend.standardize_dtype(found.dtype) == layer.compute_dtype
+    assert np.isfinite(array(found)).all()
+    exact = make()
+    exact.build((None, None, WIDTH))
+    exact.set_weights(layer.get_weights())
+    np.testing.assert_allclose(array(found), array(exact(inputs())), atol=0.1)
+
+
+@every_layer
+def test_rows_of_padding_only_are_zero_and_gradients_finite(make):
+    layer = make()
+    layer.build((None, None, WIDTH))
+    x = inputs(batch=2)
+    mask = np.array([[True] * 4 + [False] * 3, [False] * 7])
+    found = gradients(layer, x, mask=mask, training=True) if takes_mask(layer) else gradients(layer, x)
+    assert all(np.isfinite(gradient).all() for gradient in found)
+    assert np.abs(found[-1]).sum() > 0
+    if takes_mask(layer):
+        outputs = array(layer(x, mask=mask))
+        assert (outputs[1] == 0).all()
+        assert (outputs[0, 4:] == 0).all() or outputs.ndim == 2
+
+
+def takes_mask(layer):
+    return "mask" in inspect.signature(layer.call).parameters
+
+
+@every_layer
+def test_what_padding_holds_does_not_matter(make):
+    layer = make()
+    if not takes_mask(layer):
+        pytest.skip("adds to each position by itself")
+    layer.build((None, None, WIDTH))
+    x, mask = inputs(batch=3), np.arange(LENGTH) < np.array([[4], [7], [1]])
+    wanted = array(layer(x, mask=mask))
+    noisy = np.where(mask[:, :, None], x, np.float32(np.nan))
+    np.testing.assert_array_equal(array(layer(noisy, mask=mask)), wanted)
+    alone = array(layer(x[:1, :4]))[0]
+    np.testing.assert_allclose(wanted[0] if wanted.ndim == 2 else wanted[0, :4], alone, rtol=1e-5, atol=1e-5)
+
+
+@every_layer
+def test_training_runs_in_fit(make):
+    model = classifier(make())
+    model.compile("adam", "sparse_categorical_crossentropy")
+    random = np.random.default_rng(0)
+    before = model.get_weights()[0]
+    history = model.fit(random.integers(0, 9, (32, 7)), random.integers(0, 2, 32), verbose=0)
+    assert np.isfinite(history.history["loss"][0])
+    assert np.abs(model.get_weights()[0] - before).max() > 0
+
+
+@every_layer
+def test_a_subclassed_model_may_hold_it(make):
+    class Model(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.embedding = keras.layers.Embedding(9, WIDTH, mask_zero=True)
+            self.layer = make()
+
+        def call(self, ids, training=None):
+            options = (
+                {"training": training} if "training" in inspect.signature(self.layer.call).parameters else {}
+            )
+            return keras.ops.mean(self.layer(self.embedding(ids), **options), axis=-1)
+
+    model, ids = Model(), np.array([[1, 2, 3, 0], [4, 0, 0, 0]])
+    outputs = array(model(ids))
+    functional = masked_model(make())
+    functional.set_weights(model.get_weights())
+    np.testing.assert_allclose(outputs, array(functional(ids)).mean(-1), rtol=1e-5, atol=1e-6)
+
+
+@every_layer
+def test_the_same_seed_gives_the_same_weights_and_dropout(make):
+    first, second = make(), make()
+    if first.get_config().get("seed") is None:
+        pytest.skip("draws nothing")
+    options = {"training": True} if "training" in inspect.signature(first.call).parameters else {}
+    one, two = array(first(inputs(), **options)), array(second(inputs(), **options))
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("name", RETURNS_WEIGHTS)
+def test_returned_weights_leave_the_output_alone_and_sum_to_one_or_are_zero(name):
+    layer = MAKE[name]()
+    x, mask = inputs(batch=2), np.array([[True] * 4 + [False] * 3, [False] * 7])
+    outputs, weights = layer(x, mask=mask, return_weights=True)
+    np.testing.assert_allclose(array(outputs), array(layer(x, mask=mask)), rtol=1e-4, atol=1e-5)
+    for tensor in weights if isinstance(weights, list) else [weights]:
+        found = array(tensor)
+        assert found.shape[0] == 2
+        assert found.shape[-1] == LENGTH
+        sums = found[0].sum(-1)
+        np.testing.assert_allclose(sums[sums > 0], 1, rtol=1e-5)
+        assert (sums[..., :4] > 0).all()  # of real queries, or of hops
+        assert (found[0][..., 4:] == 0).all()
+        assert (found[1] == 0).all()
+
+
+@pytest.mark.parametrize("name", RETURNS_WEIGHTS)
+def test_returned_weights_have_a_symbolic_shape_and_work_in_a_functional_model(name):
+    layer = MAKE[name]()
+    symbolic, lens = keras.Input((None, WIDTH)), keras.Input((), dtype="int32")
+    outputs, weights = layer(symbolic, valid_lens=lens, return_weights=True)
+    model = keras.Model([symbolic, lens], [outputs, weights])
+    found = model([inputs(), np.array([1, 1, 1, 1, 1])])
+    assert tuple(found[0].shape) == layer.compute_output_shape((5, LENGTH, WIDTH))
+    pairs = zip(*((w if isinstance(w, list) else [w]) for w in (weights, found[1])), strict=True)
+    for spec, values in pairs:
+        assert len(spec.shape) == len(values.shape)
+        assert all(size in (None, got) for size, got in zip(spec.shape, values.shape, strict=True))
+        assert (array(values)[..., 1:] == 0).all()
+
+
+def test_the_first_model_of_a_keras_user_trains():
+    inputs = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(20, 16, mask_zero=True)(inputs)
+    x = layers.SinusoidalPositionEncoding(dropout=0.1)(x)
+    x = layers.MultiHeadSelfAttention(num_heads=8, dropout=0.1)(x)
+    x = layers.AveragePooling()(x)
+    model = keras.Model(inputs, keras.layers.Dense(2, activation="softmax")(x))
+    keras.utils.set_random_seed(0)
+    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    ids = np.random.default_rng(0).integers(1, 20, (256, 6))
+    history = model.fit(ids, (ids > 10).sum(1) > 2, epochs=8, verbose=0).history
+    assert history["accuracy"][-1] > 0.9
+
+
+def test_the_backend_is_the_one_that_was_asked_for():
+    import os
+
+    assert os.environ.get("KERAS_BACKEND", "tensorflow") == BACKEND

@@ -1,0 +1,118 @@
+"""Linear attention against its quadratic form in NumPy, and its cost."""
+
+import math
+
+import numpy as np
+import pytest
+import reference
+from backend import array, gradients, tensorflow_only
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, close, inputs, randomised
+
+from keras_selfattn.layers import LinearSelfAttention
+
+
+def phi(x):
+    return np.array([v + 1 if v > 0 else math.exp(v) for v in x])
+
+
+def normalised_row(products, allowed):
+    row = np.array([p if ok else 0.0 for p, ok in zip(products, allowed, strict=True)])
+    return row / row.sum() if any(allowed) else row
+
+
+def linear_in_numpy(layer, x, allowed=reference.everything):
+    kernel, bias, output_kernel, output_bias = (w.astype("float64") for w in layer.get_weights())
+    outputs, weights = [], []
+    for b, sample in enumerate(x.astype("float64")):
+        heads = reference.heads_of(sample, kernel, bias, 3 * HEADS)
+        context, found = reference.attention(
+            heads[:HEADS],
+            heads[HEADS : 2 * HEADS],
+            heads[2 * HEADS :],
+            lambda h, t, s, query, key: phi(query) @ phi(key),
+            lambda h, t, s, b=b: allowed(b, h, t, s),
+            row=normalised_row,
+        )
+        outputs.append(context @ output_kernel + output_bias)
+        weights.append(found)
+    return np.array(outputs), np.array(weights)
+
+
+def built(**settings):
+    return randomised(LinearSelfAttention(HEADS, HEAD_DIM, **settings))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_equals_its_quadratic_form_in_loops(causal):
+    layer, x = built(causal=causal), inputs()
+    lens = np.array([4, 7])
+    outputs, weights = layer(x, valid_lens=lens, return_weights=True)
+    wanted = linear_in_numpy(layer, x, lambda b, h, t, s: s < lens[b] and (s <= t or not causal))
+    close(outputs, np.where(np.arange(LENGTH)[:, None] < lens[:, None, None], wanted[0], 0))
+    real = (np.arange(LENGTH) < lens[:, None])[:, None, :, None]  # weights of a padding query mean nothing
+    close(np.where(real, array(weights), 0), np.where(real, wanted[1], 0))
+
+
+@settings(max_examples=15, deadline=None)
+@given(length=st.integers(0, 600), seed=st.integers(0, 1000), causal=st.booleans())
+def test_any_length_equals_the_weights_it_never_forms(length, seed, causal):
+    layer, x = built(causal=causal), inputs(length=length, seed=seed)
+    mask = np.random.default_rng(seed).random((BATCH, length)) < 0.8
+    outputs, weights = layer(x, mask=mask, return_weights=True)
+    kernel, bias, output_kernel, output_bias = layer.get_weights()
+    value = (np.where(mask[..., None], x, 0) @ kernel + bias)[..., -HEADS * HEAD_DIM :]
+    value = value.reshape(BATCH, length, HEADS, HEAD_DIM)
+    context = np.einsum("bhts,bshd->bthd", array(weights), value).reshape(BATCH, length, HEADS * HEAD_DIM)
+    wanted = np.where(mask[..., None], context @ output_kernel + output_bias, 0)
+    np.testing.assert_allclose(array(outputs), wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_under_causal_no_future_leaks():
+    layer, x = built(causal=True), inputs(length=300)
+    changed = x.copy()
+    changed[:, 140:] = 50.0
+    np.testing.assert_array_equal(array(layer(x))[:, :140], array(layer(changed))[:, :140])
+
+
+def test_permuting_a_sequence_permutes_the_output():
+    layer, x = built(), inputs()
+    order = np.random.default_rng(1).permutation(LENGTH)
+    close(layer(x[:, order]), array(layer(x))[:, order])
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e4])
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_are_finite_for_small_and_large_inputs(size, causal):
+    found = gradients(
+        built(causal=causal), inputs() * np.float32(size), mask=np.array([[True] * 7, [False] * 7])
+    )
+    assert all(np.isfinite(gradient).all() for gradient in found)
+
+
+@tensorflow_only
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_tensor_grows_with_the_square_of_the_length(causal):
+    import tensorflow as tf
+
+    layer = built(causal=causal)
+
+    def largest(length):
+        graph = tf.function(lambda x: layer(x)).get_concrete_function(tf.TensorSpec([1, length, WIDTH])).graph
+        shapes = [tensor.shape for operation in graph.get_operations() for tensor in operation.outputs]
+        return max(shape.num_elements() or 0 for shape in shapes)
+
+    assert largest(8192) == 2 * largest(4096)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"attention_mask": np.ones((LENGTH, LENGTH), bool)},
+        {"valid_lens": np.ones((BATCH, LENGTH), int)},
+    ],
+)
+def test_masks_of_pairs_are_refused_with_the_reason(call):
+    with pytest.raises(ValueError, match="never forms the pairs"):
+        built()(inputs(), **call)
