@@ -6,6 +6,7 @@ Keras:
 - `layers`: self-attention, position encodings, pooling, the encoder.
 - `models`: classifiers that read raw text and carry their own vocabulary and labels.
 - `data`: files to texts and labels; the built-in first data set.
+- `plots`: pictures of position encodings and attention weights.
 - `training`: one function from a table of labelled rows to a run folder.
 - `export`: versioned, checked SavedModels that take raw text.
 - `serving`: the server (TensorFlow Serving's gRPC API) and the client.
@@ -16,7 +17,7 @@ from types import ModuleType
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("data", "export", "layers", "models", "serving", "training")
+_SUBPACKAGES = ("data", "export", "layers", "models", "plots", "serving", "training")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -1,11 +1,15 @@
 """Who may import whom, proven in fresh interpreters."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-HEAVY = ("tensorflow", "keras", "tensorflow_serving", "pandas", "sklearn")
+import keras_selfattn.layers
+
+HEAVY = ("tensorflow", "keras", "tensorflow_serving", "pandas", "sklearn", "matplotlib")
 
 
 def imported(statement):
@@ -23,6 +27,7 @@ def imported(statement):
         "import keras_selfattn; dir(keras_selfattn)",
         "from keras_selfattn.serving.client import Client",
         "import keras_selfattn.serving.errors",
+        "import keras_selfattn.plots",
         "import keras_selfattn.cli.main",
         "import keras_selfattn.cli.query",
     ],
@@ -42,6 +47,14 @@ def test_layers_import_keras_and_nothing_of_ours_above_them():
         "assert above == [], above"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+def test_layers_name_no_backend(backend):
+    """They are written in keras.ops: Keras itself decides what is loaded beside the backend asked for."""
+    statement = re.compile(rf"^\s*(import|from) {backend}", re.MULTILINE)
+    sources = Path(keras_selfattn.layers.__file__).parent.glob("*.py")
+    assert [path.name for path in sources if statement.search(path.read_text("utf-8"))] == []
 
 
 def test_models_import_layers_and_nothing_of_ours_above_them():

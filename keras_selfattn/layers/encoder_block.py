@@ -245,7 +245,9 @@ class EncoderBlock(keras.layers.Layer):
 def make_norm(kind: str, policy: Any, name: str) -> keras.layers.Layer:
     """Returns the normalisation layer that `norm=kind` names."""
     layer = {"layer": keras.layers.LayerNormalization, "rms": keras.layers.RMSNormalization}[kind]
-    return layer(epsilon=_EPSILON[kind], dtype=policy, name=name)
+    made = layer(epsilon=_EPSILON[kind], dtype=policy, name=name)
+    made.supports_masking = True  # Keras' RMSNormalization works position by position but does not say so
+    return made
 
 
 def _added(x: Tensor, branch: Tensor, dropouts: list[Dropout], training: bool | None) -> Tensor:

@@ -214,4 +214,4 @@ class LearnedPositionEncoding(keras.layers.Layer):
                 f"max_length={self.max_length}; cut the input, build the layer with a larger max_length, or "
                 'give the positions past it the last vector with beyond="clip".'
             )
-        return ops.slice(self._table, (0, 0), (length, self._table.shape[1]))
+        return ops.slice(ops.convert_to_tensor(self._table), (0, 0), (length, self._table.shape[1]))

@@ -8,6 +8,11 @@ BACKEND = keras.backend.backend()
 tensorflow_only = pytest.mark.skipif(BACKEND != "tensorflow", reason="tests what only TensorFlow has")
 
 
+def examples(number):
+    """How many examples a property takes: JAX compiles every operation anew for each shape it meets."""
+    return 3 if BACKEND == "jax" else number
+
+
 def array(tensor):
     """The tensor's numbers, half precision as float32."""
     if keras.backend.standardize_dtype(tensor.dtype) in ("float16", "bfloat16"):

@@ -49,15 +49,20 @@ MAKE = {
     "rotary encoder": lambda **s: layers.Encoder(
         2, 3, position=layers.RotaryPositions(), window=2, norm_first=False, stochastic_depth=0.1, seed=1, **s
     ),
+    "rms encoder": lambda **s: layers.Encoder(2, 3, norm="rms", gated=True, activation="silu", seed=1, **s),
     "average": lambda **s: layers.AveragePooling(**s),
     "max": lambda **s: layers.MaxPooling(**s),
     "first token": lambda **s: layers.FirstTokenPooling(**s),
     "attention pooling": lambda **s: layers.AttentionPooling(3, penalty=0.1, seed=1, **s),
 }
+
+
+def takes(layer, name):
+    return name in inspect.signature(layer.call).parameters
+
+
 every_layer = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
-RETURNS_WEIGHTS = {
-    name: make for name, make in MAKE.items() if "return_weights" in inspect.signature(make().call).parameters
-}
+RETURNS_WEIGHTS = [name for name, make in MAKE.items() if takes(make(), "return_weights")]
 
 
 def inputs(batch=5, length=LENGTH):
@@ -175,23 +180,20 @@ def test_rows_of_padding_only_are_zero_and_gradients_finite(make):
     layer.build((None, None, WIDTH))
     x = inputs(batch=2)
     mask = np.array([[True] * 4 + [False] * 3, [False] * 7])
-    found = gradients(layer, x, mask=mask, training=True) if takes_mask(layer) else gradients(layer, x)
+    call = {"mask": mask, "training": True}
+    found = gradients(layer, x, **{name: value for name, value in call.items() if takes(layer, name)})
     assert all(np.isfinite(gradient).all() for gradient in found)
     assert np.abs(found[-1]).sum() > 0
-    if takes_mask(layer):
+    if takes(layer, "mask"):
         outputs = array(layer(x, mask=mask))
         assert (outputs[1] == 0).all()
         assert (outputs[0, 4:] == 0).all() or outputs.ndim == 2
 
 
-def takes_mask(layer):
-    return "mask" in inspect.signature(layer.call).parameters
-
-
 @every_layer
 def test_what_padding_holds_does_not_matter(make):
     layer = make()
-    if not takes_mask(layer):
+    if not takes(layer, "mask"):
         pytest.skip("adds to each position by itself")
     layer.build((None, None, WIDTH))
     x, mask = inputs(batch=3), np.arange(LENGTH) < np.array([[4], [7], [1]])
@@ -222,9 +224,7 @@ def test_a_subclassed_model_may_hold_it(make):
             self.layer = make()
 
         def call(self, ids, training=None):
-            options = (
-                {"training": training} if "training" in inspect.signature(self.layer.call).parameters else {}
-            )
+            options = {"training": training} if takes(self.layer, "training") else {}
             return keras.ops.mean(self.layer(self.embedding(ids), **options), axis=-1)
 
     model, ids = Model(), np.array([[1, 2, 3, 0], [4, 0, 0, 0]])
@@ -239,7 +239,7 @@ def test_the_same_seed_gives_the_same_weights_and_dropout(make):
     first, second = make(), make()
     if first.get_config().get("seed") is None:
         pytest.skip("draws nothing")
-    options = {"training": True} if "training" in inspect.signature(first.call).parameters else {}
+    options = {"training": True} if takes(first, "training") else {}
     one, two = array(first(inputs(), **options)), array(second(inputs(), **options))
     np.testing.assert_array_equal(one, two)
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import reference
-from backend import array, gradients, tensorflow_only
+from backend import array, examples, gradients, tensorflow_only
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, close, inputs, randomised
@@ -55,7 +55,7 @@ def test_equals_its_quadratic_form_in_loops(causal):
     close(np.where(real, array(weights), 0), np.where(real, wanted[1], 0))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(length=st.integers(0, 600), seed=st.integers(0, 1000), causal=st.booleans())
 def test_any_length_equals_the_weights_it_never_forms(length, seed, causal):
     layer, x = built(causal=causal), inputs(length=length, seed=seed)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from backend import array, gradients, tensorflow_only
+from backend import array, examples, gradients, tensorflow_only
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, built, close, expected, inputs
@@ -92,7 +92,7 @@ def test_masked_positions_are_exactly_zero_and_an_empty_row_too():
     assert (found[mask] != 0).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(length=st.integers(1, 9), padding=st.integers(0, 40), seed=st.integers(0, 1000))
 def test_padding_does_not_change_real_tokens(length, padding, seed):
     layer, x = built(), inputs(length=length, seed=seed)

@@ -95,7 +95,7 @@ def test_the_penalty_is_the_squared_distance_of_the_hops_overlap_from_one():
     assert layer.losses == []
     layer(x, mask=MASK, training=True)
     overlap = [((a @ a.T - np.eye(3)) ** 2).sum() for a in weights]
-    np.testing.assert_allclose(float(layer.losses[0]), 0.3 * np.mean(overlap), rtol=1e-5)
+    np.testing.assert_allclose(array(layer.losses[0]), 0.3 * np.mean(overlap), rtol=1e-5)
 
 
 def test_hops_and_hidden_layer_start_differently_by_seed():

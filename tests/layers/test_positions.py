@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import reference
-from backend import array, tensorflow_only
+from backend import array, examples, tensorflow_only
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -155,7 +155,7 @@ def test_the_angle_of_any_int32_position_is_exact(sign):
     np.testing.assert_allclose(found, sign * np.array(wanted), atol=1e-6)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     offset=st.integers(-100_000, 100_000),
     position=st.integers(0, 100_000),

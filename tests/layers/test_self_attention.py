@@ -56,9 +56,9 @@ def test_equals_keras_multi_head_attention_with_copied_weights():
     pairs = np.broadcast_to(mask[:, None, :], (BATCH, LENGTH, LENGTH))
     wanted, scores = theirs(x, x, attention_mask=pairs, return_attention_scores=True)
     outputs, weights = layer(x, mask=mask, return_weights=True)
-    close(outputs, np.where(mask[:, :, None], wanted, 0))
+    close(outputs, np.where(mask[:, :, None], array(wanted), 0))
     of_real = mask[:, None, :, None]  # what a padding token would attend to means nothing
-    close(np.where(of_real, weights, 0), np.where(of_real, scores, 0))
+    close(np.where(of_real, array(weights), 0), np.where(of_real, array(scores), 0))
 
 
 def test_ones_with_five_heads_ignore_what_lies_behind_their_lengths():

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import array, gradients, tensorflow_only
+from backend import array, examples, gradients, tensorflow_only
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import HEAD_DIM, HEADS, WIDTH, built, close, expected, inputs, randomised
@@ -46,7 +46,7 @@ def test_a_window_equals_a_banded_mask(kind, left, right):
     np.testing.assert_allclose(array(near(x, mask=mask)), wanted, rtol=1e-4, atol=5e-5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     length=st.integers(0, 300),
     left=st.integers(0, 70),
