@@ -37,6 +37,32 @@ def test_every_public_name_has_an_example():
     assert [item.__name__ for item in public if ">>> " not in (item.__doc__ or "")] == []
 
 
+def test_the_table_of_layers_names_each_of_them_and_the_tests_that_prove_it():
+    text = (ROOT / "docs" / "layers.md").read_text(encoding="utf-8")
+    layers = importlib.import_module("keras_selfattn.layers")
+    assert [name for name in layers.__all__ if f"`{name}" not in text] == []
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", text)
+    assert len(named) >= 28
+    for file, test in named:
+        assert f"\ndef {test}(" in (ROOT / "tests" / "layers" / file).read_text(encoding="utf-8"), (
+            file,
+            test,
+        )
+
+
+def test_the_table_of_layers_ticks_every_cell_or_gives_the_note_with_the_reason():
+    text = (ROOT / "docs" / "layers.md").read_text(encoding="utf-8")
+    notes = set(re.findall(r"^(\d+)\. ", text, re.MULTILINE))
+    superscripts = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+    rows = [line.strip("|").split("|") for line in text.splitlines() if "::test_" in line]
+    for row in rows:
+        assert len(row) == 11, row
+        for cell in row[5:10]:
+            number = cell.replace("✓", "").strip().translate(superscripts)
+            assert "✓" in cell or number in notes, row
+            assert number in notes | {""}, row
+
+
 def test_every_command_the_readme_shows_exists_with_its_options():
     text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
     shown = re.findall(r"keras-selfattn ([a-z]+)([^\n`]*)", text)
