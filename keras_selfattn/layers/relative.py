@@ -151,7 +151,8 @@ class BucketedBias(PositionStrategy):
 
     Half of a direction's buckets hold one distance each, the others logarithmically growing ranges up to
     `max_distance`; beyond it all share the last. An encoder splits the buckets between the two directions;
-    under `causal` all serve the past. T5 itself leaves the logits unscaled: `scale=1.0`.
+    under `causal` all serve the past. T5 itself leaves the logits unscaled (`scale=1.0`) and shares one table
+    among its layers; here each layer learns its own.
 
     Args:
         num_buckets: even, at least 4; 32 is T5's.

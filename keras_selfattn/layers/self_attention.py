@@ -153,12 +153,9 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
 
     def _project(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         heads = self._project_fused(inputs)  # [B, H + 2 G, T, D]
-        first_value = self.num_heads + self._kv_heads
-        query, key, value = (
-            heads[:, : self.num_heads],
-            heads[:, self.num_heads : first_value],
-            heads[:, first_value:],
-        )
+        # Not slices: the gradient of a split is one concatenation.
+        bounds = [self.num_heads, self.num_heads + self._kv_heads]
+        query, key, value = ops.split(heads, bounds, axis=1)
         if self.qk_norm:
             query, key = _normalised(query, self._query_gain), _normalised(key, self._key_gain)
         if self.position is not None:

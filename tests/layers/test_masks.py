@@ -45,6 +45,17 @@ def test_mask_causal_and_attention_mask_combine():
     close(found, np.where(mask[:, :, None], wanted, 0))
 
 
+@pytest.mark.parametrize("heads", [1, HEADS])
+def test_where_batch_and_heads_are_equal_a_keras_mask_and_one_of_rank_4_stay_apart(heads):
+    """Keras' own attention aligns the batch of one with the heads of the other."""
+    layer, x = built(), inputs(batch=HEADS)
+    mask = np.arange(LENGTH) < np.array([[3], [7], [5]])
+    pairs = np.random.default_rng(5).random((HEADS, heads, LENGTH, LENGTH)) < 0.6
+    found = layer(x, mask=mask, attention_mask=pairs)
+    wanted = expected(layer, x, lambda b, h, t, s: mask[b, s] and pairs[b, h % heads, t, s])[0]
+    close(found, np.where(mask[:, :, None], wanted, 0))
+
+
 def test_valid_lens_of_rank_one_is_a_padding_mask():
     layer, x = built(), inputs()
     lens = np.array([3, 7])
