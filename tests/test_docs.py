@@ -37,6 +37,19 @@ def test_every_public_name_has_an_example():
     assert [item.__name__ for item in public if ">>> " not in (item.__doc__ or "")] == []
 
 
+def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
+    """Every snippet but the one that asks a server, in order, as one program."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    snippets = [code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "Client" not in code]
+    assert len(snippets) >= 4
+    names = {}
+    for code in snippets:
+        exec(compile(code, "README.md", "exec"), names)
+    assert len(names["weights"].shape) == 4
+    assert (tmp_path / "models" / "film" / "1" / "saved_model.pb").is_file()
+
+
 def test_the_table_of_layers_names_each_of_them_and_the_tests_that_prove_it():
     text = (ROOT / "docs" / "layers.md").read_text(encoding="utf-8")
     layers = importlib.import_module("keras_selfattn.layers")

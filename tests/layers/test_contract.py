@@ -148,10 +148,12 @@ def test_graphs_of_unknown_batch_and_length_equal_eager(make, length):
 
 @every_layer
 @pytest.mark.parametrize("length", [0, 1])
-def test_empty_sequences_and_single_tokens_are_finite(make, length):
-    found = make()(inputs(length=length))
-    assert tuple(found.shape) == make().compute_output_shape((5, length, WIDTH))
+def test_empty_sequences_and_single_tokens_are_finite_and_so_are_their_gradients(make, length):
+    layer, x = make(), inputs(length=length)
+    found = layer(x)
+    assert tuple(found.shape) == layer.compute_output_shape((5, length, WIDTH))
     assert np.isfinite(array(found)).all()
+    assert all(np.isfinite(gradient).all() for gradient in gradients(layer, x))
 
 
 @every_layer
@@ -242,6 +244,34 @@ def test_the_same_seed_gives_the_same_weights_and_dropout(make):
     options = {"training": True} if takes(first, "training") else {}
     one, two = array(first(inputs(), **options)), array(second(inputs(), **options))
     np.testing.assert_array_equal(one, two)
+
+
+RATES = ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth")
+DROPS = [(name, rate) for name, make in MAKE.items() for rate in RATES if rate in make().get_config()]
+
+
+@pytest.mark.parametrize(("name", "rate"), DROPS)
+def test_a_rate_may_be_zero_or_one_and_nothing_beyond(name, rate):
+    config = MAKE[name]().get_config()
+    kind = type(MAKE[name]())
+    for wrong in (1.01, -0.1, "half", True):
+        with pytest.raises(ValueError, match=r"must be a number in \[0, 1\]"):
+            kind(**{**config, rate: wrong})
+    everything = kind.from_config({**config, rate: 1.0})
+    assert np.isfinite(array(everything(inputs(), training=True))).all()
+    nothing = kind.from_config({**config, **{other: 0.0 for other in RATES if other in config}})
+    np.testing.assert_array_equal(array(nothing(inputs(), training=True)), array(nothing(inputs())))
+    assert not [variable for variable in nothing.variables if "seed" in variable.path]
+
+
+@every_layer
+def test_projections_that_are_drawn_together_start_different_from_each_other(make):
+    layer = make()
+    layer.build((None, None, WIDTH))
+    for weight in layer.weights:
+        if weight.path.endswith("query_key_value_kernel"):
+            columns = array(weight).T
+            assert len(np.unique(columns.round(4), axis=0)) == len(columns)
 
 
 @pytest.mark.parametrize("name", RETURNS_WEIGHTS)

@@ -73,7 +73,7 @@ def test_t5_adds_the_learned_number_of_the_bucket(buckets, far, causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("buckets", "far"), [(32, 128), (8, 5), (4, 3), (20, 51), (64, 1000)])
+@pytest.mark.parametrize(("buckets", "far"), [(32, 128), (8, 5), (4, 3), (10, 160), (64, 1000)])
 def test_buckets_equal_integer_arithmetic_at_every_distance(buckets, far, causal):
     strategy = layers.BucketedBias(buckets, far)
     for distance in range(-far - 3, far + 4):
