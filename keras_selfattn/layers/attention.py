@@ -10,6 +10,7 @@ Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints"
 from collections.abc import Callable
 from typing import Any
 
+import keras
 from keras import ops
 
 from keras_selfattn.layers.masks import sizes
@@ -19,6 +20,8 @@ Tensor = Any
 # Half of float32's lowest value: no finite logit can carry the sum to infinity, and against any real logit
 # its exponential is exactly 0. Softmax runs in float32 under every dtype policy, so this fits always.
 _MASKED_LOGIT = -1.7e38
+
+_LARGEST_FLOAT16 = 65504.0
 
 
 def attend(
@@ -57,7 +60,7 @@ def attend(
         [[0.5 0.5]
          [0.5 0.5]]
     """
-    logits = ops.cast(score(query, key), "float32")  # [B, H, T, S]
+    logits = widened(score(query, key))  # [B, H, T, S]
     weights = ops.cast(masked_softmax(logits, mask), value.dtype)  # [B, H, T, S]
     kept = weights if dropout is None else dropout(weights)
     return (combine or weighted_sum)(kept, value), weights  # [B, H, T, D]
@@ -78,6 +81,14 @@ def masked_softmax(logits: Tensor, mask: Tensor | None) -> Tensor:
     bias = ops.where(mask, 0.0, _MASKED_LOGIT)
     has_key = ops.cast(ops.any(mask, axis=-1, keepdims=True), "float32")  # [B or 1, H or 1, T or 1, 1]
     return _softmax(logits + bias) * has_key
+
+
+def widened(logits: Tensor) -> Tensor:
+    """Returns `logits` as float32; an overflow of float16 becomes its largest number, not NaN in softmax."""
+    wide = ops.cast(logits, "float32")
+    if keras.backend.standardize_dtype(logits.dtype) != "float16":
+        return wide
+    return ops.clip(wide, -_LARGEST_FLOAT16, _LARGEST_FLOAT16)
 
 
 def dot_product(query: Tensor, key: Tensor) -> Tensor:

@@ -42,6 +42,13 @@ def checked_rate(name: str, rate: Any) -> float:
     return float(rate)
 
 
+def checked_flag(name: str, value: Any) -> bool:
+    """Returns `value`, or raises ValueError naming the argument if it is neither True nor False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"`{name}` must be True or False. Received {value!r}.")
+    return value
+
+
 def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """Returns `value`, or raises ValueError naming the argument if it is none of `choices`."""
     if value not in choices:
@@ -60,17 +67,13 @@ def checked_seed(seed: Any) -> int | None:
 
 def checked_window(window: Any) -> int | tuple[int, int] | None:
     """Returns `window` with plain ints, or raises ValueError if it is no reach: `w` or `(left, right)`."""
-    if window is None or (_is_integer(window) and window >= 0):
+    if window is None or _is_reach(window):
         return None if window is None else int(window)
-    if (
-        isinstance(window, list | tuple)
-        and len(window) == 2
-        and all(_is_integer(w) and w >= 0 for w in window)
-    ):
+    if isinstance(window, list | tuple) and len(window) == 2 and all(map(_is_reach, window)):
         return int(window[0]), int(window[1])
     raise ValueError(
-        "`window` must be an integer w (its reach to each side) or a pair (left, right), not "
-        f"negative. Received {window!r}."
+        "`window` must be an integer w (its reach to each side) or a pair (left, right), 0 to 2**31 - 1. "
+        f"Received {window!r}."
     )
 
 
@@ -82,6 +85,10 @@ def checked_sequence(input_shape: tuple) -> int:
             f"Received shape {tuple(input_shape)}."
         )
     return input_shape[-1]
+
+
+def _is_reach(value: Any) -> bool:
+    return _is_integer(value) and 0 <= value < 2**31  # positions are int32
 
 
 def _is_integer(value: Any) -> bool:

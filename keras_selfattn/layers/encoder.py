@@ -3,6 +3,7 @@
 Axes: B (batch), T (query positions), S (key positions), H (heads), D (features).
 """
 
+import inspect
 from typing import Any
 
 import keras
@@ -13,6 +14,8 @@ from keras_selfattn.layers.masks import token_mask, zero_masked
 from keras_selfattn.layers.seeds import split_seed
 
 Tensor = Any
+
+_BLOCK_SETTINGS = set(inspect.signature(EncoderBlock.__init__).parameters) - {"self", "kwargs"}
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -64,8 +67,8 @@ class Encoder(keras.layers.Layer):
         seed: int | None = None,
         **settings: Any,
     ) -> None:
-        of_layer = {name: settings.pop(name) for name in ("name", "dtype", "trainable") if name in settings}
-        super().__init__(**of_layer)
+        of_block = {name: value for name, value in settings.items() if name in _BLOCK_SETTINGS}
+        super().__init__(**{name: value for name, value in settings.items() if name not in of_block})
         self.num_layers = checked_count("num_layers", num_layers)
         self.stochastic_depth = checked_rate("stochastic_depth", stochastic_depth)
         self.norm_first = norm_first
@@ -83,7 +86,7 @@ class Encoder(keras.layers.Layer):
                 seed=block_seed,
                 dtype=self.dtype_policy,
                 name=f"block_{index}",
-                **settings,
+                **of_block,
             )
             for index, block_seed in enumerate(split_seed(self.seed, self.num_layers))
         ]
@@ -134,8 +137,6 @@ class Encoder(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         of_block = self._blocks[0].get_config()
-        settings = {
-            name: value for name, value in of_block.items() if name not in ("name", "dtype", "trainable")
-        }
+        settings = {name: value for name, value in of_block.items() if name in _BLOCK_SETTINGS}
         names = ("num_layers", "stochastic_depth", "seed")
         return {**super().get_config(), **settings, **{name: getattr(self, name) for name in names}}

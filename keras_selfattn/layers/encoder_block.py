@@ -11,6 +11,7 @@ import keras
 from keras_selfattn.layers.checks import (
     checked_choice,
     checked_count,
+    checked_flag,
     checked_rate,
     checked_seed,
     checked_sequence,
@@ -126,9 +127,9 @@ class EncoderBlock(keras.layers.Layer):
         self.feed_forward_dropout = checked_rate("feed_forward_dropout", feed_forward_dropout)
         self.stochastic_depth = checked_rate("stochastic_depth", stochastic_depth)
         self.norm = checked_choice("norm", norm, tuple(_EPSILON))
-        self.norm_first = norm_first
-        self.gated = gated
-        self.remat = remat
+        self.norm_first = checked_flag("norm_first", norm_first)
+        self.gated = checked_flag("gated", gated)
+        self.remat = checked_flag("remat", remat)
         self.seed = checked_seed(seed)
         self.supports_masking = True
         seeds = split_seed(self.seed, 6)

@@ -12,7 +12,13 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.attention import attend, weighted_sum
-from keras_selfattn.layers.checks import checked_count, checked_seed, checked_sequence, checked_window
+from keras_selfattn.layers.checks import (
+    checked_count,
+    checked_flag,
+    checked_seed,
+    checked_sequence,
+    checked_window,
+)
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.masks import Pairs, distances, pair_rules, sizes, token_mask, zero_masked
 from keras_selfattn.layers.seeds import split_seed
@@ -41,8 +47,8 @@ class SelfAttentionBase(keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_heads = checked_count("num_heads", num_heads)
         self.head_dim = None if head_dim is None else checked_count("head_dim", head_dim)
-        self.causal = causal
-        self.use_bias = use_bias
+        self.causal = checked_flag("causal", causal)
+        self.use_bias = checked_flag("use_bias", use_bias)
         self.seed = checked_seed(seed)
         self.supports_masking = True
 
@@ -195,17 +201,9 @@ class ScoredSelfAttention(SelfAttentionBase):
         if return_weights or left is None or right is None:  # weights are of all pairs
             return self._attend_dense(heads, pairs, length, training)
         blocks = Blocks(length, left, right)
-
-        def dense() -> Tensor:
-            return self._attend_dense(heads, pairs, length, training)[0]
-
-        def near() -> Tensor:
-            return self._attend_blocks(heads, pairs, blocks, training)
-
-        is_short = length <= blocks.num_keys
-        if isinstance(is_short, bool):
-            return (dense if is_short else near)(), None
-        return ops.cond(is_short, dense, near), None  # the length is known only when the graph runs
+        if isinstance(length, int) and length <= blocks.num_keys:
+            return self._attend_dense(heads, pairs, length, training)
+        return self._attend_blocks(heads, pairs, blocks, training), None
 
     def _attend_dense(
         self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, length: Tensor, training: bool | None

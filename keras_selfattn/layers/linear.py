@@ -88,7 +88,8 @@ class LinearSelfAttention(SelfAttentionBase):
 
 def feature_map(x: Tensor) -> Tensor:
     """Returns `elu(x) + 1`, at least 1e-6."""
-    return ops.maximum(ops.elu(x) + 1.0, _SMALLEST_FEATURE)
+    # Below 0 that is exp(x), which a subtraction and an addition of 1 would cancel to a few digits.
+    return ops.where(x > 0, x + 1.0, ops.maximum(ops.exp(ops.minimum(x, 0.0)), _SMALLEST_FEATURE))
 
 
 def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -240,7 +240,8 @@ def _checked_lens(inputs: Tensor, valid_lens: Tensor) -> Tensor:
 def _of_shape(name: str, tensor: Tensor, wanted: list[Any], form: str) -> Tensor:
     """Returns `tensor`, whose shape must be `wanted`; a size of 1 is never broadcast.
 
-    Sizes that are known are compared here; the others when the graph runs, by a reshape that fails there.
+    Sizes that are known are compared here; the others when the graph runs, by a concatenation with nothing,
+    which fails there if one differs.
     """
     known = [size if isinstance(size, int) else None for size in wanted]
     shape = tuple(tensor.shape)
@@ -249,7 +250,10 @@ def _of_shape(name: str, tensor: Tensor, wanted: list[Any], form: str) -> Tensor
     )
     if not fits:
         raise ValueError(f"`{name}` must have shape {form}, here {tuple(known)}. Received shape {shape}.")
-    return tensor if None not in (*shape, *known) else ops.reshape(tensor, wanted)
+    if None not in (*shape, *known):
+        return tensor
+    nothing = ops.zeros((*wanted, 0), dtype=_dtype_name(tensor))
+    return ops.concatenate([tensor[..., None], nothing], axis=-1)[..., 0]
 
 
 def _values(tensor: Tensor) -> np.ndarray | None:

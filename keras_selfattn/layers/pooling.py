@@ -136,9 +136,7 @@ class FirstTokenPooling(PoolingBase):
     def _pool(self, inputs: Tensor, real: Tensor | None) -> Tensor:
         if real is None:
             return ops.sum(inputs[:, :1], axis=1)  # zeros when the length is 0
-        counted = ops.cumsum(
-            ops.cast(real, "int32"), axis=1
-        )  # [B, T]: 1 at the first and padding after it
+        counted = ops.cumsum(ops.cast(real, "int32"), axis=1)  # [B, T]: 1 at the first and padding after it
         return ops.sum(zero_masked(inputs, counted == 1), axis=1)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.layers.angles import angles, frequencies
+from keras_selfattn.layers.attention import widened
 from keras_selfattn.layers.checks import checked_base, checked_count
 
 Tensor = Any
@@ -49,6 +50,8 @@ class PositionStrategy:
         self, learned: dict[str, Tensor], query: Tensor, distance: Tensor, *, causal: bool
     ) -> Tensor | None:
         """Returns what is added to the logits, broadcasting to float32 `[B, H, T, S]`, or None.
+
+        With a window it is called for blocks: T and S are those of one block, B counts all blocks.
 
         Args:
             learned: the layer's weights by the names of `weights`.
@@ -249,7 +252,7 @@ class RelativePositions(PositionStrategy):
 
     def logits(self, learned: dict[str, Tensor], query: Tensor, distance: Tensor, *, causal: bool) -> Tensor:
         vectors = ops.cast(self._vectors(learned["relative_keys"], distance), query.dtype)  # [T, S, D]
-        return ops.cast(ops.einsum("bhtd,tsd->bhts", query, vectors), "float32")
+        return widened(ops.einsum("bhtd,tsd->bhts", query, vectors))
 
     def context(self, learned: dict[str, Tensor], weights: Tensor, distance: Tensor) -> Tensor:
         vectors = ops.cast(self._vectors(learned["relative_values"], distance), weights.dtype)  # [T, S, D]

@@ -10,8 +10,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.attention import dot_product, soft_cap, weighted_sum
-from keras_selfattn.layers.checks import checked_count, checked_positive
+from keras_selfattn.layers.attention import dot_product, soft_cap, weighted_sum, widened
+from keras_selfattn.layers.checks import checked_count, checked_flag, checked_positive
 from keras_selfattn.layers.heads import Distance, ScoredSelfAttention
 from keras_selfattn.layers.masks import arange, sizes
 from keras_selfattn.layers.relative import PositionStrategy, checked_strategy
@@ -119,7 +119,7 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
             )
         self.scale = None if scale is None else checked_positive("scale", scale)
         self.position = checked_strategy(position)
-        self.qk_norm = qk_norm
+        self.qk_norm = checked_flag("qk_norm", qk_norm)
         self.logit_cap = None if logit_cap is None else checked_positive("logit_cap", logit_cap)
 
     @property
@@ -161,12 +161,12 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
         if self.position is not None:
             positions = arange(sizes(inputs)[1])
             query, key = self.position.rotate(query, positions), self.position.rotate(key, positions)
-        # Scaled before the product: in float16 the unscaled logits can overflow.
+        # Scaled before the product: in float16 the unscaled logits would overflow sooner.
         scale = 1 / math.sqrt(self._head_dim) if self.scale is None else self.scale
         return query * scale, key, value
 
     def _score(self, query: Tensor, key: Tensor, distance: Distance) -> Tensor:
-        logits = ops.cast(dot_product(query, key), "float32")  # [B, H, T, S]
+        logits = widened(dot_product(query, key))  # [B, H, T, S]
         if self.logit_cap is not None:
             logits = soft_cap(logits, self.logit_cap)
         bias = None

@@ -32,13 +32,13 @@ class Blocks:
 
     def __init__(self, length: Tensor, left: int, right: int, size: int | None = None) -> None:
         self.length = length
-        self.size = size or max(_SMALLEST_BLOCK, left, right)
-        self.before = -(-left // self.size)
-        self.after = -(-right // self.size)
+        longest = size or max(_SMALLEST_BLOCK, left, right)
+        self.before = -(-left // longest)
+        self.after = -(-right // longest)
+        # A short sequence is one block as long as itself; an empty one is all padding.
+        self.size = _least_one(_smaller(longest, length))
         self.num_keys = self.size * (self.before + 1 + self.after)
-        # One block at least: an empty sequence is all padding.
-        needed = (length + self.size - 1) // self.size
-        self.count: Tensor = max(needed, 1) if isinstance(needed, int) else ops.maximum(needed, 1)
+        self.count = _least_one((length + self.size - 1) // self.size)
 
     def queries(self, x: Tensor) -> Tensor:
         """Cuts `[B, H, T, D]` into `[B N, H, C, D]`."""
@@ -103,6 +103,14 @@ class Blocks:
         missing = self.count * self.size - length
         filled = ops.concatenate([x, ops.zeros((batch, heads, missing, width), dtype=x.dtype)], axis=2)
         return ops.reshape(filled, (batch, heads, self.count, self.size, width))
+
+
+def _smaller(number: int, length: Tensor) -> Tensor:
+    return min(number, length) if isinstance(length, int) else ops.minimum(number, length)
+
+
+def _least_one(number: Tensor) -> Tensor:
+    return max(number, 1) if isinstance(number, int) else ops.maximum(number, 1)
 
 
 def _fold(blocks: Tensor) -> Tensor:

@@ -177,6 +177,18 @@ def test_outputs_are_finite_in_the_policys_dtype(make, policy):
 
 
 @every_layer
+def test_large_inputs_in_float16_stay_finite_with_their_gradients(make):
+    """Logits beyond 65,504 would be infinite, and their softmax NaN."""
+    layer = make(dtype="float16")
+    x = inputs(batch=2).astype("float16") * 1000
+    assert np.isfinite(array(layer(x))).all()
+    found = gradients(
+        layer, x, loss=lambda outputs: keras.ops.mean(keras.ops.cast(outputs, "float32")) * 1e-3
+    )
+    assert all(np.isfinite(gradient).all() for gradient in found)
+
+
+@every_layer
 def test_rows_of_padding_only_are_zero_and_gradients_finite(make):
     layer = make()
     layer.build((None, None, WIDTH))

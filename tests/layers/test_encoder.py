@@ -266,6 +266,7 @@ def test_a_bad_hidden_width_is_named(feed_forward_dim):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
+        ({"norm_first": "post"}, "`norm_first` must be True or False. Received 'post'"),
         ({"norm": "batch"}, "`norm` must be one of 'layer', 'rms'. Received 'batch'"),
         ({"stochastic_depth": 2}, "`stochastic_depth` must be a number in .* Received 2"),
         ({"attention_dropout": -1}, "`attention_dropout` must be a number in .* Received -1"),
@@ -276,3 +277,11 @@ def test_a_bad_hidden_width_is_named(feed_forward_dim):
 def test_bad_settings_are_named_with_their_value(make, settings, said):
     with pytest.raises(ValueError, match=said):
         make(2, **settings)
+
+
+def test_an_unknown_argument_is_refused_by_the_encoder_itself_and_keras_own_reach_it():
+    with pytest.raises(ValueError, match="Encoder"):
+        Encoder(2, 2, windows=3)
+    encoder = Encoder(2, 2, name="mine", autocast=False, dtype="mixed_float16", trainable=False)
+    assert (encoder.name, encoder.autocast, encoder.trainable) == ("mine", False, False)
+    assert encoder._blocks[1].compute_dtype == "float16"

@@ -2,6 +2,7 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 import reference
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, close, inputs, randomised
 
 from keras_selfattn.layers import LinearSelfAttention
+from keras_selfattn.layers.linear import feature_map
 
 
 def phi(x):
@@ -67,6 +69,25 @@ def test_any_length_equals_the_weights_it_never_forms(length, seed, causal):
     context = np.einsum("bhts,bshd->bthd", array(weights), value).reshape(BATCH, length, HEADS * HEAD_DIM)
     wanted = np.where(mask[..., None], context @ output_kernel + output_bias, 0)
     np.testing.assert_allclose(array(outputs), wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_features_of_very_negative_projections_keep_the_weights_whole(causal):
+    """exp(x) of -200 is 0 in float32; without a floor the keys would count as absent."""
+    layer, x = LinearSelfAttention(1, causal=causal), inputs(width=3)
+    layer.build((None, None, 3))
+    kernel, bias, *others = layer.get_weights()
+    layer.set_weights([kernel, bias - np.repeat([200, 200, 0], 3), *others])
+    outputs, weights = layer(x, return_weights=True)
+    np.testing.assert_allclose(array(weights).sum(-1), 1, rtol=1e-5)
+    assert np.isfinite(array(outputs)).all()
+    assert (array(outputs) != 0).all()
+
+
+def test_the_feature_map_is_exact_below_zero():
+    x = np.array([-12.0, -8, -3, -1e-4, 0, 1e-4, 3, 100], "float32")
+    wanted = np.where(x > 0, x.astype("float64") + 1, np.exp(np.minimum(x, 0).astype("float64")))
+    np.testing.assert_allclose(array(feature_map(keras.ops.convert_to_tensor(x))), wanted, rtol=1e-6)
 
 
 def test_under_causal_no_future_leaks():

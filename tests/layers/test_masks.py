@@ -177,6 +177,8 @@ def test_whatever_padding_holds_does_not_matter(policy, noise):
         ("attention_mask", (1, LENGTH, LENGTH)),
         ("attention_mask", (BATCH, 1, 1)),
         ("attention_mask", (BATCH, 1, 1, LENGTH)),
+        ("mask", (LENGTH, BATCH)),  # as many values, but time-major
+        ("attention_mask", (LENGTH, BATCH, LENGTH)),
     ],
 )
 def test_where_sizes_are_known_only_when_it_runs_masks_are_not_broadcast_either(name, shape):
@@ -187,7 +189,7 @@ def test_where_sizes_are_known_only_when_it_runs_masks_are_not_broadcast_either(
     traced = tf.function(lambda x, m: layer(x, **{name: m}), input_signature=unknown)
     right = {2: (BATCH, LENGTH), 3: (BATCH, LENGTH, LENGTH), 4: (BATCH, 1, LENGTH, LENGTH)}[len(shape)]
     assert traced(inputs(), np.ones(right, bool)).shape == (BATCH, LENGTH, WIDTH)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="reshape"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="ConcatOp"):
         traced(inputs(), np.ones(shape, bool))
 
 

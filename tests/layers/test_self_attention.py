@@ -135,6 +135,13 @@ def test_dropout_is_absent_at_inference_and_follows_its_seed():
     assert not np.allclose(trained, array(first(x, training=True)))
 
 
+def test_the_weights_returned_are_those_before_dropout():
+    layer, x = built(dropout=0.5, seed=1), inputs()
+    outputs, weights = layer(x, training=True, return_weights=True)
+    close(weights, array(layer(x, return_weights=True)[1]))
+    assert not np.allclose(array(outputs), array(layer(x)))
+
+
 def test_dropout_of_one_leaves_the_bias_and_of_zero_makes_no_random_state():
     layer, x = built(dropout=1.0), inputs()
     bias = layer.get_weights()[3]
@@ -247,6 +254,9 @@ def test_every_head_and_projection_starts_in_glorots_limits_of_its_own():
         ({"logit_cap": -1.0}, "`logit_cap` must be a positive, finite number. Received -1.0"),
         ({"window": -1}, r"`window` must be an integer w .* Received -1"),
         ({"window": (1, 2, 3)}, r"`window` must be .* Received \(1, 2, 3\)"),
+        ({"window": 2**31}, r"`window` must be .* to 2\*\*31 - 1. Received 2147483648"),
+        ({"causal": "no"}, "`causal` must be True or False. Received 'no'"),
+        ({"qk_norm": 1}, "`qk_norm` must be True or False. Received 1"),
         ({"window": 1.5}, "`window` must be .* Received 1.5"),
         ({"window": (2, 1), "causal": True}, r"`window` and `causal` contradict.*pass \(2, 0\)"),
         ({"position": "rotary"}, "`position` must be a PositionStrategy such as RotaryPositions.* 'rotary'"),

@@ -71,6 +71,34 @@ def test_a_window_joins_every_kind_of_mask(length, left, right, seed, rank):
     np.testing.assert_allclose(array(near(x, **call)), wanted, rtol=1e-4, atol=5e-5)
 
 
+@tensorflow_only
+@pytest.mark.parametrize("length", [0, 1, 7, 30, 51, 52, 300])
+def test_gradients_compiled_by_xla_for_unknown_lengths_equal_eager_ones(length):
+    import tensorflow as tf
+
+    layer, x = built(window=(17, 3), position=layers.BucketedBias()), inputs(length=length)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, WIDTH])], jit_compile=True)
+    def compiled(x):
+        with tf.GradientTape() as tape:
+            total = tf.reduce_sum(layer(x) ** 2)
+        found = tape.gradient(total, [v.value for v in layer.trainable_variables])
+        return [tf.convert_to_tensor(gradient) for gradient in found]
+
+    for found, wanted in zip(compiled(x), gradients(layer, x)[:-1], strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3 * (np.abs(wanted).max() + 1))
+
+
+@tensorflow_only
+@pytest.mark.parametrize("window", [2**31 - 1, (2**31 - 1, 0), (0, 10_000)])
+def test_a_huge_window_is_full_attention_where_the_length_is_unknown(window):
+    import tensorflow as tf
+
+    layer, x = built(window=window), inputs()
+    traced = tf.function(lambda x: layer(x), input_signature=[tf.TensorSpec([None, None, WIDTH])])
+    close(traced(x).numpy(), array(layer(x)))
+
+
 def test_a_causal_window_looks_back_only():
     layer, x = built(window=3, causal=True), inputs(length=150)
     short = x[:, :20]
