@@ -21,12 +21,16 @@ def array(tensor):
 
 
 def gradients(layer, x, loss=lambda outputs: keras.ops.sum(outputs**2), **call):
-    """Gradients of `loss(layer(x, **call))` by the layer's trainable variables, and by x."""
+    """Gradients of `loss(layer(x, **call))` by the layer's trainable variables, and by x; zero where none."""
     call = {
         name: keras.ops.convert_to_tensor(v) if isinstance(v, np.ndarray) else v for name, v in call.items()
     }
     found = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}[BACKEND](layer, x, loss, call)
-    return [np.zeros(1) if gradient is None else np.array(gradient) for gradient in found]
+    shapes = [*(tuple(variable.shape) for variable in layer.trainable_variables), x.shape]
+    return [
+        np.zeros(shape) if gradient is None else np.array(gradient)
+        for gradient, shape in zip(found, shapes, strict=True)
+    ]
 
 
 def compiled(layer, x, **call):
