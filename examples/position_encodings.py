@@ -3,7 +3,7 @@
     python examples/position_encodings.py [--output position-encodings]
 
 The first two pictures are those of Dive into Deep Learning, section 11.6: 60 positions of width 32, as curves
-of columns 6 to 9 and as a heat map. Needs matplotlib: `pip install 'keras-selfattn[plots]'`.
+of columns 6 to 9 and as a heat map. Needs matplotlib: `pip install '.[plots]'`.
 """
 
 import argparse
@@ -24,7 +24,8 @@ SENTENCE = "the animal did not cross the street because it was too tired"
 
 def sinusoidal_encoding() -> np.ndarray:
     """Returns what the layer adds to its input, float32 `[60, 32]`."""
-    return np.asarray(SinusoidalPositionEncoding()(np.zeros((1, LENGTH, WIDTH), "float32")))[0]
+    encoded = SinusoidalPositionEncoding()(np.zeros((1, LENGTH, WIDTH), "float32"))
+    return keras.ops.convert_to_numpy(encoded)[0]
 
 
 def untrained_weights(tokens: list[str]) -> np.ndarray:
@@ -34,7 +35,7 @@ def untrained_weights(tokens: list[str]) -> np.ndarray:
     embedded = keras.layers.Embedding(len(tokens), WIDTH, embeddings_initializer=normal)(ids)  # [1, T, D]
     attention = MultiHeadSelfAttention(num_heads=4, seed=SEED)
     _outputs, weights = attention(SinusoidalPositionEncoding()(embedded), return_weights=True)
-    return np.asarray(weights)[0]
+    return keras.ops.convert_to_numpy(weights)[0]
 
 
 def save(figure: Figure, path: Path) -> None:

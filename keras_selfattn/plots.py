@@ -109,7 +109,8 @@ def attention_heatmaps(
 
     Args:
         weights: float `[query, key]`, `[heads, query, key]` or `[layers, heads, query, key]`, at most 16
-            heads and layers: one sample of what `MultiHeadSelfAttention` returns with `return_weights=True`.
+            heads and layers: one sample of what `MultiHeadSelfAttention` returns with `return_weights=True`;
+            of an `Encoder`'s list, `[weights[0] for weights in all_weights]`.
         tokens: one string for each query and key; by default the axes show positions.
         title: text above the panels.
 
@@ -256,6 +257,8 @@ def _largest(values: np.ndarray) -> float:
 
 
 def _checked_array(name: str, array: Array, *shapes: str) -> np.ndarray:
+    if hasattr(array, "detach"):  # PyTorch's: NumPy reads it only without gradient, on the CPU, not bfloat16
+        array = array.detach().cpu().double()
     try:
         values = np.asarray(array).astype("float64")  # in two steps: a tensor gives its own dtype only
     except (TypeError, ValueError) as error:

@@ -50,6 +50,15 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
     assert (tmp_path / "models" / "film" / "1" / "saved_model.pb").is_file()
 
 
+def test_the_python_of_the_table_of_layers_runs():
+    text = (ROOT / "docs" / "layers.md").read_text(encoding="utf-8")
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(code, "layers.md", "exec"), names)
+    assert names["first"].shape == names["second"].shape == (1, 4, 4, 4)
+    assert (names["second"][..., 3] == 0).all()
+
+
 def test_the_table_of_layers_names_each_of_them_and_the_tests_that_prove_it():
     text = (ROOT / "docs" / "layers.md").read_text(encoding="utf-8")
     layers = importlib.import_module("keras_selfattn.layers")

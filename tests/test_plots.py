@@ -363,3 +363,11 @@ def test_the_example_writes_its_three_pictures_and_says_where(tmp_path):
     for path in output.iterdir():
         assert path.read_bytes().startswith(PNG)
         assert 5_000 < path.stat().st_size < 80_000
+
+
+def test_torch_tensors_with_gradients_and_in_half_precision_are_drawn():
+    torch = pytest.importorskip("torch")
+    values = torch.linspace(0, 1, 12, requires_grad=True).reshape(4, 3)
+    for tensor in (values, values.to(torch.bfloat16)):
+        lines = encoding_curves(tensor, [1]).axes[0].lines
+        np.testing.assert_allclose(lines[0].get_ydata(), values.detach().numpy()[:, 1], atol=0.01)

@@ -12,8 +12,8 @@ from keras import ops
 from keras_selfattn.layers.attention import additive_score, dot_product
 from keras_selfattn.layers.checks import checked_positive
 from keras_selfattn.layers.heads import Distance, ScoredSelfAttention, affine
-from keras_selfattn.layers.masks import sizes
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.shapes import sizes
 
 Tensor = Any
 
@@ -46,8 +46,8 @@ class AdditiveSelfAttention(ScoredSelfAttention):
     Example:
 
         >>> import numpy as np
-        >>> AdditiveSelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape
-        TensorShape([3, 5, 8])
+        >>> tuple(AdditiveSelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
+        (3, 5, 8)
 
     Reference: Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
     appendix A.1.2.
@@ -106,8 +106,8 @@ class MultiplicativeSelfAttention(ScoredSelfAttention):
     Example:
 
         >>> import numpy as np
-        >>> MultiplicativeSelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape
-        TensorShape([3, 5, 8])
+        >>> tuple(MultiplicativeSelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
+        (3, 5, 8)
 
     Reference: Luong et al. 2015, "Effective Approaches to Attention-based Neural Machine Translation",
     section 3.1 ("general").

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_selfattn.layers.masks import sizes
+from keras_selfattn.layers.shapes import sizes
 
 Tensor = Any
 

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.masks import sizes
+from keras_selfattn.layers.shapes import sizes
 
 Tensor = Any
 

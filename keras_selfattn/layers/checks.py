@@ -4,6 +4,8 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
+import keras
+
 
 def checked_count(name: str, value: Any) -> int:
     """Returns `value` as an int, or raises ValueError naming the argument if it is no positive integer."""
@@ -81,10 +83,16 @@ def checked_sequence(input_shape: tuple) -> int:
     """Returns the feature width of a `[batch, length, features]` shape, or raises ValueError."""
     if len(input_shape) != 3 or input_shape[-1] is None:
         raise ValueError(
-            "The inputs must have shape [batch, length, features] with the number of features known. "
+            "The inputs must have shape [batch, length, features] with the number of features known; add the "
+            "batch axis to a single sequence, and embed token ids first. "
             f"Received shape {tuple(input_shape)}."
         )
     return input_shape[-1]
+
+
+def sequence_spec(features: int) -> keras.layers.InputSpec:
+    """Returns what a built layer demands of its inputs in every later call: rank 3 and the same width."""
+    return keras.layers.InputSpec(ndim=3, axes={-1: features})
 
 
 def _is_reach(value: Any) -> bool:

@@ -10,8 +10,8 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.checks import checked_rate, checked_seed
-from keras_selfattn.layers.masks import sizes
 from keras_selfattn.layers.seeds import SeedDraws, split_seed
+from keras_selfattn.layers.shapes import sizes
 
 Tensor = Any
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import keras
 
-from keras_selfattn.layers.checks import checked_count, checked_rate, checked_seed
+from keras_selfattn.layers.checks import (
+    checked_count,
+    checked_rate,
+    checked_seed,
+    checked_sequence,
+    sequence_spec,
+)
 from keras_selfattn.layers.encoder_block import EncoderBlock, make_norm
 from keras_selfattn.layers.masks import token_mask, zero_masked
 from keras_selfattn.layers.seeds import split_seed
@@ -93,6 +99,7 @@ class Encoder(keras.layers.Layer):
         self._norm = make_norm(norm, self.dtype_policy, "norm") if norm_first else None
 
     def build(self, input_shape: tuple) -> None:
+        self.input_spec = sequence_spec(checked_sequence(input_shape))
         for block in self._blocks:
             block.build(input_shape)
         if self._norm is not None:

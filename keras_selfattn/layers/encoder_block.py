@@ -15,6 +15,7 @@ from keras_selfattn.layers.checks import (
     checked_rate,
     checked_seed,
     checked_sequence,
+    sequence_spec,
 )
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.feed_forward import FeedForward
@@ -36,6 +37,7 @@ _ATTENTION = (
     "window",
     "qk_norm",
     "logit_cap",
+    "use_bias",
 )
 _EPSILON = {"layer": 1e-5, "rms": 1e-6}  # PyTorch's and Llama's; Keras' 1e-3 is for batch normalisation
 
@@ -64,6 +66,7 @@ class EncoderBlock(keras.layers.Layer):
         gated: whether a second projection multiplies the hidden layer (with activation "silu": SwiGLU).
         head_dim, num_kv_heads, scale, position, causal, window, qk_norm, logit_cap: as for
             `MultiHeadSelfAttention`.
+        use_bias: whether the projections of attention and feed-forward have biases.
         remat: if True, training keeps the block's input only and computes the rest again for the gradient:
             less memory for about a third more time. Not while weights are returned.
         seed: int for initial weights and dropout; None draws one.
@@ -81,8 +84,8 @@ class EncoderBlock(keras.layers.Layer):
     Example:
 
         >>> import numpy as np
-        >>> EncoderBlock(num_heads=2)(np.ones((3, 5, 8), "float32")).shape
-        TensorShape([3, 5, 8])
+        >>> tuple(EncoderBlock(num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
+        (3, 5, 8)
 
     References: Vaswani et al. 2017, "Attention Is All You Need", section 3.1. Xiong et al. 2020, "On Layer
     Normalization in the Transformer Architecture", figure 1. Zhang and Sennrich 2019, "Root Mean Square Layer
@@ -111,6 +114,7 @@ class EncoderBlock(keras.layers.Layer):
         window: int | tuple[int, int] | None = None,
         qk_norm: bool = False,
         logit_cap: float | None = None,
+        use_bias: bool = True,
         remat: bool = False,
         seed: int | None = None,
         **kwargs: Any,
@@ -142,6 +146,7 @@ class EncoderBlock(keras.layers.Layer):
             causal=causal,
             window=window,
             dropout=self.dropout if self.attention_dropout is None else self.attention_dropout,
+            use_bias=use_bias,
             qk_norm=qk_norm,
             logit_cap=logit_cap,
             seed=seeds[0],
@@ -152,6 +157,7 @@ class EncoderBlock(keras.layers.Layer):
             self.feed_forward_dim,
             self.activation,
             gated=gated,
+            use_bias=use_bias,
             dropout=self.feed_forward_dropout,
             seed=seeds[1],
             dtype=self.dtype_policy,
@@ -163,7 +169,7 @@ class EncoderBlock(keras.layers.Layer):
         self._feed_forward_dropouts = self._branch_dropouts(seeds[4:6], "feed_forward")
 
     def build(self, input_shape: tuple) -> None:
-        checked_sequence(input_shape)
+        self.input_spec = sequence_spec(checked_sequence(input_shape))
         for layer in (self._attention_norm, self._attention, self._feed_forward_norm, self._feed_forward):
             layer.build(input_shape)
 

@@ -25,6 +25,7 @@ class FeedForward(keras.layers.Layer):
         hidden_dim: width of the hidden layer; by default 4 times the features.
         activation: function of the hidden layer.
         gated: whether a second projection multiplies the first.
+        use_bias: whether the projections have biases.
         dropout: share in [0, 1] of the hidden layer dropped in training.
         seed: int for initial weights and dropout; None draws one.
 
@@ -39,6 +40,7 @@ class FeedForward(keras.layers.Layer):
         activation: Callable,
         *,
         gated: bool = False,
+        use_bias: bool = True,
         dropout: float = 0.0,
         seed: int | None = None,
         **kwargs: Any,
@@ -47,6 +49,7 @@ class FeedForward(keras.layers.Layer):
         self.hidden_dim = hidden_dim
         self.activation = activation
         self.gated = gated
+        self.use_bias = use_bias
         self._seeds = split_seed(seed, 4)
         self.hidden_dropout = Dropout(dropout, self._seeds[0], dtype=self.dtype_policy, name="dropout")
 
@@ -73,5 +76,10 @@ class FeedForward(keras.layers.Layer):
     def _dense(self, units: int, seed: int | None, name: str, activation: Any = None) -> keras.layers.Layer:
         initializer: Any = keras.initializers.GlorotUniform(seed)
         return keras.layers.Dense(
-            units, activation, kernel_initializer=initializer, dtype=self.dtype_policy, name=name
+            units,
+            activation,
+            use_bias=self.use_bias,
+            kernel_initializer=initializer,
+            dtype=self.dtype_policy,
+            name=name,
         )

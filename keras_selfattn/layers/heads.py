@@ -11,6 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_selfattn.layers.arguments import check_masks
 from keras_selfattn.layers.attention import attend, weighted_sum
 from keras_selfattn.layers.checks import (
     checked_count,
@@ -18,10 +19,12 @@ from keras_selfattn.layers.checks import (
     checked_seed,
     checked_sequence,
     checked_window,
+    sequence_spec,
 )
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.masks import Pairs, distances, pair_rules, sizes, token_mask, zero_masked
+from keras_selfattn.layers.masks import Pairs, distances, pair_rules, token_mask, zero_masked
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.shapes import sizes
 from keras_selfattn.layers.window import Blocks
 
 Tensor = Any
@@ -58,6 +61,7 @@ class SelfAttentionBase(keras.layers.Layer):
 
     def build(self, input_shape: tuple) -> None:
         features = checked_sequence(input_shape)
+        self.input_spec = sequence_spec(features)
         if self.head_dim is None and features % self.num_heads:
             raise ValueError(
                 "The feature width must be divisible by `num_heads` unless `head_dim` is given. "
@@ -100,7 +104,16 @@ class SelfAttentionBase(keras.layers.Layer):
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
 
-    def compute_output_spec(self, inputs: Tensor, *_: Any, return_weights: bool = False, **__: Any) -> Any:
+    def compute_output_spec(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+    ) -> Any:
+        check_masks(inputs, mask, valid_lens, attention_mask, self.num_heads)
         outputs = keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
         if not return_weights:
             return outputs

@@ -13,7 +13,8 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.heads import SelfAttentionBase
-from keras_selfattn.layers.masks import Pairs, sizes
+from keras_selfattn.layers.masks import Pairs
+from keras_selfattn.layers.shapes import sizes
 from keras_selfattn.layers.window import Blocks
 
 Tensor = Any
@@ -56,8 +57,8 @@ class LinearSelfAttention(SelfAttentionBase):
     Example:
 
         >>> import numpy as np
-        >>> LinearSelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape
-        TensorShape([3, 5, 8])
+        >>> tuple(LinearSelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
+        (3, 5, 8)
     """
 
     def _build_heads(self, features: int, seed: int | None) -> None:

@@ -1,13 +1,23 @@
 """Every mask form becomes two things: which tokens are real, and the rules of which pairs may attend.
 
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features).
-True always means a real token, or a pair that may attend. No other module knows the ranks of masks.
+True always means a real token, or a pair that may attend. Beside the checks in arguments.py, no other module
+knows the ranks of masks.
 """
 
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from keras import ops
+
+from keras_selfattn.layers.arguments import (
+    check_one_length_a_row,
+    checked_lens,
+    checked_mask,
+    checked_pairs,
+    known_values,
+)
+from keras_selfattn.layers.shapes import arange
 
 Tensor = Any
 
@@ -63,11 +73,11 @@ def pair_rules(
     Raises:
         ValueError: for a wrong dtype, rank or size, with what was received.
     """
-    lens = None if valid_lens is None else _checked_lens(inputs, valid_lens)
+    lens = None if valid_lens is None else checked_lens(inputs, valid_lens)
     return Pairs(
         real=real,
         lens=lens if lens is not None and len(lens.shape) == 2 else None,
-        chosen=None if attention_mask is None else _rank_4(inputs, attention_mask, num_heads),
+        chosen=None if attention_mask is None else _rank_4(checked_pairs(inputs, attention_mask, num_heads)),
         reach=reach,
     )
 
@@ -91,9 +101,9 @@ def token_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -
     """
     real = None
     if mask is not None:
-        real = _of_shape("mask", _checked_bool("mask", mask), sizes(inputs)[:2], "[batch, length]")
+        real = checked_mask(inputs, mask)
     if valid_lens is not None:
-        lens = _checked_lens(inputs, valid_lens)
+        lens = checked_lens(inputs, valid_lens)
         if len(lens.shape) == 1:
             within_lens = arange(ops.shape(inputs)[1]) < lens[:, None]  # [B, T]
             real = within_lens if real is None else _agreed(real, within_lens)
@@ -103,9 +113,7 @@ def token_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -
 def row_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -> Tensor | None:
     """Returns `token_mask` for layers without queries, whose `valid_lens` has one length a row."""
     if valid_lens is not None:
-        shape = tuple(cast(Any, ops.convert_to_tensor(valid_lens)).shape)
-        if len(shape) != 1:
-            raise ValueError(f"`valid_lens` of pooling must have shape [batch]. Received {shape}.")
+        check_one_length_a_row(valid_lens)
     return token_mask(inputs, mask, valid_lens)
 
 
@@ -141,44 +149,8 @@ def all_of(masks: list[Tensor]) -> Tensor | None:
     return combined
 
 
-def arange(length: Tensor) -> Tensor:
-    """Returns the positions 0, 1, ... as int32 `[length]`."""
-    return ops.arange(length, dtype="int32")
-
-
-def sizes(tensor: Tensor) -> list[Any]:
-    """Returns the size of each axis: a number where it is known, else a scalar tensor."""
-    return list(cast(Any, ops.shape(tensor)))
-
-
-def checked_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) -> Tensor:
-    """Returns the position of each token of `inputs` `[B, T, D]`, int32 `[T]` or `[B, T]`.
-
-    Args:
-        inputs: `[B, T, D]`.
-        offset: position of the first token, an int or an int scalar tensor.
-        positions: int `[T]` or `[B, T]`, or None to count from `offset`.
-
-    Raises:
-        ValueError: for positions or an offset that are no integers or of another shape, or both given.
-    """
-    start = cast(Any, ops.convert_to_tensor(offset))
-    if not _is_integer(start) or len(start.shape):
-        raise ValueError(f"`offset` must be an integer. Received {offset!r}.")
-    batch, length = sizes(inputs)[:2]
-    if positions is None:
-        return arange(length) + ops.cast(start, "int32")
-    if not isinstance(offset, int) or offset:
-        raise ValueError(f"Pass `offset` or `positions`, not both. Received offset={offset!r} and positions.")
-    given = cast(Any, ops.convert_to_tensor(positions))
-    if not _is_integer(given):
-        raise ValueError(f"`positions` must hold integers. Received dtype {_dtype_name(given)}.")
-    wanted = [length] if len(given.shape) == 1 else [batch, length]
-    return ops.cast(_of_shape("positions", given, wanted, "[length] or [batch, length]"), "int32")
-
-
 def _agreed(real: Tensor, within_lens: Tensor) -> Tensor:
-    seen, counted = _values(real), _values(within_lens)
+    seen, counted = known_values(real), known_values(within_lens)
     if seen is not None and counted is not None and (seen != counted).any():
         row = int(np.argmax((seen != counted).any(axis=1)))
         raise ValueError(
@@ -188,86 +160,6 @@ def _agreed(real: Tensor, within_lens: Tensor) -> Tensor:
     return ops.logical_and(real, within_lens)
 
 
-def _rank_4(inputs: Tensor, attention_mask: Tensor, num_heads: int) -> Tensor:
-    pairs = _checked_bool("attention_mask", attention_mask)
-    batch, length = sizes(inputs)[:2]
-    rank = len(pairs.shape)
-    if rank == 2:
-        return _of_shape("attention_mask", pairs, [length, length], "[length, length]")[None, None]
-    if rank == 3:
-        return _of_shape("attention_mask", pairs, [batch, length, length], "[batch, length, length]")[:, None]
-    if rank == 4:
-        heads = {None: ops.shape(pairs)[1], 1: 1}.get(pairs.shape[1], num_heads)
-        wanted = [batch, heads, length, length]
-        return _of_shape("attention_mask", pairs, wanted, "[batch, heads or 1, length, length]")
-    raise ValueError(
-        "`attention_mask` must be of rank 2 [length, length], 3 [batch, length, length] or "
-        f"4 [batch, heads or 1, length, length]. Received shape {tuple(pairs.shape)}."
-    )
-
-
-def _checked_bool(name: str, mask: Tensor) -> Tensor:
-    mask = cast(Any, ops.convert_to_tensor(mask))
-    dtype = _dtype_name(mask)
-    if dtype != "bool":
-        raise ValueError(
-            f"`{name}` must be boolean, True where attention is allowed. Received dtype {dtype}; "
-            f"convert it first, for example with `{name} != 0` (or `== 0` for an additive mask)."
-        )
-    return mask
-
-
-def _checked_lens(inputs: Tensor, valid_lens: Tensor) -> Tensor:
-    lens = cast(Any, ops.convert_to_tensor(valid_lens))
-    if not _is_integer(lens):
-        raise ValueError(
-            f"`valid_lens` must hold integers (numbers of tokens). Received dtype {_dtype_name(lens)}."
-        )
-    if len(lens.shape) not in (1, 2):
-        raise ValueError(
-            f"`valid_lens` must have shape [batch] or [batch, length]. Received {tuple(lens.shape)}."
-        )
-    lens = _of_shape("valid_lens", lens, sizes(inputs)[: len(lens.shape)], "[batch] or [batch, length]")
-    length, seen = inputs.shape[1], _values(lens)
-    if length is not None and seen is not None and seen.size and (seen.min() < 0 or seen.max() > length):
-        raise ValueError(
-            f"`valid_lens` must lie between 0 and the length of the inputs, {length}. "
-            f"Received values from {seen.min()} to {seen.max()}."
-        )
-    return ops.cast(lens, "int32")
-
-
-def _of_shape(name: str, tensor: Tensor, wanted: list[Any], form: str) -> Tensor:
-    """Returns `tensor`, whose shape must be `wanted`; a size of 1 is never broadcast.
-
-    Sizes that are known are compared here; the others when the graph runs, by a concatenation with nothing,
-    which fails there if one differs.
-    """
-    known = [size if isinstance(size, int) else None for size in wanted]
-    shape = tuple(tensor.shape)
-    fits = len(shape) == len(known) and all(
-        size is None or want is None or size == want for size, want in zip(shape, known, strict=True)
-    )
-    if not fits:
-        raise ValueError(f"`{name}` must have shape {form}, here {tuple(known)}. Received shape {shape}.")
-    if None not in (*shape, *known):
-        return tensor
-    nothing = ops.zeros((*wanted, 0), dtype=_dtype_name(tensor))
-    return ops.concatenate([tensor[..., None], nothing], axis=-1)[..., 0]
-
-
-def _values(tensor: Tensor) -> np.ndarray | None:
-    """The tensor's values, or None while a graph is traced: TensorFlow and JAX then have none to show."""
-    try:
-        return np.asarray(ops.convert_to_numpy(tensor))
-    except (AttributeError, NotImplementedError, TypeError):
-        return None
-
-
-def _is_integer(tensor: Tensor) -> bool:
-    return _dtype_name(tensor).startswith(("int", "uint"))
-
-
-def _dtype_name(tensor: Tensor) -> str:
-    """The dtype as Keras spells it on every backend ("bool", not "torch.bool")."""
-    return str(tensor.dtype.name if hasattr(tensor.dtype, "name") else tensor.dtype).removeprefix("torch.")
+def _rank_4(pairs: Tensor) -> Tensor:
+    """Bool `[T, S]`, `[B, T, S]` or `[B, H or 1, T, S]` to `[B or 1, H or 1, T, S]`."""
+    return {2: lambda: pairs[None, None], 3: lambda: pairs[:, None], 4: lambda: pairs}[len(pairs.shape)]()

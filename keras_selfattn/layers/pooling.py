@@ -9,7 +9,13 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.attention import masked_softmax
-from keras_selfattn.layers.checks import checked_count, checked_seed, checked_sequence, checked_weight
+from keras_selfattn.layers.checks import (
+    checked_count,
+    checked_seed,
+    checked_sequence,
+    checked_weight,
+    sequence_spec,
+)
 from keras_selfattn.layers.masks import row_mask, zero_masked
 from keras_selfattn.layers.seeds import split_seed
 
@@ -24,7 +30,7 @@ class PoolingBase(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape: tuple) -> None:
-        checked_sequence(input_shape)
+        self.input_spec = sequence_spec(checked_sequence(input_shape))
 
     def call(self, inputs: Tensor, mask: Tensor | None = None, valid_lens: Tensor | None = None) -> Tensor:
         real = row_mask(inputs, mask, valid_lens)  # [B, T]
@@ -194,7 +200,8 @@ class AttentionPooling(PoolingBase):
         self.seed = checked_seed(seed)
 
     def build(self, input_shape: tuple) -> None:
-        features = checked_sequence(input_shape)
+        super().build(input_shape)
+        features = input_shape[-1]
         hidden = self.hidden_dim or features
         seeds = split_seed(self.seed, 2)
         self._hidden_kernel, self._hop_kernel = (

@@ -4,6 +4,7 @@ Axes: B (batch), T (positions), D (features).
 """
 
 import math
+from numbers import Integral
 from typing import Any
 
 import keras
@@ -11,16 +12,18 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.layers.angles import frequencies, sinusoids
+from keras_selfattn.layers.arguments import checked_positions, token_positions
 from keras_selfattn.layers.checks import (
     checked_base,
     checked_choice,
     checked_count,
     checked_seed,
     checked_sequence,
+    sequence_spec,
 )
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.masks import arange, checked_positions
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.shapes import arange
 
 Tensor = Any
 
@@ -74,6 +77,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
 
     def build(self, input_shape: tuple) -> None:
         self._width = checked_sequence(input_shape)
+        self.input_spec = sequence_spec(self._width)
 
     def call(
         self,
@@ -83,12 +87,18 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
         training: bool | None = None,
     ) -> Tensor:
         inputs = ops.cast(inputs, self.compute_dtype)  # integers would cut the encoding to -1, 0 and 1
-        positions = checked_positions(inputs, offset, positions)  # [T] or [B, T]
+        positions = token_positions(inputs, offset, positions)  # [T] or [B, T]
         encoding = ops.cast(sinusoids(positions, self._width, self.base), inputs.dtype)  # [T, D] or [B, T, D]
         return self._dropout(inputs + encoding, training=training)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
+
+    def compute_output_spec(
+        self, inputs: Tensor, offset: Tensor = 0, positions: Tensor | None = None, training: Any = None
+    ) -> keras.KerasTensor:
+        checked_positions(inputs, offset, positions)
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "dropout": self.dropout, "base": self.base, "seed": self.seed}
@@ -106,8 +116,8 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
             NumPy float64 `[features, features]`, 2 x 2 rotations on the diagonal.
 
         Raises:
-            ValueError: if the layer is not built, or its width is odd: the lone sine has no partner to turn
-                with.
+            ValueError: if `offset` is no integer, the layer is not built, or its width is odd: the lone sine
+                has no partner to turn with.
 
         Example:
 
@@ -128,6 +138,8 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
             raise ValueError(
                 f"`relative_projection` needs an even width, of whole pairs. Received width {self._width}."
             )
+        if isinstance(offset, bool) or not isinstance(offset, Integral):
+            raise ValueError(f"`offset` must be an integer. Received {offset!r}.")
         matrix = np.zeros((self._width, self._width))
         for pair, frequency in enumerate(frequencies(self._width, self.base)):
             cos, sin = math.cos(offset * frequency), math.sin(offset * frequency)
@@ -162,8 +174,8 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     Example:
 
-        >>> LearnedPositionEncoding(max_length=7)(np.zeros((2, 5, 3), "float32")).shape
-        TensorShape([2, 5, 3])
+        >>> tuple(LearnedPositionEncoding(max_length=7)(np.zeros((2, 5, 3), "float32")).shape)
+        (2, 5, 3)
 
     Reference: Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1.
     """
@@ -186,9 +198,11 @@ class LearnedPositionEncoding(keras.layers.Layer):
         self._dropout = Dropout(dropout, seed, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape: tuple) -> None:
+        features = checked_sequence(input_shape)
+        self.input_spec = sequence_spec(features)
         self._table = self.add_weight(
             name="positions",
-            shape=(self.max_length, checked_sequence(input_shape)),
+            shape=(self.max_length, features),
             initializer=keras.initializers.RandomNormal(stddev=0.02, seed=split_seed(self.seed, 1)[0]),
         )
 
@@ -200,18 +214,26 @@ class LearnedPositionEncoding(keras.layers.Layer):
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
 
+    def compute_output_spec(self, inputs: Tensor, training: Any = None) -> keras.KerasTensor:
+        self._check_length(inputs)
+        return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
+
     def get_config(self) -> dict[str, Any]:
         names = ("max_length", "dropout", "beyond", "seed")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
-    def _rows(self, inputs: Tensor) -> Tensor:
-        length, known = ops.shape(inputs)[1], inputs.shape[1]
-        if self.beyond == "clip":
-            return ops.take(self._table, ops.minimum(arange(length), self.max_length - 1), axis=0)
-        if known is not None and known > self.max_length:
+    def _check_length(self, inputs: Tensor) -> None:
+        known = inputs.shape[1]
+        if self.beyond == "raise" and known is not None and known > self.max_length:
             raise ValueError(
                 f"The input is longer than `max_length`. Received length {known}, "
                 f"max_length={self.max_length}; cut the input, build the layer with a larger max_length, or "
                 'give the positions past it the last vector with beyond="clip".'
             )
+
+    def _rows(self, inputs: Tensor) -> Tensor:
+        length = ops.shape(inputs)[1]
+        if self.beyond == "clip":
+            return ops.take(self._table, ops.minimum(arange(length), self.max_length - 1), axis=0)
+        self._check_length(inputs)
         return ops.slice(ops.convert_to_tensor(self._table), (0, 0), (length, self._table.shape[1]))

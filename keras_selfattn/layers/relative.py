@@ -4,6 +4,7 @@ Axes: B (batch), T (query positions), S (key positions), H (heads), G (key-value
 head). A distance is key position - query position.
 """
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -23,23 +24,33 @@ Weights = dict[str, tuple[tuple[int, ...], Callable[[int | None], Any]]]
 class PositionStrategy:
     """A way for positions to enter attention: a serializable config that holds no weights.
 
-    A strategy overrides what it needs of the four methods below and `get_config`, and is registered with
-    `keras.saving.register_keras_serializable`. What it learns belongs to the attention layer that uses it, so
-    one strategy may serve many layers.
+    A strategy overrides what it needs of `weights` (what the layer learns for it), `rotate` (queries and
+    keys), `logits` (added to them) and `context` (added to it), and `get_config` if it takes arguments;
+    registered with Keras, it is saved with the model. What it learns belongs to the attention layer that uses
+    it, so one strategy may serve many layers.
 
     Example:
 
-        >>> @keras.saving.register_keras_serializable(package="example")
-        ... class Recency(PositionStrategy):
-        ...     def logits(self, learned, query, distance, *, causal):
-        ...         return -0.1 * ops.cast(ops.abs(distance), "float32")
+        >>> import keras
         >>> from keras_selfattn import layers
-        >>> layers.MultiHeadSelfAttention(2, position=Recency())(np.ones((1, 3, 4))).shape
-        TensorShape([1, 3, 4])
+        >>> @keras.saving.register_keras_serializable(package="example")
+        ... class Recency(layers.PositionStrategy):
+        ...     def __init__(self, rate=0.1):
+        ...         self.rate = rate
+        ...     def weights(self, num_heads, head_dim):
+        ...         return {"strength": ((num_heads, 1, 1), lambda seed: "ones")}
+        ...     def logits(self, learned, query, distance, *, causal):
+        ...         away = keras.ops.cast(keras.ops.abs(distance), "float32")  # [T, S]
+        ...         return -self.rate * learned["strength"] * away  # [H, T, S]
+        ...     def get_config(self):
+        ...         return {"rate": self.rate}
+        >>> attention = layers.MultiHeadSelfAttention(2, position=Recency(rate=0.5))
+        >>> tuple(attention(keras.ops.ones((1, 3, 4))).shape)
+        (1, 3, 4)
     """
 
     def weights(self, num_heads: int, head_dim: int) -> Weights:
-        """Returns what the layer learns: name to shape and a function from a seed to an initializer."""
+        """Returns what the layer learns: `{name: (shape, function from a seed to an initializer)}`."""
         return {}
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -78,7 +89,15 @@ def checked_strategy(position: Any) -> PositionStrategy | None:
     """Returns the strategy that `position` is or was serialized from, or raises ValueError."""
     if isinstance(position, dict):
         position = keras.saving.deserialize_keras_object(position)
-    if position is None or isinstance(position, PositionStrategy):
+    if position is None:
+        return None
+    if isinstance(position, PositionStrategy):
+        kind = type(position)
+        if inspect.signature(kind).parameters and kind.get_config is PositionStrategy.get_config:
+            raise ValueError(
+                f"{kind.__name__} takes arguments and must override `get_config` to return them, or a saved "
+                f"model would load without them. Received {position!r}."
+            )
         return position
     raise ValueError(
         "`position` must be a PositionStrategy such as RotaryPositions(), LinearBias(), BucketedBias() or "
@@ -102,10 +121,11 @@ class RotaryPositions(PositionStrategy):
 
     Example:
 
+        >>> import numpy as np
         >>> from keras_selfattn import layers
         >>> layer = layers.MultiHeadSelfAttention(2, position=RotaryPositions(base=500_000.0))
-        >>> layer(np.ones((1, 3, 8))).shape
-        TensorShape([1, 3, 8])
+        >>> tuple(layer(np.ones((1, 3, 8))).shape)
+        (1, 3, 8)
 
     Reference: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2.
     """
@@ -134,9 +154,10 @@ class LinearBias(PositionStrategy):
 
     Example:
 
+        >>> import numpy as np
         >>> from keras_selfattn import layers
-        >>> layers.MultiHeadSelfAttention(2, position=LinearBias())(np.ones((1, 3, 8))).shape
-        TensorShape([1, 3, 8])
+        >>> tuple(layers.MultiHeadSelfAttention(2, position=LinearBias())(np.ones((1, 3, 8))).shape)
+        (1, 3, 8)
 
     Reference: Press et al. 2022, "Train Short, Test Long: Attention with Linear Biases Enables Input Length
     Extrapolation", section 3.
@@ -169,10 +190,11 @@ class BucketedBias(PositionStrategy):
 
     Example:
 
+        >>> import numpy as np
         >>> from keras_selfattn import layers
         >>> layer = layers.MultiHeadSelfAttention(2, position=BucketedBias(), scale=1.0)
-        >>> layer(np.ones((1, 3, 8))).shape
-        TensorShape([1, 3, 8])
+        >>> tuple(layer(np.ones((1, 3, 8))).shape)
+        (1, 3, 8)
 
     Reference: Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
     Transformer", section 2.1.
@@ -235,10 +257,11 @@ class RelativePositions(PositionStrategy):
 
     Example:
 
+        >>> import numpy as np
         >>> from keras_selfattn import layers
         >>> layer = layers.MultiHeadSelfAttention(2, position=RelativePositions(max_distance=4))
-        >>> layer(np.ones((1, 3, 8))).shape
-        TensorShape([1, 3, 8])
+        >>> tuple(layer(np.ones((1, 3, 8))).shape)
+        (1, 3, 8)
 
     Reference: Shaw et al. 2018, "Self-Attention with Relative Position Representations", section 3.
     """

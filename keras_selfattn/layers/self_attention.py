@@ -13,9 +13,9 @@ from keras import ops
 from keras_selfattn.layers.attention import dot_product, soft_cap, weighted_sum, widened
 from keras_selfattn.layers.checks import checked_count, checked_flag, checked_positive
 from keras_selfattn.layers.heads import Distance, ScoredSelfAttention
-from keras_selfattn.layers.masks import arange, sizes
 from keras_selfattn.layers.relative import PositionStrategy, checked_strategy
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.shapes import arange, sizes
 
 Tensor = Any
 
@@ -61,7 +61,7 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
 
     Returns:
         float `[batch, length, features]`; with `return_weights` also the weights before dropout, float
-        `[batch, heads, query, key]`.
+        `[batch, heads, query, key]`, zero where the key is padding (rows of padding queries mean nothing).
 
     Raises:
         ValueError: for an argument out of range, a feature width that does not divide by `num_heads`, a
@@ -75,8 +75,8 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
 
         >>> import numpy as np
         >>> layer = MultiHeadSelfAttention(num_heads=5)
-        >>> layer(np.ones((2, 4, 100), "float32"), valid_lens=np.array([3, 2])).shape
-        TensorShape([2, 4, 100])
+        >>> tuple(layer(np.ones((2, 4, 100), "float32"), valid_lens=np.array([3, 2])).shape)
+        (2, 4, 100)
 
     References: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2. Ainslie et al. 2023, "GQA",
     section 2.2 (`num_kv_heads`). Beltagy et al. 2020, "Longformer", section 3.1 (`window`). Henry et al.

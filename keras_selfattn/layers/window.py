@@ -10,7 +10,8 @@ from typing import Any
 
 from keras import ops
 
-from keras_selfattn.layers.masks import Pairs, all_of, arange, sizes, within
+from keras_selfattn.layers.masks import Pairs, all_of, within
+from keras_selfattn.layers.shapes import arange, sizes
 
 Tensor = Any
 

@@ -230,6 +230,20 @@ def test_training_runs_in_fit(make):
 
 
 @every_layer
+@pytest.mark.parametrize(
+    "shape", [(LENGTH, WIDTH), (WIDTH, WIDTH), (2, LENGTH, WIDTH + 1), (2, 3, LENGTH, WIDTH)]
+)
+def test_inputs_of_another_rank_or_width_are_refused_in_every_call(make, shape):
+    layer = make()
+    layer(inputs())
+    with pytest.raises(ValueError, match=r"expected (ndim=3|axis -1 of input shape to have value 6)"):
+        layer(np.ones(shape, "float32"))
+    if len(shape) != 3:
+        with pytest.raises(ValueError, match=r"\[batch, length, features\].* add the batch axis"):
+            make()(np.ones(shape, "float32"))
+
+
+@every_layer
 def test_a_subclassed_model_may_hold_it(make):
     class Model(keras.Model):
         def __init__(self):

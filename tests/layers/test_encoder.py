@@ -95,6 +95,11 @@ def test_the_hidden_layer_is_four_times_the_features_unless_told():
     )
 
 
+def test_without_biases_only_the_norms_shift_anything():
+    encoder = randomised(Encoder(1, HEADS, gated=True, use_bias=False, norm="rms"))
+    assert not [weight.path for weight in encoder.weights if "bias" in weight.path or "beta" in weight.path]
+
+
 def test_an_encoder_returns_the_weights_of_every_block():
     encoder, x = randomised(Encoder(3, HEADS)), inputs()
     outputs, weights = encoder(x, mask=MASK, return_weights=True)
@@ -110,6 +115,7 @@ def test_an_encoder_returns_the_weights_of_every_block():
     [
         {"position": RotaryPositions(), "window": 2, "num_kv_heads": 1, "qk_norm": True, "logit_cap": 9.0},
         {"position": RelativePositions(2), "causal": True, "scale": 0.3, "head_dim": 5},
+        {"use_bias": False},
     ],
 )
 def test_every_setting_of_attention_reaches_it(settings):

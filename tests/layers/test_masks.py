@@ -1,5 +1,6 @@
 """Masks of every form against loops in NumPy: what they allow, what they zero, what they refuse."""
 
+import keras
 import numpy as np
 import pytest
 from backend import array, examples, gradients, tensorflow_only
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, built, close, expected, inputs
 
-from keras_selfattn.layers import MultiHeadSelfAttention
+from keras_selfattn.layers import Encoder, MultiHeadSelfAttention
 
 
 def test_attention_masks_of_each_rank_equal_the_reference():
@@ -137,6 +138,10 @@ def test_gradients_are_finite_where_nothing_may_be_attended_to():
     [
         ({"mask": np.ones((BATCH, LENGTH), "float32")}, "`mask` must be boolean.*float32"),
         ({"mask": np.ones((BATCH, LENGTH - 1), bool)}, "`mask` must have shape"),
+        (
+            {"mask": np.ones((BATCH, LENGTH, 11), "float32")},
+            "`mask` must have .* takes one input.*2, 7, 11",
+        ),
         ({"attention_mask": np.zeros((LENGTH, LENGTH), "float32")}, "`attention_mask` must be boolean"),
         ({"attention_mask": np.ones(LENGTH, bool)}, "`attention_mask` must be of rank 2"),
         ({"attention_mask": np.ones((1, LENGTH, LENGTH), bool)}, "\\[batch, length, length\\]"),
@@ -211,3 +216,20 @@ def test_inside_a_graph_a_token_is_real_if_mask_and_lengths_both_say_so():
     mask = np.arange(LENGTH) < np.array([[3], [7]])
     found = traced(tf.constant(x), tf.constant(mask), tf.constant([7, 4]))
     close(found, array(layer(x, valid_lens=np.array([3, 4]))))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ({"mask": keras.Input((5,), dtype="float32")}, "`mask` must be boolean"),
+        ({"mask": keras.Input((4,), dtype="bool")}, "`mask` must have shape"),
+        ({"valid_lens": keras.Input((), dtype="float32")}, "`valid_lens` must hold integers"),
+        ({"valid_lens": keras.Input((5, 1), dtype="int32")}, "`valid_lens` must have shape"),
+        ({"attention_mask": keras.Input((5, 4), dtype="bool")}, "`attention_mask` must have shape"),
+        ({"attention_mask": keras.Input((HEADS + 1, 5, 5), dtype="bool")}, "heads or 1"),
+    ],
+)
+@pytest.mark.parametrize("make", [MultiHeadSelfAttention, lambda n: Encoder(1, n, head_dim=2)])
+def test_a_functional_model_refuses_them_when_it_is_built(make, call, said):
+    with pytest.raises(ValueError, match=said):
+        make(HEADS)(keras.Input((5, WIDTH - 2)), **call)

@@ -226,5 +226,17 @@ def test_a_projection_needs_a_built_layer_of_even_width():
     layer.build((None, None, 7))
     with pytest.raises(ValueError, match="even width, of whole pairs. Received width 7"):
         layer.relative_projection(1)
+    layer = SinusoidalPositionEncoding()
+    layer.build((None, None, 6))
+    with pytest.raises(ValueError, match="`offset` must be an integer. Received 1.5"):
+        layer.relative_projection(1.5)
     with pytest.raises(ValueError, match="`beyond` must be one of 'raise', 'clip'. Received 'wrap'"):
         LearnedPositionEncoding(3, beyond="wrap")
+
+
+def test_a_functional_model_refuses_bad_positions_and_lengths_when_it_is_built():
+    with pytest.raises(ValueError, match="`positions` must hold integers"):
+        SinusoidalPositionEncoding()(keras.Input((5, 4)), positions=keras.Input((5,)))
+    with pytest.raises(ValueError, match="Received length 5, max_length=3"):
+        LearnedPositionEncoding(3)(keras.Input((5, 4)))
+    assert LearnedPositionEncoding(3)(keras.Input((None, 4))).shape == (None, None, 4)

@@ -182,6 +182,15 @@ def test_a_strategy_of_the_users_own_survives_saving(tmp_path):
     assert len(again.weights) == len(model.weights)
 
 
+def test_a_strategy_that_would_load_without_its_arguments_is_refused():
+    class Forgetful(layers.PositionStrategy):
+        def __init__(self, rate=1.0):
+            self.rate = rate
+
+    with pytest.raises(ValueError, match="Forgetful takes arguments and must override `get_config`"):
+        layers.MultiHeadSelfAttention(2, position=Forgetful(3.0))
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [

@@ -1,0 +1,175 @@
+"""Checks of what a call is given beside its inputs: masks, lengths, positions.
+
+They take tensors and Keras' symbolic ones alike, so that a functional model refuses what a call would refuse.
+
+Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features).
+"""
+
+from typing import Any, cast
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_selfattn.layers.shapes import arange, sizes
+
+Tensor = Any
+
+
+def check_masks(
+    inputs: Tensor,
+    mask: Tensor | None,
+    valid_lens: Tensor | None,
+    attention_mask: Tensor | None,
+    num_heads: int,
+) -> None:
+    """Raises ValueError for a mask of the wrong dtype, rank or known size."""
+    if mask is not None:
+        checked_mask(inputs, mask)
+    if valid_lens is not None:
+        checked_lens(inputs, valid_lens)
+    if attention_mask is not None:
+        checked_pairs(inputs, attention_mask, num_heads)
+
+
+def checked_mask(inputs: Tensor, mask: Tensor) -> Tensor:
+    """Returns `mask` as a bool tensor `[B, T]`, or raises ValueError."""
+    given = _tensor(mask)
+    if len(given.shape) == 3:
+        raise ValueError(
+            "`mask` must have shape [batch, length], one truth value a token. This layer takes one input and "
+            "makes queries, keys and values of it; which pairs may attend goes to `attention_mask`. "
+            f"Received shape {tuple(given.shape)}."
+        )
+    return _of_shape("mask", _checked_bool("mask", given), sizes(inputs)[:2], "[batch, length]")
+
+
+def checked_pairs(inputs: Tensor, attention_mask: Tensor, num_heads: int) -> Tensor:
+    """Returns `attention_mask` as a bool tensor `[T, S]`, `[B, T, S]` or `[B, H or 1, T, S]`, or raises."""
+    pairs = _checked_bool("attention_mask", _tensor(attention_mask))
+    batch, length = sizes(inputs)[:2]
+    rank = len(pairs.shape)
+    if rank == 2:
+        return _of_shape("attention_mask", pairs, [length, length], "[length, length]")
+    if rank == 3:
+        return _of_shape("attention_mask", pairs, [batch, length, length], "[batch, length, length]")
+    if rank == 4:
+        heads = {None: sizes(pairs)[1], 1: 1}.get(pairs.shape[1], num_heads)
+        wanted = [batch, heads, length, length]
+        return _of_shape("attention_mask", pairs, wanted, "[batch, heads or 1, length, length]")
+    raise ValueError(
+        "`attention_mask` must be of rank 2 [length, length], 3 [batch, length, length] or "
+        f"4 [batch, heads or 1, length, length]. Received shape {tuple(pairs.shape)}."
+    )
+
+
+def checked_lens(inputs: Tensor, valid_lens: Tensor) -> Tensor:
+    """Returns `valid_lens` as an int32 tensor `[B]` or `[B, T]`, or raises ValueError."""
+    lens = _tensor(valid_lens)
+    if not _is_integer(lens):
+        raise ValueError(
+            f"`valid_lens` must hold integers (numbers of tokens). Received dtype {_dtype_name(lens)}."
+        )
+    if len(lens.shape) not in (1, 2):
+        raise ValueError(
+            f"`valid_lens` must have shape [batch] or [batch, length]. Received {tuple(lens.shape)}."
+        )
+    lens = _of_shape("valid_lens", lens, sizes(inputs)[: len(lens.shape)], "[batch] or [batch, length]")
+    length, seen = inputs.shape[1], known_values(lens)
+    if length is not None and seen is not None and seen.size and (seen.min() < 0 or seen.max() > length):
+        raise ValueError(
+            f"`valid_lens` must lie between 0 and the length of the inputs, {length}. "
+            f"Received values from {seen.min()} to {seen.max()}."
+        )
+    return ops.cast(lens, "int32")
+
+
+def check_one_length_a_row(valid_lens: Tensor) -> None:
+    """Raises ValueError if `valid_lens` has another rank than 1."""
+    shape = tuple(_tensor(valid_lens).shape)
+    if len(shape) != 1:
+        raise ValueError(f"`valid_lens` of pooling must have shape [batch]. Received {shape}.")
+
+
+def checked_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) -> Tensor | None:
+    """Returns `positions` as an int32 tensor `[T]` or `[B, T]`, or None if they count from `offset`.
+
+    Args:
+        inputs: `[B, T, D]`.
+        offset: position of the first token, an int or an int scalar tensor.
+        positions: int `[T]` or `[B, T]`, or None.
+
+    Raises:
+        ValueError: for positions or an offset that are no integers or of another shape, or both given.
+    """
+    start = _tensor(offset)
+    if not _is_integer(start) or len(start.shape):
+        raise ValueError(f"`offset` must be an integer. Received {offset!r}.")
+    if positions is None:
+        return None
+    if not isinstance(offset, int) or offset:
+        raise ValueError(f"Pass `offset` or `positions`, not both. Received offset={offset!r} and positions.")
+    given = _tensor(positions)
+    if not _is_integer(given):
+        raise ValueError(f"`positions` must hold integers. Received dtype {_dtype_name(given)}.")
+    batch, length = sizes(inputs)[:2]
+    wanted = [length] if len(given.shape) == 1 else [batch, length]
+    return ops.cast(_of_shape("positions", given, wanted, "[length] or [batch, length]"), "int32")
+
+
+def token_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) -> Tensor:
+    """Returns the position of each token of `inputs`, int32 `[T]` or `[B, T]`; see `checked_positions`."""
+    given = checked_positions(inputs, offset, positions)
+    return arange(sizes(inputs)[1]) + ops.cast(offset, "int32") if given is None else given
+
+
+def known_values(tensor: Tensor) -> np.ndarray | None:
+    """Returns the tensor's values, or None while a graph is traced or a model built: there are none."""
+    if isinstance(tensor, keras.KerasTensor):
+        return None
+    try:
+        return np.asarray(ops.convert_to_numpy(tensor))
+    except (AttributeError, NotImplementedError, TypeError):
+        return None
+
+
+def _tensor(value: Any) -> Any:
+    return value if isinstance(value, keras.KerasTensor) else cast(Any, ops.convert_to_tensor(value))
+
+
+def _checked_bool(name: str, mask: Tensor) -> Tensor:
+    dtype = _dtype_name(mask)
+    if dtype != "bool":
+        raise ValueError(
+            f"`{name}` must be boolean, True where attention is allowed. Received dtype {dtype}; "
+            f"convert it first, for example with `{name} != 0` (or `== 0` for an additive mask)."
+        )
+    return mask
+
+
+def _of_shape(name: str, tensor: Tensor, wanted: list[Any], form: str) -> Tensor:
+    """Returns `tensor`, whose shape must be `wanted`; a size of 1 is never broadcast.
+
+    Sizes that are known are compared here; the others when the graph runs, by a concatenation with nothing,
+    which fails there if one differs.
+    """
+    known = [size if isinstance(size, int) else None for size in wanted]
+    shape = tuple(tensor.shape)
+    fits = len(shape) == len(known) and all(
+        size is None or want is None or size == want for size, want in zip(shape, known, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"`{name}` must have shape {form}, here {tuple(known)}. Received shape {shape}.")
+    if None not in (*shape, *known) or isinstance(tensor, keras.KerasTensor):
+        return tensor
+    nothing = ops.zeros((*wanted, 0), dtype=_dtype_name(tensor))
+    return ops.concatenate([tensor[..., None], nothing], axis=-1)[..., 0]
+
+
+def _is_integer(tensor: Tensor) -> bool:
+    return _dtype_name(tensor).startswith(("int", "uint"))
+
+
+def _dtype_name(tensor: Tensor) -> str:
+    """The dtype as Keras spells it on every backend ("bool", not "torch.bool")."""
+    return str(tensor.dtype.name if hasattr(tensor.dtype, "name") else tensor.dtype).removeprefix("torch.")
