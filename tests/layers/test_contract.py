@@ -218,6 +218,28 @@ def test_what_padding_holds_does_not_matter(make):
     np.testing.assert_allclose(wanted[0] if wanted.ndim == 2 else wanted[0, :4], alone, rtol=1e-5, atol=1e-5)
 
 
+CAUSAL = [name for name, make in MAKE.items() if "causal" in make().get_config()]
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_made_causal_no_future_leaks_on_any_path(name):
+    """Plain, with weights, and in training with dropout of the same seed."""
+    config = {**MAKE[name]().get_config(), "causal": True}
+    kind = type(MAKE[name]())
+    x, mask = inputs(batch=2, length=60), np.ones((2, 60), bool)
+    changed = x.copy()
+    changed[:, 40:] = 30.0
+    for call in ({}, {"return_weights": True}, {"training": True}):
+        before, after = (kind(**config), kind(**config))
+        for layer in (before, after):
+            layer.build((None, None, WIDTH))
+        after.set_weights(before.get_weights())
+        found = [layer(v, mask=mask, **call) for layer, v in ((before, x), (after, changed))]
+        one, two = (array(f[0] if "return_weights" in call else f) for f in found)
+        np.testing.assert_allclose(one[:, :40], two[:, :40], rtol=1e-5, atol=1e-6)
+        assert not np.allclose(one[:, 40:], two[:, 40:], atol=1e-3)
+
+
 @every_layer
 def test_training_runs_in_fit(make):
     model = classifier(make())
