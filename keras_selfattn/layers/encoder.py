@@ -77,7 +77,6 @@ class Encoder(keras.layers.Layer):
         super().__init__(**{name: value for name, value in settings.items() if name not in of_block})
         self.num_layers = checked_count("num_layers", num_layers)
         self.stochastic_depth = checked_rate("stochastic_depth", stochastic_depth)
-        self.norm_first = norm_first
         self.seed = checked_seed(seed)
         self.supports_masking = True
         self._blocks = [
@@ -96,6 +95,8 @@ class Encoder(keras.layers.Layer):
             )
             for index, block_seed in enumerate(split_seed(self.seed, self.num_layers))
         ]
+        for name in _BLOCK_SETTINGS - {"stochastic_depth", "seed"}:
+            setattr(self, name, getattr(self._blocks[0], name))
         self._norm = make_norm(norm, self.dtype_policy, "norm") if norm_first else None
 
     def build(self, input_shape: tuple) -> None:

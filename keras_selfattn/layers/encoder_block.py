@@ -153,6 +153,8 @@ class EncoderBlock(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="attention",
         )
+        for name in _ATTENTION:  # each argument under its own name, as checked by the layer it is for
+            setattr(self, name, getattr(self._attention, name))
         self._feed_forward = FeedForward(
             self.feed_forward_dim,
             self.activation,

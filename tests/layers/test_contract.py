@@ -26,6 +26,7 @@ def test_a_config_round_trip_keeps_every_argument(make):
     assert again.get_config() == layer.get_config()
     own = set(inspect.signature(type(layer)).parameters) - {"kwargs", "settings"}
     assert own <= set(layer.get_config())
+    assert all(hasattr(layer, name) for name in own)
     for other in (layer, again):
         other.build((None, None, WIDTH))
     again.set_weights(layer.get_weights())

@@ -121,7 +121,9 @@ def test_an_encoder_returns_the_weights_of_every_block():
 def test_every_setting_of_attention_reaches_it(settings):
     block = EncoderBlock(HEADS, **settings)
     assert {name: getattr(block._attention, name) for name in settings} == settings
+    assert {name: getattr(block, name) for name in settings} == settings
     encoder = randomised(Encoder(2, HEADS, **settings))
+    assert {name: getattr(encoder, name) for name in settings} == settings
     for inner in encoder._blocks:
         assert {name: getattr(inner._attention, name) for name in settings} == settings
     again = Encoder.from_config(encoder.get_config())
