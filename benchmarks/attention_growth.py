@@ -75,6 +75,8 @@ def main():
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--measure", nargs=2, metavar=("LAYER", "LENGTH"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.repeats < 1:
+        parser.error(f"--repeats must be at least 1. Received {arguments.repeats}.")
     if arguments.measure:
         measure(arguments.measure[0], int(arguments.measure[1]))
         return

@@ -57,8 +57,8 @@ class EncoderBlock(keras.layers.Layer):
         dropout: share in [0, 1] dropped in training of what attention and feed-forward add to their inputs.
         activation: name or function for the hidden layer; "gelu" as in BERT.
         attention_dropout: share of attention weights dropped; by default `dropout`.
-        feed_forward_dropout: share of the hidden layer dropped; 0 as in BERT, for it draws 4 times the
-            numbers of the others together.
+        feed_forward_dropout: share of the hidden layer dropped; 0 as in BERT, for the hidden layer is 4 times
+            as wide as what `dropout` acts on, and so are its random numbers.
         stochastic_depth: probability in [0, 1] that, in training, a sample skips the attention, and again the
             feed-forward network.
         norm: "layer" (normalisation) or "rms" (by the root mean square alone: no mean, no shift).
@@ -68,7 +68,7 @@ class EncoderBlock(keras.layers.Layer):
             `MultiHeadSelfAttention`.
         use_bias: whether the projections of attention and feed-forward have biases.
         remat: if True, training keeps the block's input only and computes the rest again for the gradient:
-            less memory for about a third more time. Not while weights are returned.
+            less memory for about a quarter more time. Not while weights are returned.
         seed: int for initial weights and dropout; None draws one.
 
     Call arguments:

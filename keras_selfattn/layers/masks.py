@@ -128,12 +128,11 @@ def zero_masked(outputs: Tensor, real: Tensor | None) -> Tensor:
 
 
 def within(reach: tuple[int | None, int | None], distance: Tensor) -> Tensor:
-    """Returns bool like `distance` (int32, key position - query position): is the key in reach?"""
+    """Returns bool like `distance` (int32, key position - query position): is the key in a limited reach?"""
     left, right = reach
     bounds = [distance >= -left] if left is not None else []
     bounds += [distance <= right] if right is not None else []
-    reached = all_of(bounds)
-    return ops.ones_like(distance, dtype="bool") if reached is None else reached
+    return all_of(bounds)
 
 
 def distances(length: Tensor) -> Tensor:
