@@ -67,12 +67,19 @@ class AdditiveSelfAttention(ScoredSelfAttention):
     def _build_heads(self, features: int, seed: int | None) -> None:
         self._add_fused("query_key_value", features, [self.num_heads * self._head_dim] * 3, seed)
 
-    def _project(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = ops.split(self._project_fused(inputs), 3, axis=1)  # each [B, H, T, D]
+    def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query, key, value = ops.split(self._project_fused(inputs), 3, axis=2)  # each [B, T, H, D]
         return query, key, value
 
-    def _score(self, query: Tensor, key: Tensor, distance: Distance) -> Tensor:
-        return additive_score(query, key, ops.cast(self._score_vector, query.dtype))
+    @property
+    def _score_width(self) -> int:
+        return self._head_dim
+
+    def _score_weights(self) -> dict[str, Tensor]:
+        return {"score_vector": ops.convert_to_tensor(self._score_vector)}
+
+    def _score(self, learned: dict[str, Tensor], query: Tensor, key: Tensor, distance: Distance) -> Tensor:
+        return additive_score(query, key, ops.cast(learned["score_vector"], query.dtype))
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -135,13 +142,12 @@ class MultiplicativeSelfAttention(ScoredSelfAttention):
     def _build_heads(self, features: int, seed: int | None) -> None:
         self._add_fused("value", features, [self.num_heads * self._head_dim], seed)
 
-    def _project(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         batch, length, features = sizes(inputs)
         scale = features**-0.5 if self.scale is None else self.scale
         query = affine(inputs * scale, self._score_kernel, None)  # [B, T, H features]
         query = ops.reshape(query, (batch, length, self.num_heads, features))
-        query = ops.transpose(query, (0, 2, 1, 3))  # [B, H, T, features]
-        return query, inputs[:, None], self._project_fused(inputs)
+        return query, inputs[:, :, None], self._project_fused(inputs)
 
-    def _score(self, query: Tensor, key: Tensor, distance: Distance) -> Tensor:
+    def _score(self, learned: dict[str, Tensor], query: Tensor, key: Tensor, distance: Distance) -> Tensor:
         return dot_product(query, key)  # all heads meet the same keys

@@ -66,21 +66,24 @@ def attend(
     return (combine or weighted_sum)(kept, value), weights  # [B, H, T, D]
 
 
-def masked_softmax(logits: Tensor, mask: Tensor | None) -> Tensor:
+def masked_softmax(logits: Tensor, mask: Tensor | None, *, rows_may_be_empty: bool = True) -> Tensor:
     """Returns the softmax over the last axis of `logits`; masked entries, and rows without any, are 0.
 
     Args:
         logits: float32 `[B, H, T, S]`.
         mask: bool that broadcasts to `logits`, True where attention is allowed, or None.
+        rows_may_be_empty: False if each row that matters has an entry; the others are not looked after then.
 
     Returns:
         float32 `[B, H, T, S]`.
     """
     if mask is None:
         return _softmax(logits)
-    bias = ops.where(mask, 0.0, _MASKED_LOGIT)
+    weights = _softmax(logits + ops.where(mask, 0.0, _MASKED_LOGIT))
+    if not rows_may_be_empty:
+        return weights
     has_key = ops.cast(ops.any(mask, axis=-1, keepdims=True), "float32")  # [B or 1, H or 1, T or 1, 1]
-    return _softmax(logits + bias) * has_key
+    return weights * has_key
 
 
 def widened(logits: Tensor) -> Tensor:

@@ -4,11 +4,14 @@ References: Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Net
 et al. 2016, "Deep Networks with Stochastic Depth", section 3 (whole samples).
 """
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_selfattn.layers.bits import keep_mask
 from keras_selfattn.layers.checks import checked_rate, checked_seed
 from keras_selfattn.layers.seeds import SeedDraws, split_seed
 from keras_selfattn.layers.shapes import sizes
@@ -31,6 +34,8 @@ class Dropout(keras.layers.Layer):
     Call arguments:
         inputs: tensor of any shape.
         training: dropout acts only if True.
+        rows: int32, as `inputs` without its last axis; on TensorFlow rows of the same number drop the same
+            elements. By default they are counted.
 
     Returns:
         A tensor like `inputs`.
@@ -55,7 +60,7 @@ class Dropout(keras.layers.Layer):
         self.seeds = SeedDraws(split_seed(self.seed, 1)[0]) if draws else None
         self.built = True
 
-    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+    def call(self, inputs: Tensor, training: bool | None = None, rows: Tensor | None = None) -> Tensor:
         if not training or self.rate == 0:
             return inputs
         if self.seeds is None:
@@ -63,12 +68,26 @@ class Dropout(keras.layers.Layer):
         shape = sizes(inputs)
         if self.per_sample:
             shape[1:] = [1] * (len(shape) - 1)
-        draws = keras.random.uniform(tuple(shape), dtype="float32", seed=self.seeds)
         zero = ops.zeros((), dtype=inputs.dtype)
-        return ops.where(draws >= self.rate, inputs * (1.0 / (1.0 - self.rate)), zero)
+        return ops.where(self._kept(shape, rows), inputs * (1.0 / (1.0 - self.rate)), zero)
+
+    def keep_masks(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        """Draws once, and returns what gives parts of it: `keep_mask` for rows, columns and first column."""
+        assert self.seeds is not None
+        seed = self.seeds.next()
+        return lambda rows, columns, first: keep_mask(seed, rows, columns, self.rate, first)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape
+
+    def _kept(self, shape: list[Any], rows: Tensor | None) -> Tensor:
+        """Returns what is kept, bool of `shape`; `rows` numbers those of a packed batch."""
+        if keras.backend.backend() != "tensorflow":
+            return keras.random.uniform(tuple(shape), dtype="float32", seed=self.seeds) >= self.rate
+        *leading, columns = [1, *shape] if len(shape) < 2 else shape
+        if rows is None:
+            rows = ops.reshape(ops.arange(math.prod(leading), dtype="int32"), leading)
+        return ops.reshape(self.keep_masks()(rows, columns, 0), shape)
 
     def get_config(self) -> dict[str, Any]:
         config = {"rate": self.rate, "seed": self.seed, "per_sample": self.per_sample}

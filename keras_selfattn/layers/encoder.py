@@ -15,8 +15,10 @@ from keras_selfattn.layers.checks import (
     checked_sequence,
     sequence_spec,
 )
-from keras_selfattn.layers.encoder_block import EncoderBlock, make_norm
+from keras_selfattn.layers.encoder_block import EncoderBlock
 from keras_selfattn.layers.masks import token_mask, zero_masked
+from keras_selfattn.layers.norm import make_norm
+from keras_selfattn.layers.packing import packs
 from keras_selfattn.layers.seeds import split_seed
 
 Tensor = Any
@@ -115,6 +117,8 @@ class Encoder(keras.layers.Layer):
         training: bool | None = None,
         return_weights: bool = False,
     ) -> Tensor:
+        if packs(inputs) and not return_weights:
+            return self._call_packed(inputs, training, mask, valid_lens, attention_mask)
         x, weights = inputs, []
         for block in self._blocks:
             found = block(
@@ -130,6 +134,14 @@ class Encoder(keras.layers.Layer):
         if self._norm is not None:
             x = zero_masked(self._norm(x), token_mask(inputs, mask, valid_lens))
         return (x, weights) if return_weights else x
+
+    def _call_packed(self, inputs: Tensor, training: bool | None, *masks: Tensor | None) -> Tensor:
+        """The same on the real tokens alone, packed once for all blocks."""
+        tokens, pairs = self._blocks[0].packed_tokens(inputs, *masks)
+        x = tokens.pack(inputs)  # [N, D]
+        for block in self._blocks:
+            x = block.call_packed(x, tokens, pairs, training)
+        return tokens.unpack(x if self._norm is None else self._norm(x))
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)

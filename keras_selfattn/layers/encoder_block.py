@@ -19,7 +19,9 @@ from keras_selfattn.layers.checks import (
 )
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.feed_forward import FeedForward
-from keras_selfattn.layers.masks import token_mask, zero_masked
+from keras_selfattn.layers.masks import Pairs, token_mask, zero_masked
+from keras_selfattn.layers.norm import NORMS, make_norm
+from keras_selfattn.layers.packing import PackedTokens, packs
 from keras_selfattn.layers.relative import PositionStrategy
 from keras_selfattn.layers.remat import rematerialise
 from keras_selfattn.layers.seeds import split_seed
@@ -39,7 +41,6 @@ _ATTENTION = (
     "logit_cap",
     "use_bias",
 )
-_EPSILON = {"layer": 1e-5, "rms": 1e-6}  # PyTorch's and Llama's; Keras' 1e-3 is for batch normalisation
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -130,7 +131,7 @@ class EncoderBlock(keras.layers.Layer):
         )
         self.feed_forward_dropout = checked_rate("feed_forward_dropout", feed_forward_dropout)
         self.stochastic_depth = checked_rate("stochastic_depth", stochastic_depth)
-        self.norm = checked_choice("norm", norm, tuple(_EPSILON))
+        self.norm = checked_choice("norm", norm, tuple(NORMS))
         self.norm_first = checked_flag("norm_first", norm_first)
         self.gated = checked_flag("gated", gated)
         self.remat = checked_flag("remat", remat)
@@ -184,6 +185,9 @@ class EncoderBlock(keras.layers.Layer):
         training: bool | None = None,
         return_weights: bool = False,
     ) -> Tensor:
+        if packs(inputs) and not return_weights:
+            tokens, pairs = self.packed_tokens(inputs, mask, valid_lens, attention_mask)
+            return tokens.unpack(self.call_packed(tokens.pack(inputs), tokens, pairs, training))
         real = token_mask(inputs, mask, valid_lens)  # [B, T]
 
         def attend(x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -200,12 +204,28 @@ class EncoderBlock(keras.layers.Layer):
         # Before the normalisation: its gradient would carry a NaN out of the padding.
         inputs = zero_masked(inputs, real)
         if self.remat and training and not return_weights:
-            seeds = [layer.seeds for layer in self._dropouts() if layer.seeds is not None]
-            outputs = rematerialise(lambda x: self._forward(x, attend, training)[0], inputs, seeds)
+            outputs = self._rematerialised(lambda x: self._forward(x, attend, training)[0], inputs)
             return zero_masked(outputs, real)
         outputs, weights = self._forward(inputs, attend, training)
         outputs = zero_masked(outputs, real)
         return (outputs, weights) if return_weights else outputs
+
+    def packed_tokens(self, inputs: Tensor, *masks: Tensor | None) -> tuple[PackedTokens, Pairs]:
+        """As `MultiHeadSelfAttention.packed_tokens`."""
+        return self._attention.packed_tokens(inputs, *masks)
+
+    def call_packed(
+        self, inputs: Tensor, tokens: PackedTokens, pairs: Pairs, training: bool | None
+    ) -> Tensor:
+        """Returns the outputs of packed tokens, `[N, features]` for `[N, features]`."""
+
+        def attend(x: Tensor) -> tuple[Tensor, None]:
+            return self._attention.call_packed(x, tokens, pairs, training), None
+
+        def forward(x: Tensor) -> Tensor:
+            return self._forward(x, attend, training, tokens)[0]
+
+        return self._rematerialised(forward, inputs) if self.remat and training else forward(inputs)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
@@ -228,15 +248,23 @@ class EncoderBlock(keras.layers.Layer):
         config |= {name: attention[name] for name in _ATTENTION}
         return {**super().get_config(), **config}
 
-    def _forward(self, x: Tensor, attend: Callable, training: bool | None) -> tuple[Tensor, Tensor | None]:
-        attended, weights = attend(self._attention_norm(x) if self.norm_first else x)  # [B, T, D]
-        x = _added(x, attended, self._attention_dropouts, training)
+    def _rematerialised(self, forward: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+        seeds = [layer.seeds for layer in self._dropouts() if layer.seeds is not None]
+        return rematerialise(forward, inputs, seeds)
+
+    def _forward(
+        self, x: Tensor, attend: Callable, training: bool | None, tokens: PackedTokens | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        attended, weights = attend(self._attention_norm(x) if self.norm_first else x)  # [B, T, D] or [N, D]
+        x = _added(x, attended, self._attention_dropouts, training, tokens)
         if not self.norm_first:
             x = self._attention_norm(x)
         transformed = self._feed_forward(
-            self._feed_forward_norm(x) if self.norm_first else x, training=training
+            self._feed_forward_norm(x) if self.norm_first else x,
+            training=training,
+            rows=None if tokens is None else tokens.places,
         )
-        x = _added(x, transformed, self._feed_forward_dropouts, training)
+        x = _added(x, transformed, self._feed_forward_dropouts, training, tokens)
         return (x if self.norm_first else self._feed_forward_norm(x)), weights
 
     def _dropouts(self) -> list[Dropout]:
@@ -251,16 +279,13 @@ class EncoderBlock(keras.layers.Layer):
         ]
 
 
-def make_norm(kind: str, policy: Any, name: str) -> keras.layers.Layer:
-    """Returns the normalisation layer that `norm=kind` names."""
-    layer = {"layer": keras.layers.LayerNormalization, "rms": keras.layers.RMSNormalization}[kind]
-    made = layer(epsilon=_EPSILON[kind], dtype=policy, name=name)
-    made.supports_masking = True  # Keras' RMSNormalization works position by position but does not say so
-    return made
-
-
-def _added(x: Tensor, branch: Tensor, dropouts: list[Dropout], training: bool | None) -> Tensor:
+def _added(
+    x: Tensor, branch: Tensor, dropouts: list[Dropout], training: bool | None, tokens: PackedTokens | None
+) -> Tensor:
     for dropout in dropouts:
-        branch = dropout(branch, training=training)
+        rows = None
+        if tokens is not None:
+            rows = tokens.sample_ids if dropout.per_sample else tokens.places
+        branch = dropout(branch, training=training, rows=rows)
     # `+`, not ops.add: that one becomes BiasAdd where squeezed shapes suggest it, and fails at length 0.
     return x + branch

@@ -13,6 +13,7 @@ from keras import ops
 
 from keras_selfattn.layers.arguments import check_masks
 from keras_selfattn.layers.attention import attend, weighted_sum
+from keras_selfattn.layers.block_attention import Formula, attend_in_blocks
 from keras_selfattn.layers.checks import (
     checked_count,
     checked_flag,
@@ -23,8 +24,9 @@ from keras_selfattn.layers.checks import (
 )
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.masks import Pairs, distances, pair_rules, token_mask, zero_masked
+from keras_selfattn.layers.packing import PackedTokens, packs
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.shapes import sizes
+from keras_selfattn.layers.shapes import arange, sizes
 from keras_selfattn.layers.window import Blocks
 
 Tensor = Any
@@ -87,18 +89,13 @@ class SelfAttentionBase(keras.layers.Layer):
         return_weights: bool = False,
     ) -> Tensor:
         real = token_mask(inputs, mask, valid_lens)  # [B, T]
-        pairs = pair_rules(
-            inputs,
-            real,
-            valid_lens=valid_lens,
-            attention_mask=attention_mask,
-            reach=self._reach,
-            num_heads=self.num_heads,
-        )
+        pairs = self._pairs(inputs, real, valid_lens, attention_mask)
         # Zeros for padding: a weight of 0 would not keep its NaN, infinity or overflow from the sum.
-        heads = self._project(zero_masked(inputs, real))
+        inputs = zero_masked(inputs, real)
+        heads = self._project(inputs, arange(sizes(inputs)[1]))  # each [B, T, H, D]
+        heads = tuple(ops.transpose(x, (0, 2, 1, 3)) for x in heads)  # [B, H, T, D]
         context, weights = self._attend(heads, pairs, training, return_weights)  # [B, H, T, D], [B, H, T, S]
-        outputs = zero_masked(self._merge(context), real)  # [B, T, D]
+        outputs = zero_masked(self._merge(ops.transpose(context, (0, 2, 1, 3))), real)  # [B, T, D]
         return (outputs, weights) if return_weights else outputs
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
@@ -125,10 +122,23 @@ class SelfAttentionBase(keras.layers.Layer):
         names = ("num_heads", "head_dim", "causal", "use_bias", "seed")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
+    def _pairs(
+        self, inputs: Tensor, real: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
+    ) -> Pairs:
+        return pair_rules(
+            inputs,
+            real,
+            valid_lens=valid_lens,
+            attention_mask=attention_mask,
+            reach=self._reach,
+            num_heads=self.num_heads,
+        )
+
     def _build_heads(self, features: int, seed: int | None) -> None:
         raise NotImplementedError
 
-    def _project(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns queries, keys and values, each `[B, T, heads, D]`, of tokens at `positions`, int32 `[T]`."""
         raise NotImplementedError
 
     def _attend(
@@ -152,17 +162,16 @@ class SelfAttentionBase(keras.layers.Layer):
         return self.add_weight(name=name, shape=(width,), initializer="zeros") if self.use_bias else None
 
     def _project_fused(self, inputs: Tensor) -> Tensor:
-        """Returns all heads of the fused projections, `[B, heads, T, D]`."""
+        """Returns all heads of the fused projections, `[B, T, heads, D]`."""
         batch, length, _ = sizes(inputs)
         fused = affine(inputs, *self._fused)  # [B, T, heads D]
         count = self._fused[0].shape[1] // self._head_dim
-        fused = ops.reshape(fused, (batch, length, count, self._head_dim))  # [B, T, heads, D]
-        return ops.transpose(fused, (0, 2, 1, 3))
+        return ops.reshape(fused, (batch, length, count, self._head_dim))
 
     def _merge(self, context: Tensor) -> Tensor:
-        batch, _, length, _ = sizes(context)
-        joined = ops.transpose(context, (0, 2, 1, 3))  # [B, T, H, D]
-        joined = ops.reshape(joined, (batch, length, self.num_heads * self._head_dim))  # [B, T, H D]
+        """Returns the outputs `[B, T, features]` for a context `[B, T, H, D]`."""
+        batch, length, _, _ = sizes(context)
+        joined = ops.reshape(context, (batch, length, self.num_heads * self._head_dim))  # [B, T, H D]
         return affine(joined, self._output_kernel, self._output_bias)
 
 
@@ -191,6 +200,48 @@ class ScoredSelfAttention(SelfAttentionBase):
         self.dropout = dropout
         self.weights_dropout = Dropout(dropout, seed, dtype=self.dtype_policy, name="dropout")
 
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+    ) -> Tensor:
+        if return_weights or not packs(inputs):
+            return super().call(inputs, mask, valid_lens, attention_mask, training, return_weights)
+        tokens, pairs = self.packed_tokens(inputs, mask, valid_lens, attention_mask)
+        return tokens.unpack(self.call_packed(tokens.pack(inputs), tokens, pairs, training))
+
+    def packed_tokens(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+    ) -> tuple[PackedTokens, Pairs]:
+        """Returns where the real tokens of `[B, T, features]` stand, and which may attend to which."""
+        real = token_mask(inputs, mask, valid_lens)
+        pairs = self._pairs(inputs, real, valid_lens, attention_mask)
+        # Rules that name positions count them from 0.
+        return PackedTokens(inputs, real, from_zero=pairs.lens is not None or pairs.chosen is not None), pairs
+
+    def call_packed(
+        self, inputs: Tensor, tokens: PackedTokens, pairs: Pairs, training: bool | None
+    ) -> Tensor:
+        """Returns the outputs of packed tokens, `[N, features]` for `[N, features]`."""
+        heads = self._project(inputs[None], tokens.positions)  # each [1, N, H, D]
+        heads = tuple(ops.reshape(x, (-1, *x.shape[2:])) for x in heads)
+        dropout = self.weights_dropout
+        if training and dropout.rate == 1:
+            context = ops.zeros_like(heads[0][..., :1]) * heads[2][:, :1]  # [N, H, D]
+        else:
+            keep = dropout.keep_masks() if training and dropout.rate > 0 else None
+            formula = Formula(self._score, self._combine, self._score_width, dropout.rate, keep)
+            context = attend_in_blocks(heads, self._score_weights(), tokens, pairs, formula)  # [N, H D]
+        return affine(context, self._output_kernel, self._output_bias)
+
     @property
     def _reach(self) -> tuple[int | None, int | None]:
         left, right = self.window if isinstance(self.window, tuple) else (self.window, self.window)
@@ -199,11 +250,22 @@ class ScoredSelfAttention(SelfAttentionBase):
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "window": self.window, "dropout": self.dropout}
 
-    def _score(self, query: Tensor, key: Tensor, distance: Distance) -> Tensor:
+    @property
+    def _score_width(self) -> int:
+        """Numbers that a score takes in memory while it is computed."""
+        return 1
+
+    def _score_weights(self) -> dict[str, Tensor]:
+        """Returns the weights that `_score` and `_combine` use, by name."""
+        return {}
+
+    def _score(self, learned: dict[str, Tensor], query: Tensor, key: Tensor, distance: Distance) -> Tensor:
         """Returns logits `[B, H, T, S]`; `distance()` is key - query position, int32 `[T, S]`."""
         raise NotImplementedError
 
-    def _combine(self, weights: Tensor, value: Tensor, distance: Distance) -> Tensor:
+    def _combine(
+        self, learned: dict[str, Tensor], weights: Tensor, value: Tensor, distance: Distance
+    ) -> Tensor:
         return weighted_sum(weights, value)  # [B, H, T, D]
 
     def _attend(
@@ -235,16 +297,20 @@ class ScoredSelfAttention(SelfAttentionBase):
         self, heads: tuple[Tensor, Tensor, Tensor], mask: Tensor, distance: Distance, training: bool | None
     ) -> tuple[Tensor, Tensor]:
         drops = training and self.weights_dropout.rate > 0
+        learned = self._score_weights()
         return attend(
             *heads,
             mask,
-            score=lambda query, key: self._score(query, key, distance),
-            combine=lambda weights, value: self._combine(weights, value, distance),
+            score=lambda query, key: self._score(learned, query, key, distance),
+            combine=lambda weights, value: self._combine(learned, weights, value, distance),
             dropout=(lambda kept: self.weights_dropout(kept, training=True)) if drops else None,
         )
 
 
 def affine(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
-    """Returns `inputs @ kernel + bias`."""
-    product = ops.matmul(inputs, kernel)
-    return product if bias is None else ops.add(product, bias)
+    """Returns `inputs @ kernel + bias`, for inputs `[..., features]`."""
+    *leading, features = sizes(inputs)
+    # As a matrix: TensorFlow fuses product and bias of two dimensions, not of three.
+    product = ops.matmul(ops.reshape(inputs, (-1, features)), kernel)  # [tokens, width]
+    product = product if bias is None else ops.add(product, bias)
+    return ops.reshape(product, (*leading, product.shape[-1]))

@@ -64,8 +64,8 @@ class LinearSelfAttention(SelfAttentionBase):
     def _build_heads(self, features: int, seed: int | None) -> None:
         self._add_fused("query_key_value", features, [self.num_heads * self._head_dim] * 3, seed)
 
-    def _project(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = ops.split(self._project_fused(inputs), 3, axis=1)  # each [B, H, T, D]
+    def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query, key, value = ops.split(self._project_fused(inputs), 3, axis=2)  # each [B, T, H, D]
         return query, key, value
 
     def _attend(

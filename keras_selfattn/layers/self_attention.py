@@ -13,9 +13,9 @@ from keras import ops
 from keras_selfattn.layers.attention import dot_product, soft_cap, weighted_sum, widened
 from keras_selfattn.layers.checks import checked_count, checked_flag, checked_positive
 from keras_selfattn.layers.heads import Distance, ScoredSelfAttention
-from keras_selfattn.layers.relative import PositionStrategy, checked_strategy
+from keras_selfattn.layers.relative import PositionStrategy, RelativePositions, checked_strategy
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.shapes import arange, sizes
+from keras_selfattn.layers.shapes import arange
 
 Tensor = Any
 
@@ -151,33 +151,63 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
         widths = [heads * self._head_dim for heads in (self.num_heads, self._kv_heads, self._kv_heads)]
         self._add_fused("query_key_value", features, widths, seed)
 
-    def _project(self, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        heads = self._project_fused(inputs)  # [B, H + 2 G, T, D]
+    def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        heads = self._project_fused(inputs)  # [B, T, H + 2 G, D]
         # Not slices: the gradient of a split is one concatenation.
         bounds = [self.num_heads, self.num_heads + self._kv_heads]
-        query, key, value = ops.split(heads, bounds, axis=1)
+        query, key, value = ops.split(heads, bounds, axis=2)
         if self.qk_norm:
             query, key = _normalised(query, self._query_gain), _normalised(key, self._key_gain)
         if self.position is not None:
-            positions = arange(sizes(inputs)[1])
-            query, key = self.position.rotate(query, positions), self.position.rotate(key, positions)
-        # Scaled before the product: in float16 the unscaled logits would overflow sooner.
-        scale = 1 / math.sqrt(self._head_dim) if self.scale is None else self.scale
-        return query * scale, key, value
+            query, key = self._rotated(query, positions), self._rotated(key, positions)
+        return query if self._scales_products else query * self._factor, key, value
 
-    def _score(self, query: Tensor, key: Tensor, distance: Distance) -> Tensor:
+    @property
+    def _factor(self) -> float:
+        return 1 / math.sqrt(self._head_dim) if self.scale is None else self.scale
+
+    @property
+    def _scales_products(self) -> bool:
+        """Whether the products are scaled and not the queries.
+
+        TensorFlow fuses product, factor and mask. But position strategies take scaled queries, and in float16
+        unscaled products would overflow sooner.
+        """
+        return self.position is None and self.compute_dtype == "float32"
+
+    @property
+    def _score_width(self) -> int:
+        vectors = 2 * self._head_dim if isinstance(self.position, RelativePositions) else 0
+        return 1 + vectors // self.num_heads
+
+    def _score_weights(self) -> dict[str, Tensor]:
+        return {name: ops.convert_to_tensor(weight) for name, weight in self._learned.items()}
+
+    def _score(self, learned: dict[str, Tensor], query: Tensor, key: Tensor, distance: Distance) -> Tensor:
         logits = widened(dot_product(query, key))  # [B, H, T, S]
+        if self._scales_products:
+            logits = logits * self._factor
         if self.logit_cap is not None:
             logits = soft_cap(logits, self.logit_cap)
         bias = None
         if self.position is not None:
-            bias = self.position.logits(self._learned, query, distance(), causal=self.causal)
+            bias = self.position.logits(learned, query, distance(), causal=self.causal)
         return logits if bias is None else logits + bias
 
-    def _combine(self, weights: Tensor, value: Tensor, distance: Distance) -> Tensor:
+    def _combine(
+        self, learned: dict[str, Tensor], weights: Tensor, value: Tensor, distance: Distance
+    ) -> Tensor:
         context = weighted_sum(weights, value)  # [B, H, T, D]
-        extra = None if self.position is None else self.position.context(self._learned, weights, distance())
+        extra = None if self.position is None else self.position.context(learned, weights, distance())
         return context if extra is None else context + extra
+
+
+    def _rotated(self, x: Tensor, positions: Tensor) -> Tensor:
+        assert self.position is not None
+        if type(self.position).rotate is PositionStrategy.rotate:
+            return x
+        turned = self.position.rotate(ops.transpose(x, (0, 2, 1, 3)), positions)  # [B, H or G, T, D]
+        return ops.transpose(turned, (0, 2, 1, 3))
 
 
 def _normalised(x: Tensor, gain: Tensor) -> Tensor:

@@ -1,0 +1,83 @@
+"""Random bits for dropout on TensorFlow: a hash of seed, row and column, one byte for each element.
+
+The same seed, row and column give the same bit wherever they are asked for: a block of a matrix can be drawn
+again for the gradient, and packed rows drop what padded ones do. Cheaper than the stock generators, which
+spend a 32-bit number on each element, and fast under XLA, too.
+
+Reference: Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3", section 2 (counter-based
+generators). Constants and shifts of the hash: Hash Prospector (github.com/skeeto/hash-prospector).
+"""
+
+import math
+from typing import Any
+
+import keras
+
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+
+Tensor = Any
+
+_FIRST, _SECOND = 0x21F0AAAD, 0xD35A2D97
+_COLUMNS, _WORDS = 32, 8  # of a tile: four columns to the word
+
+
+def keep_mask(seed: Tensor, rows: Tensor, columns: Tensor, rate: float, first_column: Tensor = 0) -> Tensor:
+    """Returns which elements dropout keeps: each is False with probability `rate`, exactly.
+
+    A byte decides, between 256 levels. For a rate between two of them, each run of 32 columns of a row takes
+    one or the other at random, so that the probability of every element is the rate itself. Elements of a run
+    are not quite independent then: the variance of sums grows by 0.15 % at most for rates from 0.1 to 0.9.
+
+    Args:
+        seed: two integers.
+        rows: int32 of any shape, the number of each row.
+        columns: how many columns.
+        rate: probability in (0, 1) that an element is dropped.
+        first_column: the number of the first column.
+
+    Returns:
+        bool `[*rows.shape, columns]`.
+    """
+    seed = tf.cast(seed, tf.uint32)
+    row_keys = _mixed(_mixed(tf.cast(rows, tf.uint32) ^ _mixed(seed[0])) + _mixed(seed[1] + _word(1)))
+    first = first_column // _COLUMNS
+    tiles = tf.range(first, (first_column + columns + _COLUMNS - 1) // _COLUMNS)
+    words = _WORDS * tiles[:, None] + tf.range(_WORDS)  # [tiles, 8]
+    word_keys = _mixed(_mixed(tf.cast(words, tf.uint32) + _mixed(seed[1] + _word(2))) ^ _mixed(seed[0]))
+    # Both are mixed already: of a round for each pair its middle is enough.
+    hashed = _stirred((row_keys[..., None, None] ^ word_keys) * _word(_FIRST), 15) * _word(_SECOND)
+    shape = tf.concat([tf.shape(hashed)[:-1], [_COLUMNS]], axis=0)
+    drawn = tf.reshape(tf.bitcast(hashed, tf.uint8), shape)  # [*rows, tiles, 32]
+    # Of the two outcomes the rarer is counted, so that the level fits in a byte.
+    level = _level(row_keys, word_keys[:, 0], min(rate, 1 - rate))
+    kept = drawn >= level if rate <= 0.5 else drawn < level
+    kept = tf.reshape(kept, tf.concat([tf.shape(rows), [-1]], axis=0))
+    start = first_column - _COLUMNS * first
+    return kept[..., start : start + columns]
+
+
+def _level(row_keys: Tensor, tile_keys: Tensor, rate: float) -> Tensor:
+    """Returns below which byte the outcome of probability `rate` lies, uint8 scalar or `[*rows, tiles, 1]`."""
+    level = math.floor(rate * 256)
+    rest = rate * 256 - level
+    if rest == 0:
+        return tf.constant(level, tf.uint8)
+    bits = _mixed(row_keys[..., None] ^ _mixed(tile_keys))  # [*rows, tiles]
+    above = tf.cast(tf.bitwise.right_shift(bits, _word(8)), tf.float32) * 2.0**-24 < rest
+    return tf.where(above, tf.constant(level + 1, tf.uint8), tf.constant(level, tf.uint8))[..., None]
+
+
+def _mixed(x: Tensor) -> Tensor:
+    """Returns a bijection of uint32 in which each bit of the input changes about half of the output's."""
+    x = _stirred(x, 16) * _word(_FIRST)
+    x = _stirred(x, 15) * _word(_SECOND)
+    return _stirred(x, 15)
+
+
+def _stirred(x: Tensor, shift: int) -> Tensor:
+    return x ^ tf.bitwise.right_shift(x, _word(shift))
+
+
+def _word(number: int) -> Tensor:
+    return tf.constant(number, tf.uint32)

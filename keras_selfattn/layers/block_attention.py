@@ -1,0 +1,226 @@
+"""Attention of packed tokens and its gradient, by blocks: memory for one block of pairs, never for all.
+
+The gradient keeps queries, keys and values only: it scores each block again and draws its dropout again from
+the seed. TensorFlow only.
+
+Axes: N (real tokens), g (samples of a group), C (queries of a block), K (keys that it may see), H (heads), G
+(key-value heads), D (features of one head).
+
+References: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", section 2. Dao et al. 2022,
+"FlashAttention", appendix B.4 (the gradient by recomputation).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+
+from keras_selfattn.layers.attention import masked_softmax, widened
+from keras_selfattn.layers.blocks import Block, State, Stretch, Walk
+from keras_selfattn.layers.masks import Pairs
+from keras_selfattn.layers.packing import PackedTokens
+
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+
+Tensor = Any
+Heads = tuple[Tensor, Tensor, Tensor]
+Weights = dict[str, Tensor]
+Distance = Callable[[], Tensor]
+
+
+class Formula(NamedTuple):
+    """What one kind of attention computes for a block; `distance()` is key - query position, int32 `[C, K]`.
+
+    score: weights by name, query `[g, H, C, D]`, key `[g, G, K, D]` and `distance` to logits `[g, H, C, K]`.
+    combine: weights by name, attention weights, value `[g, G, K, D]` and `distance` to the context.
+    width: floats of memory that a score takes.
+    rate: of dropout.
+    keep: row numbers int32 `[g, H, C]`, number of columns and first column to what dropout keeps, bool
+        `[g, H, C, K]`; None at inference.
+    """
+
+    score: Callable[[Weights, Tensor, Tensor, Distance], Tensor]
+    combine: Callable[[Weights, Tensor, Tensor, Distance], Tensor]
+    width: int
+    rate: float
+    keep: Callable[[Tensor, Tensor, Tensor], Tensor] | None
+
+
+def attend_in_blocks(
+    heads: Heads, learned: Weights, tokens: PackedTokens, pairs: Pairs, formula: Formula
+) -> Tensor:
+    """Returns the context of packed tokens, `[N, H D]`.
+
+    Args:
+        heads: query `[N, H, D]`, key `[N, G, D]` and value `[N, G, D]`.
+        learned: the weights that the formula uses, to which gradients flow.
+        tokens: where the packed tokens belong.
+        pairs: which of them may attend to which.
+        formula: what to compute.
+    """
+
+    @tf.custom_gradient
+    def attend(query: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> tuple[Tensor, Callable]:
+        names = dict(zip(learned, weights, strict=True))
+        blocks = _Attention((query, key, value), names, tokens, pairs, formula)
+        context = blocks.context()
+        return context, lambda upstream: blocks.gradients(context, upstream)
+
+    # Tensors, not variables, whose gradients TensorFlow would want apart.
+    return attend(*heads, *(tf.convert_to_tensor(weight) for weight in learned.values()))
+
+
+class _Attention:
+    def __init__(
+        self, heads: Heads, learned: Weights, tokens: PackedTokens, pairs: Pairs, formula: Formula
+    ) -> None:
+        self._heads = heads
+        self._learned = learned
+        self._places = tokens.places
+        self._formula = formula
+        self._num_heads = heads[0].shape[1]
+        self._walk = Walk(tokens, pairs, self._num_heads, formula.width)
+        # Without these rules a token may attend at least to itself.
+        self._rows_may_be_empty = pairs.lens is not None or pairs.chosen is not None
+        self._kept_scale = 1.0 if formula.keep is None else 1 / (1 - formula.rate)
+
+    def context(self) -> Tensor:
+        """Returns `[N, H D]`."""
+        walk, formula = self._walk, self._formula
+        query, key, value = self._heads
+
+        def stretch(at: Stretch, contexts: Any) -> State:
+            keys, values = (_taken(x, walk.rows(at, at.left, at.right)) for x in (key, value))
+
+            def block(part: Block, contexts: Any) -> State:
+                rows = walk.rows(at, part.start, part.stop)
+                near_keys, near_values = walk.near(at, part, keys), walk.near(at, part, values)
+                logits = formula.score(self._learned, _taken(query, rows), near_keys, part.distance)
+                weights = _product(self._weights(at, part, logits, value.dtype), self._keep(part, rows))
+                context = formula.combine(self._learned, weights, near_values, part.distance)
+                context = _scaled(context, self._kept_scale)  # [g, H, C, D]
+                return (_written(contexts, walk.packed(at, part.start, part.stop, _joined(context))),)
+
+            return walk.blocks(at, block, (contexts,))
+
+        (contexts,) = walk.stretches(stretch, (_parts(value.dtype, self._num_heads * value.shape[2]),))
+        return contexts.concat()
+
+    def gradients(self, context: Tensor, upstream: Tensor) -> tuple[Tensor, ...]:
+        """Returns the gradients of query, key, value `[N, heads, D]` and of the learned weights."""
+        walk, learned = self._walk, list(self._learned.values())
+        upstream, shared = self._upstream(context, upstream)
+
+        def stretch(at: Stretch, parts: tuple, ids: Any, *sums: Tensor) -> State:
+            rows = walk.rows(at, at.left, at.right)
+            keys, values = (_taken(x, rows) for x in self._heads[1:])
+
+            def block(part: Block, queries: Any, *sums: Tensor) -> State:
+                rows = walk.rows(at, part.start, part.stop)
+                heads = (_taken(self._heads[0], rows), walk.near(at, part, keys), walk.near(at, part, values))
+                of_query, of_key, of_value, *of_learned = self._block_gradients(
+                    at, part, rows, heads, _taken(upstream, rows), _taken(shared, rows)
+                )
+                queries = _written(queries, walk.packed(at, part.start, part.stop, _joined(of_query)))
+                found = (walk.spread(at, part, of_key), walk.spread(at, part, of_value), *of_learned)
+                return queries, *(total + one for total, one in zip(sums, found, strict=True))
+
+            queries, of_keys, of_values, *sums = walk.blocks(
+                at, block, (parts[0], tf.zeros_like(keys), tf.zeros_like(values), *sums)
+            )
+            joined = (walk.packed(at, at.left, at.right, _joined(x)) for x in (of_keys, of_values))
+            parts = (queries, *(_written(part, x) for part, x in zip(parts[1:], joined, strict=True)))
+            if walk.windowed:
+                ids = _written(ids, walk.packed(at, at.left, at.right, rows))
+            return parts, ids, *sums
+
+        parts = tuple(_parts(x.dtype, x.shape[1] * x.shape[2]) for x in self._heads)
+        ids = tf.TensorArray(tf.int32, 0, dynamic_size=True, infer_shape=False, element_shape=[None])
+        parts, ids, *of_learned = walk.stretches(stretch, (parts, ids, *(tf.zeros_like(x) for x in learned)))
+        of_heads = [part.concat() for part in parts]
+        if walk.windowed:  # stretches share keys
+            count = tf.shape(self._places)[0]
+            of_heads[1:] = [tf.math.unsorted_segment_sum(x, ids.concat(), count) for x in of_heads[1:]]
+        of_heads = [tf.reshape(x, [-1, *of.shape[1:]]) for x, of in zip(of_heads, self._heads, strict=True)]
+        return *of_heads, *of_learned
+
+    def _upstream(self, context: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the gradient of the sum of weights and values `[N, H, D]`, and its product with the sum.
+
+        That product, float32 `[N, H, 1]`, is the sum over the keys of weight times gradient, which the gradient
+        of a softmax takes from each.
+        """
+        shape = [-1, self._num_heads, self._heads[2].shape[2]]
+        product = tf.cast(upstream, tf.float32) * tf.cast(context, tf.float32)
+        shared = tf.reduce_sum(tf.reshape(product, shape), axis=-1, keepdims=True)
+        return tf.reshape(_scaled(upstream, self._kept_scale), shape), shared
+
+    def _block_gradients(
+        self, at: Stretch, part: Block, rows: Tensor, heads: Heads, upstream: Tensor, shared: Tensor
+    ) -> list[Tensor]:
+        names, learned = list(self._learned), list(self._learned.values())
+        query, key, value = heads
+        # Of a slot without a token the queries are another's; nothing comes from there.
+        upstream, shared = (self._walk.cleared(at, part, x) for x in (upstream, shared))
+        with tf.GradientTape(watch_accessed_variables=False) as scores:
+            scores.watch([query, key, *learned])
+            logits = self._formula.score(dict(zip(names, learned, strict=True)), query, key, part.distance)
+        weights = self._weights(at, part, logits, tf.float32)
+        keep = self._keep(part, rows)
+        kept = _product(tf.cast(weights, value.dtype), keep)
+        with tf.GradientTape(watch_accessed_variables=False) as sums:
+            sums.watch([kept, value, *learned])
+            context = self._formula.combine(dict(zip(names, learned, strict=True)), kept, value, part.distance)
+        of_kept, of_value, *of_learned = _gradients(sums, context, [kept, value, *learned], upstream)
+        of_weights = tf.cast(_product(of_kept, keep), tf.float32)
+        of_logits = tf.cast(weights * (of_weights - shared), logits.dtype)
+        of_query, of_key, *more = _gradients(scores, logits, [query, key, *learned], of_logits)
+        return [of_query, of_key, of_value, *(a + b for a, b in zip(of_learned, more, strict=True))]
+
+    def _weights(self, at: Stretch, part: Block, logits: Tensor, dtype: Any) -> Tensor:
+        mask = self._walk.mask(at, part)
+        weights = masked_softmax(widened(logits), mask, rows_may_be_empty=self._rows_may_be_empty)
+        return tf.cast(weights, dtype)
+
+    def _keep(self, part: Block, rows: Tensor) -> Tensor | None:
+        """Returns 1 for weights that dropout keeps and 0 for the others, `[g, H, C, K]`, or None."""
+        if self._formula.keep is None:
+            return None
+        heads = tf.range(self._num_heads)
+        queries = tf.gather(self._places, rows)[:, None, :] * self._num_heads + heads[:, None]  # [g, H, C]
+        kept = self._formula.keep(queries, part.right - part.left, part.left)
+        return tf.cast(kept, self._heads[2].dtype)
+
+
+def _gradients(tape: tf.GradientTape, target: Tensor, sources: list[Tensor], upstream: Tensor) -> list[Tensor]:
+    return tape.gradient(target, sources, upstream, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+
+def _taken(x: Tensor, rows: Tensor) -> Tensor:
+    """Returns the rows `[g, C]` of `[N, H, D]` as `[g, H, C, D]`."""
+    return tf.transpose(tf.gather(x, rows), [0, 2, 1, 3])
+
+
+def _joined(x: Tensor) -> Tensor:
+    """Returns `[g, H, C, D]` as `[g, C, H D]`."""
+    _, heads, _, features = x.shape
+    shape = tf.shape(x)
+    return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [shape[0], shape[2], heads * features])
+
+
+def _product(x: Tensor, keep: Tensor | None) -> Tensor:
+    return x if keep is None else x * keep
+
+
+def _scaled(x: Tensor, scale: float) -> Tensor:
+    return x if scale == 1.0 else x * tf.cast(scale, x.dtype)
+
+
+def _parts(dtype: Any, width: int) -> tf.TensorArray:
+    """Returns an empty array of parts `[tokens, width]`."""
+    return tf.TensorArray(dtype, 0, dynamic_size=True, infer_shape=False, element_shape=[None, width])
+
+
+def _written(parts: Any, x: Tensor) -> Any:
+    return parts.write(parts.size(), x)

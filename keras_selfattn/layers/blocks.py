@@ -1,0 +1,165 @@
+"""The walk over the pairs of packed tokens, block by block: which queries and keys come next, and their mask.
+
+A loop takes a group of samples, or a stretch of a long one, at a time; a loop inside it, blocks of queries.
+TensorFlow only.
+
+Axes: N (real tokens), B (batch), P (positions of the longest sample), g (samples of a group), C (queries of a
+block), K (keys that it may see), H (heads).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import keras
+
+from keras_selfattn.layers.masks import Pairs, all_of, within
+from keras_selfattn.layers.packing import PackedTokens
+
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+
+Tensor = Any
+State = tuple[Any, ...]
+
+# Scores of a block, all heads: enough for a product to be worth its call, few enough to stay in cache (8 MB).
+_SCORES = 2**21
+_LEAST_QUERIES = 32
+# Queries of a stretch under a window, which share the keys around them; with a longer reach as many as that.
+_STRETCH = 256
+
+
+class Stretch(NamedTuple):
+    """Queries `start` to `stop` of the samples `first` to `first + count`, and the keys `left` to `right`."""
+
+    first: Tensor
+    count: Tensor
+    start: Tensor
+    stop: Tensor
+    left: Tensor
+    right: Tensor
+
+
+class Block(NamedTuple):
+    """Queries `start` to `stop` of a stretch, and the keys `left` to `right` that they may see."""
+
+    start: Tensor
+    stop: Tensor
+    left: Tensor
+    right: Tensor
+
+    def distance(self) -> Tensor:
+        """Returns key position - query position, int32 `[C, K]`."""
+        return tf.range(self.left, self.right)[None, :] - tf.range(self.start, self.stop)[:, None]
+
+
+class Walk:
+    """Blocks of queries and keys that cover every pair that may attend.
+
+    Args:
+        tokens: where the packed tokens belong.
+        pairs: which of them may attend to which.
+        num_heads: H.
+        width: floats of memory that a score takes.
+    """
+
+    def __init__(self, tokens: PackedTokens, pairs: Pairs, num_heads: int, width: int) -> None:
+        self._tokens = tokens
+        self._pairs = pairs
+        self._scores = max(1, _SCORES // (num_heads * width))
+        longest = tf.shape(tokens.rows)[1]
+        self._group = tf.maximum(self._scores // tf.maximum(longest * longest, 1), 1)
+        left, right = pairs.reach
+        self.windowed = left is not None and right is not None
+        self._stretch = max(_STRETCH, left + right) if left is not None and right is not None else None
+        self._lens = None if pairs.lens is None else tf.gather(pairs.lens, tokens.order)  # [B, T]
+
+    def stretches(self, body: Callable[..., State], state: State) -> State:
+        """Returns the state after `body(stretch, *state)` of every stretch."""
+
+        def step(first: Tensor, start: Tensor, *state: Any) -> State:
+            count = tf.minimum(self._group, self._tokens.samples - first)
+            longest = tf.reduce_max(self._tokens.spans[first : first + count])
+            stop = longest
+            if self._stretch is not None:
+                stop = tf.where(count > 1, longest, tf.minimum(start + self._stretch, longest))
+            state = body(Stretch(first, count, start, stop, *self._reach(start, stop, 0, longest)), *state)
+            done = stop >= longest
+            return tf.where(done, first + count, first), tf.where(done, 0, stop), *state
+
+        return _loop(lambda first, *_: first < self._tokens.samples, step, (0, 0, *state))[2:]
+
+    def blocks(self, at: Stretch, body: Callable[..., State], state: State) -> State:
+        """Returns the state after `body(block, *state)` of every block of a stretch."""
+        keys, queries = at.right - at.left, at.stop - at.start
+        size = tf.maximum(self._scores // tf.maximum(at.count * keys, 1), _LEAST_QUERIES)
+        count = (queries + size - 1) // size
+        size = (queries + count - 1) // count  # blocks of about the same size
+
+        def step(start: Tensor, *state: Any) -> State:
+            stop = tf.minimum(start + size, at.stop)
+            return stop, *body(Block(start, stop, *self._reach(start, stop, at.left, at.right)), *state)
+
+        return _loop(lambda start, *_: start < at.stop, step, (at.start, *state))[1:]
+
+    def rows(self, at: Stretch, start: Tensor, stop: Tensor) -> Tensor:
+        """Returns the packed tokens at positions `start` to `stop` of a stretch's samples, int32 `[g, stop - start]`."""
+        return self._tokens.rows[at.first : at.first + at.count, start:stop]
+
+    def packed(self, at: Stretch, start: Tensor, stop: Tensor, x: Tensor) -> Tensor:
+        """Returns of `x`, `[g, stop - start, ...]`, what belongs to real tokens, `[tokens, ...]`."""
+        flat = tf.reshape(x, [-1, *x.shape[2:]])
+        if self._tokens.slots is None:
+            return flat
+        slots = self._tokens.slots[at.first : at.first + at.count, start:stop]
+        return tf.gather(flat, tf.where(tf.reshape(slots, [-1]))[:, 0])
+
+    def cleared(self, at: Stretch, part: Block, x: Tensor) -> Tensor:
+        """Returns `x`, `[g, H, C, D]`, with zeros at queries that are no real tokens."""
+        if self._tokens.slots is None:
+            return x
+        slots = self._tokens.slots[at.first : at.first + at.count, part.start : part.stop]
+        return tf.where(slots[:, None, :, None], x, tf.zeros([], x.dtype))
+
+    def mask(self, at: Stretch, part: Block) -> Tensor | None:
+        """Returns which pairs of a block may attend, bool that broadcasts to `[g, H, C, K]`, or None: all."""
+        parts = []
+        samples = slice(at.first, at.first + at.count)
+        if self._tokens.slots is not None:
+            parts.append(self._tokens.slots[samples, part.left : part.right][:, None, None, :])
+        if self._pairs.reach != (None, None):
+            parts.append(within(self._pairs.reach, part.distance())[None, None])
+        if self._lens is not None:
+            lens = self._lens[samples, part.start : part.stop][:, None, :, None]
+            parts.append(tf.range(part.left, part.right) < lens)
+        if self._pairs.chosen is not None:
+            chosen = self._pairs.chosen
+            if chosen.shape[0] != 1:
+                chosen = tf.gather(chosen, self._tokens.order[samples])
+            parts.append(chosen[:, :, part.start : part.stop, part.left : part.right])
+        return all_of(parts)
+
+    def near(self, at: Stretch, part: Block, keys: Tensor) -> Tensor:
+        """Returns of a stretch's keys `[g, G, keys, D]` those that a block sees, `[g, G, K, D]`."""
+        if self._pairs.reach == (None, None):
+            return keys
+        return keys[:, :, part.left - at.left : part.right - at.left]
+
+    def spread(self, at: Stretch, part: Block, x: Tensor) -> Tensor:
+        """The reverse of `near`: `[g, G, K, D]` to `[g, G, keys, D]`, zeros where the block sees none."""
+        if self._pairs.reach == (None, None):
+            return x
+        beyond = [part.left - at.left, at.right - part.right]
+        return tf.pad(x, [[0, 0], [0, 0], beyond, [0, 0]])
+
+    def _reach(self, start: Tensor, stop: Tensor, least: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the first key that queries `start` to `stop` see, and the one behind their last."""
+        left, right = self._pairs.reach
+        return (
+            least if left is None else tf.maximum(start - left, least),
+            most if right is None else tf.minimum(stop + right, most),
+        )
+
+
+def _loop(condition: Callable[..., Tensor], body: Callable[..., State], state: State) -> State:
+    # One step at a time, so that one block's memory is in use.
+    return tf.while_loop(condition, body, state, parallel_iterations=1)

@@ -1,0 +1,60 @@
+"""Normalisation of each token's features, in the form that TensorFlow fuses.
+
+References: Ba et al. 2016, "Layer Normalization", section 3. Zhang and Sennrich 2019, "Root Mean Square Layer
+Normalization", section 4.
+"""
+
+from typing import Any
+
+import keras
+
+from keras_selfattn.layers.packing import packs
+
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+
+Tensor = Any
+
+_EPSILON = {"layer": 1e-5, "rms": 1e-6}  # PyTorch's and Llama's; Keras' 1e-3 is for batch normalisation
+
+
+def make_norm(kind: str, policy: Any, name: str) -> keras.layers.Layer:
+    """Returns the normalisation layer that `norm=kind` names."""
+    layer = NORMS[kind]
+    made = layer(epsilon=_EPSILON[kind], dtype=policy, name=name)
+    made.supports_masking = True  # Keras' RMSNormalization works position by position but does not say so
+    return made
+
+
+class LayerNormalization(keras.layers.LayerNormalization):
+    """Keras' layer; of packed tokens computed as the pattern of operations that TensorFlow fuses into one."""
+
+    def call(self, inputs: Tensor) -> Tensor:
+        if len(inputs.shape) != 2 or inputs.dtype not in ("float32", "bfloat16") or not packs(inputs):
+            return super().call(inputs)
+        return _fused(inputs, self.gamma, self.beta, self.epsilon)
+
+
+NORMS = {"layer": LayerNormalization, "rms": keras.layers.RMSNormalization}
+
+
+def _fused(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
+    """Returns the layer normalisation of `[N, D]`.
+
+    Batch normalisation in which each token is a channel: grappler knows that as layer normalisation (remapper.cc,
+    FindMklLayerNorm) if it stands between reshapes, with ones and zeros that are filled in when the graph runs.
+    """
+    count, features = tf.shape(x)[0], x.shape[1]
+    nothing = tf.constant([], tf.float32)
+    normal = tf.raw_ops.FusedBatchNormV3(
+        x=tf.reshape(x, [1, count, features, 1]),
+        scale=tf.fill([count], 1.0),
+        offset=tf.fill([count], 0.0),
+        mean=nothing,
+        variance=nothing,
+        epsilon=epsilon,
+        data_format="NCHW",
+        is_training=True,
+    )[0]
+    normal = tf.reshape(normal, tf.shape(x)) * tf.cast(gain, x.dtype)
+    return tf.cast(shift, x.dtype) + normal
