@@ -55,6 +55,7 @@ def run(
         with Workers(settings) as workers:
             rates = _Rates(workers)
             found = [row.cpu(workers, rates) for row in rows]
+            notes += rates.told()
         with Workers(settings, one_thread=False) as workers:
             found = [row.wall(workers, results) for row, results in zip(rows, found, strict=True)]
         if memory:
@@ -164,6 +165,10 @@ class _Rates:
             taken = result.figures.get("cpu median ms")
             self._known[dtype] = 2 * SIZE**3 / (taken * 1e6) if taken else 0.0
         return self._known[dtype]
+
+    def told(self) -> list[str]:
+        found = ", ".join(f"{rate:.0f} in {dtype}" for dtype, rate in self._known.items())
+        return [f"Peak, GFLOP/s of a {SIZE}x{SIZE} matrix product on one thread: {found}."] if found else []
 
 
 def _with_wall(result: Result, on_all_cores: Result | None) -> Result:

@@ -6,7 +6,9 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-_PACKAGES = ("keras-selfattn", "tensorflow", "keras", "keras-hub", "jax", "torch", "openvino", "onnxruntime")
+from keras_selfattn import __version__
+
+_PACKAGES = ("tensorflow", "keras", "keras-hub", "jax", "torch", "openvino", "onnxruntime")
 _MODEL = "model name"
 
 
@@ -22,7 +24,7 @@ def machine() -> str:
 
 def versions() -> str:
     """Returns Python's version and those of the packages that are installed, on one line."""
-    found = [f"Python {platform.python_version()}"]
+    found = [f"Python {platform.python_version()}", f"keras-selfattn {__version__}"]
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             found.append(f"{name} {metadata.version(name)}")

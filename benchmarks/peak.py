@@ -26,8 +26,11 @@ def peak_growth(call: Callable[[], Any]) -> int:
 def limit_memory() -> None:
     """Limits this process to the memory that is free now: it fails alone, before the machine swaps."""
     available = _field(Path("/proc/meminfo"), "MemAvailable")
-    if available is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (available, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    if available is None:
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = available if most == resource.RLIM_INFINITY else min(available, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
 
 
 def _peak() -> int:

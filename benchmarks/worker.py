@@ -99,7 +99,9 @@ def main() -> None:
 
 def _one_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:300]
+    # TensorFlow's text begins with a traceback of its own; that memory ran out comes after it.
+    told = next((line for line in lines if "OOM" in line), lines[0] if lines else "no message")
+    return f"{type(error).__name__}: {told}"[:300]
 
 
 if __name__ == "__main__":

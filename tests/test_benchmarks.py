@@ -246,6 +246,9 @@ def test_what_cannot_work_is_refused_before_anything_is_measured(tmp_path):
     assert result.exit_code == 1
     assert "no column 'words'" in result.output
     assert CliRunner().invoke(main, ["bench", "attention", "--rounds", "0"]).exit_code == 2
+    nothing = CliRunner().invoke(main, ["bench", "training", "--only", "no such row"])
+    assert nothing.exit_code == 1
+    assert "Nothing to measure" in nothing.output
 
 
 def test_the_command_measures_ours_and_writes_the_files(tmp_path):

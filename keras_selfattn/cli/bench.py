@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
 
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.errors import ConfigError, DataError
@@ -184,6 +185,8 @@ def _report(
     from keras_selfattn.benchmarks.machine import machine, versions
     from keras_selfattn.benchmarks.results import write_csv
 
+    if not table.results:
+        raise ConfigError("Nothing to measure: no row and contestant together hold all that --only asks for.")
     for line in (machine(), versions(), *table.notes):
         console.print(line, highlight=False, soft_wrap=True)
     for row in dict.fromkeys(result.row for result in table.results):
@@ -199,14 +202,16 @@ def _report(
 def _print_row(row: str, results: "list[Result]", shown: dict[str, str]) -> None:
     names = [name for name in shown if any(name in result.figures for result in results)]
     headers = [shown[name] for name in names]
-    table = columns(row, "", *headers, right=headers)
+    table = columns(None, "", *headers, right=headers)
     table.columns[0].no_wrap = True
     for result in results:
         if not result.skipped:
             table.add_row(result.contestant, *(_cell(name, result.figures) for name in names))
-    console.print()
-    # A pipe has no width to keep to, and folded numbers cannot be read.
-    console.print(table, width=None if console.is_terminal else _PIPE, crop=console.is_terminal)
+    console.print(f"\n{row}", style="bold", highlight=False, soft_wrap=True)
+    if names:
+        # A pipe has no width to keep to, and folded numbers cannot be read.
+        wide = console if console.is_terminal else Console(markup=False, emoji=False, width=_PIPE)
+        wide.print(table)
     for result in results:
         remark = f"skipped: {result.skipped}" if result.skipped else result.note
         if remark:
@@ -224,7 +229,7 @@ def _number(name: str, value: float | None) -> str:
     if name in _PERCENT:
         return f"{value:.1%}"
     if name in _CHECKED:
-        return f"{value:.1e}"
+        return f"{value:.0e}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
