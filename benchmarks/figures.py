@@ -55,8 +55,11 @@ def scaling(results: Sequence[Result]) -> "Figure":
             fitted = exponents.get(name, {}).get(exponent)
             shown = name if fitted is None else f"{name}: {fitted:.2f}"
             axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=shown)
-        axes.set(xscale="log", yscale="log", xlabel=_AXES[size], ylabel=label, title=f"{label}, exponents")
-        axes.legend(fontsize="small")
+        axes.set(xscale="log", yscale="log", xlabel=_AXES[size], ylabel=label)
+        values = sorted({result.figures[size] for result in measured if figure in result.figures})
+        axes.set_xticks(values, [f"{value:,.0f}" for value in values])
+        axes.minorticks_off()
+        axes.legend(fontsize="small", title="fitted exponent", title_fontsize="small")
     return drawn
 
 

@@ -10,6 +10,7 @@ from keras_selfattn.benchmarks.rounds import Contestant, Settings, measure_memor
 
 WIDTH = 128
 WINDOW = 256
+LEAST_MB = 1.0  # a call that needs less may find it in what its process has free already
 _LENGTHS = (512, 1024, 2048, 4096)
 _QUICK_LENGTHS = (128, 256)
 _LONG_TRAINING, _LONG_INFERENCE = 16_384, 131_072
@@ -28,17 +29,24 @@ def run(settings: Settings) -> Table:
         kind = "training" if training else "inference"
         cases = [_case(f"1x{length}, {kind}", (length,), training=training) for length in lengths]
         measured = _rows([(case, _PATHS) for case in cases], settings)
-        growth += growth_of(measured, f"growth with the length, {kind}", lengths, "memory MB")
+        growth += growth_of(measured, f"growth with the length, {kind}", lengths, "memory MB", least=LEAST_MB)
         results += measured
     notes = [
         f"d={WIDTH}, 8 heads; one encoder block unless two are named; of linear attention the layer.",
         "Memory is what the peak of the resident set grew by in the first call after one of 8 tokens.",
+        f"Exponents are fitted by least squares to what is at least {LEAST_MB:g} MB.",
     ]
     return Table([*results, *growth], notes)
 
 
 def growth_of(
-    results: Sequence[Result], row: str, sizes: Sequence[float], figure: str, *, name: str = "memory exponent"
+    results: Sequence[Result],
+    row: str,
+    sizes: Sequence[float],
+    figure: str,
+    *,
+    name: str = "memory exponent",
+    least: float = 0.0,
 ) -> list[Result]:
     """Returns the fitted exponent of each contestant that has a figure for every size.
 
@@ -48,13 +56,16 @@ def growth_of(
         sizes: what the figure grows with.
         figure: name of the figure.
         name: of the exponent.
+        least: smaller values are left out of the fit.
     """
     found = []
     for contestant in dict.fromkeys(result.contestant for result in results):
         values = [r.figures.get(figure) for r in results if r.contestant == contestant]
         known = [value for value in values if value is not None]
         if len(known) == len(sizes):
-            found.append(Result(row, contestant, {name: exponent(sizes, known)}))
+            found.append(
+                Result(row, contestant, {name: exponent(sizes, [v if v >= least else 0.0 for v in known])})
+            )
     return found
 
 

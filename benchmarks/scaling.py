@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keras_selfattn.benchmarks.memory import growth_of
+from keras_selfattn.benchmarks.memory import LEAST_MB, growth_of
 from keras_selfattn.benchmarks.peers.sequence_layers import HEADS, KERNEL
 from keras_selfattn.benchmarks.results import Result, Table
 from keras_selfattn.benchmarks.rounds import Contestant, Settings, Workers, measure_memory
@@ -89,7 +89,7 @@ def run(settings: Settings) -> Table:
     at_length = sorted((r for r in results if r.figures.get("n") == length), key=lambda r: r.figures["d"])
     exponents = _joined(
         growth_of(by_length, EXPONENTS, lengths, "cpu median ms", name="time with length"),
-        growth_of(by_length, EXPONENTS, lengths, "memory MB", name="memory with length"),
+        growth_of(by_length, EXPONENTS, lengths, "memory MB", name="memory with length", least=LEAST_MB),
         growth_of(at_length, EXPONENTS, widths, "cpu median ms", name="time with width"),
     )
     notes = [
@@ -97,6 +97,7 @@ def run(settings: Settings) -> Table:
         f"h = {HEADS} heads; one sequence, inference.",
         "On paper are products of pairs or positions only. The attention layers' projections, 4 n d², come "
         "on top, and so does all else that a computer does: fitted exponents need not be the formulas'.",
+        f"Fitted by least squares; memory from {LEAST_MB:g} MB on.",
     ]
     return Table([*results, *exponents], notes)
 

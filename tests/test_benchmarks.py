@@ -181,6 +181,9 @@ def test_growth_is_fitted_for_those_who_have_every_size():
     (fitted,) = memory.growth_of(results, "growth", (2, 4, 8), "MB")
     assert (fitted.row, fitted.contestant) == ("growth", "whole")
     assert fitted.figures["memory exponent"] == pytest.approx(2)
+    kinked = [Result(f"n={n}", "small", {"MB": size}) for n, size in ((2, 0.01), (4, 4.0), (8, 8.0))]
+    (fitted,) = memory.growth_of(kinked, "growth", (2, 4, 8), "MB", least=1.0)
+    assert fitted.figures["memory exponent"] == pytest.approx(1)
 
 
 def test_path_lengths_of_both_forms_of_convolution():

@@ -142,7 +142,7 @@ def _encoders(
     from keras_selfattn.benchmarks import encoders
 
     _check_plot(plot)
-    texts = None if data is None else (data.stem, _texts(data, text_column))
+    texts = None if data is None else ("/".join(data.parts[-2:]), _texts(data, text_column))
     table = encoders.run(_settings(settings), training=is_training, sentences=texts, memory=memory)
     shown = {**_CPU, **_SHARE, **_WALL, **_MEMORY, **_CHECKED}
     _report(table, shown, csv_file, plot, ("cpu median ms", "CPU ms of one thread"))
