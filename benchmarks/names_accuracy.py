@@ -57,7 +57,7 @@ def linear(rows: Table, validation: Table, test: Table, seed: int) -> Sequence[f
 def identifier(rows: Table, validation: Table, test: Table, seed: int) -> Sequence[float] | None:
     """Accuracy of py3langid, or None where it is not installed."""
     try:
-        import py3langid
+        import py3langid  # pyright: ignore[reportMissingImports]
     except ImportError:
         return None
     theirs = {"nb": "no"}  # its name for Norwegian Bokmål

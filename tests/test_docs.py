@@ -97,6 +97,8 @@ def test_every_command_the_readme_shows_exists_with_its_options():
         "query",
     }
     for command, rest in shown:
-        known = {option for parameter in main.get_command(None, command).params for option in parameter.opts}
+        found = main.get_command(None, command)
+        commands = [found, *getattr(found, "commands", {}).values()]
+        known = {option for each in commands for parameter in each.params for option in parameter.opts}
         unknown = set(re.findall(r"--[a-z_-]+", rest)) - known - {"--help"}
         assert unknown == set(), command

@@ -1,0 +1,1 @@
+"""Benchmarks beside peers: what `keras-selfattn bench` runs. Needs the extra `bench` for the peers."""

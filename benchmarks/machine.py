@@ -1,0 +1,40 @@
+"""The machine and the versions that figures were taken with."""
+
+import os
+import platform
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+from keras_selfattn import __version__
+
+_PACKAGES = ("tensorflow", "keras", "keras-hub", "jax", "torch", "openvino", "onnxruntime")
+_MODEL = "model name"
+
+
+def cores() -> int:
+    """Returns how many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine() -> str:
+    """Returns the processor and how many cores of it may be used."""
+    return f"{_processor()}, {cores()} of {os.cpu_count()} cores"
+
+
+def versions() -> str:
+    """Returns Python's version and those of the packages that are installed, on one line."""
+    found = [f"Python {platform.python_version()}", f"keras-selfattn {__version__}"]
+    for name in _PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            found.append(f"{name} {metadata.version(name)}")
+    return ", ".join(found)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith(_MODEL)]
+    return models[0] if models else platform.machine()

@@ -1,0 +1,1 @@
+"""What the workers measure, a module for each framework; frameworks are imported in functions only."""

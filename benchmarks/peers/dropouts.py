@@ -1,0 +1,68 @@
+"""Dropout in training: ours, Keras', TensorFlow's and PyTorch's, as they come and compiled."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.benchmarks.prepared import Prepared
+
+
+def ours(fields: dict[str, Any]) -> Prepared:
+    """Builds our layer."""
+    from keras_selfattn.layers.dropout import Dropout
+
+    layer = Dropout(fields["rate"], seed=0)
+    return _on_tensorflow(fields, lambda x: layer(x, training=True))
+
+
+def keras_layer(fields: dict[str, Any]) -> Prepared:
+    """Builds `keras.layers.Dropout`."""
+    import keras
+
+    layer = keras.layers.Dropout(fields["rate"], seed=0)
+    return _on_tensorflow(fields, lambda x: layer(x, training=True))
+
+
+def tensorflow(fields: dict[str, Any]) -> Prepared:
+    """Builds `tf.nn.dropout`."""
+    import tensorflow as tf
+
+    return _on_tensorflow(fields, lambda x: tf.nn.dropout(x, fields["rate"]))
+
+
+def pytorch(fields: dict[str, Any]) -> Prepared:
+    """Builds `torch.nn.functional.dropout`."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    def drop(x: Any) -> Any:
+        return torch.nn.functional.dropout(x, fields["rate"], training=True)
+
+    call = torch.compile(drop, dynamic=True) if fields["compiled"] else drop
+    ones = torch.ones(fields["shape"])
+
+    def run() -> Any:
+        with torch.no_grad():
+            return call(ones)
+
+    return Prepared(run=run, warm=lambda: call(ones[:1]), figures=lambda: _statistics(run().numpy()))
+
+
+def _on_tensorflow(fields: dict[str, Any], drop: Callable[[Any], Any]) -> Prepared:
+    import tensorflow as tf
+
+    # In a graph of any batch, as in training with a last, smaller batch; XLA has a program for each shape.
+    signature = [tf.TensorSpec([None, *fields["shape"][1:]])]
+    call = tf.function(drop, input_signature=signature, jit_compile=fields["compiled"])
+    ones = tf.ones(fields["shape"])
+    return Prepared(
+        run=lambda: call(ones),
+        warm=lambda: call(ones[:1]),
+        figures=lambda: _statistics(call(ones).numpy()),
+    )
+
+
+def _statistics(dropped_ones: np.ndarray) -> dict[str, float]:
+    """Returns the share of zeros and the variance of ones after dropout: at rate r, r and r / (1 - r)."""
+    zeros = 1.0 - np.count_nonzero(dropped_ones) / dropped_ones.size
+    return {"rate": zeros, "variance": float(dropped_ones.var(dtype="float64"))}

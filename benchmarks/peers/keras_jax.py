@@ -1,0 +1,80 @@
+"""KerasHub's blocks on Keras' JAX backend, under `jax.jit`."""
+
+from typing import Any
+
+from keras_selfattn.benchmarks.case import Case
+from keras_selfattn.benchmarks.peers import keras_blocks
+from keras_selfattn.benchmarks.prepared import Prepared, along
+
+
+def kerashub(fields: dict[str, Any]) -> Prepared:
+    """Builds KerasHub's blocks; the process must have been started with KERAS_BACKEND=jax."""
+    import jax  # pyright: ignore[reportMissingImports]
+    import jax.numpy as jnp  # pyright: ignore[reportMissingImports]
+
+    case = Case.from_json(fields)
+    stack = keras_blocks.kerashub(case)
+    weights = [variable.value for variable in stack.weights]
+    infer = jax.jit(lambda values, x, mask: _forward(stack, values, x, mask, training=False)[0])
+    x, mask = map(jnp.asarray, case.inputs())
+
+    def outputs() -> Any:
+        found = infer(weights, x, mask).astype("float32")
+        return jax.device_get(found)[jax.device_get(mask)]
+
+    if not case.training:
+        return Prepared(*_calls(infer, weights, x, mask), outputs=outputs)
+    step = _step(stack, training=True)
+    states = [variable.value for layer in stack.layers for variable in layer.non_trainable_variables]
+    return Prepared(
+        *_calls(step, weights, states, x, mask, jnp.asarray(case.cotangent())),
+        outputs=outputs,
+        slope=lambda: _slope(case.small(), stack, weights, states),
+    )
+
+
+def _calls(function: Any, *arguments: Any) -> tuple[Any, Any]:
+    """Returns the measured call and its warm-up: compiling, for JAX has a program for each shape."""
+    import jax  # pyright: ignore[reportMissingImports]
+
+    compiled: list[Any] = []
+
+    def warm() -> None:
+        if not compiled:
+            compiled.append(function.lower(*arguments).compile())
+
+    def run() -> None:
+        warm()
+        jax.block_until_ready(compiled[0](*arguments))
+
+    return run, warm
+
+
+def _forward(
+    stack: keras_blocks.Stack, values: Any, x: Any, mask: Any, training: bool, states: Any = None
+) -> tuple[Any, list[Any]]:
+    """Returns outputs and the new states of the dropouts' random numbers."""
+    values, after = iter(values), []
+    given = iter(states if states is not None else ())
+    for layer in stack.layers:
+        own = [next(values) for _ in layer.trainable_variables]
+        kept = layer.non_trainable_variables
+        state = [variable.value for variable in kept] if states is None else [next(given) for _ in kept]
+        x, state = layer.stateless_call(own, state, x, padding_mask=mask, training=training)
+        after += state
+    return x, after
+
+
+def _step(stack: keras_blocks.Stack, training: bool) -> Any:
+    import jax  # pyright: ignore[reportMissingImports]
+
+    def loss(values: Any, states: Any, x: Any, mask: Any, cotangent: Any) -> Any:
+        outputs, after = _forward(stack, values, x, mask, training, states)
+        return (outputs.astype("float32") * cotangent).sum(), after
+
+    return jax.jit(jax.grad(loss, has_aux=True))
+
+
+def _slope(case: Case, stack: keras_blocks.Stack, weights: list[Any], states: list[Any]) -> float:
+    gradients, _ = _step(stack, training=False)(weights, states, *case.inputs(), case.cotangent())
+    return along(gradients, stack.direction(case))

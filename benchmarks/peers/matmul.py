@@ -1,0 +1,16 @@
+"""The machine's own rate: a large matrix product in TensorFlow."""
+
+from typing import Any
+
+from keras_selfattn.benchmarks.prepared import Prepared
+
+SIZE = 2048  # rows and columns: three matrices of 16 MB, beyond most caches
+
+
+def build(fields: dict[str, Any]) -> Prepared:
+    """Builds the product of two square matrices in `fields["dtype"]`."""
+    import tensorflow as tf
+
+    dtype = "bfloat16" if fields["dtype"] == "mixed_bfloat16" else "float32"
+    left, right = (tf.cast(tf.random.stateless_normal([SIZE, SIZE], (0, seed)), dtype) for seed in (1, 2))
+    return Prepared(run=lambda: tf.matmul(left, right), warm=lambda: tf.matmul(left[:8], right))

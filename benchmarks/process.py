@@ -1,0 +1,127 @@
+"""The parent's end of a worker: starting it, asking it with a deadline, ending it in every case."""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from typing import Any
+
+_ONE_THREAD = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    **dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"),
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+}
+# The benchmarks are of processors: a GPU would be measured without its transfers.
+_EVERYWHERE = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
+_GRACE = 2.0  # seconds
+
+
+class WorkerError(Exception):
+    """A worker failed, died or kept its parent waiting; the message is the reason, on one line."""
+
+
+class Worker:
+    """A process that measures one contestant.
+
+    Args:
+        build: `MODULE:FUNCTION`, what the worker builds cases with.
+        one_thread: on one core and with one thread in every library, or with all that they take.
+        environment: further variables.
+        deadline: seconds to wait for an answer; then the worker is killed.
+    """
+
+    def __init__(
+        self,
+        build: str,
+        *,
+        one_thread: bool = True,
+        environment: dict[str, str] | None = None,
+        deadline: float = 900.0,
+    ) -> None:
+        self._deadline = deadline
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the worker
+        self._buffer = b""
+        command = [sys.executable, "-m", "keras_selfattn.benchmarks.worker", build]
+        if one_thread and hasattr(os, "sched_getaffinity"):
+            command += ["--core", str(max(os.sched_getaffinity(0)))]
+        threads = _ONE_THREAD if one_thread else {}
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, **_EVERYWHERE, **threads, **(environment or {})},
+            start_new_session=True,  # so that what it started ends with it
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the worker still runs."""
+        return self._process.poll() is None
+
+    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+        """Returns the worker's answer to a request.
+
+        Raises:
+            WorkerError: if it fails, dies, or lets the deadline pass (it is killed then).
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
+            self._process.stdin.flush()
+        except (OSError, ValueError):  # it died, or was closed
+            raise WorkerError(self._last_words()) from None
+        answer = json.loads(self._line())
+        if "failed" in answer:
+            raise WorkerError(answer["failed"])
+        return answer
+
+    def close(self) -> None:
+        """Kills the worker and all that it started; may be called twice."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for file in (self._process.stdin, self._process.stdout, self._errors):
+            with suppress(OSError):  # what was not flushed to a dead worker
+                file.close()  # pyright: ignore[reportOptionalMemberAccess]
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        end = time.monotonic() + self._deadline
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                if not selector.select(max(0.0, end - time.monotonic())):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                    self._process.wait()
+                    raise WorkerError(f"gave no answer within {self._deadline:g} s")
+                part = os.read(self._process.stdout.fileno(), 1 << 16)
+                if not part:
+                    raise WorkerError(self._last_words())
+                self._buffer += part
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _last_words(self) -> str:
+        """Returns why a dead worker died: its signal, or the last line that it wrote to standard error."""
+        try:
+            status = self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            return "closed its output"
+        if status < 0:
+            return f"killed by {signal.Signals(-status).name}"
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").split("\n")
+        written = [line.strip() for line in lines if line.strip()]
+        return written[-1][:300] if written else f"ended with status {status}"

@@ -1,0 +1,74 @@
+"""What a benchmark found: a figure for each contestant of each row, as a CSV and on one scale."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from keras_selfattn.atomic import write_file
+from keras_selfattn.benchmarks.machine import machine, versions
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was measured of one contestant in one row.
+
+    Args:
+        row: what was measured, the same for all contestants of the row.
+        contestant: who was measured.
+        figures: numbers by name, the unit at the end of the name.
+        note: for the reader of the figures.
+        skipped: why there are none; empty = they are there.
+    """
+
+    row: str
+    contestant: str
+    figures: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+    skipped: str = ""
+
+    def with_figures(self, **figures: float) -> "Result":
+        """Returns the same with more figures."""
+        return replace(self, figures={**self.figures, **figures})
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a run found, and what is said of it above."""
+
+    results: list[Result]
+    notes: list[str]
+
+
+def write_csv(path: Path, results: Sequence[Result]) -> None:
+    """Writes one line for each result; the file appears whole. Machine and versions are in every line."""
+    names = list(dict.fromkeys(name for result in results for name in result.figures))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["row", "contestant", *names, "note", "skipped", "machine", "versions"])
+    where = [machine(), versions()]
+    for result in results:
+        numbers = [result.figures.get(name, "") for name in names]
+        writer.writerow([result.row, result.contestant, *numbers, result.note, result.skipped, *where])
+    write_file(path, text.getvalue().encode())
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """Returns e of the power law `value = c size^e` that fits best, by least squares of the logarithms.
+
+    Values that are not positive, of which there is no logarithm, are left out; with fewer than two left it
+    is NaN.
+
+    Example:
+
+        >>> round(exponent([1, 2, 4], [5, 20, 80]), 6)
+        2.0
+    """
+    pairs = [(math.log(size), math.log(v)) for size, v in zip(sizes, values, strict=True) if v > 0]
+    if len(pairs) < 2:
+        return math.nan
+    mean_x, mean_y = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
+    above = sum((x - mean_x) * (y - mean_y) for x, y in pairs)
+    return above / sum((x - mean_x) ** 2 for x, _ in pairs)

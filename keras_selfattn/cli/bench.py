@@ -1,0 +1,245 @@
+"""`keras-selfattn bench`: the layers beside their peers, measured in the same run."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from keras_selfattn.cli.console import columns, console
+from keras_selfattn.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from keras_selfattn.benchmarks.results import Result, Table
+
+_CPU = {"cpu median ms": "CPU ms"}
+_WALL = {"wall median ms": "wall ms"}
+_MEMORY = {"memory MB": "MB"}
+_CHECKED = {"difference": "differs", "gradient": "gradient"}
+_SHARE = {"times ours": "× ours", "of matmul rate": "of peak"}
+_LEAST = {"cpu median ms": "cpu min ms", "wall median ms": "wall min ms"}  # shown behind it
+_PIPE = 120  # columns
+_PERCENT = {"of matmul rate", "rate"}
+
+
+@click.group("bench")
+def command() -> None:
+    """Measure the layers beside their peers: time, memory, and that all compute the same.
+
+    Every contestant runs in a process of its own; they are measured in turns. A peer that is not installed is
+    skipped and named: `pip install 'keras-selfattn[bench,backends]'` brings them. CPU time is of one thread.
+    """
+
+
+def _options(function: Callable) -> Callable:
+    """The options that all benchmarks take."""
+    for option in (
+        click.option("--rounds", type=click.IntRange(1), default=5, help="Measurements of each contestant."),
+        click.option("--only", multiple=True, help="Only rows and contestants whose names hold this text."),
+        click.option("--quick", is_flag=True, help="Tiny inputs: to see that it runs."),
+        click.option(
+            "--deadline",
+            type=click.FloatRange(0, min_open=True),
+            default=900.0,
+            help="Seconds that a contestant may take to answer before it is skipped.",
+        ),
+        click.option(
+            "--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="CSV to write."
+        ),
+        click.option(
+            "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Figure to write (.png)."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def _encoder_options(function: Callable) -> Callable:
+    for option in (
+        click.option("--data", type=click.Path(path_type=Path), help="Table whose texts give real lengths."),
+        click.option("--text-column", default="text", help="Column of --data with the texts."),
+        click.option(
+            "--memory/--no-memory", default=True, help="Measure memory, in fresh processes, as well."
+        ),
+    ):
+        function = option(function)
+    return _options(function)
+
+
+@command.command("attention")
+@_encoder_options
+def attention(
+    data: Path | None,
+    text_column: str,
+    memory: bool,
+    csv_file: Path | None,
+    plot: Path | None,
+    **settings: Any,
+) -> None:
+    """Inference of an encoder block: ours, KerasHub's, PyTorch's, and two engines on KerasHub's weights."""
+    _encoders(False, data, text_column, memory, csv_file, plot, settings)
+
+
+@command.command("training")
+@_encoder_options
+def training(
+    data: Path | None,
+    text_column: str,
+    memory: bool,
+    csv_file: Path | None,
+    plot: Path | None,
+    **settings: Any,
+) -> None:
+    """A training step of an encoder block, forward and backward: ours, KerasHub's and PyTorch's."""
+    _encoders(True, data, text_column, memory, csv_file, plot, settings)
+
+
+@command.command("memory")
+@_options
+def memory(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
+    """Peak memory of inference and training, and how it grows with the length."""
+    from keras_selfattn.benchmarks import memory as benchmark
+
+    _check_plot(plot)
+    shown = _MEMORY | {"memory exponent": "exponent"}
+    _report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("memory MB", "MB"))
+
+
+@command.command("dropout")
+@_options
+def dropout(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
+    """Dropout in training: time for each element, the share that it drops and the variance."""
+    from keras_selfattn.benchmarks import dropout as benchmark
+
+    _check_plot(plot)
+    shown = {"ns per element": "ns per element", **_CPU, **_MEMORY, "rate": "dropped", "variance": "variance"}
+    _report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("ns per element", "ns per element"))
+
+
+@command.command("scaling")
+@_options
+def scaling(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
+    """Convolution, recurrence and attention against length and width, on paper and measured."""
+    from keras_selfattn.benchmarks import scaling as benchmark
+
+    _check_plot(plot)
+    names = ("sequential operations", "maximum path length")
+    fitted = ("time with length", "memory with length", "time with width")
+    shown = {**_CPU, **_MEMORY, names[0]: "in turn", names[1]: "path", **{name: name for name in fitted}}
+    _report(benchmark.run(_settings(settings)), shown, csv_file, plot, None)
+
+
+def _encoders(
+    is_training: bool,
+    data: Path | None,
+    text_column: str,
+    memory: bool,
+    csv_file: Path | None,
+    plot: Path | None,
+    settings: dict[str, Any],
+) -> None:
+    from keras_selfattn.benchmarks import encoders
+
+    _check_plot(plot)
+    texts = None if data is None else ("/".join(data.parts[-2:]), _texts(data, text_column))
+    table = encoders.run(_settings(settings), training=is_training, sentences=texts, memory=memory)
+    shown = {**_CPU, **_SHARE, **_WALL, **_MEMORY, **_CHECKED}
+    _report(table, shown, csv_file, plot, ("cpu median ms", "CPU ms of one thread"))
+
+
+def _settings(options: dict[str, Any]) -> Any:
+    from keras_selfattn.benchmarks.rounds import Settings
+
+    seconds = 0.01 if options["quick"] else Settings.seconds
+    return Settings(**options, seconds=seconds, progress=lambda text: click.echo(text, err=True))
+
+
+def _texts(data: Path, column: str) -> list[str]:
+    from keras_selfattn.data.tables import read_table
+
+    texts = [text for text in read_table(data, column, column).texts if text.strip()]
+    if not texts:
+        raise DataError(f"{data} has no text in its column {column!r}.")
+    return texts
+
+
+def _check_plot(plot: Path | None) -> None:
+    """Before anything is measured, not after."""
+    if plot is None:
+        return
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise ConfigError("--plot needs matplotlib: pip install 'keras-selfattn[plots]'.") from None
+
+
+def _report(
+    table: "Table",
+    shown: dict[str, str],
+    csv_file: Path | None,
+    plot: Path | None,
+    drawn: tuple[str, str] | None,
+) -> None:
+    """Prints a table for each row, then writes the files that were asked for."""
+    from keras_selfattn.benchmarks.machine import machine, versions
+    from keras_selfattn.benchmarks.results import write_csv
+
+    if not table.results:
+        raise ConfigError("Nothing to measure: no row and contestant together hold all that --only asks for.")
+    for line in (machine(), versions(), *table.notes):
+        console.print(line, highlight=False, soft_wrap=True)
+    for row in dict.fromkeys(result.row for result in table.results):
+        _print_row(row, [result for result in table.results if result.row == row], shown)
+    if csv_file is not None:
+        write_csv(csv_file, table.results)
+        console.print(f"Wrote {csv_file}")
+    if plot is not None:
+        _draw(table, drawn, plot)
+        console.print(f"Wrote {plot}")
+
+
+def _print_row(row: str, results: "list[Result]", shown: dict[str, str]) -> None:
+    names = [name for name in shown if any(name in result.figures for result in results)]
+    headers = [shown[name] for name in names]
+    table = columns(None, "", *headers, right=headers)
+    table.columns[0].no_wrap = True
+    for result in results:
+        if not result.skipped:
+            table.add_row(result.contestant, *(_cell(name, result.figures) for name in names))
+    console.print(f"\n{row}", style="bold", highlight=False, soft_wrap=True)
+    if names:
+        # A pipe has no width to keep to, and folded numbers cannot be read.
+        wide = console if console.is_terminal else Console(markup=False, emoji=False, width=_PIPE)
+        wide.print(table)
+    for result in results:
+        remark = f"skipped: {result.skipped}" if result.skipped else result.note
+        if remark:
+            console.print(f"  {result.contestant}: {remark}", highlight=False, soft_wrap=True)
+
+
+def _cell(name: str, figures: dict[str, float]) -> str:
+    least = _number(name, figures.get(_LEAST.get(name, "")))
+    return _number(name, figures.get(name)) + (f" ({least})" if least else "")
+
+
+def _number(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    if name in _PERCENT:
+        return f"{value:.1%}"
+    if name in _CHECKED:
+        return f"{value:.0e}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _draw(table: "Table", drawn: tuple[str, str] | None, plot: Path) -> None:
+    import io
+
+    from keras_selfattn.atomic import write_file
+    from keras_selfattn.benchmarks import figures
+
+    figure = figures.scaling(table.results) if drawn is None else figures.bars(table.results, *drawn)
+    image = io.BytesIO()
+    figure.savefig(image, format=plot.suffix.lstrip(".") or "png", dpi=120)
+    write_file(plot, image.getvalue())

@@ -1,0 +1,287 @@
+"""The benchmarks: what they compute is right, and no contestant can bring the others down. No test times."""
+
+import csv
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from keras_selfattn.benchmarks import encoders, memory, reference, scaling
+from keras_selfattn.benchmarks.case import Case, seeded_lengths
+from keras_selfattn.benchmarks.figures import bars
+from keras_selfattn.benchmarks.figures import scaling as scaling_figure
+from keras_selfattn.benchmarks.peers.keras_blocks import ours
+from keras_selfattn.benchmarks.process import Worker, WorkerError
+from keras_selfattn.benchmarks.results import Result, exponent, write_csv
+from keras_selfattn.benchmarks.rounds import (
+    Contestant,
+    Settings,
+    Workers,
+    measure_memory,
+    refusal,
+    summary,
+)
+from keras_selfattn.cli.main import main
+
+COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()"]
+SETTINGS = Settings(rounds=3, seconds=1e-4, deadline=60)
+CASE = Case("case", (5, 3, 2), 16, heads=4, dropout=0.0)
+
+
+def contestant(name):
+    here = str(Path(__file__).parent)
+    path = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return Contestant(name, f"contestants:{name}", {"PYTHONPATH": path})
+
+
+@pytest.fixture
+def worker():
+    """Starts a worker by the name of what it builds."""
+    started = []
+
+    def start(name, deadline=60.0):
+        made = contestant(name)
+        started.append(Worker(made.build, environment=dict(made.environment), deadline=deadline))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+def test_a_row_holds_everyone_and_says_why_some_were_skipped():
+    """A dying, an aborting and a missing contestant leave the others their figures."""
+    names = ("counts", "dies", "aborts", "wants_a_missing_package")
+    with Workers(SETTINGS) as workers:
+        good, *skipped = workers.measure("row", {}, [contestant(name) for name in names])
+    assert (good.row, good.contestant, good.note, good.skipped) == ("row", "counts", "plain", "")
+    assert set(good.figures) == {"cpu median ms", "cpu min ms", "wall median ms", "wall min ms"}
+    assert [result.skipped for result in skipped] == [
+        "out of luck",
+        "killed by SIGABRT",
+        "ModuleNotFoundError: No module named 'no_such_engine'",
+    ]
+    assert all(result.figures == {} for result in skipped)
+
+
+def test_a_worker_that_hangs_is_killed_at_its_deadline(worker):
+    hanging = worker("hangs", deadline=4.0)
+    hanging.ask("prepare", case={})
+    start = time.monotonic()
+    with pytest.raises(WorkerError, match="no answer within 4 s"):
+        hanging.ask("warm", seconds=1.0)
+    assert time.monotonic() - start < 60  # not the 600 s that it sleeps
+    assert not hanging.alive
+
+
+def test_a_worker_answers_on_after_a_failure_and_is_gone_after_close(worker):
+    counting = worker("counts")
+    with pytest.raises(WorkerError, match="nothing is prepared"):
+        counting.ask("time", calls=1)
+    assert counting.ask("prepare", case={}) == {"form": "plain"}
+    assert set(counting.ask("time", calls=2)) == {"cpu", "wall"}
+    counting.close()
+    assert not counting.alive
+    with pytest.raises(WorkerError):
+        counting.ask("time", calls=1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads Linux' files")
+def test_memory_is_what_the_first_call_needs():
+    result = measure_memory("row", {"bytes": 200_000_000}, contestant("allocates"), SETTINGS)
+    assert result.figures["memory MB"] == pytest.approx(200, rel=0.02)
+
+
+def test_the_summary_has_median_and_least_in_milliseconds():
+    times = [{"cpu": seconds, "wall": 2 * seconds} for seconds in (0.004, 0.001, 0.002)]
+    assert summary(times) == {
+        "cpu median ms": 2.0,
+        "cpu min ms": 1.0,
+        "wall median ms": 4.0,
+        "wall min ms": 2.0,
+    }
+
+
+@pytest.mark.parametrize("value", [0.01, math.nan, math.inf])
+def test_who_computes_something_else_is_refused(value):
+    assert refusal({"difference": 1e-5, "gradient": 1e-5}, "float32") == ""
+    assert "outputs differ" in refusal({"difference": value}, "float32")
+    assert "gradients differ" in refusal({"difference": 0.0, "gradient": value}, "float32")
+    assert refusal({"difference": 0.01}, "mixed_bfloat16") == ""
+
+
+def test_only_keeps_the_pairs_that_hold_every_text():
+    settings = Settings(only=("32x128", "OURS"))
+    assert settings.chosen("32x128, d=128", "ours")
+    assert not settings.chosen("32x128, d=128", "torch")
+    assert not settings.chosen("32x512, d=128", "ours")
+
+
+def test_the_useful_operations_of_a_block_counted_by_hand():
+    """Lengths 3 and 2, width 8: five tokens through 8x8 four times, 8x32 and 32x8; 9 + 4 pairs, twice."""
+    by_hand = 2 * (5 * (4 * 64 + 2 * 256) + 2 * 13 * 8)
+    assert Case("", (3, 2), 8).flops() == by_hand == 8096
+    assert Case("", (3, 2), 8, training=True, layers=2).flops() == 6 * by_hand
+
+
+def test_lengths_are_those_of_the_seed_from_half_the_longest_on():
+    lengths = seeded_lengths(200, 64)
+    assert lengths == seeded_lengths(200, 64)
+    assert (lengths[0], min(lengths), max(lengths)) == (64, 32, 64)
+
+
+def test_a_case_survives_its_way_to_the_worker_and_leaves_what_is_for_others():
+    assert Case.from_json({**CASE.to_json(), "lengths": [5, 3, 2], "layer": "linear attention"}) == CASE
+
+
+def test_inputs_weights_and_loss_are_the_same_for_all_and_padding_has_no_part_in_it():
+    inputs, mask = CASE.inputs()
+    assert inputs.shape == (3, 5, 16)
+    np.testing.assert_array_equal(mask.sum(1), CASE.lengths)
+    np.testing.assert_array_equal(CASE.inputs()[0], inputs)
+    assert (CASE.cotangent()[~mask] == 0).all()
+    assert all((array != 0).all() for array in CASE.weights()[0].values())
+
+
+def test_our_block_with_the_copied_weights_equals_the_reference_in_outputs_and_along_the_direction():
+    import tensorflow as tf
+
+    stack, (inputs, mask) = ours(CASE), CASE.inputs()
+    with tf.GradientTape() as tape:
+        outputs = stack(tf.constant(inputs), tf.constant(mask), training=False)
+        loss = tf.reduce_sum(outputs * CASE.cotangent())
+    np.testing.assert_allclose(
+        outputs.numpy()[mask], reference.real_outputs(CASE, CASE.weights(), "float64"), atol=1e-5
+    )
+    gradients = tape.gradient(loss, [variable.value for variable in stack.weights])
+    slope = sum(
+        np.sum(g.numpy() * d.reshape(g.shape)) for g, d in zip(gradients, stack.direction(CASE), strict=True)
+    )
+    assert slope == pytest.approx(reference.slope(CASE), rel=1e-4)
+
+
+def test_the_exponent_of_known_powers():
+    sizes = [100, 200, 400, 800]
+    assert exponent(sizes, [7 * n**1.5 for n in sizes]) == pytest.approx(1.5)
+    assert exponent(sizes, [3.0] * 4) == pytest.approx(0)
+    assert exponent(sizes, [0, 2, 4, 8]) == pytest.approx(1)  # of 0 there is no logarithm
+    assert math.isnan(exponent(sizes, [0, 0, 0, 8]))
+
+
+def test_growth_is_fitted_for_those_who_have_every_size():
+    results = [Result(f"n={n}", "whole", {"MB": n**2}) for n in (2, 4, 8)]
+    results += [Result("n=2", "part", {"MB": 1.0}), Result("n=4", "part", skipped="no memory")]
+    (fitted,) = memory.growth_of(results, "growth", (2, 4, 8), "MB")
+    assert (fitted.row, fitted.contestant) == ("growth", "whole")
+    assert fitted.figures["memory exponent"] == pytest.approx(2)
+    kinked = [Result(f"n={n}", "small", {"MB": size}) for n, size in ((2, 0.01), (4, 4.0), (8, 8.0))]
+    (fitted,) = memory.growth_of(kinked, "growth", (2, 4, 8), "MB", least=1.0)
+    assert fitted.figures["memory exponent"] == pytest.approx(1)
+
+
+def test_path_lengths_of_both_forms_of_convolution():
+    """What k = 9 sees grows to 9 n in one layer when stacked in gaps, by 9 when not."""
+    assert [scaling.dilated_path(n, 9) for n in (1, 2, 9, 10, 81, 82, 6561)] == [1, 1, 1, 2, 2, 3, 4]
+    assert [scaling.stacked_path(n, 9) for n in (1, 9, 10, 81, 1024)] == [1, 1, 2, 9, 114]
+    assert scaling.dilated_path(5**3, 5) == 3  # math.log(125, 5) is above 3
+
+
+def test_every_kind_has_its_formula_and_its_value():
+    found = {kind.name: (kind.cost, kind.sequential[1](1000), kind.path[1](1000)) for kind in scaling.KINDS}
+    assert found["convolution"] == ("k n d²", 1, 112)
+    assert found["dilated convolution"] == ("k n d²", 1, 4)
+    assert found["LSTM"] == found["GRU"] == ("n d²", 1000, 1000)
+    assert found["self-attention"] == ("n² d", 1, 1)
+    assert found["window attention"] == ("n w d", 1, 8)
+    assert found["linear attention"] == ("n d² / h", 1, 1)
+
+
+def test_the_csv_has_every_result_with_the_machine_and_empty_cells_for_what_is_unknown(tmp_path):
+    results = [
+        Result("a, b", "ours", {"cpu median ms": 1.5}, note='"so"'),
+        Result("a, b", "torch", {"memory MB": 2.0}),
+        Result("a, b", "OpenVINO", skipped="No module named 'openvino'"),
+    ]
+    write_csv(tmp_path / "out.csv", results)
+    with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
+        first, second, third = csv.DictReader(file)
+    assert (first["row"], first["contestant"], first["note"]) == ("a, b", "ours", '"so"')
+    assert (first["cpu median ms"], first["memory MB"]) == ("1.5", "")
+    assert (second["cpu median ms"], second["memory MB"]) == ("", "2.0")
+    assert third["skipped"] == "No module named 'openvino'"
+    assert "cores" in first["machine"]
+    assert "tensorflow" in first["versions"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_figures_draw_what_was_measured():
+    results = [Result("row", "ours", {"x": 1.0}), Result("row", "torch", skipped="missing")]
+    (axes,) = [axes for axes in bars(results, "x", "label").axes if axes.get_visible()]
+    assert [patch.get_width() for patch in axes.patches] == [1.0]
+    measured = [
+        Result(f"n={n}", "LSTM", {"n": n, "d": d, "cpu median ms": n * d, "memory MB": n})
+        for n, d in ((8, 2), (16, 2), (32, 2), (8, 4))
+    ]
+    fitted = Result(scaling.EXPONENTS, "LSTM", {"time with length": 1.0})
+    by_length, _, by_width = scaling_figure([*measured, fitted]).axes
+    assert by_length.lines[0].get_xydata().tolist() == [[8, 16], [16, 32], [32, 64]]
+    assert by_length.lines[0].get_label() == "LSTM: 1.00"
+    assert by_width.lines[0].get_xydata().tolist() == [[2, 16], [4, 32]]
+
+
+def test_rows_of_real_texts_have_their_lengths_in_words(tmp_path):
+    (case, wider) = encoders.sentence_cases("file", ["one", "one two three", "one two"], training=False)
+    assert case.lengths == (1, 3, 2)
+    assert (case.name, wider.width) == ("3 texts of file, longest 3 words, d=128", 512)
+
+
+def test_what_cannot_work_is_refused_before_anything_is_measured(tmp_path):
+    (tmp_path / "rows.csv").write_text("text\nsome words\n", encoding="utf-8")
+    wrong_column = ["bench", "attention", "--data", f"{tmp_path}/rows.csv", "--text-column", "words"]
+    result = CliRunner().invoke(main, wrong_column)
+    assert result.exit_code == 1
+    assert "no column 'words'" in result.output
+    assert CliRunner().invoke(main, ["bench", "attention", "--rounds", "0"]).exit_code == 2
+    nothing = CliRunner().invoke(main, ["bench", "training", "--only", "no such row"])
+    assert nothing.exit_code == 1
+    assert "Nothing to measure" in nothing.output
+
+
+def test_the_command_measures_ours_and_writes_the_files(tmp_path):
+    arguments = ["bench", "training", "--quick", "--rounds", "1", "--only", "ours", "--no-memory"]
+    arguments += ["--csv", f"{tmp_path}/out.csv", "--plot", f"{tmp_path}/out.png"]
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "skipped, for want of --data" in done.stdout
+    with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["row"], row["contestant"], row["skipped"]) == ("2x16, d=32", "ours", "")
+    assert float(row["difference"]) < 1e-5
+    assert float(row["gradient"]) < 1e-4
+    assert min(float(row[name]) for name in ("cpu median ms", "wall min ms", "matmul GFLOP/s")) > 0
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads Linux' files")
+def test_an_interrupt_ends_the_command_and_its_workers():
+    command = [*COMMAND, "bench", "dropout", "--quick", "--only", "ours"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert "building" in process.stderr.readline()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        end = time.monotonic() + 30
+        while not children.read_text() and time.monotonic() < end:
+            time.sleep(0.05)
+        workers = children.read_text().split()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert "Interrupted." in errors
+    assert workers
+    assert [pid for pid in workers if Path(f"/proc/{pid}").exists()] == []
