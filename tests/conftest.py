@@ -2,5 +2,25 @@
 
 import os
 
+import pytest
+
 # TensorFlow's own notes at import are no warnings of ours.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--packed",
+        action="store_true",
+        help="layers on TensorFlow pack their tokens however few, and attend in blocks of a few scores",
+    )
+
+
+@pytest.fixture(autouse=True)
+def _packed(request, monkeypatch):
+    if request.config.getoption("--packed"):
+        from keras_selfattn.layers import blocks, packing
+
+        monkeypatch.setattr(packing, "_FEW_TOKENS", -1)
+        for name, number in {"_SCORES": 80, "_GROUP_SCORES": 60, "_LEAST_QUERIES": 2, "_STRETCH": 4}.items():
+            monkeypatch.setattr(blocks, name, number)

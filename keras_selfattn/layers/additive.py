@@ -68,7 +68,7 @@ class AdditiveSelfAttention(ScoredSelfAttention):
         self._add_fused("query_key_value", features, [self.num_heads * self._head_dim] * 3, seed)
 
     def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = ops.split(self._project_fused(inputs), 3, axis=2)  # each [B, T, H, D]
+        query, key, value = self._project_fused(inputs)  # each [B, T, H, D]
         return query, key, value
 
     @property
@@ -147,7 +147,7 @@ class MultiplicativeSelfAttention(ScoredSelfAttention):
         scale = features**-0.5 if self.scale is None else self.scale
         query = affine(inputs * scale, self._score_kernel, None)  # [B, T, H features]
         query = ops.reshape(query, (batch, length, self.num_heads, features))
-        return query, inputs[:, :, None], self._project_fused(inputs)
+        return query, inputs[:, :, None], *self._project_fused(inputs)
 
     def _score(self, learned: dict[str, Tensor], query: Tensor, key: Tensor, distance: Distance) -> Tensor:
         return dot_product(query, key)  # all heads meet the same keys

@@ -11,10 +11,7 @@ generators). Constants and shifts of the hash: Hash Prospector (github.com/skeet
 import math
 from typing import Any
 
-import keras
-
-if keras.backend.backend() == "tensorflow":
-    import tensorflow as tf
+from keras_selfattn.layers.tensorflow import tf
 
 Tensor = Any
 
@@ -58,7 +55,7 @@ def keep_mask(seed: Tensor, rows: Tensor, columns: Tensor, rate: float, first_co
 
 
 def _level(row_keys: Tensor, tile_keys: Tensor, rate: float) -> Tensor:
-    """Returns below which byte the outcome of probability `rate` lies, uint8 scalar or `[*rows, tiles, 1]`."""
+    """Returns below which byte an outcome of probability `rate` lies, uint8 `[]` or `[*rows, tiles, 1]`."""
     level = math.floor(rate * 256)
     rest = rate * 256 - level
     if rest == 0:

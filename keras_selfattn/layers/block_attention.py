@@ -13,15 +13,11 @@ References: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import keras
-
 from keras_selfattn.layers.attention import masked_softmax, widened
 from keras_selfattn.layers.blocks import Block, State, Stretch, Walk
 from keras_selfattn.layers.masks import Pairs
 from keras_selfattn.layers.packing import PackedTokens
-
-if keras.backend.backend() == "tensorflow":
-    import tensorflow as tf
+from keras_selfattn.layers.tensorflow import tf
 
 Tensor = Any
 Heads = tuple[Tensor, Tensor, Tensor]
@@ -112,7 +108,7 @@ class _Attention:
         walk, learned = self._walk, list(self._learned.values())
         upstream, shared = self._upstream(context, upstream)
 
-        def stretch(at: Stretch, parts: tuple, ids: Any, *sums: Tensor) -> State:
+        def stretch(at: Stretch, parts: list[Any], ids: Any, *sums: Tensor) -> State:
             rows = walk.rows(at, at.left, at.right)
             keys, values = (_taken(x, rows) for x in self._heads[1:])
 
@@ -130,13 +126,13 @@ class _Attention:
                 at, block, (parts[0], tf.zeros_like(keys), tf.zeros_like(values), *sums)
             )
             joined = (walk.packed(at, at.left, at.right, _joined(x)) for x in (of_keys, of_values))
-            parts = (queries, *(_written(part, x) for part, x in zip(parts[1:], joined, strict=True)))
+            parts = [queries, *(_written(part, x) for part, x in zip(parts[1:], joined, strict=True))]
             if walk.windowed:
                 ids = _written(ids, walk.packed(at, at.left, at.right, rows))
             return parts, ids, *sums
 
-        parts = tuple(_parts(x.dtype, x.shape[1] * x.shape[2]) for x in self._heads)
-        ids = tf.TensorArray(tf.int32, 0, dynamic_size=True, infer_shape=False, element_shape=[None])
+        parts = [_parts(x.dtype, x.shape[1] * x.shape[2]) for x in self._heads]
+        ids = _parts(tf.int32)
         parts, ids, *of_learned = walk.stretches(stretch, (parts, ids, *(tf.zeros_like(x) for x in learned)))
         of_heads = [part.concat() for part in parts]
         if walk.windowed:  # stretches share keys
@@ -148,8 +144,8 @@ class _Attention:
     def _upstream(self, context: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the gradient of the sum of weights and values `[N, H, D]`, and its product with the sum.
 
-        That product, float32 `[N, H, 1]`, is the sum over the keys of weight times gradient, which the gradient
-        of a softmax takes from each.
+        That product, float32 `[N, H, 1]`, is the sum over the keys of weight times gradient, which the
+        gradient of a softmax takes from each.
         """
         shape = [-1, self._num_heads, self._heads[2].shape[2]]
         product = tf.cast(upstream, tf.float32) * tf.cast(context, tf.float32)
@@ -171,7 +167,9 @@ class _Attention:
         kept = _product(tf.cast(weights, value.dtype), keep)
         with tf.GradientTape(watch_accessed_variables=False) as sums:
             sums.watch([kept, value, *learned])
-            context = self._formula.combine(dict(zip(names, learned, strict=True)), kept, value, part.distance)
+            context = self._formula.combine(
+                dict(zip(names, learned, strict=True)), kept, value, part.distance
+            )
         of_kept, of_value, *of_learned = _gradients(sums, context, [kept, value, *learned], upstream)
         of_weights = tf.cast(_product(of_kept, keep), tf.float32)
         of_logits = tf.cast(weights * (of_weights - shared), logits.dtype)
@@ -193,7 +191,7 @@ class _Attention:
         return tf.cast(kept, self._heads[2].dtype)
 
 
-def _gradients(tape: tf.GradientTape, target: Tensor, sources: list[Tensor], upstream: Tensor) -> list[Tensor]:
+def _gradients(tape: Any, target: Tensor, sources: list[Tensor], upstream: Tensor) -> list[Tensor]:
     return tape.gradient(target, sources, upstream, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
 
@@ -217,9 +215,11 @@ def _scaled(x: Tensor, scale: float) -> Tensor:
     return x if scale == 1.0 else x * tf.cast(scale, x.dtype)
 
 
-def _parts(dtype: Any, width: int) -> tf.TensorArray:
-    """Returns an empty array of parts `[tokens, width]`."""
-    return tf.TensorArray(dtype, 0, dynamic_size=True, infer_shape=False, element_shape=[None, width])
+def _parts(dtype: Any, *widths: int) -> Any:
+    """Returns an array of parts `[tokens, *widths]`: one part without tokens, for there may be no other."""
+    shape = [None, *widths]
+    parts = tf.TensorArray(dtype, 1, dynamic_size=True, infer_shape=False, element_shape=shape)
+    return parts.write(0, tf.zeros([0, *widths], dtype))
 
 
 def _written(parts: Any, x: Tensor) -> Any:

@@ -10,22 +10,21 @@ block), K (keys that it may see), H (heads).
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import keras
-
 from keras_selfattn.layers.masks import Pairs, all_of, within
 from keras_selfattn.layers.packing import PackedTokens
-
-if keras.backend.backend() == "tensorflow":
-    import tensorflow as tf
+from keras_selfattn.layers.tensorflow import tf
 
 Tensor = Any
 State = tuple[Any, ...]
 
-# Scores of a block, all heads: enough for a product to be worth its call, few enough to stay in cache (8 MB).
+# Scores of a block, all heads: enough for a product to be worth its call (8 MB of float32).
 _SCORES = 2**21
+# Where samples share a block, fewer: the more of them, the more padding.
+_GROUP_SCORES = 2**20
 _LEAST_QUERIES = 32
 # Queries of a stretch under a window, which share the keys around them; with a longer reach as many as that.
 _STRETCH = 256
+_FAR = 2**29
 
 
 class Stretch(NamedTuple):
@@ -67,8 +66,11 @@ class Walk:
         self._pairs = pairs
         self._scores = max(1, _SCORES // (num_heads * width))
         longest = tf.shape(tokens.rows)[1]
-        self._group = tf.maximum(self._scores // tf.maximum(longest * longest, 1), 1)
-        left, right = pairs.reach
+        group = max(1, _GROUP_SCORES // (num_heads * width))
+        self._group = tf.maximum(group // tf.maximum(longest * longest, 1), 1)
+        # No further than sums of two stay in int32.
+        left, right = (None if x is None else min(x, _FAR) for x in pairs.reach)
+        self._reach = (left, right)
         self.windowed = left is not None and right is not None
         self._stretch = max(_STRETCH, left + right) if left is not None and right is not None else None
         self._lens = None if pairs.lens is None else tf.gather(pairs.lens, tokens.order)  # [B, T]
@@ -82,7 +84,7 @@ class Walk:
             stop = longest
             if self._stretch is not None:
                 stop = tf.where(count > 1, longest, tf.minimum(start + self._stretch, longest))
-            state = body(Stretch(first, count, start, stop, *self._reach(start, stop, 0, longest)), *state)
+            state = body(Stretch(first, count, start, stop, *self._seen(start, stop, 0, longest)), *state)
             done = stop >= longest
             return tf.where(done, first + count, first), tf.where(done, 0, stop), *state
 
@@ -97,16 +99,16 @@ class Walk:
 
         def step(start: Tensor, *state: Any) -> State:
             stop = tf.minimum(start + size, at.stop)
-            return stop, *body(Block(start, stop, *self._reach(start, stop, at.left, at.right)), *state)
+            return stop, *body(Block(start, stop, *self._seen(start, stop, at.left, at.right)), *state)
 
         return _loop(lambda start, *_: start < at.stop, step, (at.start, *state))[1:]
 
     def rows(self, at: Stretch, start: Tensor, stop: Tensor) -> Tensor:
-        """Returns the packed tokens at positions `start` to `stop` of a stretch's samples, int32 `[g, stop - start]`."""
+        """Returns the packed tokens at positions `start` to `stop` of a stretch, int32 `[g, positions]`."""
         return self._tokens.rows[at.first : at.first + at.count, start:stop]
 
     def packed(self, at: Stretch, start: Tensor, stop: Tensor, x: Tensor) -> Tensor:
-        """Returns of `x`, `[g, stop - start, ...]`, what belongs to real tokens, `[tokens, ...]`."""
+        """Returns of `x`, `[g, positions, ...]`, what belongs to real tokens, `[tokens, ...]`."""
         flat = tf.reshape(x, [-1, *x.shape[2:]])
         if self._tokens.slots is None:
             return flat
@@ -126,8 +128,8 @@ class Walk:
         samples = slice(at.first, at.first + at.count)
         if self._tokens.slots is not None:
             parts.append(self._tokens.slots[samples, part.left : part.right][:, None, None, :])
-        if self._pairs.reach != (None, None):
-            parts.append(within(self._pairs.reach, part.distance())[None, None])
+        if self._reach != (None, None):
+            parts.append(within(self._reach, part.distance())[None, None])
         if self._lens is not None:
             lens = self._lens[samples, part.start : part.stop][:, None, :, None]
             parts.append(tf.range(part.left, part.right) < lens)
@@ -140,20 +142,20 @@ class Walk:
 
     def near(self, at: Stretch, part: Block, keys: Tensor) -> Tensor:
         """Returns of a stretch's keys `[g, G, keys, D]` those that a block sees, `[g, G, K, D]`."""
-        if self._pairs.reach == (None, None):
+        if self._reach == (None, None):
             return keys
         return keys[:, :, part.left - at.left : part.right - at.left]
 
     def spread(self, at: Stretch, part: Block, x: Tensor) -> Tensor:
         """The reverse of `near`: `[g, G, K, D]` to `[g, G, keys, D]`, zeros where the block sees none."""
-        if self._pairs.reach == (None, None):
+        if self._reach == (None, None):
             return x
         beyond = [part.left - at.left, at.right - part.right]
         return tf.pad(x, [[0, 0], [0, 0], beyond, [0, 0]])
 
-    def _reach(self, start: Tensor, stop: Tensor, least: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
+    def _seen(self, start: Tensor, stop: Tensor, least: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the first key that queries `start` to `stop` see, and the one behind their last."""
-        left, right = self._pairs.reach
+        left, right = self._reach
         return (
             least if left is None else tf.maximum(start - left, least),
             most if right is None else tf.minimum(stop + right, most),

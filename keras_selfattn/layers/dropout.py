@@ -14,7 +14,8 @@ from keras import ops
 from keras_selfattn.layers.bits import keep_mask
 from keras_selfattn.layers.checks import checked_rate, checked_seed
 from keras_selfattn.layers.seeds import SeedDraws, split_seed
-from keras_selfattn.layers.shapes import sizes
+from keras_selfattn.layers.shapes import arange, sizes
+from keras_selfattn.layers.tokens import Numbers
 
 Tensor = Any
 
@@ -34,8 +35,8 @@ class Dropout(keras.layers.Layer):
     Call arguments:
         inputs: tensor of any shape.
         training: dropout acts only if True.
-        rows: int32, as `inputs` without its last axis; on TensorFlow rows of the same number drop the same
-            elements. By default they are counted.
+        tokens: of inputs `[tokens, features]`, the numbers that tell what is dropped: tokens of one number
+            drop the same (whole samples, or on TensorFlow). By default they are counted.
 
     Returns:
         A tensor like `inputs`.
@@ -60,7 +61,7 @@ class Dropout(keras.layers.Layer):
         self.seeds = SeedDraws(split_seed(self.seed, 1)[0]) if draws else None
         self.built = True
 
-    def call(self, inputs: Tensor, training: bool | None = None, rows: Tensor | None = None) -> Tensor:
+    def call(self, inputs: Tensor, training: bool | None = None, tokens: Numbers | None = None) -> Tensor:
         if not training or self.rate == 0:
             return inputs
         if self.seeds is None:
@@ -69,7 +70,7 @@ class Dropout(keras.layers.Layer):
         if self.per_sample:
             shape[1:] = [1] * (len(shape) - 1)
         zero = ops.zeros((), dtype=inputs.dtype)
-        return ops.where(self._kept(shape, rows), inputs * (1.0 / (1.0 - self.rate)), zero)
+        return ops.where(self._kept(shape, tokens), inputs * (1.0 / (1.0 - self.rate)), zero)
 
     def keep_masks(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         """Draws once, and returns what gives parts of it: `keep_mask` for rows, columns and first column."""
@@ -80,14 +81,16 @@ class Dropout(keras.layers.Layer):
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape
 
-    def _kept(self, shape: list[Any], rows: Tensor | None) -> Tensor:
-        """Returns what is kept, bool of `shape`; `rows` numbers those of a packed batch."""
-        if keras.backend.backend() != "tensorflow":
-            return keras.random.uniform(tuple(shape), dtype="float32", seed=self.seeds) >= self.rate
-        *leading, columns = [1, *shape] if len(shape) < 2 else shape
-        if rows is None:
-            rows = ops.reshape(ops.arange(math.prod(leading), dtype="int32"), leading)
-        return ops.reshape(self.keep_masks()(rows, columns, 0), shape)
+    def _kept(self, shape: list[Any], tokens: Numbers | None) -> Tensor:
+        """Returns what is kept, bool of `shape`."""
+        if keras.backend.backend() == "tensorflow":
+            *leading, columns = [1, *shape] if len(shape) < 2 else shape
+            rows = ops.reshape(arange(math.prod(leading)), leading) if tokens is None else tokens.numbers
+            return ops.reshape(self.keep_masks()(rows, columns, 0), shape)
+        if tokens is not None and self.per_sample:
+            draws = keras.random.uniform((tokens.count, 1), dtype="float32", seed=self.seeds)
+            return ops.take(draws, tokens.numbers, axis=0) >= self.rate
+        return keras.random.uniform(tuple(shape), dtype="float32", seed=self.seeds) >= self.rate
 
     def get_config(self) -> dict[str, Any]:
         config = {"rate": self.rate, "seed": self.seed, "per_sample": self.per_sample}

@@ -16,10 +16,11 @@ from keras_selfattn.layers.checks import (
     sequence_spec,
 )
 from keras_selfattn.layers.encoder_block import EncoderBlock
-from keras_selfattn.layers.masks import token_mask, zero_masked
+from keras_selfattn.layers.masks import Pairs
 from keras_selfattn.layers.norm import make_norm
-from keras_selfattn.layers.packing import packs
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
+from keras_selfattn.layers.token_layer import TokenLayer, Tokens
 
 Tensor = Any
 
@@ -27,7 +28,7 @@ _BLOCK_SETTINGS = set(inspect.signature(EncoderBlock.__init__).parameters) - {"s
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class Encoder(keras.layers.Layer):
+class Encoder(TokenLayer):
     """A stack of `EncoderBlock`s, with a last normalisation if they are pre-norm. Keeps the mask.
 
     Args:
@@ -108,43 +109,18 @@ class Encoder(keras.layers.Layer):
         if self._norm is not None:
             self._norm.build(input_shape)
 
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        valid_lens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = False,
-    ) -> Tensor:
-        if packs(inputs) and not return_weights:
-            return self._call_packed(inputs, training, mask, valid_lens, attention_mask)
-        x, weights = inputs, []
-        for block in self._blocks:
-            found = block(
-                x,
-                mask=mask,
-                valid_lens=valid_lens,
-                attention_mask=attention_mask,
-                training=training,
-                return_weights=return_weights,
-            )
-            x = found[0] if return_weights else found  # [B, T, D]
-            weights += [found[1]] if return_weights else []
-        if self._norm is not None:
-            x = zero_masked(self._norm(x), token_mask(inputs, mask, valid_lens))
-        return (x, weights) if return_weights else x
+    def attention_layer(self) -> MultiHeadSelfAttention:
+        return self._blocks[0].attention_layer()
 
-    def _call_packed(self, inputs: Tensor, training: bool | None, *masks: Tensor | None) -> Tensor:
-        """The same on the real tokens alone, packed once for all blocks."""
-        tokens, pairs = self._blocks[0].packed_tokens(inputs, *masks)
-        x = tokens.pack(inputs)  # [N, D]
+    def call_tokens(
+        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+    ) -> tuple[Tensor, list[Tensor] | None]:
+        weights = []
         for block in self._blocks:
-            x = block.call_packed(x, tokens, pairs, training)
-        return tokens.unpack(x if self._norm is None else self._norm(x))
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return tuple(input_shape)
+            x, found = block.call_tokens(x, tokens, pairs, training, return_weights)  # [N, D]
+            weights.append(found)
+        x = x if self._norm is None else self._norm(x)
+        return x, weights if return_weights else None
 
     def compute_output_spec(
         self, inputs: Tensor, *args: Any, return_weights: bool = False, **options: Any

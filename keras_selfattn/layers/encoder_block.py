@@ -3,7 +3,6 @@
 Axes: B (batch), T (query positions), S (key positions), H (heads), D (features).
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -19,13 +18,13 @@ from keras_selfattn.layers.checks import (
 )
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.feed_forward import FeedForward
-from keras_selfattn.layers.masks import Pairs, token_mask, zero_masked
+from keras_selfattn.layers.masks import Pairs
 from keras_selfattn.layers.norm import NORMS, make_norm
-from keras_selfattn.layers.packing import PackedTokens, packs
 from keras_selfattn.layers.relative import PositionStrategy
 from keras_selfattn.layers.remat import rematerialise
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
+from keras_selfattn.layers.token_layer import TokenLayer, Tokens
 
 Tensor = Any
 
@@ -44,7 +43,7 @@ _ATTENTION = (
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class EncoderBlock(keras.layers.Layer):
+class EncoderBlock(TokenLayer):
     """Self-attention, then a feed-forward network, each normalised and added to its input.
 
     Pre-norm: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`; it trains without warmup where
@@ -176,59 +175,19 @@ class EncoderBlock(keras.layers.Layer):
         for layer in (self._attention_norm, self._attention, self._feed_forward_norm, self._feed_forward):
             layer.build(input_shape)
 
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        valid_lens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = False,
-    ) -> Tensor:
-        if packs(inputs) and not return_weights:
-            tokens, pairs = self.packed_tokens(inputs, mask, valid_lens, attention_mask)
-            return tokens.unpack(self.call_packed(tokens.pack(inputs), tokens, pairs, training))
-        real = token_mask(inputs, mask, valid_lens)  # [B, T]
+    def attention_layer(self) -> MultiHeadSelfAttention:
+        return self._attention
 
-        def attend(x: Tensor) -> tuple[Tensor, Tensor | None]:
-            found = self._attention(
-                x,
-                mask=mask,
-                valid_lens=valid_lens,
-                attention_mask=attention_mask,
-                training=training,
-                return_weights=return_weights,
-            )
-            return found if return_weights else (found, None)
+    def call_tokens(
+        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        def forward(x: Tensor) -> tuple[Tensor, Tensor | None]:
+            return self._forward(x, tokens, pairs, training, return_weights)
 
-        # Before the normalisation: its gradient would carry a NaN out of the padding.
-        inputs = zero_masked(inputs, real)
         if self.remat and training and not return_weights:
-            outputs = self._rematerialised(lambda x: self._forward(x, attend, training)[0], inputs)
-            return zero_masked(outputs, real)
-        outputs, weights = self._forward(inputs, attend, training)
-        outputs = zero_masked(outputs, real)
-        return (outputs, weights) if return_weights else outputs
-
-    def packed_tokens(self, inputs: Tensor, *masks: Tensor | None) -> tuple[PackedTokens, Pairs]:
-        """As `MultiHeadSelfAttention.packed_tokens`."""
-        return self._attention.packed_tokens(inputs, *masks)
-
-    def call_packed(
-        self, inputs: Tensor, tokens: PackedTokens, pairs: Pairs, training: bool | None
-    ) -> Tensor:
-        """Returns the outputs of packed tokens, `[N, features]` for `[N, features]`."""
-
-        def attend(x: Tensor) -> tuple[Tensor, None]:
-            return self._attention.call_packed(x, tokens, pairs, training), None
-
-        def forward(x: Tensor) -> Tensor:
-            return self._forward(x, attend, training, tokens)[0]
-
-        return self._rematerialised(forward, inputs) if self.remat and training else forward(inputs)
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return tuple(input_shape)
+            seeds = [layer.seeds for layer in self._dropouts() if layer.seeds is not None]
+            return rematerialise(lambda x: forward(x)[0], x, seeds), None
+        return forward(x)
 
     def compute_output_spec(self, inputs: Tensor, *args: Any, **options: Any) -> Any:
         return self._attention.compute_output_spec(inputs, *args, **options)
@@ -248,21 +207,17 @@ class EncoderBlock(keras.layers.Layer):
         config |= {name: attention[name] for name in _ATTENTION}
         return {**super().get_config(), **config}
 
-    def _rematerialised(self, forward: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
-        seeds = [layer.seeds for layer in self._dropouts() if layer.seeds is not None]
-        return rematerialise(forward, inputs, seeds)
-
     def _forward(
-        self, x: Tensor, attend: Callable, training: bool | None, tokens: PackedTokens | None = None
+        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        attended, weights = attend(self._attention_norm(x) if self.norm_first else x)  # [B, T, D] or [N, D]
+        attended, weights = self._attention.call_tokens(
+            self._attention_norm(x) if self.norm_first else x, tokens, pairs, training, return_weights
+        )  # [N, D]
         x = _added(x, attended, self._attention_dropouts, training, tokens)
         if not self.norm_first:
             x = self._attention_norm(x)
         transformed = self._feed_forward(
-            self._feed_forward_norm(x) if self.norm_first else x,
-            training=training,
-            rows=None if tokens is None else tokens.places,
+            self._feed_forward_norm(x) if self.norm_first else x, training=training, tokens=tokens.by_token
         )
         x = _added(x, transformed, self._feed_forward_dropouts, training, tokens)
         return (x if self.norm_first else self._feed_forward_norm(x)), weights
@@ -280,12 +235,10 @@ class EncoderBlock(keras.layers.Layer):
 
 
 def _added(
-    x: Tensor, branch: Tensor, dropouts: list[Dropout], training: bool | None, tokens: PackedTokens | None
+    x: Tensor, branch: Tensor, dropouts: list[Dropout], training: bool | None, tokens: Tokens
 ) -> Tensor:
     for dropout in dropouts:
-        rows = None
-        if tokens is not None:
-            rows = tokens.sample_ids if dropout.per_sample else tokens.places
-        branch = dropout(branch, training=training, rows=rows)
+        numbers = tokens.by_sample if dropout.per_sample else tokens.by_token
+        branch = dropout(branch, training=training, tokens=numbers)
     # `+`, not ops.add: that one becomes BiasAdd where squeezed shapes suggest it, and fails at length 0.
     return x + branch

@@ -14,6 +14,7 @@ import keras
 from keras_selfattn.layers.checks import checked_sequence
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.tokens import Numbers
 
 Tensor = Any
 
@@ -32,7 +33,7 @@ class FeedForward(keras.layers.Layer):
     Call arguments:
         inputs: float `[batch, length, features]`.
         training: dropout acts only if True.
-        rows: of packed tokens, `[tokens, features]`, the numbers that their dropout goes by.
+        tokens: of inputs `[tokens, features]`, the numbers that their dropout goes by.
     """
 
     def __init__(
@@ -65,11 +66,11 @@ class FeedForward(keras.layers.Layer):
         if self._gate is not None:
             self._gate.build(input_shape)
 
-    def call(self, inputs: Tensor, training: bool | None = None, rows: Tensor | None = None) -> Tensor:
+    def call(self, inputs: Tensor, training: bool | None = None, tokens: Numbers | None = None) -> Tensor:
         hidden = self._hidden(inputs)  # [B, T, hidden]
         if self._gate is not None:
             hidden = hidden * self._gate(inputs)
-        return self._output(self.hidden_dropout(hidden, training=training, rows=rows))  # [B, T, D]
+        return self._output(self.hidden_dropout(hidden, training=training, tokens=tokens))  # [B, T, D]
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)

@@ -3,10 +3,11 @@
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features).
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import keras
 from keras import ops
@@ -23,17 +24,18 @@ from keras_selfattn.layers.checks import (
     sequence_spec,
 )
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.masks import Pairs, distances, pair_rules, token_mask, zero_masked
-from keras_selfattn.layers.packing import PackedTokens, packs
+from keras_selfattn.layers.masks import Pairs, distances, pair_rules
+from keras_selfattn.layers.packing import PackedTokens
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.shapes import arange, sizes
+from keras_selfattn.layers.shapes import sizes
+from keras_selfattn.layers.token_layer import TokenLayer, Tokens
 from keras_selfattn.layers.window import Blocks
 
 Tensor = Any
 Distance = Callable[[], Tensor]  # called only by what needs it
 
 
-class SelfAttentionBase(keras.layers.Layer):
+class SelfAttentionBase(TokenLayer):
     """Heads between a projection of the inputs and a projection to the outputs.
 
     A subclass gives `_build_heads` (weights of queries, keys and values), `_project`, and `_attend`.
@@ -79,27 +81,34 @@ class SelfAttentionBase(keras.layers.Layer):
         )
         self._output_bias = self._add_bias("output_bias", features)
 
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        valid_lens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = False,
-    ) -> Tensor:
-        real = token_mask(inputs, mask, valid_lens)  # [B, T]
-        pairs = self._pairs(inputs, real, valid_lens, attention_mask)
-        # Zeros for padding: a weight of 0 would not keep its NaN, infinity or overflow from the sum.
-        inputs = zero_masked(inputs, real)
-        heads = self._project(inputs, arange(sizes(inputs)[1]))  # each [B, T, H, D]
-        heads = tuple(ops.transpose(x, (0, 2, 1, 3)) for x in heads)  # [B, H, T, D]
-        context, weights = self._attend(heads, pairs, training, return_weights)  # [B, H, T, D], [B, H, T, S]
-        outputs = zero_masked(self._merge(ops.transpose(context, (0, 2, 1, 3))), real)  # [B, T, D]
-        return (outputs, weights) if return_weights else outputs
+    def attention_layer(self) -> "SelfAttentionBase":
+        return self
 
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return tuple(input_shape)
+    def can_pack(self) -> bool:
+        """Whether packed tokens can be attended to."""
+        return False
+
+    def pairs(
+        self, inputs: Tensor, real: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
+    ) -> Pairs:
+        """Returns the checked rules of which token may attend to which."""
+        return pair_rules(
+            inputs,
+            real,
+            valid_lens=valid_lens,
+            attention_mask=attention_mask,
+            reach=self._reach,
+            num_heads=self.num_heads,
+        )
+
+    def call_tokens(
+        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        query, key, value = self._project(tokens.sequences(x), tokens.positions)  # each [B, T, H, D]
+        heads = (_turned(query), _turned(key), _turned(value))  # each [B, H, T, D]
+        context, weights = self._attend(heads, pairs, training, return_weights)  # [B, H, T, D], [B, H, T, S]
+        joined = ops.reshape(_turned(context), (-1, self.num_heads * self._head_dim))
+        return affine(joined, self._output_kernel, self._output_bias), weights
 
     def compute_output_spec(
         self,
@@ -122,23 +131,11 @@ class SelfAttentionBase(keras.layers.Layer):
         names = ("num_heads", "head_dim", "causal", "use_bias", "seed")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
-    def _pairs(
-        self, inputs: Tensor, real: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
-    ) -> Pairs:
-        return pair_rules(
-            inputs,
-            real,
-            valid_lens=valid_lens,
-            attention_mask=attention_mask,
-            reach=self._reach,
-            num_heads=self.num_heads,
-        )
-
     def _build_heads(self, features: int, seed: int | None) -> None:
         raise NotImplementedError
 
     def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns queries, keys and values, each `[B, T, heads, D]`, of tokens at `positions`, int32 `[T]`."""
+        """Returns queries, keys and values `[B, T, heads, D]` of tokens at `positions`, int32 `[T]`."""
         raise NotImplementedError
 
     def _attend(
@@ -157,22 +154,28 @@ class SelfAttentionBase(keras.layers.Layer):
 
         kernel = self.add_weight(name=f"{name}_kernel", shape=(features, sum(widths)), initializer=initial)
         self._fused = (kernel, self._add_bias(f"{name}_bias", sum(widths)))
+        self._widths = widths
 
     def _add_bias(self, name: str, width: int) -> Any:
         return self.add_weight(name=name, shape=(width,), initializer="zeros") if self.use_bias else None
 
-    def _project_fused(self, inputs: Tensor) -> Tensor:
-        """Returns all heads of the fused projections, `[B, T, heads, D]`."""
-        batch, length, _ = sizes(inputs)
-        fused = affine(inputs, *self._fused)  # [B, T, heads D]
-        count = self._fused[0].shape[1] // self._head_dim
-        return ops.reshape(fused, (batch, length, count, self._head_dim))
-
-    def _merge(self, context: Tensor) -> Tensor:
-        """Returns the outputs `[B, T, features]` for a context `[B, T, H, D]`."""
-        batch, length, _, _ = sizes(context)
-        joined = ops.reshape(context, (batch, length, self.num_heads * self._head_dim))  # [B, T, H D]
-        return affine(joined, self._output_kernel, self._output_bias)
+    def _project_fused(self, inputs: Tensor) -> list[Tensor]:
+        """Returns the heads of each projection, `[B, T, heads, D]`."""
+        batch, length, features = sizes(inputs)
+        kernel, bias = self._fused
+        # Kernel or product is split, whichever has fewer rows, as far as is known.
+        rows = inputs.shape[1] if inputs.shape[0] == 1 else 0
+        if rows is not None and rows <= features:
+            fused = _split(affine(inputs, kernel, bias), self._widths)
+        else:
+            biases = [None] * len(self._widths) if bias is None else _split(bias, self._widths)
+            kernels = _split(kernel, self._widths)
+            fused = [affine(inputs, *weights) for weights in zip(kernels, biases, strict=True)]
+        heads = [width // self._head_dim for width in self._widths]
+        return [
+            ops.reshape(part, (batch, length, count, self._head_dim))
+            for part, count in zip(fused, heads, strict=True)
+        ]
 
 
 class ScoredSelfAttention(SelfAttentionBase):
@@ -200,48 +203,6 @@ class ScoredSelfAttention(SelfAttentionBase):
         self.dropout = dropout
         self.weights_dropout = Dropout(dropout, seed, dtype=self.dtype_policy, name="dropout")
 
-    def call(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        valid_lens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        training: bool | None = None,
-        return_weights: bool = False,
-    ) -> Tensor:
-        if return_weights or not packs(inputs):
-            return super().call(inputs, mask, valid_lens, attention_mask, training, return_weights)
-        tokens, pairs = self.packed_tokens(inputs, mask, valid_lens, attention_mask)
-        return tokens.unpack(self.call_packed(tokens.pack(inputs), tokens, pairs, training))
-
-    def packed_tokens(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        valid_lens: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-    ) -> tuple[PackedTokens, Pairs]:
-        """Returns where the real tokens of `[B, T, features]` stand, and which may attend to which."""
-        real = token_mask(inputs, mask, valid_lens)
-        pairs = self._pairs(inputs, real, valid_lens, attention_mask)
-        # Rules that name positions count them from 0.
-        return PackedTokens(inputs, real, from_zero=pairs.lens is not None or pairs.chosen is not None), pairs
-
-    def call_packed(
-        self, inputs: Tensor, tokens: PackedTokens, pairs: Pairs, training: bool | None
-    ) -> Tensor:
-        """Returns the outputs of packed tokens, `[N, features]` for `[N, features]`."""
-        heads = self._project(inputs[None], tokens.positions)  # each [1, N, H, D]
-        heads = tuple(ops.reshape(x, (-1, *x.shape[2:])) for x in heads)
-        dropout = self.weights_dropout
-        if training and dropout.rate == 1:
-            context = ops.zeros_like(heads[0][..., :1]) * heads[2][:, :1]  # [N, H, D]
-        else:
-            keep = dropout.keep_masks() if training and dropout.rate > 0 else None
-            formula = Formula(self._score, self._combine, self._score_width, dropout.rate, keep)
-            context = attend_in_blocks(heads, self._score_weights(), tokens, pairs, formula)  # [N, H D]
-        return affine(context, self._output_kernel, self._output_bias)
-
     @property
     def _reach(self) -> tuple[int | None, int | None]:
         left, right = self.window if isinstance(self.window, tuple) else (self.window, self.window)
@@ -249,6 +210,35 @@ class ScoredSelfAttention(SelfAttentionBase):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "window": self.window, "dropout": self.dropout}
+
+    def can_pack(self) -> bool:
+        return True
+
+    def packed(self, inputs: Tensor, real: Tensor | None, pairs: Pairs) -> PackedTokens:
+        """Returns where the real tokens of `inputs` stand, as far as this attention needs to know."""
+        named = pairs.lens is not None or pairs.chosen is not None  # rules that name positions, from 0
+        return PackedTokens(inputs, real, gaps=named or self._sees_distance, from_zero=named)
+
+    def call_tokens(
+        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        if not isinstance(tokens, PackedTokens):
+            return super().call_tokens(x, tokens, pairs, training, return_weights)
+        query, key, value = self._project(tokens.sequences(x), tokens.positions)  # each [1, N, H, D]
+        heads = (_unbatched(query), _unbatched(key), _unbatched(value))
+        dropout = self.weights_dropout
+        if training and dropout.rate == 1:
+            context = ops.zeros((sizes(x)[0], self.num_heads * self._head_dim), dtype=x.dtype)
+        else:
+            keep = dropout.keep_masks() if training and dropout.rate > 0 else None
+            formula = Formula(self._score, self._combine, self._score_width, dropout.rate, keep)
+            context = attend_in_blocks(heads, self._score_weights(), tokens, pairs, formula)  # [N, H D]
+        return affine(context, self._output_kernel, self._output_bias), None
+
+    @property
+    def _sees_distance(self) -> bool:
+        """Whether it matters how far a key is from a query."""
+        return self._reach != (None, None)
 
     @property
     def _score_width(self) -> int:
@@ -307,10 +297,28 @@ class ScoredSelfAttention(SelfAttentionBase):
         )
 
 
+def _turned(x: Tensor) -> Tensor:
+    """`[B, T, H, D]` to `[B, H, T, D]`, or back."""
+    return ops.transpose(x, (0, 2, 1, 3))
+
+
+def _unbatched(x: Tensor) -> Tensor:
+    """`[1, N, H, D]` to `[N, H, D]`."""
+    return ops.reshape(x, (-1, *x.shape[2:]))
+
+
+def _split(x: Tensor, widths: list[int]) -> list[Tensor]:
+    """Cuts the last axis into parts of the given widths."""
+    if len(widths) == 1:
+        return [ops.convert_to_tensor(x)]
+    bounds = list(itertools.accumulate(widths[:-1]))
+    return cast(list, ops.split(ops.convert_to_tensor(x), bounds, axis=-1))
+
+
 def affine(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     """Returns `inputs @ kernel + bias`, for inputs `[..., features]`."""
     *leading, features = sizes(inputs)
     # As a matrix: TensorFlow fuses product and bias of two dimensions, not of three.
-    product = ops.matmul(ops.reshape(inputs, (-1, features)), kernel)  # [tokens, width]
+    product: Tensor = ops.matmul(ops.reshape(inputs, (-1, features)), kernel)  # [tokens, width]
     product = product if bias is None else ops.add(product, bias)
     return ops.reshape(product, (*leading, product.shape[-1]))

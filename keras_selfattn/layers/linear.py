@@ -65,7 +65,7 @@ class LinearSelfAttention(SelfAttentionBase):
         self._add_fused("query_key_value", features, [self.num_heads * self._head_dim] * 3, seed)
 
     def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = ops.split(self._project_fused(inputs), 3, axis=2)  # each [B, T, H, D]
+        query, key, value = self._project_fused(inputs)  # each [B, T, H, D]
         return query, key, value
 
     def _attend(

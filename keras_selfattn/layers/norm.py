@@ -8,10 +8,7 @@ from typing import Any
 
 import keras
 
-from keras_selfattn.layers.packing import packs
-
-if keras.backend.backend() == "tensorflow":
-    import tensorflow as tf
+from keras_selfattn.layers.tensorflow import runs_kernels, tf
 
 Tensor = Any
 
@@ -30,7 +27,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
     """Keras' layer; of packed tokens computed as the pattern of operations that TensorFlow fuses into one."""
 
     def call(self, inputs: Tensor) -> Tensor:
-        if len(inputs.shape) != 2 or inputs.dtype not in ("float32", "bfloat16") or not packs(inputs):
+        if len(inputs.shape) != 2 or inputs.dtype not in ("float32", "bfloat16") or not runs_kernels(inputs):
             return super().call(inputs)
         return _fused(inputs, self.gamma, self.beta, self.epsilon)
 
@@ -41,8 +38,9 @@ NORMS = {"layer": LayerNormalization, "rms": keras.layers.RMSNormalization}
 def _fused(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
     """Returns the layer normalisation of `[N, D]`.
 
-    Batch normalisation in which each token is a channel: grappler knows that as layer normalisation (remapper.cc,
-    FindMklLayerNorm) if it stands between reshapes, with ones and zeros that are filled in when the graph runs.
+    Batch normalisation in which each token is a channel: TensorFlow's graph optimiser takes that for layer
+    normalisation (remapper.cc, FindMklLayerNorm) if it stands between reshapes, with ones and zeros that are
+    filled in when the graph runs.
     """
     count, features = tf.shape(x)[0], x.shape[1]
     nothing = tf.constant([], tf.float32)

@@ -6,54 +6,63 @@ Axes: B (batch), T (positions), D (features), N (real tokens), P (positions of t
 first real token to its last).
 """
 
+from collections.abc import Callable
 from typing import Any
 
-import keras
-
-if keras.backend.backend() == "tensorflow":
-    import tensorflow as tf
-    from tensorflow.python.ops import control_flow_util
+from keras_selfattn.layers.tensorflow import tf
+from keras_selfattn.layers.tokens import Numbers
 
 Tensor = Any
 
 
-def packs(inputs: Tensor) -> bool:
-    """Returns whether `inputs` can be packed: a tensor of TensorFlow, outside what XLA compiles."""
-    if keras.backend.backend() != "tensorflow" or not tf.is_tensor(inputs):
-        return False
-    # Public TensorFlow does not say whether a function is being traced for XLA.
-    return not control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+# Up to here the loops' steps cost more than padding does: nothing is packed at inference.
+_FEW_TOKENS = 256
+
+
+def by_size(
+    inputs: Tensor, few: Callable[[], Tensor], many: Callable[[], Tensor], *, training: bool
+) -> Tensor:
+    """Returns what `few` or `many` does, as the number of tokens of `inputs` has it, now or in the graph.
+
+    A graph for training that does not know that number always does the latter.
+    """
+    batch, length = inputs.shape[:2]
+    if batch is not None and length is not None:
+        return few() if batch * length <= _FEW_TOKENS else many()
+    if training:
+        return many()
+    batch, length = tf.unstack(tf.shape(inputs)[:2])
+    return tf.cond(batch * length <= _FEW_TOKENS, few, many)
 
 
 class PackedTokens:
-    """Where the real tokens of a batch stand. Packed, the longest sample comes first.
+    """Where the real tokens of a batch stand. Packed, the sample with the most comes first.
 
     Args:
         inputs: `[B, T, D]`.
         real: bool `[B, T]`, or None: all are real.
-        from_zero: if False, a sample's positions may count from its first real token, wherever it stands.
+        gaps: whether tokens that are not real take up a position between others; if not, a sample's tokens
+            stand one beside the other wherever they were, which is all the same to attention that does not
+            look at positions.
+        from_zero: with gaps, whether positions count from 0 or from a sample's first real token.
 
     Attributes:
         places: int32 `[N]`, where in the flattened batch, `B T` places, each packed token stands.
         order: int32 `[B]`, the samples by falling number of real tokens.
         samples: int32 scalar, how many samples have a real token.
-        spans: int32 `[B]`, positions of each sample from its first to behind its last real token, in `order`.
+        spans: int32 `[B]`, the number of positions of each sample, in `order`.
         rows: int32 `[B, P]`, the packed token at each position of the ordered samples; where there is none,
-            an earlier one of the same sample.
+            another one of the same sample.
         slots: bool `[B, P]`, whether there is one, or None: everywhere.
     """
 
-    def __init__(self, inputs: Tensor, real: Tensor | None, *, from_zero: bool = False) -> None:
-        batch, self.length = tf.unstack(tf.shape(inputs)[:2])
+    def __init__(
+        self, inputs: Tensor, real: Tensor | None, *, gaps: bool = True, from_zero: bool = False
+    ) -> None:
+        self.batch, self.length = tf.unstack(tf.shape(inputs)[:2])
         self._shape = inputs.shape
-        self.batch = batch
-        self._places = None
         if real is None:
-            self.places = tf.range(batch * self.length)
-            self.order = tf.range(batch)
-            self.samples = tf.where(self.length > 0, batch, 0)
-            self.spans = tf.fill([batch], self.length)
-            self.rows, self.slots = tf.reshape(self.places, [batch, self.length]), None
+            self._fill()
             return
         counts = tf.math.count_nonzero(real, axis=1, dtype=tf.int32)  # [B]
         self.order = tf.argsort(counts, direction="DESCENDING", stable=True)
@@ -61,40 +70,88 @@ class PackedTokens:
         real = tf.gather(real, self.order)
         found = tf.cast(tf.where(real), tf.int32)  # [N, 2]
         self.places = tf.gather(self.order, found[:, 0]) * self.length + found[:, 1]
-        self._places = self.places[:, None]
+        count = tf.shape(self.places)[0]
+        numbers = tf.scatter_nd(self.places[:, None], tf.range(1, count + 1), [self.batch * self.length])
+        self._inverse = tf.where(numbers > 0, numbers - 1, count)  # [B T]; the last is a row of zeros
+        counts = tf.gather(counts, self.order)[:, None]  # [B, 1]
+        before = tf.cumsum(counts, exclusive=True)
+        if gaps:
+            self._keep_gaps(real, before, from_zero)
+            return
+        self.spans = counts[:, 0]
+        positions = tf.range(_largest(counts))
+        self.slots = positions < counts
+        self.rows = before + tf.minimum(positions, tf.maximum(counts - 1, 0))
+
+    def _fill(self) -> None:
+        self.places = tf.range(self.batch * self.length)
+        self.order = tf.range(self.batch)
+        self.samples = tf.where(self.length > 0, self.batch, 0)
+        self.spans = tf.fill([self.batch], self.length)
+        self.rows = tf.reshape(self.places, [self.batch, self.length])
+        self.slots = self._inverse = None
+
+    def _keep_gaps(self, real: Tensor, before: Tensor, from_zero: bool) -> None:
         positions = tf.range(self.length)
         ends = tf.reduce_max(tf.where(real, positions + 1, 0), axis=1)  # [B], 0 of none
         firsts = tf.reduce_min(tf.where(real, positions, self.length), axis=1)
-        self.firsts = tf.zeros_like(ends) if from_zero else tf.minimum(firsts, ends)
-        self.spans = ends - self.firsts
-        # The packed tokens before each position and at it, of all samples.
-        seen = tf.cumsum(tf.cast(real, tf.int32), axis=1)
-        seen = tf.maximum(seen - 1, 0) + tf.cumsum(seen[:, -1:], exclusive=True)  # [B, T]
-        at = self.firsts[:, None] + tf.range(tf.reduce_max(self.spans))
+        firsts = tf.zeros_like(ends) if from_zero else tf.minimum(firsts, ends)
+        self.spans = ends - firsts
+        seen = tf.cumsum(tf.cast(real, tf.int32), axis=1)  # [B, T], tokens up to each position
+        rows = before + tf.maximum(seen - 1, 0)
+        at = firsts[:, None] + tf.range(_largest(self.spans))
         at = tf.minimum(at, self.length - 1)  # [B, P]
-        self.rows = tf.gather(seen, at, batch_dims=1)
+        self.rows = tf.gather(rows, at, batch_dims=1)
         self.slots = tf.gather(real, at, batch_dims=1) & (tf.range(tf.shape(at)[1]) < self.spans[:, None])
-
-    @property
-    def sample_ids(self) -> Tensor:
-        """The sample of each packed token, int32 `[N]`."""
-        return self.places // self.length
 
     @property
     def positions(self) -> Tensor:
         """The position of each packed token, int32 `[N]`."""
         return self.places % self.length
 
+    @property
+    def by_token(self) -> Numbers:
+        """A number of its own for each token, the same that it has among padded ones."""
+        return Numbers(self.places, self.batch * self.length)
+
+    @property
+    def by_sample(self) -> Numbers:
+        """The number of each token's sample."""
+        return Numbers(self.places // self.length, self.batch)
+
+    def sequences(self, x: Tensor) -> Tensor:
+        """Returns `[N, ...]` as a batch of one sequence, `[1, N, ...]`."""
+        return x[None]
+
     def pack(self, x: Tensor) -> Tensor:
         """Returns the real tokens of `[B, T, D]` as `[N, D]`."""
-        flat = tf.reshape(x, [-1, *x.shape[2:]])
-        # Not tf.gather, whose gradient is sparse.
-        return flat if self._places is None else tf.gather_nd(flat, self._places)
+        flat = tf.reshape(x, [self.batch * self.length, x.shape[-1]])
+        return flat if self._inverse is None else self._packed(flat)
 
     def unpack(self, x: Tensor) -> Tensor:
         """Returns `[N, D]` as `[B, T, D]`, zeros where no token is real."""
-        width = x.shape[-1]
-        if self._places is not None:
-            x = tf.scatter_nd(self._places, x, [self.batch * self.length, width])
-        whole = tf.reshape(x, [self.batch, self.length, width])
-        return tf.ensure_shape(whole, [*self._shape[:2], width])
+        whole = x if self._inverse is None else self._unpacked(x)
+        whole = tf.reshape(whole, [self.batch, self.length, x.shape[-1]])
+        return tf.ensure_shape(whole, [*self._shape[:2], x.shape[-1]])
+
+    # Each is the other's gradient; those of TensorFlow's gather would be sparse, and add.
+
+    def _packed(self, flat: Tensor) -> Tensor:
+        @tf.custom_gradient
+        def pack(x: Tensor) -> tuple[Tensor, Callable]:
+            return tf.gather(x, self.places), self._unpacked
+
+        return pack(flat)
+
+    def _unpacked(self, tokens: Tensor) -> Tensor:
+        @tf.custom_gradient
+        def unpack(x: Tensor) -> tuple[Tensor, Callable]:
+            with_zeros = tf.concat([x, tf.zeros([1, x.shape[1]], x.dtype)], axis=0)
+            return tf.gather(with_zeros, self._inverse), self._packed
+
+        return unpack(tokens)
+
+
+def _largest(numbers: Tensor) -> Tensor:
+    """Returns the largest of numbers that are not negative, 0 of none."""
+    return tf.maximum(tf.reduce_max(numbers), 0)

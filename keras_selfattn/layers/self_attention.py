@@ -15,7 +15,6 @@ from keras_selfattn.layers.checks import checked_count, checked_flag, checked_po
 from keras_selfattn.layers.heads import Distance, ScoredSelfAttention
 from keras_selfattn.layers.relative import PositionStrategy, RelativePositions, checked_strategy
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.shapes import arange
 
 Tensor = Any
 
@@ -152,10 +151,7 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
         self._add_fused("query_key_value", features, widths, seed)
 
     def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        heads = self._project_fused(inputs)  # [B, T, H + 2 G, D]
-        # Not slices: the gradient of a split is one concatenation.
-        bounds = [self.num_heads, self.num_heads + self._kv_heads]
-        query, key, value = ops.split(heads, bounds, axis=2)
+        query, key, value = self._project_fused(inputs)  # [B, T, H or G, D]
         if self.qk_norm:
             query, key = _normalised(query, self._query_gain), _normalised(key, self._key_gain)
         if self.position is not None:
@@ -174,6 +170,12 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
         unscaled products would overflow sooner.
         """
         return self.position is None and self.compute_dtype == "float32"
+
+    @property
+    def _sees_distance(self) -> bool:
+        kind, base = type(self.position or PositionStrategy()), PositionStrategy
+        in_pairs = kind.logits is not base.logits or kind.context is not base.context
+        return in_pairs or super()._sees_distance
 
     @property
     def _score_width(self) -> int:
@@ -200,7 +202,6 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
         context = weighted_sum(weights, value)  # [B, H, T, D]
         extra = None if self.position is None else self.position.context(learned, weights, distance())
         return context if extra is None else context + extra
-
 
     def _rotated(self, x: Tensor, positions: Tensor) -> Tensor:
         assert self.position is not None

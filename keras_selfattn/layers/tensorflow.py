@@ -1,0 +1,21 @@
+"""The only module of the layers that names TensorFlow: `tf`, or None where Keras runs on another backend."""
+
+from typing import Any
+
+import keras
+
+Tensor = Any
+
+tf: Any = None
+_control_flow: Any = None
+if keras.backend.backend() == "tensorflow":
+    import tensorflow as tf
+    from tensorflow.python.ops import control_flow_util as _control_flow
+
+
+def runs_kernels(tensor: Tensor) -> bool:
+    """Returns whether TensorFlow's own kernels compute with `tensor`: not XLA, nor another backend."""
+    if tf is None or not tf.is_tensor(tensor):
+        return False
+    # Public TensorFlow does not say whether a function is being traced for XLA.
+    return not _control_flow.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
