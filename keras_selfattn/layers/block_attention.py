@@ -122,14 +122,13 @@ class _Attention:
                 found = (walk.spread(at, part, of_key), walk.spread(at, part, of_value), *of_learned)
                 return queries, *(total + one for total, one in zip(sums, found, strict=True))
 
-            queries, of_keys, of_values, *sums = walk.blocks(
-                at, block, (parts[0], tf.zeros_like(keys), tf.zeros_like(values), *sums)
-            )
+            state = (parts[0], tf.zeros_like(keys), tf.zeros_like(values), *sums)
+            queries, of_keys, of_values, *of_learned = walk.blocks(at, block, state)
             joined = (walk.packed(at, at.left, at.right, _joined(x)) for x in (of_keys, of_values))
             parts = [queries, *(_written(part, x) for part, x in zip(parts[1:], joined, strict=True))]
             if walk.windowed:
                 ids = _written(ids, walk.packed(at, at.left, at.right, rows))
-            return parts, ids, *sums
+            return parts, ids, *of_learned
 
         parts = [_parts(x.dtype, x.shape[1] * x.shape[2]) for x in self._heads]
         ids = _parts(tf.int32)

@@ -27,8 +27,9 @@ from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.masks import Pairs, distances, pair_rules
 from keras_selfattn.layers.packing import PackedTokens
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.shapes import sizes
+from keras_selfattn.layers.shapes import arange, sizes
 from keras_selfattn.layers.token_layer import TokenLayer, Tokens
+from keras_selfattn.layers.tokens import Numbers
 from keras_selfattn.layers.window import Blocks
 
 Tensor = Any
@@ -293,8 +294,15 @@ class ScoredSelfAttention(SelfAttentionBase):
             mask,
             score=lambda query, key: self._score(learned, query, key, distance),
             combine=lambda weights, value: self._combine(learned, weights, value, distance),
-            dropout=(lambda kept: self.weights_dropout(kept, training=True)) if drops else None,
+            dropout=self._dropped if drops else None,
         )
+
+    def _dropped(self, weights: Tensor) -> Tensor:
+        """Returns `weights` `[B, H, T, S]` after dropout that numbers its rows as packed tokens do."""
+        batch, heads, length, _ = sizes(weights)
+        rows = arange(batch * length * heads)
+        rows = ops.transpose(ops.reshape(rows, (batch, length, heads)), (0, 2, 1))  # [B, H, T]
+        return self.weights_dropout(weights, training=True, tokens=Numbers(rows, batch * length * heads))
 
 
 def _turned(x: Tensor) -> Tensor:

@@ -107,8 +107,8 @@ def test_an_encoder_returns_the_weights_of_every_block():
     inner = x
     for block, found in zip(encoder._blocks, weights, strict=True):
         inner, wanted = block(inner, mask=MASK, return_weights=True)
-        found, wanted = (np.swapaxes(array(x), 1, 2)[MASK] for x in (found, wanted))  # real queries
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        of_real = [np.swapaxes(array(weights), 1, 2)[MASK] for weights in (found, wanted)]  # queries
+        np.testing.assert_allclose(*of_real, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
