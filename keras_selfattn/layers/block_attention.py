@@ -31,16 +31,16 @@ class Formula(NamedTuple):
     score: weights by name, query `[g, H, C, D]`, key `[g, G, K, D]` and `distance` to logits `[g, H, C, K]`.
     combine: weights by name, attention weights, value `[g, G, K, D]` and `distance` to the context.
     width: floats of memory that a score takes.
-    rate: of dropout.
     keep: row numbers int32 `[g, H, C]`, number of columns and first column to what dropout keeps, bool
         `[g, H, C, K]`; None at inference.
+    scale: what dropout multiplies by what it keeps.
     """
 
     score: Callable[[Weights, Tensor, Tensor, Distance], Tensor]
     combine: Callable[[Weights, Tensor, Tensor, Distance], Tensor]
     width: int
-    rate: float
     keep: Callable[[Tensor, Tensor, Tensor], Tensor] | None
+    scale: float
 
 
 def attend_in_blocks(
@@ -79,7 +79,7 @@ class _Attention:
         self._walk = Walk(tokens, pairs, self._num_heads, formula.width)
         # Without these rules a token may attend at least to itself.
         self._rows_may_be_empty = pairs.lens is not None or pairs.chosen is not None
-        self._kept_scale = 1.0 if formula.keep is None else 1 / (1 - formula.rate)
+        self._scale = 1.0 if formula.keep is None else formula.scale
 
     def context(self) -> Tensor:
         """Returns `[N, H D]`."""
@@ -95,7 +95,7 @@ class _Attention:
                 logits = formula.score(self._learned, _taken(query, rows), near_keys, part.distance)
                 weights = _product(self._weights(at, part, logits, value.dtype), self._keep(part, rows))
                 context = formula.combine(self._learned, weights, near_values, part.distance)
-                context = _scaled(context, self._kept_scale)  # [g, H, C, D]
+                context = _scaled(context, self._scale)  # [g, H, C, D]
                 return (_written(contexts, walk.packed(at, part.start, part.stop, _joined(context))),)
 
             return walk.blocks(at, block, (contexts,))
@@ -120,25 +120,30 @@ class _Attention:
                 )
                 queries = _written(queries, walk.packed(at, part.start, part.stop, _joined(of_query)))
                 found = (walk.spread(at, part, of_key), walk.spread(at, part, of_value), *of_learned)
-                return queries, *(total + one for total, one in zip(sums, found, strict=True))
+                return queries, *(
+                    total + tf.cast(one, total.dtype) for total, one in zip(sums, found, strict=True)
+                )
 
-            state = (parts[0], tf.zeros_like(keys), tf.zeros_like(values), *sums)
+            state = (parts[0], _wide_zeros(keys), _wide_zeros(values), *sums)
             queries, of_keys, of_values, *of_learned = walk.blocks(at, block, state)
             joined = (walk.packed(at, at.left, at.right, _joined(x)) for x in (of_keys, of_values))
-            parts = [queries, *(_written(part, x) for part, x in zip(parts[1:], joined, strict=True))]
+            added = (
+                _written(part, tf.cast(x, part.dtype)) for part, x in zip(parts[1:], joined, strict=True)
+            )
+            parts = [queries, *added]
             if walk.windowed:
                 ids = _written(ids, walk.packed(at, at.left, at.right, rows))
             return parts, ids, *of_learned
 
         parts = [_parts(x.dtype, x.shape[1] * x.shape[2]) for x in self._heads]
         ids = _parts(tf.int32)
-        parts, ids, *of_learned = walk.stretches(stretch, (parts, ids, *(tf.zeros_like(x) for x in learned)))
+        parts, ids, *of_learned = walk.stretches(stretch, (parts, ids, *(_wide_zeros(x) for x in learned)))
         of_heads = [part.concat() for part in parts]
         if walk.windowed:  # stretches share keys
             count = tf.shape(self._places)[0]
             of_heads[1:] = [tf.math.unsorted_segment_sum(x, ids.concat(), count) for x in of_heads[1:]]
         of_heads = [tf.reshape(x, [-1, *of.shape[1:]]) for x, of in zip(of_heads, self._heads, strict=True)]
-        return *of_heads, *of_learned
+        return *of_heads, *(tf.cast(x, of.dtype) for x, of in zip(of_learned, learned, strict=True))
 
     def _upstream(self, context: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the gradient of the sum of weights and values `[N, H, D]`, and its product with the sum.
@@ -149,31 +154,34 @@ class _Attention:
         shape = [-1, self._num_heads, self._heads[2].shape[2]]
         product = tf.cast(upstream, tf.float32) * tf.cast(context, tf.float32)
         shared = tf.reduce_sum(tf.reshape(product, shape), axis=-1, keepdims=True)
-        return tf.reshape(_scaled(upstream, self._kept_scale), shape), shared
+        return tf.reshape(_scaled(upstream, self._scale), shape), shared
 
     def _block_gradients(
         self, at: Stretch, part: Block, rows: Tensor, heads: Heads, upstream: Tensor, shared: Tensor
     ) -> list[Tensor]:
-        names, learned = list(self._learned), list(self._learned.values())
+        # In half precision the many small gradients of one weight would be rounded away as they are added up.
+        learned = [tf.cast(weight, _wide(weight.dtype)) for weight in self._learned.values()]
         query, key, value = heads
         # Of a slot without a token the queries are another's; nothing comes from there.
         upstream, shared = (self._walk.cleared(at, part, x) for x in (upstream, shared))
         with tf.GradientTape(watch_accessed_variables=False) as scores:
             scores.watch([query, key, *learned])
-            logits = self._formula.score(dict(zip(names, learned, strict=True)), query, key, part.distance)
+            logits = self._formula.score(self._narrowed(learned), query, key, part.distance)
         weights = self._weights(at, part, logits, tf.float32)
         keep = self._keep(part, rows)
         kept = _product(tf.cast(weights, value.dtype), keep)
         with tf.GradientTape(watch_accessed_variables=False) as sums:
             sums.watch([kept, value, *learned])
-            context = self._formula.combine(
-                dict(zip(names, learned, strict=True)), kept, value, part.distance
-            )
+            context = self._formula.combine(self._narrowed(learned), kept, value, part.distance)
         of_kept, of_value, *of_learned = _gradients(sums, context, [kept, value, *learned], upstream)
         of_weights = tf.cast(_product(of_kept, keep), tf.float32)
         of_logits = tf.cast(weights * (of_weights - shared), logits.dtype)
         of_query, of_key, *more = _gradients(scores, logits, [query, key, *learned], of_logits)
         return [of_query, of_key, of_value, *(a + b for a, b in zip(of_learned, more, strict=True))]
+
+    def _narrowed(self, learned: list[Tensor]) -> Weights:
+        pairs = zip(self._learned.items(), learned, strict=True)
+        return {name: tf.cast(weight, given.dtype) for (name, given), weight in pairs}
 
     def _weights(self, at: Stretch, part: Block, logits: Tensor, dtype: Any) -> Tensor:
         mask = self._walk.mask(at, part)
@@ -212,6 +220,14 @@ def _product(x: Tensor, keep: Tensor | None) -> Tensor:
 
 def _scaled(x: Tensor, scale: float) -> Tensor:
     return x if scale == 1.0 else x * tf.cast(scale, x.dtype)
+
+
+def _wide(dtype: Any) -> Any:
+    return tf.float64 if dtype == tf.float64 else tf.float32
+
+
+def _wide_zeros(x: Tensor) -> Tensor:
+    return tf.zeros_like(x, _wide(x.dtype))
 
 
 def _parts(dtype: Any, *widths: int) -> Any:

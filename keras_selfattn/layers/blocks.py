@@ -25,6 +25,7 @@ _LEAST_QUERIES = 32
 # Queries of a stretch under a window, which share the keys around them; with a longer reach as many as that.
 _STRETCH = 256
 _FAR = 2**29
+_LONG = 2**15
 
 
 class Stretch(NamedTuple):
@@ -67,7 +68,9 @@ class Walk:
         self._scores = max(1, _SCORES // (num_heads * width))
         longest = tf.shape(tokens.rows)[1]
         group = max(1, _GROUP_SCORES // (num_heads * width))
-        self._group = tf.maximum(group // tf.maximum(longest * longest, 1), 1)
+        # Its square must fit in int32; any sample as long as that is a group of its own.
+        longest = tf.clip_by_value(longest, 1, _LONG)
+        self._group = tf.maximum(group // (longest * longest), 1)
         # No further than sums of two stay in int32.
         left, right = (None if x is None else min(x, _FAR) for x in pairs.reach)
         self._reach = (left, right)

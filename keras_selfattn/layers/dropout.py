@@ -35,8 +35,9 @@ class Dropout(keras.layers.Layer):
     Call arguments:
         inputs: tensor of any shape.
         training: dropout acts only if True.
-        tokens: of inputs `[tokens, features]`, the numbers that tell what is dropped: tokens of one number
-            drop the same (whole samples, or on TensorFlow). By default they are counted.
+        tokens: of inputs `[tokens, features]`, a number for each token, or with `per_sample` that of its
+            sample; on TensorFlow, where the numbers decide what is dropped, packed tokens drop what padded
+            ones do. By default tokens are counted.
 
     Returns:
         A tensor like `inputs`.
@@ -70,13 +71,19 @@ class Dropout(keras.layers.Layer):
         if self.per_sample:
             shape[1:] = [1] * (len(shape) - 1)
         zero = ops.zeros((), dtype=inputs.dtype)
-        return ops.where(self._kept(shape, tokens), inputs * (1.0 / (1.0 - self.rate)), zero)
+        return ops.where(self._kept(shape, tokens), inputs * self.scale, zero)
 
     def keep_masks(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         """Draws once, and returns what gives parts of it: `keep_mask` for rows, columns and first column."""
-        assert self.seeds is not None
+        if self.seeds is None:
+            return lambda rows, columns, _first: ops.zeros((*sizes(rows), columns), dtype="bool")
         seed = self.seeds.next()
         return lambda rows, columns, first: keep_mask(seed, rows, columns, self.rate, first)
+
+    @property
+    def scale(self) -> float:
+        """What is kept is multiplied by this; at rate 1, where nothing is, by 1."""
+        return 1.0 / (1.0 - self.rate) if self.rate < 1 else 1.0
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape

@@ -227,13 +227,9 @@ class ScoredSelfAttention(SelfAttentionBase):
             return super().call_tokens(x, tokens, pairs, training, return_weights)
         query, key, value = self._project(tokens.sequences(x), tokens.positions)  # each [1, N, H, D]
         heads = (_unbatched(query), _unbatched(key), _unbatched(value))
-        dropout = self.weights_dropout
-        if training and dropout.rate == 1:
-            context = ops.zeros((sizes(x)[0], self.num_heads * self._head_dim), dtype=x.dtype)
-        else:
-            keep = dropout.keep_masks() if training and dropout.rate > 0 else None
-            formula = Formula(self._score, self._combine, self._score_width, dropout.rate, keep)
-            context = attend_in_blocks(heads, self._score_weights(), tokens, pairs, formula)  # [N, H D]
+        keep = self.weights_dropout.keep_masks() if training and self.weights_dropout.rate > 0 else None
+        formula = Formula(self._score, self._combine, self._score_width, keep, self.weights_dropout.scale)
+        context = attend_in_blocks(heads, self._score_weights(), tokens, pairs, formula)  # [N, H D]
         return affine(context, self._output_kernel, self._output_bias), None
 
     @property

@@ -40,7 +40,8 @@ def _fused(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
 
     Batch normalisation in which each token is a channel: TensorFlow's graph optimiser takes that for layer
     normalisation (remapper.cc, FindMklLayerNorm) if it stands between reshapes, with ones and zeros that are
-    filled in when the graph runs.
+    filled in when the graph runs. Where the mean is 10,000 times the deviation it is two or three times less
+    exact than Keras'.
     """
     count, features = tf.shape(x)[0], x.shape[1]
     nothing = tf.constant([], tf.float32)

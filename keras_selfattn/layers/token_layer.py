@@ -17,7 +17,9 @@ class TokenLayer(keras.layers.Layer):
     """A layer from `[batch, length, features]` to the same, that works on the tokens as a matrix.
 
     On TensorFlow it runs on the real tokens alone (packing.py), other than under XLA, where weights are to be
-    returned, and where there are few tokens. Elsewhere it runs on all positions. The results are the same.
+    returned, and where there are few tokens. Elsewhere it runs on all positions. The results are the same; in
+    training, attention may drop other weights where padding stands before or among the tokens, or under a
+    window.
 
     A subclass gives `attention_layer`, whose rules hold, and `call_tokens`.
     """

@@ -15,6 +15,7 @@ if BACKEND != "tensorflow":
 import tensorflow as tf
 
 from keras_selfattn.layers import block_attention, blocks, packing, token_layer
+from keras_selfattn.layers.masks import Pairs
 
 BATCH, LENGTH, WIDTH = 5, 13, 6
 ATTENTION = [name for name, make in MAKE.items() if isinstance(make(), token_layer.TokenLayer)]
@@ -105,6 +106,44 @@ def test_dropout_takes_the_same_elements_in_blocks_again_for_the_gradient_and_on
     layer = randomised(MAKE[name](), WIDTH, 0.3)
     drops = layer.get_config()["dropout"] > 0
     assert np.allclose(found[0], array(layer(x, mask=MASK))) != drops
+
+
+@pytest.mark.parametrize("strategy", [layers.BucketedBias(), layers.RelativePositions(16)])
+def test_half_precision_adds_up_the_gradients_of_learned_positions(strategy, padded):
+    """Hundreds of tokens: where each of many small gradients is rounded, the sum of them stands still."""
+    x = inputs(12, 300)
+
+    def run(dtype):
+        layer = randomised(layers.MultiHeadSelfAttention(2, 3, position=strategy, dtype=dtype), WIDTH, 0.3)
+        return gradients(layer, x, lambda y: keras.ops.sum(keras.ops.cast(y, "float32") ** 2))[4:-1]
+
+    for wanted, one in zip(run("float32"), run("mixed_bfloat16"), strict=True):
+        assert np.linalg.norm(one - wanted) < 0.03 * np.linalg.norm(wanted)
+
+
+@pytest.mark.parametrize("longest", [46_341, 65_536, 100_000])
+def test_a_sample_whose_square_is_beyond_int32_is_a_group_of_its_own(longest):
+    tokens = packing.PackedTokens(tf.zeros([1, longest, 1]), None)
+    seen = []
+    walk = blocks.Walk(tokens, Pairs(None, None, None, (64, 64)), num_heads=4, width=1)
+
+    def body(at, count):
+        seen.append(int(at.stop - at.start))
+        return (count + at.count,)
+
+    walk.stretches(body, (0,))
+    assert max(seen) == 256
+    assert sum(seen) == longest
+
+
+def test_a_rate_of_one_drops_all_and_has_gradients_of_zero(small_blocks):
+    layer = randomised(layers.MultiHeadSelfAttention(2, dropout=1.0), WIDTH)
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(layer(inputs(), mask=MASK, training=True))
+    found = tape.gradient(total, layer.trainable_variables)
+    assert not any(gradient is None for gradient in found)
+    assert not array(found[0]).any()
+    np.testing.assert_allclose(array(total), MASK.sum() * array(layer.weights[3]).sum(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
