@@ -70,7 +70,7 @@ def outputs_and_gradients(layer, x, **call):
 def assert_close(found, wanted, tolerance=1e-5):
     for one, other in zip(found, wanted, strict=True):
         scale = max(np.abs(other).max(initial=0), 1e-3)
-        np.testing.assert_allclose(one / scale, other / scale, rtol=0, atol=2 * tolerance)
+        np.testing.assert_allclose(one / scale, other / scale, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("masks", MASKS)
