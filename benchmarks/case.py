@@ -28,7 +28,7 @@ class Case:
         heads: attention heads.
         layers: blocks.
         activation: "gelu" (by erf) or "relu".
-        dtype: Keras' policy, "float32" or "mixed_bfloat16".
+        dtype: Keras' policy, "float32" or "bfloat16": of weights, of inputs and of what is computed.
         training: forward and backward with dropout, or inference.
         dropout: share dropped of attention weights and of what is added to a block's input.
         exported: through a SavedModel, written and loaded again, where the contestant has such a thing.

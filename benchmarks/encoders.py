@@ -31,6 +31,7 @@ def run(
     training: bool,
     sentences: tuple[str, Sequence[str]] | None = None,
     memory: bool = True,
+    all_cores: bool = True,
 ) -> Table:
     """Returns the figures of every row: CPU time of one thread, wall time on all cores, memory, differences.
 
@@ -39,6 +40,7 @@ def run(
         training: forward and backward with the gradient of all weights, instead of inference.
         sentences: name and texts of a data set, for a row with their lengths; None = no such row.
         memory: whether to measure memory, too, in a fresh process each.
+        all_cores: whether to measure wall time on all cores, too: the time of the run doubles.
     """
     notes = []
     cases = _cases(settings.quick, training)
@@ -56,8 +58,9 @@ def run(
             rates = _Rates(workers)
             found = [row.cpu(workers, rates) for row in rows]
             notes += rates.told()
-        with Workers(settings, one_thread=False) as workers:
-            found = [row.wall(workers, results) for row, results in zip(rows, found, strict=True)]
+        if all_cores:
+            with Workers(settings, one_thread=False) as workers:
+                found = [row.wall(workers, results) for row, results in zip(rows, found, strict=True)]
         if memory:
             found = [row.memory(results) for row, results in zip(rows, found, strict=True)]
     notes += [f"{row.case.name}: {row.told()}" for row in rows]
@@ -74,7 +77,7 @@ def _cases(quick: bool, training: bool) -> list[Case]:
     ]
     if training:
         return plain
-    half = [replace(c, name=f"{c.name}, bfloat16", dtype="mixed_bfloat16") for c in plain if c.width == 512]
+    half = [replace(c, name=f"{c.name}, bfloat16", dtype="bfloat16") for c in plain if c.width == 512]
     relu = [replace(c, name=f"{c.name}, ReLU", activation="relu") for c in plain if c.width == 128]
     latency = Case("1x32, d=128, 2 layers exported", (32,), 128, layers=2, exported=True)
     return [*plain, *half, *relu, latency]

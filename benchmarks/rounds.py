@@ -9,7 +9,7 @@ from typing import Any
 from keras_selfattn.benchmarks.process import Worker, WorkerError
 from keras_selfattn.benchmarks.results import Result
 
-_LIMITS = {"float32": 1e-3, "mixed_bfloat16": 0.15}  # largest difference of outputs, which are of size 1
+_LIMITS = {"float32": 1e-3, "bfloat16": 0.15}  # largest difference of outputs, which are of size 1
 _GRADIENT_LIMIT = 1e-3  # relative
 
 

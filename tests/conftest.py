@@ -22,5 +22,5 @@ def _packed(request, monkeypatch):
         from keras_selfattn.layers import blocks, packing
 
         monkeypatch.setattr(packing, "_FEW_TOKENS", -1)
-        for name, number in {"_SCORES": 80, "_GROUP_SCORES": 60, "_LEAST_QUERIES": 2, "_STRETCH": 4}.items():
+        for name, number in {"_SCORES": 80, "_WASTED_SCORES": 30, "_LEAST_QUERIES": 2, "_STRETCH": 4}.items():
             monkeypatch.setattr(blocks, name, number)

@@ -114,7 +114,7 @@ def test_who_computes_something_else_is_refused(value):
     assert refusal({"difference": 1e-5, "gradient": 1e-5}, "float32") == ""
     assert "outputs differ" in refusal({"difference": value}, "float32")
     assert "gradients differ" in refusal({"difference": 0.0, "gradient": value}, "float32")
-    assert refusal({"difference": 0.01}, "mixed_bfloat16") == ""
+    assert refusal({"difference": 0.01}, "bfloat16") == ""
 
 
 def test_only_keeps_the_pairs_that_hold_every_text():

@@ -17,6 +17,7 @@ def kerashub(fields: dict[str, Any]) -> Prepared:
     weights = [variable.value for variable in stack.weights]
     infer = jax.jit(lambda values, x, mask: _forward(stack, values, x, mask, training=False)[0])
     x, mask = map(jnp.asarray, case.inputs())
+    x = x.astype(case.dtype)
 
     def outputs() -> Any:
         found = infer(weights, x, mask).astype("float32")

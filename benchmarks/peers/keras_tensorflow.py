@@ -32,6 +32,7 @@ def _prepared(case: Case, make: Callable[[Case], keras_blocks.Stack]) -> Prepare
     stack = make(case)
     infer = _inference(case, stack)
     x, mask = map(tf.constant, case.inputs())
+    x = tf.cast(x, case.dtype)
     if not case.training:
         call = _reloaded(infer) if case.exported else infer
         return Prepared(
@@ -51,7 +52,7 @@ def _prepared(case: Case, make: Callable[[Case], keras_blocks.Stack]) -> Prepare
 def _inference(case: Case, stack: keras_blocks.Stack) -> Any:
     import tensorflow as tf
 
-    signature = [tf.TensorSpec([None, None, case.width]), tf.TensorSpec([None, None], tf.bool)]
+    signature = [tf.TensorSpec([None, None, case.width], case.dtype), tf.TensorSpec([None, None], tf.bool)]
     return tf.function(lambda x, mask: stack(x, mask, training=False), input_signature=signature)
 
 

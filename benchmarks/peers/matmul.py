@@ -11,6 +11,6 @@ def build(fields: dict[str, Any]) -> Prepared:
     """Builds the product of two square matrices in `fields["dtype"]`."""
     import tensorflow as tf
 
-    dtype = "bfloat16" if fields["dtype"] == "mixed_bfloat16" else "float32"
-    left, right = (tf.cast(tf.random.stateless_normal([SIZE, SIZE], (0, seed)), dtype) for seed in (1, 2))
+    drawn = (tf.random.stateless_normal([SIZE, SIZE], (0, seed)) for seed in (1, 2))
+    left, right = (tf.cast(x, fields["dtype"]) for x in drawn)
     return Prepared(run=lambda: tf.matmul(left, right), warm=lambda: tf.matmul(left[:8], right))

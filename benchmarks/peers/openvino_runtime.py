@@ -16,7 +16,7 @@ def build(fields: dict[str, Any]) -> Prepared:
     import openvino  # pyright: ignore[reportMissingImports]
 
     case = Case.from_json(fields)
-    bf16 = case.dtype == "mixed_bfloat16"
+    bf16 = case.dtype == "bfloat16"
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(1, get_context("spawn")) as pool:
         # The weights in float32: the engine is told to compute in bfloat16 instead.
         pool.submit(save_kerashub, {**fields, "dtype": "float32"}, folder).result()

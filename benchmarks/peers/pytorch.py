@@ -21,7 +21,7 @@ def build(fields: dict[str, Any]) -> Prepared:
     import torch  # pyright: ignore[reportMissingImports]
 
     case = Case.from_json(fields)
-    dtype = torch.bfloat16 if case.dtype == "mixed_bfloat16" else torch.float32
+    dtype = torch.bfloat16 if case.dtype == "bfloat16" else torch.float32
     encoder = _encoder(case).to(dtype)
     x, mask = (torch.from_numpy(array) for array in case.inputs())
     x, cotangent = x.to(dtype), torch.from_numpy(case.cotangent()).to(dtype)

@@ -62,6 +62,11 @@ def _encoder_options(function: Callable) -> Callable:
         click.option(
             "--memory/--no-memory", default=True, help="Measure memory, in fresh processes, as well."
         ),
+        click.option(
+            "--all-cores/--no-all-cores",
+            default=True,
+            help="Measure wall time on all cores as well, which takes as long again.",
+        ),
     ):
         function = option(function)
     return _options(function)
@@ -73,12 +78,13 @@ def attention(
     data: Path | None,
     text_column: str,
     memory: bool,
+    all_cores: bool,
     csv_file: Path | None,
     plot: Path | None,
     **settings: Any,
 ) -> None:
     """Inference of an encoder block: ours, KerasHub's, PyTorch's, and two engines on KerasHub's weights."""
-    _encoders(False, data, text_column, memory, csv_file, plot, settings)
+    _encoders(False, data, text_column, memory, all_cores, csv_file, plot, settings)
 
 
 @command.command("training")
@@ -87,12 +93,13 @@ def training(
     data: Path | None,
     text_column: str,
     memory: bool,
+    all_cores: bool,
     csv_file: Path | None,
     plot: Path | None,
     **settings: Any,
 ) -> None:
     """A training step of an encoder block, forward and backward: ours, KerasHub's and PyTorch's."""
-    _encoders(True, data, text_column, memory, csv_file, plot, settings)
+    _encoders(True, data, text_column, memory, all_cores, csv_file, plot, settings)
 
 
 @command.command("memory")
@@ -135,6 +142,7 @@ def _encoders(
     data: Path | None,
     text_column: str,
     memory: bool,
+    all_cores: bool,
     csv_file: Path | None,
     plot: Path | None,
     settings: dict[str, Any],
@@ -143,7 +151,9 @@ def _encoders(
 
     _check_plot(plot)
     texts = None if data is None else ("/".join(data.parts[-2:]), _texts(data, text_column))
-    table = encoders.run(_settings(settings), training=is_training, sentences=texts, memory=memory)
+    table = encoders.run(
+        _settings(settings), training=is_training, sentences=texts, memory=memory, all_cores=all_cores
+    )
     shown = {**_CPU, **_SHARE, **_WALL, **_MEMORY, **_CHECKED}
     _report(table, shown, csv_file, plot, ("cpu median ms", "CPU ms of one thread"))
 

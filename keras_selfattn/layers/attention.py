@@ -33,6 +33,7 @@ def attend(
     score: Callable[[Tensor, Tensor], Tensor],
     combine: Callable[[Tensor, Tensor], Tensor] | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
+    rows_may_be_empty: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Returns the values weighted by the softmax of the scores, and that softmax, computed in float32.
 
@@ -46,6 +47,7 @@ def attend(
         score: query and key to logits `[B, H, T, S]`.
         combine: weights and value to the context, by default `weighted_sum`.
         dropout: applied to the weights that meet the values, not to those returned.
+        rows_may_be_empty: see `masked_softmax`.
 
     Returns:
         context: `[B, H, T, D]`, dtype of `value`.
@@ -61,7 +63,8 @@ def attend(
          [0.5 0.5]]
     """
     logits = widened(score(query, key))  # [B, H, T, S]
-    weights = ops.cast(masked_softmax(logits, mask), value.dtype)  # [B, H, T, S]
+    weights = masked_softmax(logits, mask, rows_may_be_empty=rows_may_be_empty)
+    weights = ops.cast(weights, value.dtype)  # [B, H, T, S]
     kept = weights if dropout is None else dropout(weights)
     return (combine or weighted_sum)(kept, value), weights  # [B, H, T, D]
 
@@ -70,19 +73,19 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, rows_may_be_empty: bo
     """Returns the softmax over the last axis of `logits`; masked entries, and rows without any, are 0.
 
     Args:
-        logits: float32 `[B, H, T, S]`.
+        logits: float32 or bfloat16 `[B, H, T, S]`.
         mask: bool that broadcasts to `logits`, True where attention is allowed, or None.
         rows_may_be_empty: False if each row that matters has an entry; the others are not looked after then.
 
     Returns:
-        float32 `[B, H, T, S]`.
+        `[B, H, T, S]`, dtype of `logits`.
     """
     if mask is None:
         return _softmax(logits)
-    weights = _softmax(logits + ops.where(mask, 0.0, _MASKED_LOGIT))
+    weights = _softmax(logits + ops.cast(ops.where(mask, 0.0, _MASKED_LOGIT), logits.dtype))
     if not rows_may_be_empty:
         return weights
-    has_key = ops.cast(ops.any(mask, axis=-1, keepdims=True), "float32")  # [B or 1, H or 1, T or 1, 1]
+    has_key = ops.cast(ops.any(mask, axis=-1, keepdims=True), logits.dtype)  # [B or 1, H or 1, T or 1, 1]
     return weights * has_key
 
 

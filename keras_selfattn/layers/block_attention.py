@@ -60,7 +60,7 @@ def attend_in_blocks(
     def attend(query: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> tuple[Tensor, Callable]:
         names = dict(zip(learned, weights, strict=True))
         blocks = _Attention((query, key, value), names, tokens, pairs, formula)
-        context = blocks.context()
+        context = _apart(blocks.context)
         return context, lambda upstream: blocks.gradients(context, upstream)
 
     # Tensors, not variables, whose gradients TensorFlow would want apart.
@@ -77,8 +77,7 @@ class _Attention:
         self._formula = formula
         self._num_heads = heads[0].shape[1]
         self._walk = Walk(tokens, pairs, self._num_heads, formula.width)
-        # Without these rules a token may attend at least to itself.
-        self._rows_may_be_empty = pairs.lens is not None or pairs.chosen is not None
+        self._rows_may_be_empty = pairs.rows_may_be_empty
         self._scale = 1.0 if formula.keep is None else formula.scale
 
     def context(self) -> Tensor:
@@ -184,8 +183,11 @@ class _Attention:
         return {name: tf.cast(weight, given.dtype) for (name, given), weight in pairs}
 
     def _weights(self, at: Stretch, part: Block, logits: Tensor, dtype: Any) -> Tensor:
+        # Where numbers come and go in bfloat16, the kernel computes in float32 between; float16 has no room
+        # for what masks a logit.
+        logits = logits if logits.dtype == dtype == tf.bfloat16 else widened(logits)
         mask = self._walk.mask(at, part)
-        weights = masked_softmax(widened(logits), mask, rows_may_be_empty=self._rows_may_be_empty)
+        weights = masked_softmax(logits, mask, rows_may_be_empty=self._rows_may_be_empty)
         return tf.cast(weights, dtype)
 
     def _keep(self, part: Block, rows: Tensor) -> Tensor | None:
@@ -196,6 +198,16 @@ class _Attention:
         queries = tf.gather(self._places, rows)[:, None, :] * self._num_heads + heads[:, None]  # [g, H, C]
         kept = self._formula.keep(queries, part.right - part.left, part.left)
         return tf.cast(kept, self._heads[2].dtype)
+
+
+def _apart(compute: Callable[[], Tensor]) -> Tensor:
+    """Returns what `compute` does; in a graph as a function that stays one.
+
+    Inlined, its hundreds of steps would be visited even where the graph does not take them.
+    """
+    if tf.executing_eagerly():
+        return compute()
+    return tf.function(compute, autograph=False, experimental_attributes={"_noinline": True})()
 
 
 def _gradients(tape: Any, target: Tensor, sources: list[Tensor], upstream: Tensor) -> list[Tensor]:

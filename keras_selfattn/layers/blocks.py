@@ -19,13 +19,12 @@ State = tuple[Any, ...]
 
 # Scores of a block, all heads: enough for a product to be worth its call (8 MB of float32).
 _SCORES = 2**21
-# Where samples share a block, fewer: the more of them, the more padding.
-_GROUP_SCORES = 2**20
+# Of them in vain, for samples shorter than the longest of their group: about what a group costs itself.
+_WASTED_SCORES = 2**17
 _LEAST_QUERIES = 32
 # Queries of a stretch under a window, which share the keys around them; with a longer reach as many as that.
 _STRETCH = 256
 _FAR = 2**29
-_LONG = 2**15
 
 
 class Stretch(NamedTuple):
@@ -66,11 +65,9 @@ class Walk:
         self._tokens = tokens
         self._pairs = pairs
         self._scores = max(1, _SCORES // (num_heads * width))
-        longest = tf.shape(tokens.rows)[1]
-        group = max(1, _GROUP_SCORES // (num_heads * width))
-        # Its square must fit in int32; any sample as long as that is a group of its own.
-        longest = tf.clip_by_value(longest, 1, _LONG)
-        self._group = tf.maximum(group // (longest * longest), 1)
+        # Scores of each sample, longest first; their number may be beyond int32.
+        self._costs = tf.square(tf.cast(tokens.spans, tf.float32))
+        self._wasted = _WASTED_SCORES / (num_heads * width)
         # No further than sums of two stay in int32.
         left, right = (None if x is None else min(x, _FAR) for x in pairs.reach)
         self._reach = (left, right)
@@ -82,8 +79,7 @@ class Walk:
         """Returns the state after `body(stretch, *state)` of every stretch."""
 
         def step(first: Tensor, start: Tensor, *state: Any) -> State:
-            count = tf.minimum(self._group, self._tokens.samples - first)
-            longest = tf.reduce_max(self._tokens.spans[first : first + count])
+            count, longest = self._group(first), self._tokens.spans[first]
             stop = longest
             if self._stretch is not None:
                 stop = tf.where(count > 1, longest, tf.minimum(start + self._stretch, longest))
@@ -155,6 +151,13 @@ class Walk:
             return x
         beyond = [part.left - at.left, at.right - part.right]
         return tf.pad(x, [[0, 0], [0, 0], beyond, [0, 0]])
+
+    def _group(self, first: Tensor) -> Tensor:
+        """Returns how many samples from the `first` on share blocks."""
+        costs = self._costs[first : self._tokens.samples]
+        held = costs[0] * tf.range(1.0, tf.cast(tf.shape(costs)[0], tf.float32) + 1)
+        fits = (held <= float(self._scores)) & (held - tf.cumsum(costs) <= self._wasted)
+        return tf.maximum(tf.math.count_nonzero(fits, dtype=tf.int32), 1)
 
     def _seen(self, start: Tensor, stop: Tensor, least: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the first key that queries `start` to `stop` see, and the one behind their last."""

@@ -17,7 +17,7 @@ from keras_selfattn.layers.checks import (
 )
 from keras_selfattn.layers.encoder_block import EncoderBlock
 from keras_selfattn.layers.masks import Pairs
-from keras_selfattn.layers.norm import make_norm
+from keras_selfattn.layers.norm import make_norm, normalised
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
 from keras_selfattn.layers.token_layer import TokenLayer, Tokens
@@ -119,7 +119,7 @@ class Encoder(TokenLayer):
         for block in self._blocks:
             x, found = block.call_tokens(x, tokens, pairs, training, return_weights)  # [N, D]
             weights.append(found)
-        x = x if self._norm is None else self._norm(x)
+        x = x if self._norm is None else normalised(self._norm, x, tokens)
         return x, weights if return_weights else None
 
     def compute_output_spec(

@@ -19,7 +19,7 @@ from keras_selfattn.layers.checks import (
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.feed_forward import FeedForward
 from keras_selfattn.layers.masks import Pairs
-from keras_selfattn.layers.norm import NORMS, make_norm
+from keras_selfattn.layers.norm import NORMS, make_norm, normalised
 from keras_selfattn.layers.relative import PositionStrategy
 from keras_selfattn.layers.remat import rematerialise
 from keras_selfattn.layers.seeds import split_seed
@@ -210,17 +210,15 @@ class EncoderBlock(TokenLayer):
     def _forward(
         self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        attended, weights = self._attention.call_tokens(
-            self._attention_norm(x) if self.norm_first else x, tokens, pairs, training, return_weights
-        )  # [N, D]
+        seen = normalised(self._attention_norm, x, tokens) if self.norm_first else x  # [N, D]
+        attended, weights = self._attention.call_tokens(seen, tokens, pairs, training, return_weights)
         x = _added(x, attended, self._attention_dropouts, training, tokens)
         if not self.norm_first:
-            x = self._attention_norm(x)
-        transformed = self._feed_forward(
-            self._feed_forward_norm(x) if self.norm_first else x, training=training, tokens=tokens.by_token
-        )
+            x = normalised(self._attention_norm, x, tokens)
+        seen = normalised(self._feed_forward_norm, x, tokens) if self.norm_first else x
+        transformed = self._feed_forward(seen, training=training, tokens=tokens.by_token)
         x = _added(x, transformed, self._feed_forward_dropouts, training, tokens)
-        return (x if self.norm_first else self._feed_forward_norm(x)), weights
+        return (x if self.norm_first else normalised(self._feed_forward_norm, x, tokens)), weights
 
     def _dropouts(self) -> list[Dropout]:
         inner = [self._attention.weights_dropout, self._feed_forward.hidden_dropout]

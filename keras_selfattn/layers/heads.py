@@ -95,8 +95,7 @@ class SelfAttentionBase(TokenLayer):
     def call_tokens(
         self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        query, key, value = self._project(tokens.sequences(x), tokens.positions)  # each [B, T, H, D]
-        heads = (_turned(query), _turned(key), _turned(value))  # each [B, H, T, D]
+        heads = self._turned_heads(tokens.sequences(x), tokens.positions)
         context, weights = self._attend(heads, pairs, training, return_weights)  # [B, H, T, D], [B, H, T, S]
         joined = ops.reshape(_turned(context), (-1, self.num_heads * self._head_dim))
         return affine(joined, self._output_kernel, self._output_bias), weights
@@ -128,6 +127,11 @@ class SelfAttentionBase(TokenLayer):
     def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns queries, keys and values `[B, T, heads, D]` of tokens at `positions`, int32 `[T]`."""
         raise NotImplementedError
+
+    def _turned_heads(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns what `_project` does as `[B, heads, T, D]`."""
+        query, key, value = self._project(inputs, positions)
+        return _turned(query), _turned(key), _turned(value)
 
     def _attend(
         self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, training: bool | None, return_weights: bool
@@ -184,8 +188,10 @@ def _split(x: Tensor, widths: list[int]) -> list[Tensor]:
 
 def affine(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     """Returns `inputs @ kernel + bias`, for inputs `[..., features]`."""
-    *leading, features = sizes(inputs)
     # As a matrix: TensorFlow fuses product and bias of two dimensions, not of three.
-    product: Tensor = ops.matmul(ops.reshape(inputs, (-1, features)), kernel)  # [tokens, width]
+    flat = inputs if len(inputs.shape) == 2 else ops.reshape(inputs, (-1, inputs.shape[-1]))
+    product: Tensor = ops.matmul(flat, kernel)  # [tokens, width]
     product = product if bias is None else ops.add(product, bias)
-    return ops.reshape(product, (*leading, product.shape[-1]))
+    if flat is inputs:
+        return product
+    return ops.reshape(product, (*sizes(inputs)[:-1], product.shape[-1]))

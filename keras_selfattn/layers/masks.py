@@ -36,6 +36,11 @@ class Pairs(NamedTuple):
     chosen: Tensor | None
     reach: tuple[int | None, int | None]
 
+    @property
+    def rows_may_be_empty(self) -> bool:
+        """Whether a real token may have nothing to attend to; by the other rules it sees at least itself."""
+        return self.lens is not None or self.chosen is not None
+
     def dense(self, length: Tensor) -> Tensor | None:
         """Returns bool of rank 4 that broadcasts to `[B, H, T, S]`, or None if every pair may attend."""
         parts = []

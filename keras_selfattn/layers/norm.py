@@ -7,8 +7,11 @@ Normalization", section 4.
 from typing import Any
 
 import keras
+from keras import ops
 
+from keras_selfattn.layers.packing import PackedTokens
 from keras_selfattn.layers.tensorflow import runs_kernels, tf
+from keras_selfattn.layers.token_layer import Tokens
 
 Tensor = Any
 
@@ -24,15 +27,31 @@ def make_norm(kind: str, policy: Any, name: str) -> keras.layers.Layer:
 
 
 class LayerNormalization(keras.layers.LayerNormalization):
-    """Keras' layer; of packed tokens computed as the pattern of operations that TensorFlow fuses into one."""
+    """Keras' layer; of many tokens computed as the pattern of operations that TensorFlow fuses into one."""
 
-    def call(self, inputs: Tensor) -> Tensor:
-        if len(inputs.shape) != 2 or inputs.dtype not in ("float32", "bfloat16") or not runs_kernels(inputs):
-            return super().call(inputs)
-        return _fused(inputs, self.gamma, self.beta, self.epsilon)
+    def call(self, inputs: Tensor, many: bool = False) -> Tensor:
+        if many and inputs.dtype in ("float32", "bfloat16") and runs_kernels(inputs):
+            return _fused(inputs, self.gamma, self.beta, self.epsilon)
+        return _plain(inputs, self.gamma, self.beta, self.epsilon)
 
 
 NORMS = {"layer": LayerNormalization, "rms": keras.layers.RMSNormalization}
+
+
+def normalised(norm: keras.layers.Layer, x: Tensor, tokens: Tokens) -> Tensor:
+    """Returns `norm(x)` for tokens `[N, D]`."""
+    # Of few tokens, which are never packed, the fused operation takes longer than its parts.
+    many = isinstance(norm, LayerNormalization) and isinstance(tokens, PackedTokens)
+    return norm(x, many=True) if many else norm(x)
+
+
+def _plain(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
+    """Returns the layer normalisation of the last axis, in float32 at least and in fewer steps than Keras."""
+    wide = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+    centred = wide - ops.mean(wide, axis=-1, keepdims=True)
+    variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
+    normal = centred * ops.rsqrt(variance + epsilon)
+    return ops.cast(normal * ops.cast(gain, wide.dtype) + ops.cast(shift, wide.dtype), x.dtype)
 
 
 def _fused(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
@@ -44,6 +63,8 @@ def _fused(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
     exact than Keras'.
     """
     count, features = tf.shape(x)[0], x.shape[1]
+    # The optimiser does not see the shapes of what comes from outside of a function.
+    x, gain, shift = (tf.ensure_shape(part, part.shape) for part in (x, gain, shift))
     nothing = tf.constant([], tf.float32)
     normal = tf.raw_ops.FusedBatchNormV3(
         x=tf.reshape(x, [1, count, features, 1]),

@@ -36,7 +36,7 @@ def by_size(
 
 
 class PackedTokens:
-    """Where the real tokens of a batch stand. Packed, the sample with the most comes first.
+    """Where the real tokens of a batch stand. Packed, the longest sample comes first.
 
     Args:
         inputs: `[B, T, D]`.
@@ -48,7 +48,7 @@ class PackedTokens:
 
     Attributes:
         places: int32 `[N]`, where in the flattened batch, `B T` places, each packed token stands.
-        order: int32 `[B]`, the samples by falling number of real tokens.
+        order: int32 `[B]`, the samples by falling number of positions.
         samples: int32 scalar, how many samples have a real token.
         spans: int32 `[B]`, the number of positions of each sample, in `order`.
         rows: int32 `[B, P]`, the packed token at each position of the ordered samples; where there is none,
@@ -65,23 +65,26 @@ class PackedTokens:
             self._fill()
             return
         counts = tf.math.count_nonzero(real, axis=1, dtype=tf.int32)  # [B]
-        self.order = tf.argsort(counts, direction="DESCENDING", stable=True)
-        self.samples = tf.math.count_nonzero(counts, dtype=tf.int32)
-        real = tf.gather(real, self.order)
+        firsts, spans = _extents(real, from_zero) if gaps else (None, counts)
+        self.order = tf.argsort(spans, direction="DESCENDING", stable=True)
+        self.spans = tf.gather(spans, self.order)
+        self.samples = tf.math.count_nonzero(spans, dtype=tf.int32)
+        real, counts = tf.gather(real, self.order), tf.gather(counts, self.order)[:, None]
         found = tf.cast(tf.where(real), tf.int32)  # [N, 2]
         self.places = tf.gather(self.order, found[:, 0]) * self.length + found[:, 1]
-        count = tf.shape(self.places)[0]
-        numbers = tf.scatter_nd(self.places[:, None], tf.range(1, count + 1), [self.batch * self.length])
-        self._inverse = tf.where(numbers > 0, numbers - 1, count)  # [B T]; the last is a row of zeros
-        counts = tf.gather(counts, self.order)[:, None]  # [B, 1]
         before = tf.cumsum(counts, exclusive=True)
-        if gaps:
-            self._keep_gaps(real, before, from_zero)
+        numbers = before + tf.cumsum(tf.cast(real, tf.int32), axis=1) - 1  # [B, T], of the last token so far
+        back = tf.math.invert_permutation(self.order)
+        padding = tf.shape(self.places)[0]  # where a row of zeros is
+        self._inverse = tf.reshape(tf.gather(tf.where(real, numbers, padding), back), [-1])  # [B T]
+        positions = tf.range(_largest(self.spans))
+        if firsts is None:
+            self.slots = positions < counts
+            self.rows = before + tf.minimum(positions, tf.maximum(counts - 1, 0))
             return
-        self.spans = counts[:, 0]
-        positions = tf.range(_largest(counts))
-        self.slots = positions < counts
-        self.rows = before + tf.minimum(positions, tf.maximum(counts - 1, 0))
+        at = tf.minimum(tf.gather(firsts, self.order)[:, None] + positions, self.length - 1)  # [B, P]
+        self.rows = tf.gather(tf.maximum(numbers, before), at, batch_dims=1)
+        self.slots = tf.gather(real, at, batch_dims=1) & (positions < self.spans[:, None])
 
     def _fill(self) -> None:
         self.places = tf.range(self.batch * self.length)
@@ -90,19 +93,6 @@ class PackedTokens:
         self.spans = tf.fill([self.batch], self.length)
         self.rows = tf.reshape(self.places, [self.batch, self.length])
         self.slots = self._inverse = None
-
-    def _keep_gaps(self, real: Tensor, before: Tensor, from_zero: bool) -> None:
-        positions = tf.range(self.length)
-        ends = tf.reduce_max(tf.where(real, positions + 1, 0), axis=1)  # [B], 0 of none
-        firsts = tf.reduce_min(tf.where(real, positions, self.length), axis=1)
-        firsts = tf.zeros_like(ends) if from_zero else tf.minimum(firsts, ends)
-        self.spans = ends - firsts
-        seen = tf.cumsum(tf.cast(real, tf.int32), axis=1)  # [B, T], tokens up to each position
-        rows = before + tf.maximum(seen - 1, 0)
-        at = firsts[:, None] + tf.range(_largest(self.spans))
-        at = tf.minimum(at, self.length - 1)  # [B, P]
-        self.rows = tf.gather(rows, at, batch_dims=1)
-        self.slots = tf.gather(real, at, batch_dims=1) & (tf.range(tf.shape(at)[1]) < self.spans[:, None])
 
     @property
     def positions(self) -> Tensor:
@@ -150,6 +140,16 @@ class PackedTokens:
             return tf.gather(with_zeros, self._inverse), self._packed
 
         return unpack(tokens)
+
+
+def _extents(real: Tensor, from_zero: bool) -> tuple[Tensor, Tensor]:
+    """Returns the first position, 0 or the first real token's, and how many up to the last one's, `[B]`."""
+    length = tf.shape(real)[1]
+    positions = tf.range(length)
+    ends = tf.reduce_max(tf.where(real, positions + 1, 0), axis=1)  # 0 of none
+    firsts = tf.reduce_min(tf.where(real, positions, length), axis=1)
+    firsts = tf.zeros_like(ends) if from_zero else tf.minimum(firsts, ends)
+    return firsts, ends - firsts
 
 
 def _largest(numbers: Tensor) -> Tensor:

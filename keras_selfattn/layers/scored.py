@@ -105,29 +105,46 @@ class ScoredSelfAttention(SelfAttentionBase):
         self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         length = sizes(heads[0])[2]
+        # Padding may get whatever weights where none are to be seen.
+        empty = return_weights or pairs.rows_may_be_empty
         left, right = pairs.reach
         if return_weights or left is None or right is None:  # weights are of all pairs
-            return self._attend_dense(heads, pairs, length, training)
+            return self._attend_dense(heads, pairs, length, training, empty)
         blocks = Blocks(length, left, right)
         if isinstance(length, int) and length <= blocks.num_keys:
-            return self._attend_dense(heads, pairs, length, training)
-        return self._attend_blocks(heads, pairs, blocks, training), None
+            return self._attend_dense(heads, pairs, length, training, empty)
+        return self._attend_blocks(heads, pairs, blocks, training, empty), None
 
     def _attend_dense(
-        self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, length: Tensor, training: bool | None
+        self,
+        heads: tuple[Tensor, Tensor, Tensor],
+        pairs: Pairs,
+        length: Tensor,
+        training: bool | None,
+        empty: bool,
     ) -> tuple[Tensor, Tensor]:
-        return self._attend_pairs(heads, pairs.dense(length), partial(distances, length), training)
+        return self._attend_pairs(heads, pairs.dense(length), partial(distances, length), training, empty)
 
     def _attend_blocks(
-        self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, blocks: Blocks, training: bool | None
+        self,
+        heads: tuple[Tensor, Tensor, Tensor],
+        pairs: Pairs,
+        blocks: Blocks,
+        training: bool | None,
+        empty: bool,
     ) -> Tensor:
         query, key, value = heads
         near = (blocks.queries(query), blocks.keys(key), blocks.keys(value))  # [B N, H, C or K, D]
         mask = blocks.mask(pairs, sizes(query)[0])
-        return blocks.join(self._attend_pairs(near, mask, blocks.distances, training)[0])
+        return blocks.join(self._attend_pairs(near, mask, blocks.distances, training, empty)[0])
 
     def _attend_pairs(
-        self, heads: tuple[Tensor, Tensor, Tensor], mask: Tensor, distance: Distance, training: bool | None
+        self,
+        heads: tuple[Tensor, Tensor, Tensor],
+        mask: Tensor,
+        distance: Distance,
+        training: bool | None,
+        empty: bool,
     ) -> tuple[Tensor, Tensor]:
         drops = training and self.weights_dropout.rate > 0
         learned = self._score_weights()
@@ -137,6 +154,7 @@ class ScoredSelfAttention(SelfAttentionBase):
             score=lambda query, key: self._score(learned, query, key, distance),
             combine=lambda weights, value: self._combine(learned, weights, value, distance),
             dropout=self._dropped if drops else None,
+            rows_may_be_empty=empty,
         )
 
     def _dropped(self, weights: Tensor) -> Tensor:

@@ -12,9 +12,11 @@ from keras import ops
 
 from keras_selfattn.layers.attention import dot_product, soft_cap, weighted_sum, widened
 from keras_selfattn.layers.checks import checked_count, checked_flag, checked_positive
+from keras_selfattn.layers.heads import affine
 from keras_selfattn.layers.relative import PositionStrategy, RelativePositions, checked_strategy
 from keras_selfattn.layers.scored import Distance, ScoredSelfAttention
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.shapes import sizes
 
 Tensor = Any
 
@@ -158,6 +160,17 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
             query, key = self._rotated(query, positions), self._rotated(key, positions)
         return query if self._scales_products else query * self._factor, key, value
 
+    def _turned_heads(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if self.qk_norm or self.position is not None:
+            return super()._turned_heads(inputs, positions)
+        # Nothing is done to one of the three alone: they are turned at once.
+        batch, length, _ = sizes(inputs)
+        heads, groups = self.num_heads, self._kv_heads
+        fused = ops.reshape(affine(inputs, *self._fused), (batch, length, heads + 2 * groups, self._head_dim))
+        turned = ops.transpose(fused, (0, 2, 1, 3))  # [B, H + 2 G, T, D]
+        query, key, value = ops.split(turned, [heads, heads + groups], axis=1)
+        return query if self._scales_products else query * self._factor, key, value
+
     @property
     def _factor(self) -> float:
         return 1 / math.sqrt(self._head_dim) if self.scale is None else self.scale
@@ -169,7 +182,7 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
         TensorFlow fuses product, factor and mask. But position strategies take scaled queries, and in float16
         unscaled products would overflow sooner.
         """
-        return self.position is None and self.compute_dtype == "float32"
+        return self.position is None and self.compute_dtype != "float16"
 
     @property
     def _sees_distance(self) -> bool:
@@ -186,11 +199,10 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
         return {name: ops.convert_to_tensor(weight) for name, weight in self._learned.items()}
 
     def _score(self, learned: dict[str, Tensor], query: Tensor, key: Tensor, distance: Distance) -> Tensor:
-        logits = widened(dot_product(query, key))  # [B, H, T, S]
-        if self._scales_products:
-            logits = logits * self._factor
+        logits = dot_product(query, key)  # [B, H, T, S]
+        logits = logits * self._factor if self._scales_products else widened(logits)
         if self.logit_cap is not None:
-            logits = soft_cap(logits, self.logit_cap)
+            logits = soft_cap(widened(logits), self.logit_cap)
         bias = None
         if self.position is not None:
             bias = self.position.logits(learned, query, distance(), causal=self.causal)

@@ -44,7 +44,7 @@ def inputs(batch=BATCH, length=LENGTH, seed=0):
 def small_blocks(monkeypatch):
     """Packs however few tokens there are, in blocks so small that these sequences take several."""
     monkeypatch.setattr(packing, "_FEW_TOKENS", -1)
-    for name, number in {"_SCORES": 60, "_GROUP_SCORES": 60, "_LEAST_QUERIES": 4, "_STRETCH": 4}.items():
+    for name, number in {"_SCORES": 60, "_WASTED_SCORES": 30, "_LEAST_QUERIES": 4, "_STRETCH": 4}.items():
         monkeypatch.setattr(blocks, name, number)
 
 
