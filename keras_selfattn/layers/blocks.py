@@ -20,7 +20,7 @@ State = tuple[Any, ...]
 # Scores of a block, all heads: enough for a product to be worth its call (8 MB of float32).
 _SCORES = 2**21
 # Of them in vain, for samples shorter than the longest of their group: about what a group costs itself.
-_WASTED_SCORES = 2**17
+_WASTED_SCORES = 2**16
 _LEAST_QUERIES = 32
 # Queries of a stretch under a window, which share the keys around them; with a longer reach as many as that.
 _STRETCH = 256
