@@ -1,0 +1,106 @@
+"""What runs of a graph: fused operations, and of a branch that is not taken as little as can be."""
+
+import os
+import platform
+import sys
+from collections import Counter
+
+import keras
+import numpy as np
+import pytest
+from backend import BACKEND, array
+from samples import randomised
+
+from keras_selfattn import layers
+from keras_selfattn.layers.norm import make_norm
+
+if BACKEND != "tensorflow":
+    pytest.skip("graphs are TensorFlow's", allow_module_level=True)
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from keras_selfattn.layers import blocks
+from keras_selfattn.layers.masks import Pairs
+from keras_selfattn.layers.packing import PackedTokens
+
+WIDTH = 16
+
+
+@pytest.fixture(scope="module")
+def operations():
+    """How often the optimised graph of an encoder of two blocks, sizes unknown, holds each operation."""
+    layer = randomised(layers.Encoder(2, 4), WIDTH, 0.3)
+    sizes = [tf.TensorSpec([None, None, WIDTH]), tf.TensorSpec([None, None], tf.bool)]
+    run = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=sizes)
+    context.context().enable_run_metadata()
+    try:
+        run(tf.ones([1, 3, WIDTH]), tf.ones([1, 3], tf.bool))
+        graphs = context.context().export_run_metadata().partition_graphs
+    finally:
+        context.context().disable_run_metadata()
+    return Counter(node.op for graph in graphs for node in graph.node)
+
+
+def test_attention_of_many_tokens_is_one_operation_where_few_are_given(operations):
+    assert operations["PartitionedCall"] + operations["StatefulPartitionedCall"] == 2
+    assert not any("While" in name or "NextIteration" in name for name in operations)
+    assert operations.total() < 450
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux"
+    or platform.machine() != "x86_64"
+    or os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") == "0",
+    reason="TensorFlow fuses like that with oneDNN only",
+)
+def test_normalisation_scores_and_projections_are_fused(operations):
+    """Five norms of many tokens; the scores of few; of both branches the projections."""
+    assert operations["_MklLayerNorm"] == 5
+    assert operations["_MklFusedBatchMatMulV2"] == 2
+    assert operations["_MklNativeFusedMatMul"] == 2 * (3 + 1 + 2) + 2 * (1 + 1 + 2)
+    assert operations["_MklMatMul"] == operations["MatMul"] == 0
+
+
+@pytest.mark.parametrize("policy", ["float32", "float64", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("many", [False, True])
+def test_normalisation_of_few_and_many_tokens_is_keras(policy, many):
+    ours, theirs = (
+        make_norm("layer", policy, "norm"),
+        keras.layers.LayerNormalization(epsilon=1e-5, dtype=policy),
+    )
+    x = keras.ops.cast(3 + 2 * np.random.default_rng(0).normal(size=(7, WIDTH)), ours.compute_dtype)
+    for norm in (ours, theirs):
+        norm.build((None, WIDTH))
+        norm.set_weights([np.linspace(0.5, 2, WIDTH), np.linspace(-1, 1, WIDTH)])
+    found, wanted = ours(x, many=many), theirs(x)
+    assert found.dtype == wanted.dtype
+    tolerance = {"float32": 2e-6, "float64": 1e-12}.get(policy, 0.01)
+    np.testing.assert_allclose(array(found), array(wanted), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_samples_share_blocks_as_long_as_padding_is_cheap(seed):
+    random, heads = np.random.default_rng(seed), 8
+    lengths = random.integers(0, random.integers(2, 400), size=50)
+    real = np.arange(lengths.max()) < lengths[:, None]
+    tokens = PackedTokens(tf.zeros([*real.shape, 1]), tf.constant(real), gaps=bool(seed % 2))
+    groups = []
+
+    def body(at, done):
+        groups.append((int(at.first), int(at.count), int(at.stop)))
+        return (done,)
+
+    blocks.Walk(tokens, Pairs(None, None, None, (None, None)), heads, width=1).stretches(body, (0,))
+    falling = np.sort(lengths[lengths > 0])[::-1]
+    ends = [first + count for first, count, _ in groups]
+    assert [first for first, _, _ in groups] == [0, *ends[:-1]]
+    assert ends[-1] == len(falling)
+    for first, count, longest in groups:
+        assert longest == falling[first]
+        for size, allowed in ((count, True), (count + 1, False)):
+            scores = heads * falling[first : first + size].astype(int) ** 2
+            held = size * scores[0]
+            cheap = held <= blocks._SCORES and held - scores.sum() <= blocks._WASTED_SCORES
+            last = size > len(falling) - first
+            assert (cheap or size == 1) == allowed or (last and not allowed)
