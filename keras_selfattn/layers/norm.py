@@ -63,8 +63,6 @@ def _fused(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
     exact than Keras'.
     """
     count, features = tf.shape(x)[0], x.shape[1]
-    # The optimiser does not see the shapes of what comes from outside of a function.
-    x, gain, shift = (tf.ensure_shape(part, part.shape) for part in (x, gain, shift))
     nothing = tf.constant([], tf.float32)
     normal = tf.raw_ops.FusedBatchNormV3(
         x=tf.reshape(x, [1, count, features, 1]),
