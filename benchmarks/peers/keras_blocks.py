@@ -15,21 +15,21 @@ class Stack:
 
     Args:
         case: what to build.
-        layers: one for each block.
+        layers: each of as many blocks as the others.
         call: from layer, inputs, mask and training to outputs.
-        arrays: from a block's weights to its layer's, by the end of their path.
+        arrays: from the weights of a layer's blocks to the layer's, by the end of their path.
     """
 
     def __init__(
-        self, case: Case, layers: list[Any], call: Callable, arrays: Callable[[Block], Block]
+        self, case: Case, layers: list[Any], call: Callable, arrays: Callable[[list[Block]], Block]
     ) -> None:
         self.layers = layers
         self._call = call
         self._arrays = arrays
-        for layer, block in zip(layers, case.weights(), strict=True):
+        for layer in layers:
             layer.build((None, None, case.width))
-            for variable, array in zip(layer.trainable_weights, self._in_order(layer, block), strict=True):
-                variable.assign(array)
+        for variable, array in zip(self.weights, self._in_order(case.weights()), strict=True):
+            variable.assign(array)
 
     def __call__(self, x: Any, mask: Any, training: bool) -> Any:
         """Returns the outputs `[B, T, D]`."""
@@ -44,11 +44,17 @@ class Stack:
 
     def direction(self, case: Case) -> list[Array]:
         """Returns the case's direction, an array for each of `weights`."""
-        pairs = zip(self.layers, case.direction(), strict=True)
-        return [array for layer, block in pairs for array in self._in_order(layer, block)]
+        return self._in_order(case.direction())
 
-    def _in_order(self, layer: Any, block: Block) -> list[Array]:
-        arrays = self._arrays(block)
+    def _in_order(self, blocks: list[Block]) -> list[Array]:
+        """Returns an array for each of `weights`."""
+        share = len(blocks) // len(self.layers)
+        groups = [blocks[start : start + share] for start in range(0, len(blocks), share)]
+        pairs = zip(self.layers, groups, strict=True)
+        return [array for layer, group in pairs for array in self._of_layer(layer, group)]
+
+    def _of_layer(self, layer: Any, blocks: list[Block]) -> list[Array]:
+        arrays = self._arrays(blocks)
         weights = layer.trainable_weights
         ends = [end for weight in weights for end in arrays if weight.path.endswith("/" + end)]
         if sorted(ends) != sorted(arrays):
@@ -57,26 +63,25 @@ class Stack:
 
 
 def ours(case: Case) -> Stack:
-    """Returns our `EncoderBlock`s."""
+    """Returns our `Encoder`."""
     from keras_selfattn import layers
 
-    blocks = [
-        layers.EncoderBlock(
-            case.heads,
-            FEED_FORWARD * case.width,
-            case.dropout,
-            case.activation,
-            norm_first=False,
-            window=case.window,
-            seed=case.seed + index,
-            dtype=case.dtype,
-            name=f"block_{index}",
-        )
-        for index in range(case.layers)
-    ]
-    return Stack(
-        case, blocks, lambda block, x, mask, training: block(x, mask=mask, training=training), _our_arrays
+    encoder = layers.Encoder(
+        case.layers,
+        case.heads,
+        FEED_FORWARD * case.width,
+        case.dropout,
+        case.activation,
+        norm_first=False,
+        window=case.window,
+        seed=case.seed,
+        dtype=case.dtype,
     )
+
+    def call(layer: Any, x: Any, mask: Any, training: bool) -> Any:
+        return layer(x, mask=mask, training=training)
+
+    return Stack(case, [encoder], call, _our_arrays)
 
 
 def kerashub(case: Case) -> Stack:
@@ -105,7 +110,15 @@ def kerashub(case: Case) -> Stack:
     )
 
 
-def _our_arrays(block: Block) -> Block:
+def _our_arrays(blocks: list[Block]) -> Block:
+    return {
+        f"block_{index}/{end}": array
+        for index, block in enumerate(blocks)
+        for end, array in _our_block(block).items()
+    }
+
+
+def _our_block(block: Block) -> Block:
     parts = ("query", "key", "value")
     return {
         "attention/query_key_value_kernel": np.concatenate([block[f"{part}_kernel"] for part in parts], 1),
@@ -123,7 +136,8 @@ def _our_arrays(block: Block) -> Block:
     }
 
 
-def _kerashub_arrays(block: Block) -> Block:
+def _kerashub_arrays(blocks: list[Block]) -> Block:
+    (block,) = blocks
     attention = {"query": "query", "key": "key", "value": "value", "attention_output": "context"}
     found = {
         f"self_attention_layer/{theirs}/{part}": block[f"{name}_{part}"]

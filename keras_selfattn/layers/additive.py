@@ -9,9 +9,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_selfattn.layers.affine import affine
 from keras_selfattn.layers.attention import additive_score, dot_product
 from keras_selfattn.layers.checks import checked_positive
-from keras_selfattn.layers.heads import affine
 from keras_selfattn.layers.scored import Distance, ScoredSelfAttention
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.shapes import sizes

@@ -11,6 +11,7 @@ from typing import Any
 
 import keras
 
+from keras_selfattn.layers.affine import Projection
 from keras_selfattn.layers.checks import checked_sequence
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.seeds import split_seed
@@ -77,7 +78,7 @@ class FeedForward(keras.layers.Layer):
 
     def _dense(self, units: int, seed: int | None, name: str, activation: Any = None) -> keras.layers.Layer:
         initializer: Any = keras.initializers.GlorotUniform(seed)
-        return keras.layers.Dense(
+        return Projection(
             units,
             activation,
             use_bias=self.use_bias,

@@ -10,6 +10,7 @@ from typing import Any, cast
 import keras
 from keras import ops
 
+from keras_selfattn.layers.affine import affine
 from keras_selfattn.layers.arguments import check_masks
 from keras_selfattn.layers.checks import (
     checked_count,
@@ -184,14 +185,3 @@ def _split(x: Tensor, widths: list[int]) -> list[Tensor]:
         return [ops.convert_to_tensor(x)]
     bounds = list(itertools.accumulate(widths[:-1]))
     return cast(list, ops.split(ops.convert_to_tensor(x), bounds, axis=-1))
-
-
-def affine(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
-    """Returns `inputs @ kernel + bias`, for inputs `[..., features]`."""
-    # As a matrix: TensorFlow fuses product and bias of two dimensions, not of three.
-    flat = inputs if len(inputs.shape) == 2 else ops.reshape(inputs, (-1, inputs.shape[-1]))
-    product: Tensor = ops.matmul(flat, kernel)  # [tokens, width]
-    product = product if bias is None else ops.add(product, bias)
-    if flat is inputs:
-        return product
-    return ops.reshape(product, (*sizes(inputs)[:-1], product.shape[-1]))

@@ -9,11 +9,12 @@ from typing import Any
 
 from keras import ops
 
+from keras_selfattn.layers.affine import affine
 from keras_selfattn.layers.attention import attend, weighted_sum
 from keras_selfattn.layers.block_attention import Formula, attend_in_blocks
 from keras_selfattn.layers.checks import checked_window
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.heads import SelfAttentionBase, affine
+from keras_selfattn.layers.heads import SelfAttentionBase
 from keras_selfattn.layers.masks import Pairs, distances
 from keras_selfattn.layers.packing import PackedTokens
 from keras_selfattn.layers.shapes import arange, sizes

@@ -10,9 +10,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_selfattn.layers.affine import affine
 from keras_selfattn.layers.attention import dot_product, soft_cap, weighted_sum, widened
 from keras_selfattn.layers.checks import checked_count, checked_flag, checked_positive
-from keras_selfattn.layers.heads import affine
 from keras_selfattn.layers.relative import PositionStrategy, RelativePositions, checked_strategy
 from keras_selfattn.layers.scored import Distance, ScoredSelfAttention
 from keras_selfattn.layers.seeds import split_seed

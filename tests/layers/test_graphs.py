@@ -8,7 +8,7 @@ from collections import Counter
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, array
+from backend import BACKEND, array, gradients
 from samples import randomised
 
 from keras_selfattn import layers
@@ -77,6 +77,26 @@ def test_normalisation_of_few_and_many_tokens_is_keras(policy, many):
     assert found.dtype == wanted.dtype
     tolerance = {"float32": 2e-6, "float64": 1e-12}.get(policy, 0.01)
     np.testing.assert_allclose(array(found), array(wanted), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["attention", "feed_forward"])
+def test_gradients_of_biases_add_up_in_half_precision(name):
+    """Of thousands of tokens, where TensorFlow's own sum stands still."""
+    x = np.random.default_rng(0).normal(size=(64, 64, WIDTH)).astype("float32")
+
+    def run(dtype):
+        block = randomised(layers.EncoderBlock(2, norm_first=False, dtype=dtype), WIDTH, 0.3)
+        found = gradients(block, x, lambda y: keras.ops.sum(keras.ops.cast(y, "float32") * x))
+        paths = [weight.path for weight in block.trainable_weights]
+        return {path: one for path, one in zip(paths, found[:-1], strict=True) if f"{name}/" in path}
+
+    exact, half = run("float32").values(), run("mixed_bfloat16")
+    for (path, one), wanted in zip(half.items(), exact, strict=True):
+        if path.endswith("bias"):
+            parts = np.split(np.arange(wanted.size), 3)[::2] if "query_key" in path else [slice(None)]
+            for part in parts:  # keys' biases change nothing
+                error = np.linalg.norm(one[part] - wanted[part]) / np.linalg.norm(wanted[part])
+                assert error < 0.05, (path, error)
 
 
 @pytest.mark.parametrize("seed", range(5))
