@@ -269,6 +269,16 @@ def test_the_command_measures_ours_and_writes_the_files(tmp_path):
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_without_all_cores_there_is_no_wall_time(tmp_path):
+    arguments = ["bench", "attention", "--quick", "--rounds", "1", "--only", "ours", "--no-memory"]
+    arguments += ["--no-all-cores", "--csv", f"{tmp_path}/out.csv"]
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "CPU ms" in done.stdout
+    assert "wall" not in done.stdout
+    assert "wall" not in (tmp_path / "out.csv").read_text("utf-8")
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads Linux' files")
 def test_an_interrupt_ends_the_command_and_its_workers():
     command = [*COMMAND, "bench", "dropout", "--quick", "--only", "ours"]

@@ -18,7 +18,7 @@ from keras_selfattn.layers.shapes import sizes
 Tensor = Any
 
 # Half of float32's lowest value: no finite logit can carry the sum to infinity, and against any real logit
-# its exponential is exactly 0. Softmax runs in float32 under every dtype policy, so this fits always.
+# its exponential is exactly 0. Softmax gets float32 or bfloat16, of the same exponents: this fits always.
 _MASKED_LOGIT = -1.7e38
 
 _LARGEST_FLOAT16 = 65504.0

@@ -167,11 +167,17 @@ class SelfAttentionBase(TokenLayer):
             biases = [None] * len(self._widths) if bias is None else _split(bias, self._widths)
             kernels = _split(kernel, self._widths)
             fused = [affine(inputs, *weights) for weights in zip(kernels, biases, strict=True)]
-        heads = [width // self._head_dim for width in self._widths]
         return [
-            ops.reshape(part, (batch, length, count, self._head_dim))
-            for part, count in zip(fused, heads, strict=True)
+            ops.reshape(part, (batch, length, width // self._head_dim, self._head_dim))
+            for part, width in zip(fused, self._widths, strict=True)
         ]
+
+    def _turned_fused(self, inputs: Tensor) -> list[Tensor]:
+        """Returns what `_project_fused` does as `[B, heads, T, D]`, turned before it is split."""
+        batch, length, _ = sizes(inputs)
+        heads = [width // self._head_dim for width in self._widths]
+        fused = ops.reshape(affine(inputs, *self._fused), (batch, length, sum(heads), self._head_dim))
+        return _split(_turned(fused), heads, axis=1)
 
 
 def _turned(x: Tensor) -> Tensor:
@@ -179,9 +185,9 @@ def _turned(x: Tensor) -> Tensor:
     return ops.transpose(x, (0, 2, 1, 3))
 
 
-def _split(x: Tensor, widths: list[int]) -> list[Tensor]:
-    """Cuts the last axis into parts of the given widths."""
+def _split(x: Tensor, widths: list[int], axis: int = -1) -> list[Tensor]:
+    """Cuts an axis, the last by default, into parts of the given widths."""
     if len(widths) == 1:
         return [ops.convert_to_tensor(x)]
     bounds = list(itertools.accumulate(widths[:-1]))
-    return cast(list, ops.split(ops.convert_to_tensor(x), bounds, axis=-1))
+    return cast(list, ops.split(ops.convert_to_tensor(x), bounds, axis=axis))

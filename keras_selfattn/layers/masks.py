@@ -43,15 +43,26 @@ class Pairs(NamedTuple):
 
     def dense(self, length: Tensor) -> Tensor | None:
         """Returns bool of rank 4 that broadcasts to `[B, H, T, S]`, or None if every pair may attend."""
+        return self._mask(self.lens, self.chosen, distances(length), length)
+
+    def of_queries(self, rows: Tensor, length: Tensor) -> Tensor | None:
+        """Returns the part of `dense` that belongs to the queries at `rows`, int32 `[C]`."""
+        lens = None if self.lens is None else ops.take(self.lens, rows, axis=1)
+        chosen = None if self.chosen is None else ops.take(self.chosen, rows, axis=2)
+        return self._mask(lens, chosen, arange(length)[None, :] - rows[:, None], length)
+
+    def _mask(
+        self, lens: Tensor | None, chosen: Tensor | None, distance: Tensor, length: Tensor
+    ) -> Tensor | None:
         parts = []
         if self.real is not None:
             parts.append(self.real[:, None, None, :])  # [B, 1, 1, S]
-        if self.lens is not None:
-            parts.append((arange(length) < self.lens[:, :, None])[:, None])  # [B, 1, T, S]
-        if self.chosen is not None:
-            parts.append(self.chosen)  # [B or 1, H or 1, T, S]
+        if lens is not None:
+            parts.append((arange(length) < lens[:, :, None])[:, None])  # [B, 1, T, S]
+        if chosen is not None:
+            parts.append(chosen)  # [B or 1, H or 1, T, S]
         if self.reach != (None, None):
-            parts.append(within(self.reach, distances(length))[None, None])  # [1, 1, T, S]
+            parts.append(within(self.reach, distance)[None, None])  # [1, 1, T, S]
         return all_of(parts)
 
 

@@ -27,7 +27,13 @@ def make_norm(kind: str, policy: Any, name: str) -> keras.layers.Layer:
 
 
 class LayerNormalization(keras.layers.LayerNormalization):
-    """Keras' layer; of many tokens computed as the pattern of operations that TensorFlow fuses into one."""
+    """Keras' layer, with all its weights and over the last axis, in fewer steps.
+
+    Of many tokens it is computed as the pattern of operations that TensorFlow fuses into one.
+    """
+
+    def __init__(self, *, epsilon: float, dtype: Any, name: str) -> None:
+        super().__init__(epsilon=epsilon, dtype=dtype, name=name)
 
     def call(self, inputs: Tensor, many: bool = False) -> Tensor:
         if many and inputs.dtype in ("float32", "bfloat16") and runs_kernels(inputs):
@@ -47,7 +53,7 @@ def normalised(norm: keras.layers.Layer, x: Tensor, tokens: Tokens) -> Tensor:
 
 def _plain(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
     """Returns the layer normalisation of the last axis, in float32 at least and in fewer steps than Keras."""
-    wide = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+    wide: Tensor = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
     centred = wide - ops.mean(wide, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
     normal = centred * ops.rsqrt(variance + epsilon)

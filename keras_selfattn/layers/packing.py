@@ -146,7 +146,7 @@ def _extents(real: Tensor, from_zero: bool) -> tuple[Tensor, Tensor]:
     """Returns the first position, 0 or the first real token's, and how many up to the last one's, `[B]`."""
     length = tf.shape(real)[1]
     positions = tf.range(length)
-    ends = tf.reduce_max(tf.where(real, positions + 1, 0), axis=1)  # 0 of none
+    ends = tf.maximum(tf.reduce_max(tf.where(real, positions + 1, 0), axis=1), 0)  # of no positions, too
     firsts = tf.reduce_min(tf.where(real, positions, length), axis=1)
     firsts = tf.zeros_like(ends) if from_zero else tf.minimum(firsts, ends)
     return firsts, ends - firsts

@@ -4,6 +4,7 @@ Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), 
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,10 @@ from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.heads import SelfAttentionBase
 from keras_selfattn.layers.masks import Pairs, distances
 from keras_selfattn.layers.packing import PackedTokens
+from keras_selfattn.layers.query_blocks import block_size, map_queries
+from keras_selfattn.layers.seeds import part_of_draw
 from keras_selfattn.layers.shapes import arange, sizes
+from keras_selfattn.layers.tensorflow import runs_kernels
 from keras_selfattn.layers.token_layer import Tokens
 from keras_selfattn.layers.tokens import Numbers
 from keras_selfattn.layers.window import Blocks
@@ -106,64 +110,90 @@ class ScoredSelfAttention(SelfAttentionBase):
         self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         length = sizes(heads[0])[2]
-        # Padding may get whatever weights where none are to be seen.
-        empty = return_weights or pairs.rows_may_be_empty
         left, right = pairs.reach
-        if return_weights or left is None or right is None:  # weights are of all pairs
-            return self._attend_dense(heads, pairs, length, training, empty)
-        blocks = Blocks(length, left, right)
-        if isinstance(length, int) and length <= blocks.num_keys:
-            return self._attend_dense(heads, pairs, length, training, empty)
-        return self._attend_blocks(heads, pairs, blocks, training, empty), None
+        if not return_weights and left is not None and right is not None:
+            blocks = Blocks(length, left, right)
+            if not isinstance(length, int) or length > blocks.num_keys:
+                return self._attend_blocks(heads, pairs, blocks, training), None
+        # TensorFlow's own kernels come here with few tokens only.
+        if not return_weights and not runs_kernels(heads[0]):
+            size = block_size(heads[0], self._score_width, training)
+            if size is not None:
+                return self._attend_queries(heads, pairs, size, training), None
+        return self._attend_pairs(
+            heads,
+            pairs.dense(length),
+            partial(distances, length),
+            self._dropout(arange(length), length, training),
+            # Padding may get whatever weights where none are to be seen.
+            empty=return_weights or pairs.rows_may_be_empty,
+        )
 
-    def _attend_dense(
-        self,
-        heads: tuple[Tensor, Tensor, Tensor],
-        pairs: Pairs,
-        length: Tensor,
-        training: bool | None,
-        empty: bool,
-    ) -> tuple[Tensor, Tensor]:
-        return self._attend_pairs(heads, pairs.dense(length), partial(distances, length), training, empty)
+    def _attend_queries(
+        self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, size: int, training: bool | None
+    ) -> Tensor:
+        query, *keys_and_values = heads
+        length, learned = query.shape[2], self._score_weights()
+        seeds = self.weights_dropout.seeds if training else None
+        draw = None if seeds is None else seeds.next()
+
+        def context(query: Tensor, rows: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> Tensor:
+            with nullcontext() if seeds is None else seeds.holding(part_of_draw(draw, rows[0])):
+                return self._attend_pairs(
+                    (query, key, value),
+                    pairs.of_queries(rows, length),
+                    lambda: arange(length)[None, :] - rows[:, None],
+                    self._dropout(rows, length, training),
+                    dict(zip(learned, weights, strict=True)),
+                    empty=pairs.rows_may_be_empty,
+                )[0]
+
+        return map_queries(context, query, size, [*keys_and_values, *learned.values()])
 
     def _attend_blocks(
-        self,
-        heads: tuple[Tensor, Tensor, Tensor],
-        pairs: Pairs,
-        blocks: Blocks,
-        training: bool | None,
-        empty: bool,
+        self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, blocks: Blocks, training: bool | None
     ) -> Tensor:
         query, key, value = heads
         near = (blocks.queries(query), blocks.keys(key), blocks.keys(value))  # [B N, H, C or K, D]
         mask = blocks.mask(pairs, sizes(query)[0])
-        return blocks.join(self._attend_pairs(near, mask, blocks.distances, training, empty)[0])
+        dropout = self._dropout(arange(blocks.size), blocks.size, training)
+        empty = pairs.rows_may_be_empty
+        return blocks.join(self._attend_pairs(near, mask, blocks.distances, dropout, empty=empty)[0])
 
     def _attend_pairs(
         self,
         heads: tuple[Tensor, Tensor, Tensor],
         mask: Tensor,
         distance: Distance,
-        training: bool | None,
+        dropout: Callable[[Tensor], Tensor] | None,
+        learned: dict[str, Tensor] | None = None,
+        *,
         empty: bool,
     ) -> tuple[Tensor, Tensor]:
-        drops = training and self.weights_dropout.rate > 0
-        learned = self._score_weights()
+        weights = self._score_weights() if learned is None else learned
         return attend(
             *heads,
             mask,
-            score=lambda query, key: self._score(learned, query, key, distance),
-            combine=lambda weights, value: self._combine(learned, weights, value, distance),
-            dropout=self._dropped if drops else None,
+            score=lambda query, key: self._score(weights, query, key, distance),
+            combine=lambda kept, value: self._combine(weights, kept, value, distance),
+            dropout=dropout,
             rows_may_be_empty=empty,
         )
 
-    def _dropped(self, weights: Tensor) -> Tensor:
-        """Returns `weights` `[B, H, T, S]` after dropout that numbers its rows as packed tokens do."""
-        batch, heads, length, _ = sizes(weights)
-        rows = arange(batch * length * heads)
-        rows = ops.transpose(ops.reshape(rows, (batch, length, heads)), (0, 2, 1))  # [B, H, T]
-        return self.weights_dropout(weights, training=True, tokens=Numbers(rows, batch * length * heads))
+    def _dropout(
+        self, rows: Tensor, length: Tensor, training: bool | None
+    ) -> Callable[[Tensor], Tensor] | None:
+        """Returns dropout of the weights of queries at `rows`, which are numbered as packed tokens do it."""
+        if not training or self.weights_dropout.rate == 0:
+            return None
+
+        def dropped(weights: Tensor) -> Tensor:  # [B, H, C, S]
+            batch, heads = sizes(weights)[:2]
+            tokens = (arange(batch) * length)[:, None, None] + rows  # [B, 1, C]
+            numbers = Numbers(tokens * heads + arange(heads)[:, None], batch * length * heads)  # [B, H, C]
+            return self.weights_dropout(weights, training=True, tokens=numbers)
+
+        return dropped
 
 
 def _unbatched(x: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
 Tensor = Any
 
@@ -44,3 +45,13 @@ class SeedDraws(keras.random.SeedGenerator):
             yield
         finally:
             self._held = None
+
+
+def part_of_draw(draw: Tensor, number: Tensor) -> Tensor:
+    """Returns the draw for one part of what is dropped in parts, by the number of its first row.
+
+    On TensorFlow the draw as it is: there every row has bits of its own anyway.
+    """
+    if keras.backend.backend() == "tensorflow":
+        return draw
+    return draw + ops.cast(ops.stack([number, ops.zeros_like(number)]), draw.dtype)

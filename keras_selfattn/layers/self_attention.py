@@ -10,13 +10,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.affine import affine
 from keras_selfattn.layers.attention import dot_product, soft_cap, weighted_sum, widened
 from keras_selfattn.layers.checks import checked_count, checked_flag, checked_positive
 from keras_selfattn.layers.relative import PositionStrategy, RelativePositions, checked_strategy
 from keras_selfattn.layers.scored import Distance, ScoredSelfAttention
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.shapes import sizes
 
 Tensor = Any
 
@@ -158,31 +156,34 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
             query, key = _normalised(query, self._query_gain), _normalised(key, self._key_gain)
         if self.position is not None:
             query, key = self._rotated(query, positions), self._rotated(key, positions)
-        return query if self._scales_products else query * self._factor, key, value
+        return self._scaled(query), key, value
 
     def _turned_heads(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if self.qk_norm or self.position is not None:
             return super()._turned_heads(inputs, positions)
         # Nothing is done to one of the three alone: they are turned at once.
-        batch, length, _ = sizes(inputs)
-        heads, groups = self.num_heads, self._kv_heads
-        fused = ops.reshape(affine(inputs, *self._fused), (batch, length, heads + 2 * groups, self._head_dim))
-        turned = ops.transpose(fused, (0, 2, 1, 3))  # [B, H + 2 G, T, D]
-        query, key, value = ops.split(turned, [heads, heads + groups], axis=1)
-        return query if self._scales_products else query * self._factor, key, value
+        query, key, value = self._turned_fused(inputs)
+        return self._scaled(query), key, value
+
+    def _scaled(self, query: Tensor) -> Tensor:
+        factor = self._factors[0]
+        return query if factor == 1.0 else query * factor
 
     @property
-    def _factor(self) -> float:
-        return 1 / math.sqrt(self._head_dim) if self.scale is None else self.scale
-
-    @property
-    def _scales_products(self) -> bool:
-        """Whether the products are scaled and not the queries.
+    def _factors(self) -> tuple[float, float]:
+        """What queries and what products are multiplied by, together `scale`.
 
         TensorFlow fuses product, factor and mask. But position strategies take scaled queries, and in float16
-        unscaled products would overflow sooner.
+        unscaled products would overflow sooner. In bfloat16 only a power of two is left to the products: that
+        one rounds nothing.
         """
-        return self.position is None and self.compute_dtype != "float16"
+        factor = 1 / math.sqrt(self._head_dim) if self.scale is None else self.scale
+        if self.position is not None or self.compute_dtype == "float16":
+            return factor, 1.0
+        if self.compute_dtype != "bfloat16":
+            return 1.0, factor
+        mantissa, exponent = math.frexp(factor)
+        return 2 * mantissa, 2.0 ** (exponent - 1)
 
     @property
     def _sees_distance(self) -> bool:
@@ -200,7 +201,8 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
 
     def _score(self, learned: dict[str, Tensor], query: Tensor, key: Tensor, distance: Distance) -> Tensor:
         logits = dot_product(query, key)  # [B, H, T, S]
-        logits = logits * self._factor if self._scales_products else widened(logits)
+        factor = self._factors[1]
+        logits = widened(logits) if factor == 1.0 else logits * factor
         if self.logit_cap is not None:
             logits = soft_cap(widened(logits), self.logit_cap)
         bias = None

@@ -265,3 +265,24 @@ def test_every_head_and_projection_starts_in_glorots_limits_of_its_own():
 def test_bad_settings_are_named_with_their_value(settings, said):
     with pytest.raises(ValueError, match=said):
         MultiHeadSelfAttention(3, **settings)
+
+
+@pytest.mark.parametrize("head_dim", [1, 16, 32, 80])
+def test_bfloat16_scales_products_by_powers_of_two_which_round_nothing(head_dim):
+    layer = MultiHeadSelfAttention(2, head_dim, dtype="mixed_bfloat16")
+    layer.build((None, None, 4))
+    of_queries, of_products = layer._factors
+    assert of_queries * of_products == pytest.approx(head_dim**-0.5)
+    assert np.frexp(of_products)[0] == 0.5
+    assert 1 <= of_queries < 2
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_scales_as_float32_does(policy):
+    """Of a head width whose root is no power of two."""
+    x = np.random.default_rng(0).normal(size=(2, 9, 6)).astype("float32")
+    exact = randomised(MultiHeadSelfAttention(2, 5), 6, 0.3)
+    half = MultiHeadSelfAttention(2, 5, dtype=policy)
+    half.build(x.shape)
+    half.set_weights(exact.get_weights())
+    np.testing.assert_allclose(array(half(x)), array(exact(x)), atol=0.02)
