@@ -18,6 +18,7 @@ _SENTENCES = 32
 _WALL = ("wall median ms", "wall min ms")
 OURS = Contestant("ours", f"{_PEERS}.keras_tensorflow:ours")
 KERASHUB = Contestant("KerasHub", f"{_PEERS}.keras_tensorflow:kerashub")
+OURS_JAX = Contestant("ours on JAX", f"{_PEERS}.keras_jax:ours", {"KERAS_BACKEND": "jax"})
 JAX = Contestant("KerasHub on JAX", f"{_PEERS}.keras_jax:kerashub", {"KERAS_BACKEND": "jax"})
 TORCH = Contestant("torch", f"{_PEERS}.pytorch:build")
 TORCH_EAGER = Contestant("torch", f"{_PEERS}.pytorch:build_eager")
@@ -153,7 +154,7 @@ def competing(case: Case) -> list[Contestant]:
     """Returns who can run a case. Of ONNX Runtime only ReLU: it refuses what GELU is exported to."""
     if case.activation == "relu":
         return [OURS, KERASHUB, ONNX]
-    return [OURS, KERASHUB, JAX, TORCH, *([] if case.training else [OPENVINO])]
+    return [OURS, KERASHUB, OURS_JAX, JAX, TORCH, *([] if case.training else [OPENVINO])]
 
 
 class _Rates:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_selfattn.benchmarks.case import Case, seeded_lengths
-from keras_selfattn.benchmarks.encoders import KERASHUB, OURS, TORCH_EAGER
+from keras_selfattn.benchmarks.encoders import JAX, KERASHUB, OURS, OURS_JAX, TORCH_EAGER
 from keras_selfattn.benchmarks.results import Result, Table, exponent
 from keras_selfattn.benchmarks.rounds import Contestant, Settings, measure_memory
 
@@ -17,7 +17,7 @@ _LONG_TRAINING, _LONG_INFERENCE = 16_384, 131_072
 _LAYERS = "keras_selfattn.benchmarks.peers.sequence_layers:build"
 _WINDOW = Contestant(f"ours, window {WINDOW}", OURS.build, fields={"window": WINDOW})
 _LINEAR = Contestant("ours, linear attention", _LAYERS, fields={"layer": "linear attention"})
-_PATHS = (OURS, _WINDOW, _LINEAR, KERASHUB, TORCH_EAGER)
+_PATHS = (OURS, _WINDOW, _LINEAR, OURS_JAX, KERASHUB, JAX, TORCH_EAGER)
 
 
 def run(settings: Settings) -> Table:

@@ -16,15 +16,15 @@ class Stack:
     Args:
         case: what to build.
         layers: each of as many blocks as the others.
-        call: from layer, inputs, mask and training to outputs.
+        mask_name: what the layers call the padding mask.
         arrays: from the weights of a layer's blocks to the layer's, by the end of their path.
     """
 
     def __init__(
-        self, case: Case, layers: list[Any], call: Callable, arrays: Callable[[list[Block]], Block]
+        self, case: Case, layers: list[Any], mask_name: str, arrays: Callable[[list[Block]], Block]
     ) -> None:
         self.layers = layers
-        self._call = call
+        self.mask_name = mask_name
         self._arrays = arrays
         for layer in layers:
             layer.build((None, None, case.width))
@@ -34,7 +34,7 @@ class Stack:
     def __call__(self, x: Any, mask: Any, training: bool) -> Any:
         """Returns the outputs `[B, T, D]`."""
         for layer in self.layers:
-            x = self._call(layer, x, mask, training)
+            x = layer(x, training=training, **{self.mask_name: mask})
         return x
 
     @property
@@ -77,11 +77,7 @@ def ours(case: Case) -> Stack:
         seed=case.seed,
         dtype=case.dtype,
     )
-
-    def call(layer: Any, x: Any, mask: Any, training: bool) -> Any:
-        return layer(x, mask=mask, training=training)
-
-    return Stack(case, [encoder], call, _our_arrays)
+    return Stack(case, [encoder], "mask", _our_arrays)
 
 
 def kerashub(case: Case) -> Stack:
@@ -102,12 +98,7 @@ def kerashub(case: Case) -> Stack:
         )
         for index in range(case.layers)
     ]
-    return Stack(
-        case,
-        blocks,
-        lambda block, x, mask, training: block(x, padding_mask=mask, training=training),
-        _kerashub_arrays,
-    )
+    return Stack(case, blocks, "padding_mask", _kerashub_arrays)
 
 
 def _our_arrays(blocks: list[Block]) -> Block:

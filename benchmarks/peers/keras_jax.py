@@ -1,4 +1,4 @@
-"""KerasHub's blocks on Keras' JAX backend, under `jax.jit`."""
+"""KerasHub's blocks and ours on Keras' JAX backend, under `jax.jit`; KERAS_BACKEND=jax must be set."""
 
 from typing import Any
 
@@ -7,13 +7,22 @@ from keras_selfattn.benchmarks.peers import keras_blocks
 from keras_selfattn.benchmarks.prepared import Prepared, along
 
 
+def ours(fields: dict[str, Any]) -> Prepared:
+    """Builds our blocks."""
+    case = Case.from_json(fields)
+    return _prepared(case, keras_blocks.ours(case))
+
+
 def kerashub(fields: dict[str, Any]) -> Prepared:
-    """Builds KerasHub's blocks; the process must have been started with KERAS_BACKEND=jax."""
+    """Builds KerasHub's."""
+    case = Case.from_json(fields)
+    return _prepared(case, keras_blocks.kerashub(case))
+
+
+def _prepared(case: Case, stack: keras_blocks.Stack) -> Prepared:
     import jax  # pyright: ignore[reportMissingImports]
     import jax.numpy as jnp  # pyright: ignore[reportMissingImports]
 
-    case = Case.from_json(fields)
-    stack = keras_blocks.kerashub(case)
     weights = [variable.value for variable in stack.weights]
     infer = jax.jit(lambda values, x, mask: _forward(stack, values, x, mask, training=False)[0])
     x, mask = map(jnp.asarray, case.inputs())
@@ -61,7 +70,7 @@ def _forward(
         own = [next(values) for _ in layer.trainable_variables]
         kept = layer.non_trainable_variables
         state = [variable.value for variable in kept] if states is None else [next(given) for _ in kept]
-        x, state = layer.stateless_call(own, state, x, padding_mask=mask, training=training)
+        x, state = layer.stateless_call(own, state, x, training=training, **{stack.mask_name: mask})
         after += state
     return x, after
 
