@@ -19,28 +19,23 @@ from keras_selfattn.layers.tensorflow import tf
 
 Tensor = Any
 
-# Scores of a block, all samples and heads (64 MB of float32).
-_SCORES = 2**24
-# In training fewer than this are computed at once: to make them again takes a third to a half more time.
-_KEPT_SCORES = 2**26
+# Scores of a block, all samples and heads (8 MB of float32): faster than all at once, which no cache holds,
+# even in training, where they are made again.
+_SCORES = 2**21
 _LEAST_QUERIES = 32
 
 
-def block_size(query: Tensor, width: int, training: bool | None) -> int | None:
+def block_size(query: Tensor, width: int) -> int | None:
     """Returns how many queries share a block, or None: all, for they are few or of a number not known.
 
     Args:
         query: `[B, H, T, D]`.
         width: numbers of memory that a score takes.
-        training: whether scores are kept for a gradient.
     """
     batch, heads, length, _ = query.shape
     if length is None:
         return None
-    row = max((batch or 1) * heads * length * width, 1)
-    if row * length <= (_KEPT_SCORES if training else _SCORES):
-        return None
-    size = max(_SCORES // row, _LEAST_QUERIES)
+    size = max(_SCORES // max((batch or 1) * heads * length * width, 1), _LEAST_QUERIES)
     return None if size >= length else size
 
 

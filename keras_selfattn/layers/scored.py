@@ -117,7 +117,7 @@ class ScoredSelfAttention(SelfAttentionBase):
                 return self._attend_blocks(heads, pairs, blocks, training), None
         # TensorFlow's own kernels come here with few tokens only.
         if not return_weights and not runs_kernels(heads[0]):
-            size = block_size(heads[0], self._score_width, training)
+            size = block_size(heads[0], self._score_width)
             if size is not None:
                 return self._attend_queries(heads, pairs, size, training), None
         return self._attend_pairs(

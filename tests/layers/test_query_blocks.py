@@ -35,7 +35,7 @@ def small_blocks(monkeypatch):
     """Returns what makes blocks so small that these sequences take several."""
 
     def shrink(least=4):
-        for name, number in {"_SCORES": 60, "_KEPT_SCORES": 60, "_LEAST_QUERIES": least}.items():
+        for name, number in {"_SCORES": 60, "_LEAST_QUERIES": least}.items():
             monkeypatch.setattr(query_blocks, name, number)
 
     return shrink
