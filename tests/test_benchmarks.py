@@ -261,8 +261,9 @@ def test_the_command_measures_ours_and_writes_the_files(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "skipped, for want of --data" in done.stdout
     with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
-        (row,) = csv.DictReader(file)
+        row, on_jax = csv.DictReader(file)
     assert (row["row"], row["contestant"], row["skipped"]) == ("2x16, d=32", "ours", "")
+    assert on_jax["contestant"] == "ours on JAX"
     assert float(row["difference"]) < 1e-5
     assert float(row["gradient"]) < 1e-4
     assert min(float(row[name]) for name in ("cpu median ms", "wall min ms", "matmul GFLOP/s")) > 0

@@ -65,6 +65,8 @@ class Walk:
         self._tokens = tokens
         self._pairs = pairs
         self._scores = max(1, _SCORES // (num_heads * width))
+        # Where a score takes many numbers few queries are worth a call, and more would need too much memory.
+        self._least = max(_LEAST_QUERIES // min(width, 4), 1)
         # Scores of each sample, longest first; their number may be beyond int32.
         self._costs = tf.square(tf.cast(tokens.spans, tf.float32))
         self._wasted = _WASTED_SCORES / (num_heads * width)
@@ -92,7 +94,7 @@ class Walk:
     def blocks(self, at: Stretch, body: Callable[..., State], state: State) -> State:
         """Returns the state after `body(block, *state)` of every block of a stretch."""
         keys, queries = at.right - at.left, at.stop - at.start
-        size = tf.maximum(self._scores // tf.maximum(at.count * keys, 1), _LEAST_QUERIES)
+        size = tf.maximum(self._scores // tf.maximum(at.count * keys, 1), self._least)
         count = (queries + size - 1) // size
         size = (queries + count - 1) // count  # blocks of about the same size
 
