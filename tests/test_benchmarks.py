@@ -295,4 +295,7 @@ def test_an_interrupt_ends_the_command_and_its_workers():
     assert process.returncode == 128 + signal.SIGINT
     assert "Interrupted." in errors
     assert workers
+    end = time.monotonic() + 30  # who takes the dead out of the list may be busy
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
+        time.sleep(0.05)
     assert [pid for pid in workers if Path(f"/proc/{pid}").exists()] == []
