@@ -22,6 +22,8 @@ Tensor = Any
 # Scores of a block, all samples and heads (8 MB of float32): faster than all at once, which no cache holds,
 # even in training, where they are made again.
 _SCORES = 2**21
+# A GPU or TPU needs more at once to be busy (256 MB); not measured on one.
+_SCORES_OF_ACCELERATOR = 2**26
 _LEAST_QUERIES = 32
 
 
@@ -35,8 +37,16 @@ def block_size(query: Tensor, width: int) -> int | None:
     batch, heads, length, _ = query.shape
     if length is None:
         return None
-    size = max(_SCORES // max((batch or 1) * heads * length * width, 1), _LEAST_QUERIES)
+    scores = _SCORES if _on_cores(query) else _SCORES_OF_ACCELERATOR
+    size = max(scores // max((batch or 1) * heads * length * width, 1), _LEAST_QUERIES)
     return None if size >= length else size
+
+
+def _on_cores(query: Tensor) -> bool:
+    """Returns whether a CPU computes with `query`, as far as can be told while a graph is traced."""
+    if keras.backend.backend() == "torch":
+        return query.device.type == "cpu"
+    return all(name.startswith("cpu") for name in keras.distribution.list_devices())
 
 
 def map_queries(attend: Callable[..., Tensor], query: Tensor, size: int, arguments: list[Tensor]) -> Tensor:

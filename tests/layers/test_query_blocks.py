@@ -132,6 +132,14 @@ def test_no_block_holds_more_scores_than_its_budget(small_blocks, monkeypatch):
     assert max(seen) == BATCH * 2 * LENGTH * 2
 
 
+@pytest.mark.skipif(BACKEND == "torch", reason="the tensor itself says where it is")
+def test_an_accelerator_gets_larger_blocks(monkeypatch):
+    query = keras.ops.zeros((1, 8, 4096, 2))
+    assert query_blocks.block_size(query, 1) == 64
+    monkeypatch.setattr(keras.distribution, "list_devices", lambda: ["gpu:0"])
+    assert query_blocks.block_size(query, 1) == 2048
+
+
 @tensorflow_only
 def test_xla_compiles_them(small_blocks):
     layer = randomised(layers.EncoderBlock(2), WIDTH, 0.3)
