@@ -40,11 +40,11 @@ class SeedDraws(keras.random.SeedGenerator):
     @contextmanager
     def holding(self, draw: Tensor) -> Iterator[None]:
         """Inside, `next` returns `draw` and the state stays as it is."""
-        self._held = draw
+        before, self._held = self._held, draw
         try:
             yield
         finally:
-            self._held = None
+            self._held = before
 
 
 def part_of_draw(draw: Tensor, number: Tensor) -> Tensor:

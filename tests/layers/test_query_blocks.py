@@ -103,6 +103,16 @@ def test_the_gradient_drops_what_the_outputs_dropped(small_blocks):
     np.testing.assert_allclose(difference, (gradient * direction).sum(), rtol=0.02)
 
 
+def test_a_rematerialised_block_drops_the_same_elements_again(small_blocks):
+    small_blocks()
+
+    def run(remat):
+        block = randomised(layers.EncoderBlock(2, dropout=0.3, remat=remat, seed=3), WIDTH, 0.3)
+        return gradients(block, inputs(), lambda y: keras.ops.sum(y**2), training=True)
+
+    assert_close(run(True), run(False))
+
+
 def test_blocks_drop_elements_of_their_own(small_blocks):
     """Queries of zero see all the same: only what is dropped tells one from another."""
     small_blocks()
