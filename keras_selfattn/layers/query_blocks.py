@@ -27,18 +27,24 @@ _SCORES_OF_ACCELERATOR = 2**26
 _LEAST_QUERIES = 32
 
 
-def block_size(query: Tensor, width: int) -> int | None:
-    """Returns how many queries share a block, or None: all, for they are few or of a number not known.
+def block_size(query: Tensor, width: int) -> Tensor | None:
+    """Returns how many queries share a block, or None: all, for they are few.
 
     Args:
         query: `[B, H, T, D]`.
         width: numbers of memory that a score takes.
+
+    Returns:
+        A number; of sizes that only a running graph of TensorFlow's knows, a scalar tensor, which may be T.
     """
-    batch, heads, length, _ = query.shape
-    if length is None:
-        return None
+    batch, heads, length, _ = sizes(query)
     scores = _SCORES if _on_cores(query) else _SCORES_OF_ACCELERATOR
-    size = max(scores // max((batch or 1) * heads * length * width, 1), _LEAST_QUERIES)
+    if not (isinstance(batch, int) and isinstance(length, int)):
+        if tf is None:
+            return None
+        row: Any = ops.maximum(batch * heads * length * width, 1)
+        return ops.maximum(ops.minimum(ops.maximum(scores // row, _LEAST_QUERIES), length), 1)
+    size = max(scores // max(batch * heads * length * width, 1), _LEAST_QUERIES)
     return None if size >= length else size
 
 
@@ -49,7 +55,9 @@ def _on_cores(query: Tensor) -> bool:
     return all(name.startswith("cpu") for name in keras.distribution.list_devices())
 
 
-def map_queries(attend: Callable[..., Tensor], query: Tensor, size: int, arguments: list[Tensor]) -> Tensor:
+def map_queries(
+    attend: Callable[..., Tensor], query: Tensor, size: Tensor, arguments: list[Tensor]
+) -> Tensor:
     """Returns the context of all queries, `[B, H, T, D]`, one block after the other.
 
     Args:
@@ -61,12 +69,19 @@ def map_queries(attend: Callable[..., Tensor], query: Tensor, size: int, argumen
     """
     batch, heads, length, width = sizes(query)
     count = -(-length // size)
-    query = ops.pad(query, ((0, 0), (0, 0), (0, count * size - length), (0, 0)))
+    if not isinstance(count, int):
+        count = ops.maximum(count, 1)  # a block of none, of which there is a shape
+    beyond = ops.zeros((batch, heads, count * size - length, width), dtype=query.dtype)
+    query = ops.concatenate([query, beyond], axis=2)
     blocks = ops.transpose(ops.reshape(query, (batch, heads, count, size, width)), (2, 0, 1, 3, 4))
-    rows = ops.reshape(ops.minimum(arange(count * size), length - 1), (count, size))
+    rows = ops.reshape(ops.clip(arange(count * size), 0, length - 1), (count, size))
     if tf is not None:  # tensors, not variables, whose gradients TensorFlow would lose
         arguments = [tf.convert_to_tensor(x) for x in arguments]
-    step = keras.remat(attend)
-    found = ops.map(lambda block: step(*block, *arguments), (blocks, rows))  # [N, B, H, C, D]
+
+    def context(block: tuple[Tensor, Tensor]) -> Tensor:
+        step = keras.remat(lambda query, *others: attend(query, block[1], *others))
+        return step(block[0], *arguments)
+
+    found: Any = ops.map(context, (blocks, rows))  # [N, B, H, C, D]
     joined = ops.transpose(found, (1, 2, 0, 3, 4))
-    return ops.reshape(joined, (batch, heads, count * size, -1))[:, :, :length]
+    return ops.reshape(joined, (batch, heads, count * size, found.shape[-1]))[:, :, :length]

@@ -130,10 +130,10 @@ class ScoredSelfAttention(SelfAttentionBase):
         )
 
     def _attend_queries(
-        self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, size: int, training: bool | None
+        self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, size: Tensor, training: bool | None
     ) -> Tensor:
         query, *keys_and_values = heads
-        length, learned = query.shape[2], self._score_weights()
+        length, learned = sizes(query)[2], self._score_weights()
         seeds = self.weights_dropout.seeds if training else None
         draw = None if seeds is None else seeds.next()
 

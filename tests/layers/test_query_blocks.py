@@ -156,3 +156,25 @@ def test_xla_compiles_them(small_blocks):
     wanted = array(layer(inputs(), mask=MASK))
     small_blocks()
     np.testing.assert_allclose(compiled(layer, inputs(), mask=MASK), wanted, atol=1e-5)
+
+
+@tensorflow_only
+@pytest.mark.parametrize("length", [0, 1, LENGTH])
+def test_xla_cuts_lengths_that_only_the_graph_knows(length, small_blocks):
+    import tensorflow as tf
+
+    layer = randomised(layers.EncoderBlock(2, dropout=0.3, position=layers.BucketedBias()), WIDTH, 0.3)
+    x, mask = inputs()[:, :length], MASK[:, :length]
+
+    def step(x, mask):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, mask=mask)
+        sources = [x, *(variable.value for variable in layer.trainable_variables)]
+        return [y, *tape.gradient(y, sources, tf.sin(y), unconnected_gradients="zero")]
+
+    wanted = step(tf.constant(x), tf.constant(mask))
+    small_blocks()
+    signature = [tf.TensorSpec([None, None, WIDTH]), tf.TensorSpec([None, None], tf.bool)]
+    found = tf.function(step, jit_compile=True, input_signature=signature)(x, mask)
+    assert_close([array(one) for one in found], [array(one) for one in wanted])
