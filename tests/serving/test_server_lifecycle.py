@@ -98,12 +98,13 @@ def test_no_request_fails_while_versions_change_under_load(base, serve, until, i
     until(lambda: states(client) == [(4, "AVAILABLE"), (3, "END"), (2, "END"), (1, "END")])
 
 
-def test_a_running_request_keeps_its_version_loaded(base, serve, until, in_background):
+def test_a_running_request_keeps_its_version_loaded(base, serve, until, in_background, tmp_path):
     save(Slow(), base, 1)
+    ready = save(HalfPlusTwo(), tmp_path, 2)  # before: on a busy machine it may take as long as the request
     server, client = serve(base)
-    running = in_background(client.predict, {"seconds": np.float32(3)})
+    running = in_background(client.predict, {"seconds": np.float32(6)})
     until(lambda: server._manager._current.running == 1)
-    save(HalfPlusTwo(), base, 2)
+    ready.rename(base / "2")
     until(lambda: (2, "AVAILABLE") in states(client))
     assert states(client) == [(2, "AVAILABLE"), (1, "UNLOADING")]
     assert running.result()["rounds"] > 0
