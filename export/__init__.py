@@ -1,6 +1,20 @@
 """Versioned, checked SavedModels that take raw input and answer with names."""
 
+from .card import Training, read_card
+from .inspection import Inspection, inspect_saved_model
+from .precision import Comparison
 from .saved_model import export_saved_model
-from .versions import latest_version, list_versions
+from .versions import keep_newest, latest_version, list_versions, remove_versions
 
-__all__ = ["export_saved_model", "latest_version", "list_versions"]
+__all__ = [
+    "Comparison",
+    "Inspection",
+    "Training",
+    "export_saved_model",
+    "inspect_saved_model",
+    "keep_newest",
+    "latest_version",
+    "list_versions",
+    "read_card",
+    "remove_versions",
+]

@@ -1,11 +1,10 @@
 """Writes a model as the next SavedModel version: checked in a fresh process, then made visible at once."""
 
-import json
-import subprocess
-import sys
-import tempfile
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,33 +12,65 @@ import tensorflow as tf
 
 from keras_selfattn.atomic import draft_directory, publish
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models import TextClassifier
 
-from .signatures import TextModule
-from .versions import next_version
+from . import graph
+from .card import Training, model_card, write_card
+from .contract import Contract, contract_for
+from .precision import Comparison, at_precision, compare, computes_in_half
+from .trial import live_answers, try_saved_model
+from .versions import check_keep, clean, keep_newest, next_version
+from .warmup import write_warmup
 
-_CHECK = Path(__file__).with_name("check.py")
-# Seconds for the fresh process: importing TensorFlow and loading take about ten on two busy cores.
-_CHECK_TIMEOUT = 600.0
 
+def export_saved_model(
+    model: keras.Model,
+    base_path: str | Path,
+    version: int | None = None,
+    *,
+    preprocess: Callable[..., Any] | None = None,
+    labels: Sequence[str] | None = None,
+    signatures: Mapping[str, Any] | None = None,
+    samples: Mapping[str, Any] | None = None,
+    precision: str | None = None,
+    evaluation: tuple[Any, Sequence[str]] | None = None,
+    max_accuracy_drop: float | None = None,
+    report: Callable[[Comparison], None] | None = None,
+    training: Training | None = None,
+    keep: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Path:
+    """Writes `<base_path>/<version>/`, a SavedModel that any TensorFlow Serving can serve; returns its path.
 
-def export_saved_model(model: TextClassifier, base_path: str | Path, version: int | None = None) -> Path:
-    """Writes `<base_path>/<version>/`, a SavedModel that takes raw text, and returns its path.
-
-    Its signature `serving_default` maps `text`, string `[batch]`, to `probabilities`, float32 `[batch,
-    classes]`, `label`, string `[batch]`, and `score`, float32 `[batch]`. It holds stock TensorFlow ops only.
+    Of a `TextClassifier` its signatures take raw text: `serving_default`, `classify` (serialized
+    `tf.Example`), `tokens` and `explain`; docs/savedmodel.md has them all. Of another model they take its own
+    inputs or those of `preprocess`. The graph holds stock operations only, and none that trains or draws
+    random numbers; real warmup requests and a model card lie beside it.
 
     The folder is written under a hidden name, loaded in a fresh process without Keras, compared there with
     the model's own answers, and renamed: a reader sees a whole, checked version or none.
 
     Args:
-        model: a trained classifier.
+        model: a trained `TextClassifier`, or any Keras model with known inputs.
         base_path: the folder of all versions of this model; made if it is not there.
         version: a positive integer that is not taken; by default the next one.
+        preprocess: what runs in the graph before the model: a `tf.function` with an input signature, a
+            `tf.Module` whose `__call__` is one, or a Keras layer on strings, such as TextVectorization.
+        labels: names of the classes, in order, of a model that returns probabilities `[batch, classes]`, or
+            `[batch, length, classes]`.
+        signatures: more functions by name, each a `tf.function` with an input signature.
+        samples: a few real rows by input, for check, warmup and the card's example. By default made up.
+        precision: "float32", "bfloat16" (stored and computed), "float16-weights" or "int8-weights" (stored;
+            computed in float32). By default as the model is.
+        evaluation: rows, and their labels, on which model and export are compared before anything is written.
+        max_accuracy_drop: refuse if the accuracy on them falls by more than this share.
+        report: called with the comparison.
+        training: where the model comes from, for the card.
+        keep: remove all but this many of the highest versions, once the new one is whole.
+        progress: called with the name of each stage as it begins.
 
     Raises:
-        ExportError: if the model cannot be exported, the place cannot be written, the version is taken, or
-            the reloaded graph answers differently.
+        ExportError: if the model cannot be exported, the place cannot be written, the version is taken, the
+            accuracy falls too far, or the reloaded graph answers differently. Nothing is left behind.
 
     Example:
 
@@ -56,38 +87,110 @@ def export_saved_model(model: TextClassifier, base_path: str | Path, version: in
     base = Path(base_path)
     _check_model(model)
     _check_place(base, version)
-    module = TextModule(model)
-    try:
-        with draft_directory(base / str(version or "next")) as draft:
-            tf.saved_model.save(
-                module,
-                str(draft),
-                signatures=module.signatures,
-                # They would bring the training ops along, dropout's random numbers among them.
-                options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
+    check_keep(keep)
+    _check_drop(max_accuracy_drop, evaluation)
+    stage = progress or (lambda _: None)
+    contract_of = functools.partial(
+        contract_for, preprocess=preprocess, labels=labels, signatures=signatures, samples=samples
+    )
+    written, weights = at_precision(model, precision)
+    contract = contract_of(written, weights)
+    comparison = None
+    if evaluation is not None:
+        stage("comparing it with the model as it is")
+        as_it_is, its_weights = at_precision(model, None)
+        before = contract_of(as_it_is, its_weights)
+        comparison = compare(before, contract, (its_weights, weights), precision or "exported", evaluation)
+        if report is not None:
+            report(comparison)
+        _check_accuracy(comparison, max_accuracy_drop)
+    stage("asking the model")
+    cases = live_answers(contract)
+    answers = {case.signature: case.outputs for case in reversed(cases)}
+    with _errors_named(base):
+        clean(base)
+        with draft_directory(base / str(version or next_version(base))) as draft:
+            stage("tracing and writing")
+            operations = _save(contract, draft)
+            write_warmup(draft, contract.signatures)
+            stage("checking in a fresh process")
+            measured = try_saved_model(draft, cases, 1e-2 if computes_in_half(written) else 1e-5)
+            card = model_card(
+                contract,
+                answers,
+                precision=precision,
+                comparison=comparison,
+                operations=operations,
+                training=training,
+                measured=measured,
             )
-            _check_answers(model, draft)
-            return _publish(draft, base, version)
+            write_card(draft, card)
+            target = _publish(draft, base, version)
+    if keep is not None:
+        keep_newest(base, keep)
+    return target
+
+
+def _save(contract: Contract, folder: Path) -> list[str]:
+    """Writes the graph and its variables into a folder, and returns the names of the graph's operations."""
+    module: Any = tf.Module()
+    module.tracked = list(contract.tracked)
+    tf.saved_model.save(
+        module,
+        str(folder),
+        signatures={name: signature.function for name, signature in contract.signatures.items()},
+        # They would bring the training ops along, dropout's random numbers among them.
+        options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
+    )
+    return graph.finish(folder, {name: each.method_name for name, each in contract.signatures.items()})
+
+
+@contextmanager
+def _errors_named(base: Path) -> Iterator[None]:
+    """Raises what goes wrong in writing as ExportError."""
+    try:
+        yield
     except FileExistsError as error:
         raise ExportError(f"{error}. Leave `version` out to write the next one.") from error
-    except OSError as error:
+    except (OSError, tf.errors.OpError) as error:
         raise ExportError(f"{base} cannot be written: {error}.") from error
-
-
-def _check_model(model: TextClassifier) -> None:
-    if not isinstance(model, TextClassifier):
+    except AssertionError as error:
+        # What tf.saved_model.save says of a table that it cannot find.
         raise ExportError(
-            f"`model` must be a TextClassifier. Received {type(model).__name__}; other Keras models export "
-            "with their own `model.export(path)`."
-        )
+            f"`preprocess` or `signatures` use a table or variable that is not saved along: {error} "
+            "Give a tf.Module that holds it as an attribute."
+        ) from error
+
+
+def _check_model(model: keras.Model) -> None:
+    if not isinstance(model, keras.Model):
+        raise ExportError(f"`model` must be a Keras model. Received {type(model).__name__}.")
+    if not model.built:
+        raise ExportError("`model` has no weights yet. Train it, or call it once.")
     if keras.backend.backend() != "tensorflow":
         raise ExportError(
             f"A SavedModel needs TensorFlow. Keras runs on {keras.backend.backend()!r}; save the model "
             "as .keras and load it with KERAS_BACKEND=tensorflow."
         )
-    for weight in model.core.weights:
-        if not np.isfinite(np.asarray(weight)).all():
+    for weight in model.weights:
+        if not np.isfinite(np.asarray(weight, dtype="float32")).all():
             raise ExportError(f"The weight {weight.path!r} is not finite everywhere. Train the model again.")
+
+
+def _check_drop(most: float | None, evaluation: Any) -> None:
+    if most is not None and (isinstance(most, bool) or not 0 <= most <= 1):
+        raise ExportError(f"`max_accuracy_drop` must be a share from 0 to 1. Received {most!r}.")
+    if most is not None and evaluation is None:
+        raise ExportError("`max_accuracy_drop` needs `evaluation`: rows and labels to measure it on.")
+
+
+def _check_accuracy(comparison: Comparison, most: float | None) -> None:
+    if most is not None and comparison.accuracy_drop > most:
+        raise ExportError(
+            f"The accuracy falls by {comparison.accuracy_drop:.2%} of {comparison.rows} rows, from "
+            f"{comparison.before.accuracy:.2%} to {comparison.after.accuracy:.2%}; at most {most:.2%} was "
+            "allowed. Nothing was written."
+        )
 
 
 def _check_place(base: Path, version: int | None) -> None:
@@ -117,47 +220,3 @@ def _publish(draft: Path, base: Path, version: int | None) -> Path:
                 raise
             continue  # another export took this number meanwhile
         return target
-
-
-def _check_answers(model: TextClassifier, saved_model: Path) -> None:
-    cases = [
-        # One call for each batch: `predict` would pad differently, which half precision shows.
-        {
-            "text": texts,
-            "probabilities": _probabilities(model, texts),
-            "labels": model.labels,
-            "tolerance": _tolerance(model),
-        }
-        for texts in _samples(model.tokenizer.vocabulary)
-    ]
-    with tempfile.TemporaryDirectory() as folder:
-        expected = Path(folder, "expected.json")
-        expected.write_text(json.dumps(cases), encoding="utf-8")
-        # -P keeps the script's own folder off the path: its neighbours are no top-level modules.
-        command = [sys.executable, "-P", str(_CHECK), str(saved_model), str(expected)]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=_CHECK_TIMEOUT, check=False)
-        except subprocess.TimeoutExpired:
-            raise ExportError(f"The exported graph did not answer within {_CHECK_TIMEOUT:.0f} s.") from None
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise ExportError(
-            f"The exported graph failed its check, nothing was written: {lines[-1].rstrip('.')}."
-        )
-
-
-def _tolerance(model: TextClassifier) -> float:
-    """Returns by how much probabilities of the model and of its graph, whose operations fuse, may differ."""
-    half = {"float16", "bfloat16"} & {layer.compute_dtype for layer in model.core.layers}
-    return 1e-2 if half else 1e-5
-
-
-def _probabilities(model: TextClassifier, texts: Sequence[str]) -> list[list[float]]:
-    return np.asarray(model(tf.constant(texts, tf.string), training=False)).tolist()
-
-
-def _samples(vocabulary: Sequence[str]) -> list[list[str]]:
-    """Returns batches of several sizes and lengths: empty, of one row, of unequal rows, of unknown words."""
-    words = [*vocabulary[:64], "unknown-token"]
-    rows = [" ".join(words[:count]) for count in (1, 2, 3, 5, 7, 11, 17, 31, len(words))]
-    return [[], [""], rows[:1], ["", *rows], ["Ünknown ☃ 日本語 text.", rows[3], "\t\n "], rows[::-1] * 4]

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+from keras_selfattn.atomic import remove_dead_drafts, remove_directory
+from keras_selfattn.errors import ExportError
+
 
 def list_versions(base_path: str | Path) -> list[int]:
     """Returns the version numbers under a base path, in order; none if the path does not exist.
@@ -28,6 +31,66 @@ def latest_version(base_path: str | Path) -> int | None:
     return max(list_versions(base_path), default=None)
 
 
+def remove_versions(base_path: str | Path, *versions: int) -> None:
+    """Removes versions; a reader sees each of them whole or not at all.
+
+    Args:
+        base_path: the folder of all versions.
+        versions: their numbers.
+
+    Raises:
+        ExportError: if there is no such version, before any is removed, or if one cannot be removed.
+
+    Example:
+
+        >>> import tempfile
+        >>> base = Path(tempfile.mkdtemp())
+        >>> (base / "1").mkdir(), (base / "2").mkdir()
+        (None, None)
+        >>> remove_versions(base, 1)
+        >>> list_versions(base)
+        [2]
+    """
+    base, known = Path(base_path), list_versions(base_path)
+    for version in versions:
+        if version not in known:
+            raise ExportError(f"{base} has no version {version!r}. It has: {_joined(known)}.")
+    for version in dict.fromkeys(versions):
+        try:
+            remove_directory(base / str(version))
+        except OSError as error:
+            raise ExportError(f"Version {version} of {base} cannot be removed: {error}.") from error
+
+
+def keep_newest(base_path: str | Path, count: int) -> list[int]:
+    """Removes all versions but the `count` highest, and returns the numbers of those removed.
+
+    Raises:
+        ExportError: if `count` is no positive integer, or a version cannot be removed.
+
+    Example:
+
+        >>> keep_newest("no/such/path", 3)
+        []
+    """
+    check_keep(count)
+    old = list_versions(base_path)[:-count]
+    remove_versions(base_path, *old)
+    return old
+
+
+def check_keep(count: int | None) -> None:
+    """Raises ExportError if `count` is neither None nor a positive integer."""
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+        raise ExportError(f"`keep` must be a positive integer or None. Received {count!r}.")
+
+
+def clean(base_path: str | Path) -> None:
+    """Removes what killed exports left under a base path."""
+    if Path(base_path).is_dir():
+        remove_dead_drafts(Path(base_path))
+
+
 def next_version(base_path: str | Path) -> int:
     """Returns a number above every name in a base path, files included.
 
@@ -44,3 +107,7 @@ def next_version(base_path: str | Path) -> int:
 def _is_number(name: str) -> bool:
     # Not "007": a server would read it as 7, and there might be one.
     return name.isascii() and name.isdigit() and name == str(int(name))
+
+
+def _joined(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers)) or "none"

@@ -1,8 +1,11 @@
 """Folders and files that appear whole or not at all.
 
-What a reader may see is written beside its place under a temporary name and renamed.
+What a reader may see is written beside its place under a temporary name and renamed. A draft is locked by the
+process that writes it; the kernel takes the lock of a dead one back, and then anybody may remove the draft.
 """
 
+import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
@@ -37,12 +40,42 @@ def draft_directory(target: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise NotADirectoryError(f"{error.filename} is not a folder") from error
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.tmp-", dir=target.parent))
+    draft, lock = _locked_draft(target)
     try:
         draft.chmod(0o777 & ~_umask())  # mkdtemp's 0700 would shut out a server under another user
         yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+        os.close(lock)
+
+
+def remove_dead_drafts(parent: Path) -> list[Path]:
+    """Removes the draft folders in a folder whose writers were killed; those of living ones stay.
+
+    Returns:
+        What was removed.
+    """
+    removed = []
+    for draft in parent.glob(".*.tmp-*"):
+        with contextlib.suppress(OSError):  # gone meanwhile, or on a file system without locks
+            lock = _lock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                shutil.rmtree(draft)
+                removed.append(draft)
+            finally:
+                os.close(lock)
+    return removed
+
+
+def remove_directory(target: Path) -> None:
+    """Removes a folder; a reader sees all of it or, after one rename, nothing."""
+    grave, lock = _locked_draft(target)
+    try:
+        target.rename(grave / target.name)
+        sync(target.parent)
+    finally:
+        shutil.rmtree(grave, ignore_errors=True)
+        os.close(lock)
 
 
 def publish(draft: Path, target: Path, *, overwrite: bool = False) -> None:
@@ -117,6 +150,27 @@ def _replace(draft: Path, target: Path) -> None:
             raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _locked_draft(target: Path) -> tuple[Path, int]:
+    """Returns a new hidden folder beside `target`, and the descriptor that holds its lock."""
+    while True:
+        draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.tmp-", dir=target.parent))
+        with contextlib.suppress(FileNotFoundError):
+            lock = _lock(draft, fcntl.LOCK_EX)
+            if draft.exists():  # or else it was taken for a dead one before it was locked
+                return draft, lock
+            os.close(lock)
+
+
+def _lock(folder: Path, how: int) -> int:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, how)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _umask() -> int:

@@ -87,8 +87,30 @@ def load_run(folder: Path) -> TextClassifier:
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:
-    """Returns the figures in a run folder's `metrics.json`."""
-    return json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    """Returns the figures in a run folder's `metrics.json`.
+
+    Raises:
+        RunError: if it cannot be read.
+    """
+    return _read_json(folder / "metrics.json")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Returns settings, data and versions in a run folder's `config.json`.
+
+    Raises:
+        RunError: if it cannot be read.
+    """
+    return _read_json(folder / "config.json")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(
+            f"{path.parent} is not a whole run folder: {path.name} cannot be read: {error}"
+        ) from error
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -14,6 +14,9 @@ def pytest_addoption(parser):
         action="store_true",
         help="layers on TensorFlow pack their tokens however few, and attend in blocks of a few scores",
     )
+    parser.addoption(
+        "--kills", type=int, default=4, help="how often an export is killed, each time at another moment"
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -1,27 +1,128 @@
-"""`keras-selfattn export`: a run folder to the next version of a SavedModel."""
+"""`keras-selfattn export`: a run folder or a .keras file to the next version of a SavedModel."""
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.console import console, import_tensorflow, print_command
+from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
+from keras_selfattn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from keras_selfattn.export import Comparison, Training
+
+_PRECISIONS = ("float32", "bfloat16", "float16-weights", "int8-weights")
 
 
 @click.command("export")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("base_path", type=click.Path(path_type=Path))
 @click.option("--version", type=int, help="Version number.  [default: the next one]")
-def command(run: Path, base_path: Path, version: int | None) -> None:
-    """Export RUN, a run folder, as a version under BASE_PATH, checked in a fresh process."""
+@click.option(
+    "--keep", type=click.IntRange(min=1), help="Then remove all but so many of the highest versions."
+)
+@click.option(
+    "--labels",
+    "labels_file",
+    type=click.Path(path_type=Path),
+    help="File with a label a line, in the order of the classes, for a .keras file of your own.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(_PRECISIONS),
+    help="Type of the stored weights; bfloat16 computes in it, too.  [default: as trained]",
+)
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="Table on which both precisions are compared first."
+)
+@click.option("--text", default="text", help="Its column with the texts.")
+@click.option("--label", default="label", help="Its column with the labels.")
+@click.option(
+    "--max-accuracy-drop",
+    type=click.FloatRange(0, 1),
+    help="Write nothing if the accuracy on --data falls by more than this share.",
+)
+def command(
+    run: Path,
+    base_path: Path,
+    version: int | None,
+    keep: int | None,
+    labels_file: Path | None,
+    precision: str | None,
+    data: Path | None,
+    text: str,
+    label: str,
+    max_accuracy_drop: float | None,
+) -> None:
+    """Export RUN, a run folder or a .keras file, as a version under BASE_PATH.
+
+    The graph is checked in a fresh process before anybody sees it.
+    """
+    from keras_selfattn.data.tables import read_table
+
+    if max_accuracy_drop is not None and data is None:
+        raise ConfigError("--max-accuracy-drop needs --data, a table to measure it on.")
+    rows = None if data is None else read_table(data, text, label)
     import_tensorflow()
     from keras_selfattn.export import export_saved_model
-    from keras_selfattn.runs import load_run
 
     started = time.perf_counter()
-    with console.status("Exporting, and checking the export in a fresh process"):
-        path = export_saved_model(load_run(run), base_path, version)
+    with console.status("Loading the model") as status:
+        model, training = _load(run)
+        path = export_saved_model(
+            model,
+            base_path,
+            version,
+            labels=None if labels_file is None else labels_file.read_text(encoding="utf-8").splitlines(),
+            precision=precision,
+            evaluation=None if rows is None else (rows.texts, rows.labels),
+            max_accuracy_drop=max_accuracy_drop,
+            report=_print_comparison,
+            training=training,
+            keep=keep,
+            progress=lambda stage: status.update(f"Exporting: {stage}"),
+        )
     seconds = time.perf_counter() - started
-    console.print(f"Exported and checked {path} in {seconds:.0f} s. Serve it with:")
+    console.print(f"Exported and checked {path} in {seconds:.0f} s. Look at it, and serve it:")
+    print_command("inspect", path)
     name = base_path.resolve().name
     print_command("serve", f"--model_name={name}", f"--model_base_path={base_path}")
+
+
+def _load(run: Path) -> tuple[Any, Any]:
+    """Returns the model, and where it comes from if a run folder tells."""
+    from keras_selfattn.models import load
+    from keras_selfattn.runs import load_run
+
+    if run.suffix == ".keras":
+        return load(run), None
+    return load_run(run), training_of(run)
+
+
+def training_of(run: Path) -> "Training":
+    """Returns where the model of a run folder comes from, for its card. Paths are cut to their last part."""
+    from keras_selfattn.export import Training
+    from keras_selfattn.runs import read_config, read_metrics
+
+    config = read_config(run)
+    data = {name: {**part, "source": Path(part["source"]).name} for name, part in config["data"].items()}
+    return Training(data, read_metrics(run), config["training"])
+
+
+def _print_comparison(comparison: "Comparison") -> None:
+    headers = ("weights, MB", "ms, 1 row", "ms, 32 rows", "accuracy")
+    table = columns(None, "precision", *headers, right=headers)
+    for row in (comparison.before, comparison.after):
+        table.add_row(
+            row.precision,
+            f"{row.weight_bytes / 1e6:.2f}",
+            f"{row.row_ms:.2f}",
+            f"{row.batch_ms:.2f}",
+            f"{row.accuracy:.2%}",
+        )
+    console.print(table)
+    console.print(
+        f"{comparison.changed:,} of {comparison.rows:,} rows are answered differently; "
+        "the milliseconds are of CPU time."
+    )

@@ -17,7 +17,17 @@ from keras_selfattn.serving.errors import ServingError
 
 # In the order in which one needs them. A module is imported when its command is asked for: `query` answers
 # without TensorFlow.
-_COMMANDS = ("quickstart", "train", "evaluate", "export", "serve", "query", "bench")
+_COMMANDS = (
+    "quickstart",
+    "train",
+    "evaluate",
+    "export",
+    "inspect",
+    "versions",
+    "serve",
+    "query",
+    "bench",
+)
 
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a program
 

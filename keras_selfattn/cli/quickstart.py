@@ -15,6 +15,7 @@ from rich.text import Text
 
 from keras_selfattn.atomic import write_file
 from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
+from keras_selfattn.cli.export import training_of
 from keras_selfattn.data.names import LANGUAGES, Name, english_name, load_names, split_by_thing
 from keras_selfattn.data.tables import Table
 from keras_selfattn.errors import DataError, RunError
@@ -117,7 +118,7 @@ def _train(output: Path, kept: Sequence[Name], held_out: Sequence[Name], epochs:
 def _export(run: "Run", output: Path, model: str) -> Path:
     from keras_selfattn.export import export_saved_model
 
-    return export_saved_model(run.model, output / "models" / model)
+    return export_saved_model(run.model, output / "models" / model, training=training_of(run.path))
 
 
 def _ask(base_path: Path, model: str, names: Sequence[Name]) -> np.ndarray:

@@ -1,0 +1,149 @@
+"""From what a model returns to answers with names, inside the graph.
+
+Axes: B (batch), T (positions), C (classes).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from keras_selfattn.errors import ExportError
+
+Tensor = Any
+
+
+class Answers(Protocol):
+    """Names what a model returns.
+
+    Attributes:
+        task: what the model does, as the card calls it.
+    """
+
+    task: str
+
+    def named(self, outputs: Any) -> dict[str, Tensor]:
+        """Returns the outputs of `serving_default`."""
+        ...
+
+
+class Classification:
+    """One label for a row.
+
+    Args:
+        labels: label names in the order of the classes.
+
+    The model returns probabilities `[B, C]`; or, of two classes, that of the second, `[B, 1]`.
+    """
+
+    task = "classification"
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self._labels = tf.constant([label.encode() for label in labels], tf.string)
+
+    def named(self, outputs: Tensor) -> dict[str, Tensor]:
+        found = tf.cast(outputs, tf.float32)
+        probabilities = tf.concat([1 - found, found], axis=-1) if found.shape[-1] == 1 else found  # [B, C]
+        return {
+            "probabilities": probabilities,
+            "label": tf.gather(self._labels, tf.argmax(probabilities, axis=-1)),
+            "score": tf.reduce_max(probabilities, axis=-1),
+        }
+
+    def classes(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Returns all labels and their scores, `[B, C]` each, as the Classify call has it."""
+        scores = named["probabilities"]
+        return {"classes": tf.broadcast_to(self._labels, tf.shape(scores)), "scores": scores}
+
+
+class Labelling:
+    """A label for every position of a row.
+
+    Args:
+        labels: label names in the order of the classes.
+
+    The model returns probabilities `[B, T, C]`. Positions that it masks get "" and zeros.
+    """
+
+    task = "labelling"
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self._labels = tf.constant([label.encode() for label in labels], tf.string)
+
+    def named(self, outputs: Tensor) -> dict[str, Tensor]:
+        mask = getattr(outputs, "_keras_mask", None)
+        probabilities = tf.cast(outputs, tf.float32)
+        label = tf.gather(self._labels, tf.argmax(probabilities, axis=-1))  # [B, T]
+        if mask is not None:
+            probabilities = tf.where(mask[..., None], probabilities, 0.0)
+            label = tf.where(mask, label, "")
+        return {
+            "probabilities": probabilities,
+            "label": label,
+            "score": tf.reduce_max(probabilities, axis=-1),
+        }
+
+
+class Numbers:
+    """The numbers a model returns, under the names that it has for them.
+
+    Args:
+        names: of the outputs; None for a single one, which is called "predictions".
+        single: whether there is one number for a row, `[B]` or `[B, 1]`.
+    """
+
+    task = "regression"
+
+    def __init__(self, names: Sequence[str] | None, *, single: bool) -> None:
+        self._names = names
+        self.single = single
+
+    def named(self, outputs: Any) -> dict[str, Tensor]:
+        flat = tf.nest.flatten(outputs)
+        named = zip(self._names or ["predictions"], flat, strict=True)
+        return {name: _float32(value) for name, value in named}
+
+    def regressed(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Returns one number for each row, `[B]`, as the Regress call has it."""
+        return {"outputs": tf.reshape(named["predictions"], [-1])}
+
+
+def answers_for(
+    output_shape: Sequence[int] | None, labels: Sequence[str] | None, names: Sequence[str] | None
+) -> Answers:
+    """Returns what fits a model.
+
+    Args:
+        output_shape: the shape of its output, batch first; None if there are several.
+        labels: label names, or None.
+        names: of its outputs, if there are several.
+
+    Raises:
+        ExportError: if the labels do not fit the outputs.
+    """
+    if labels is None:
+        single = output_shape is not None and all(size == 1 for size in output_shape[1:])
+        return Numbers(names, single=single)
+    labels = _checked_labels(labels)
+    if output_shape is None or len(output_shape) not in (2, 3):
+        raise ExportError(
+            "`labels` go with one output of shape [batch, classes] or [batch, length, classes]. "
+            f"The model returns {names or output_shape}."
+        )
+    rank, columns = len(output_shape), output_shape[-1]
+    if columns != len(labels) and not (rank == 2 and columns == 1 and len(labels) == 2):
+        raise ExportError(f"The model has {columns} classes. Received {len(labels)} `labels`.")
+    return Classification(labels) if rank == 2 else Labelling(labels)
+
+
+def _checked_labels(labels: Sequence[str]) -> list[str]:
+    if isinstance(labels, str | bytes) or not all(isinstance(label, str) for label in labels):
+        raise ExportError(f"`labels` must be a list of str. Received {labels!r:.80}.")
+    names = list(labels)
+    if len(set(names)) != len(names):
+        raise ExportError("`labels` must differ: a client finds the score of a label by its name.")
+    return names
+
+
+def _float32(value: Tensor) -> Tensor:
+    return tf.cast(value, tf.float32) if value.dtype in (tf.bfloat16, tf.float16) else value

@@ -1,0 +1,171 @@
+"""The model card: what a stranger must know of a SavedModel, as JSON beside it.
+
+`docs/model-card.schema.json` describes it.
+"""
+
+import base64
+import hashlib
+import json
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn import __version__
+
+from .contract import Contract, Signature, specs_of
+from .fronts import Request
+from .graph import OLDEST
+from .precision import Comparison
+
+FILE = "assets.extra/model_card.json"
+_FORMAT = 1
+_SHOWN = 1000  # numbers of one tensor
+_VERSIONED = ("tensorflow", "keras", "numpy")
+
+
+@dataclass(frozen=True)
+class Training:
+    """Where a model comes from, as a run folder tells it.
+
+    Args:
+        data: for each part of the data ("train", "validation", "test") its name and number of rows.
+        metrics: figures, with the name of the part they were measured on as "split".
+        settings: how it was trained.
+    """
+
+    data: Mapping[str, Mapping[str, Any]]
+    metrics: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+
+def model_card(
+    contract: Contract,
+    answers: Mapping[str, Mapping[str, np.ndarray]],
+    *,
+    precision: str | None,
+    comparison: Comparison | None,
+    operations: Sequence[str],
+    training: Training | None,
+    measured: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Returns the card of a model, but for its digest.
+
+    Args:
+        contract: what is written.
+        answers: of each signature, the answer to its first request.
+        precision: as `export_saved_model`'s.
+        comparison: with the model as it is, if there was one.
+        operations: names of the graph's operations.
+        training: where the model comes from, if that is known.
+        measured: what the check measured.
+    """
+    versions = {name: version(name) for name in _VERSIONED}
+    return {
+        "format": _FORMAT,
+        "task": contract.task,
+        "labels": None if contract.labels is None else list(contract.labels),
+        "vocabulary_size": contract.vocabulary_size,
+        "precision": precision,
+        "comparison": None if comparison is None else comparison.to_dict(),
+        "signatures": {
+            name: _signature(signature, answers[name]) for name, signature in contract.signatures.items()
+        },
+        "training": None if training is None else {"data": training.data, "settings": training.settings},
+        "metrics": None if training is None else training.metrics,
+        "config": contract.config,
+        "requires": {"tensorflow_serving": f">={OLDEST}", "operations": list(operations)},
+        "measured": measured,
+        "versions": {"keras-selfattn": __version__, "python": platform.python_version(), **versions},
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def write_card(folder: Path, card: Mapping[str, Any]) -> None:
+    """Writes a card into a SavedModel's folder, with the digest of all other files."""
+    path = folder / FILE
+    path.parent.mkdir(exist_ok=True)
+    content = {**card, "files": {"bytes": size_of(folder), "digest": digest(folder)}}
+    path.write_text(_readable(content), encoding="utf-8")
+
+
+def read_card(folder: Path) -> dict[str, Any] | None:
+    """Returns the card of a SavedModel's folder, or None if it has none that can be read."""
+    try:
+        card = json.loads((folder / FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return card if isinstance(card, dict) else None
+
+
+def digest(folder: Path) -> str:
+    """Returns the SHA-256 of names, sizes and contents of all files but the card, as "sha256:…"."""
+    whole = hashlib.sha256()
+    for path in _files(folder):
+        name = path.relative_to(folder).as_posix().encode()
+        whole.update(b"%d:%s%d:" % (len(name), name, path.stat().st_size))
+        with path.open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return f"sha256:{whole.hexdigest()}"
+
+
+def size_of(folder: Path) -> int:
+    """Returns the bytes of all files but the card."""
+    return sum(path.stat().st_size for path in _files(folder))
+
+
+def _readable(content: Mapping[str, Any]) -> str:
+    """Returns JSON whose innermost lists take one line each."""
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    return re.sub(r"\[\n\s*([^\[\]{}]*?)\n\s*\]", lambda found: f"[{_one_line(found[1])}]", text)
+
+
+def _one_line(items: str) -> str:
+    return re.sub(r",\n\s*", ", ", items)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / FILE)
+
+
+def _signature(signature: Signature, answer: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    function = signature.function
+    outputs = function.get_concrete_function().structured_outputs
+    return {
+        "method_name": signature.method_name,
+        "inputs": {spec.name: _described(spec) for spec in specs_of(function)},
+        "outputs": {name: _described(tensor) for name, tensor in outputs.items()},
+        "example": {"request": _plain(signature.requests[0]), "answer": _plain(answer)},
+    }
+
+
+def _described(tensor: Any) -> dict[str, Any]:
+    return {"dtype": tensor.dtype.name, "shape": tensor.shape.as_list()}
+
+
+def _plain(arrays: Mapping[str, np.ndarray] | Request) -> dict[str, Any]:
+    """Returns arrays as JSON types, bytes that are no text as TensorFlow Serving's REST API has them.
+
+    One with too many numbers to read is left out.
+    """
+    found = {name: np.asarray(array) for name, array in arrays.items()}
+    return {name: _as_json(array.tolist()) for name, array in found.items() if array.size <= _SHOWN}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_json(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if np.isfinite(value) else str(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"b64": base64.b64encode(value).decode()}
+    return value

@@ -1,0 +1,65 @@
+"""The attention weights of every layer of a model, as its own layers compute them.
+
+Axes: B (batch), T (query positions), S (key positions), H (heads), L (layers).
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_selfattn.layers.token_layer import TokenLayer
+
+Tensor = Any
+
+
+def attention_layers(model: keras.layers.Layer) -> list[TokenLayer]:
+    """Returns the layers of a model that can return weights, but none within another of them."""
+    found: list[TokenLayer] = []
+    for layer in model._flatten_layers(include_self=False, recursive=False):
+        found += [layer] if isinstance(layer, TokenLayer) else attention_layers(layer)
+    return found
+
+
+@contextmanager
+def collected_weights(model: keras.layers.Layer) -> Iterator[list[Tensor]]:
+    """Lets the attention layers of a model put their weights, `[B, H, T, S]` each, into the list yielded.
+
+    The model can be of any kind, and returns what it always does.
+    """
+    found: list[Tensor] = []
+    with ExitStack() as stack:
+        for layer in attention_layers(model):
+            stack.enter_context(_returning_weights(layer, found))
+        yield found
+
+
+def stacked(weights: list[Tensor]) -> dict[str, Tensor]:
+    """Returns weights as `weights`, float32 `[B, L, H, T, S]`, or apart where heads or lengths differ.
+
+    Apart, they are `weights_0`, `weights_1`, … in the order of the layers.
+    """
+    weights = [tf.cast(weight, tf.float32) for weight in weights]
+    if len({tuple(weight.shape[1:]) for weight in weights}) == 1:
+        return {"weights": tf.stack(weights, axis=1)}
+    return {f"weights_{place}": weight for place, weight in enumerate(weights)}
+
+
+@contextmanager
+def _returning_weights(layer: TokenLayer, found: list[Tensor]) -> Iterator[None]:
+    call = layer.call
+
+    def collecting(*args: Any, **options: Any) -> Tensor:
+        outputs, weights = call(*args, **options, return_weights=True)
+        found.extend(weights if isinstance(weights, list) else [weights])
+        return outputs
+
+    # Past Keras' own __setattr__, which tracks what is set; for this one call, on this one layer.
+    attributes: Any = vars(layer)
+    attributes["call"] = collecting
+    try:
+        yield
+    finally:
+        del attributes["call"]

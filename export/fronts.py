@@ -1,0 +1,201 @@
+"""From what a caller sends to what a model takes, inside the graph.
+
+Axes: B (batch), T (positions).
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.errors import ExportError
+from keras_selfattn.models.tokens import PADDING_ID, Tokenizer, split
+
+Tensor = Any
+Request = dict[str, np.ndarray]
+
+# Longest text that `explain` answers for: weights of all pairs take 4 layers heads T^2 bytes a row, 8 MB here
+# for two layers of four heads.
+EXPLAINED_TOKENS = 512
+
+_TEXTS = ("good film", "What a film!", "", "Ünknown ☃ 日本語 text.", "one two three four five six seven " * 5)
+
+
+class Front(Protocol):
+    """From named raw inputs to the inputs of a model.
+
+    Attributes:
+        specs: the raw inputs by name; the first axis of each is the batch.
+        tracked: tables and other resources that must be saved along.
+    """
+
+    specs: dict[str, Any]
+    tracked: list[Any]
+
+    def __call__(self, *raw: Tensor) -> Any:
+        """Returns what the model takes."""
+        ...
+
+    def requests(self) -> list[Request]:
+        """Returns calls to try the model with, of several sizes; the first is an example of one row."""
+        ...
+
+
+class TextFront:
+    """Raw text to token ids, by a model's own tokenizer."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.specs = {"text": tf.TensorSpec([None], tf.string, name="text")}
+        self.tracked = [tokenizer.table]
+
+    def __call__(self, *raw: Tensor) -> Tensor:
+        return self._tokenizer.padded(raw[0])  # [B, T]
+
+    def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the tokens of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""
+        config = self._tokenizer.config
+        tokens = split(
+            dataclasses.replace(config, max_tokens=min(EXPLAINED_TOKENS, config.max_tokens)), texts
+        )
+        ids = tokens.with_flat_values(self._tokenizer.table.lookup(tokens.flat_values))
+        return tokens.to_tensor(""), ids.to_tensor(PADDING_ID)
+
+    def ids(self, tokens: Tensor) -> Tensor:
+        """Returns the ids of tokens, string `[B, T]`, cut as texts are; "" is padding."""
+        config = self._tokenizer.config
+        tokens = tf.strings.unicode_transcode(
+            tokens[:, : config.max_tokens], "UTF-8", "UTF-8", errors="replace"
+        )
+        if config.lowercase:
+            tokens = tf.strings.lower(tokens, encoding="utf-8")
+        return tf.where(tokens == "", PADDING_ID, self._tokenizer.table.lookup(tokens))
+
+    def requests(self) -> list[Request]:
+        words = [*self._tokenizer.vocabulary[:64], "unknown-token"]
+        texts = [" ".join(words[:count]) for count in (3, 1, 2, 5, 7, 11, 17, 31, len(words))]
+        return in_batches({"text": _strings([*texts, *_TEXTS, "\t\n ", *texts[::-1]])})
+
+    def token_requests(self) -> list[Request]:
+        """Returns calls to try a signature with that takes tokens."""
+        words = self._tokenizer.vocabulary[:6]
+        rows = [words, [words[0]], ["", ""], [*words, "unknown-token"]]
+        length = max(map(len, rows))
+        return in_batches({"tokens": np.stack([_strings(row + [""] * (length - len(row))) for row in rows])})
+
+
+class PlainFront:
+    """The inputs of a Keras model as they are, each under its name."""
+
+    def __init__(self, model: keras.Model) -> None:
+        self._structure = _inputs(model)
+        tensors: list[Any] = keras.tree.flatten(self._structure)
+        names = [_input_name(tensor, place) for place, tensor in enumerate(tensors)]
+        self.specs = {
+            name: tf.TensorSpec(tensor.shape, tensor.dtype, name=name)
+            for name, tensor in zip(names, tensors, strict=True)
+        }
+        self.tracked: list[Any] = []
+
+    def __call__(self, *raw: Tensor) -> Any:
+        return keras.tree.pack_sequence_as(self._structure, list(raw))
+
+    def requests(self) -> list[Request]:
+        return made_up(self.specs)
+
+
+class PreprocessFront:
+    """A user's own function from raw inputs to a model's.
+
+    Args:
+        preprocess: a `tf.function` with an input signature, a `tf.Module` whose `__call__` is one (which is
+            what brings tables along), or a Keras layer or any function that takes one string tensor `[B]`.
+    """
+
+    def __init__(self, preprocess: Callable[..., Any]) -> None:
+        self._preprocess = preprocess
+        signature: Any = _input_signature(preprocess)
+        if signature is None:
+            signature = [tf.TensorSpec([None], tf.string, name="text")]
+        self.specs = {str(spec.name): spec for spec in signature}
+        self.tracked = [preprocess] if isinstance(preprocess, tf.Module) else []
+        if isinstance(preprocess, keras.layers.Layer):
+            self.tracked = layer_resources(preprocess)
+
+    def __call__(self, *raw: Tensor) -> Any:
+        return self._preprocess(*raw)
+
+    def requests(self) -> list[Request]:
+        return made_up(self.specs)
+
+
+def in_batches(rows: Request) -> list[Request]:
+    """Returns rows as calls of several sizes: the first row, none, a few, and 32 at most."""
+    sizes = (slice(1), slice(0), slice(1, 6), slice(32))
+    return [{name: values[size] for name, values in rows.items()} for size in sizes]
+
+
+def made_up(specs: dict[str, Any]) -> list[Request]:
+    """Returns calls for inputs of which nothing but dtype and shape is known."""
+    random = np.random.default_rng(0)
+    return [
+        {name: _made_up(spec, batch, length, random) for name, spec in specs.items()}
+        for batch, length in ((1, 7), (0, 7), (3, 1), (8, 19))
+    ]
+
+
+def _made_up(spec: Any, batch: int, length: int, random: np.random.Generator) -> np.ndarray:
+    shape = [batch, *(length if size is None else size for size in spec.shape[1:])]
+    if spec.dtype == tf.string:
+        return random.choice(_strings(_TEXTS), size=shape)
+    if spec.dtype.is_floating:
+        return random.normal(size=shape).astype(spec.dtype.as_numpy_dtype)
+    # The numbers that an embedding of anything takes.
+    return random.integers(0, 2, size=shape).astype(spec.dtype.as_numpy_dtype)
+
+
+def layer_resources(layer: keras.layers.Layer) -> list[Any]:
+    """Returns variables and lookup tables of a Keras layer and of all below it."""
+    below = layer._flatten_layers(include_self=True, recursive=True)
+    resource = tf.saved_model.experimental.TrackableResource
+    tables = [value for part in below for value in vars(part).values() if isinstance(value, resource)]
+    return [weight.value for weight in layer.weights] + tables
+
+
+def _inputs(model: keras.Model) -> Any:
+    try:
+        # A functional model keeps them as they were given, a dict for example; `inputs` is flat.
+        inputs = getattr(model, "_inputs_struct", None)
+        inputs = model.inputs if inputs is None else inputs
+    except (AttributeError, ValueError):
+        inputs = None
+    if all(tensor is None for tensor in keras.tree.flatten(inputs)):
+        raise ExportError(
+            "The model's inputs are unknown. Build it as a functional or Sequential model with an Input, "
+            "or give `preprocess`, a tf.function with an input signature that returns what the model takes."
+        )
+    if isinstance(inputs, list | tuple) and len(inputs) == 1:
+        return inputs[0]
+    return inputs
+
+
+def _input_name(tensor: Any, place: int) -> str:
+    name = getattr(tensor, "name", None) or f"input_{place}"
+    return "".join(character if character.isalnum() or character == "_" else "_" for character in name)
+
+
+def _input_signature(preprocess: Any) -> Sequence[Any] | None:
+    function = preprocess
+    if isinstance(preprocess, tf.Module):
+        function = vars(type(preprocess)).get("__call__")
+    signature = getattr(function, "input_signature", None)
+    return None if signature is None else list(keras.tree.flatten(signature))
+
+
+def _strings(texts: Sequence[str]) -> np.ndarray:
+    found = np.empty(len(texts), dtype=object)
+    found[:] = [text.encode() for text in texts]
+    return found

@@ -1,0 +1,124 @@
+"""The written graph: what it is made of, checked, and the parts that `tf.saved_model.save` leaves wrong.
+
+Reference: tensorflow/core/protobuf/{saved_model,meta_graph}.proto, tensorflow/core/framework/graph.proto.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+from tensorflow.core.protobuf import (  # pyright: ignore[reportMissingImports]
+    fingerprint_pb2,
+    saved_model_pb2,
+)
+from tensorflow.python.framework import op_def_registry
+from tensorflow.python.saved_model import fingerprinting_utils
+
+from keras_selfattn.errors import ExportError
+
+from .kernels import Operation, read, registered, type_name
+
+OLDEST = "2.16"  # the oldest TensorFlow Serving that a graph of ours is for
+
+# What is of no use to a served model, or makes its answers differ from one another.
+_FORBIDDEN = re.compile(
+    r"Random|Multinomial|Dropout|Grad$|Grad[A-Z_]|Gradient|^ResourceApply|PyFunc|Stateless.*RNG"
+)
+_HARMLESS = {"StopGradient", "PreventGradient"}  # the identity where nothing is trained
+
+
+def read_saved_model(path: Path) -> Any:
+    """Returns the message in a file `saved_model.pb` or `saved_model.pbtxt`."""
+    if path.suffix == ".pbtxt":
+        return text_format.Parse(path.read_text(encoding="utf-8"), saved_model_pb2.SavedModel())
+    return saved_model_pb2.SavedModel.FromString(path.read_bytes())
+
+
+def count_operations(saved_model: Any) -> Counter[str]:
+    """Returns how often each operation occurs in the first graph and its functions; calls are not counted."""
+    return Counter(node.op for node in _nodes(saved_model))
+
+
+def finish(folder: Path, method_names: Mapping[str, str]) -> list[str]:
+    """Checks a graph that `tf.saved_model.save` wrote, and sets its signatures' method names.
+
+    Args:
+        folder: of the SavedModel, which nobody else sees yet.
+        method_names: of each signature.
+
+    Returns:
+        The names of its operations.
+
+    Raises:
+        ExportError: for an operation that draws random numbers or trains, or that the TensorFlow of this
+            process or the oldest one has not.
+    """
+    path = folder / "saved_model.pb"
+    saved_model = read_saved_model(path)
+    _check(saved_model)
+    for name, method_name in method_names.items():
+        saved_model.meta_graphs[0].signature_def[name].method_name = method_name
+    path.write_bytes(saved_model.SerializeToString(deterministic=True))
+    _renew_fingerprint(folder)
+    return sorted(count_operations(saved_model))
+
+
+def _check(saved_model: Any) -> None:
+    oldest = read(Path(__file__).with_name(f"tensorflow-{OLDEST}.txt").read_text(encoding="utf-8"))
+    here = registered()
+    if saved_model.meta_graphs[0].graph_def.library.gradient:
+        raise ExportError("The graph holds gradients, which serve nobody.")
+    for node in _nodes(saved_model):
+        if _FORBIDDEN.search(node.op) and node.op not in _HARMLESS:
+            raise ExportError(
+                f"The graph holds the operation {node.op} ({node.name!r}), which trains, draws random "
+                "numbers or leaves TensorFlow. Let the model do that only where `training` is True."
+            )
+        for operations, where in ((here, "this TensorFlow"), (oldest, f"TensorFlow Serving {OLDEST}")):
+            reason = _unknown(node, operations)
+            if reason:
+                raise ExportError(f"{where} cannot run the operation {node.op} ({node.name!r}): {reason}.")
+
+
+def _nodes(saved_model: Any) -> Iterator[Any]:
+    graph = saved_model.meta_graphs[0].graph_def
+    functions = {function.signature.name for function in graph.library.function}
+    for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
+        yield from (node for node in nodes if node.op not in functions)
+
+
+def _unknown(node: Any, operations: Mapping[str, Operation]) -> str | None:
+    operation = operations.get(node.op)
+    if operation is None:
+        return "it has no such operation for CPUs"
+    new = {name for name in node.attr if not name.startswith("_")} - operation.attributes
+    if new:
+        return f"it does not know the attribute {min(new)}"
+    types = _types(node)
+    if not operation.takes(types):
+        return "it has no kernel for " + ", ".join(f"{name}={type_}" for name, type_ in sorted(types.items()))
+    return None
+
+
+def _types(node: Any) -> dict[str, str]:
+    """Returns the types of a node by attribute; those at their default are left out of the file."""
+    definition: Any = op_def_registry.get(node.op)
+    values = {attribute.name: attribute.default_value for attribute in getattr(definition, "attr", ())}
+    values |= dict(node.attr)
+    return {
+        name: type_name(value.type) for name, value in values.items() if value.WhichOneof("value") == "type"
+    }
+
+
+def _renew_fingerprint(folder: Path) -> None:
+    """Lets the fingerprint be that of the changed file, and nothing else: TensorFlow adds a random number."""
+    fingerprinting_utils.write_fingerprint(str(folder))
+    path = folder / "fingerprint.pb"
+    fingerprint: Any = fingerprint_pb2.FingerprintDef.FromString(path.read_bytes())
+    content = (folder / "saved_model.pb").read_bytes() + (folder / "variables/variables.index").read_bytes()
+    fingerprint.uuid = str(int(hashlib.sha256(content).hexdigest()[:16], 16))
+    path.write_bytes(fingerprint.SerializeToString(deterministic=True))

@@ -1,0 +1,167 @@
+"""What is in a SavedModel's folder, anybody's: read from its files, without loading or running it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+
+from keras_selfattn.errors import ExportError
+
+from . import warmup
+from .card import digest, read_card, size_of
+from .graph import count_operations, read_saved_model
+from .versions import latest_version
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One input or output of a signature: dtype name, and sizes with None where any is taken."""
+
+    dtype: str
+    shape: tuple[int | None, ...] | None
+
+    def __str__(self) -> str:
+        shape = (
+            "of any shape"
+            if self.shape is None
+            else f"[{', '.join(str(size or '?') for size in self.shape)}]"
+        )
+        return f"{self.dtype} {shape}"
+
+
+@dataclass(frozen=True)
+class SignatureView:
+    """One way to call a model: its inputs and outputs by name, and the call that it is for."""
+
+    method_name: str
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What is in a SavedModel's folder.
+
+    Args:
+        path: the folder.
+        signatures: by name.
+        operations: how often each occurs, in functions too.
+        variables: dtype and sizes of each in the checkpoint, by name.
+        bytes: of all files but the card.
+        tensorflow: the version that wrote it.
+        warmup_requests: how many lie beside it.
+        card: the model card, or None.
+        intact: whether the files are those that the card was written for; None without a card.
+    """
+
+    path: Path
+    signatures: Mapping[str, SignatureView]
+    operations: Mapping[str, int]
+    variables: Mapping[str, Tensor]
+    bytes: int
+    tensorflow: str
+    warmup_requests: int
+    card: Mapping[str, Any] | None
+    intact: bool | None
+
+
+def inspect_saved_model(path: str | Path) -> Inspection:
+    """Returns what is in a SavedModel, or in the newest version under a base path.
+
+    Args:
+        path: a SavedModel's folder, whoever wrote it, or a folder of versions.
+
+    Raises:
+        ExportError: if there is no SavedModel, or its graph cannot be read.
+
+    Example:
+
+        >>> import tempfile
+        >>> import tensorflow as tf
+        >>> folder = tempfile.mkdtemp()
+        >>> module = tf.Module()
+        >>> module.double = tf.function(lambda x: 2 * x, [tf.TensorSpec([None], tf.float32, name="x")])
+        >>> tf.saved_model.save(module, folder, module.double)
+        >>> inspection = inspect_saved_model(folder)
+        >>> print(inspection.signatures["serving_default"].inputs["x"], inspection.operations["Mul"])
+        float32 [?] 1
+    """
+    folder = _folder(Path(path))
+    saved_model = _read(folder)
+    card = read_card(folder)
+    return Inspection(
+        path=folder,
+        signatures={
+            name: _view(definition)
+            for name, definition in sorted(saved_model.meta_graphs[0].signature_def.items())
+            if not name.startswith("__saved_model")
+        },
+        operations=dict(count_operations(saved_model).most_common()),
+        variables=_variables(folder),
+        bytes=size_of(folder),
+        tensorflow=saved_model.meta_graphs[0].meta_info_def.tensorflow_version,
+        warmup_requests=_count_records(folder / warmup.FILE),
+        card=card,
+        intact=None if card is None else card.get("files", {}).get("digest") == digest(folder),
+    )
+
+
+def _folder(path: Path) -> Path:
+    latest = latest_version(path)
+    folder = path if latest is None or _graph(path) else path / str(latest)
+    if _graph(folder) is None:
+        raise ExportError(
+            f"There is no SavedModel in {path}: no saved_model.pb there, and no version below. Give a folder "
+            "that `export` or tf.saved_model.save wrote."
+        )
+    return folder
+
+
+def _graph(folder: Path) -> Path | None:
+    return next(
+        (folder / name for name in ("saved_model.pb", "saved_model.pbtxt") if (folder / name).is_file()), None
+    )
+
+
+def _read(folder: Path) -> Any:
+    try:
+        saved_model = read_saved_model(_graph(folder) or folder)
+    except (DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
+        raise ExportError(f"{_graph(folder)} is not whole: {error or 'it ends too early'}.") from error
+    if not saved_model.meta_graphs:
+        raise ExportError(f"{_graph(folder)} holds no graph.")
+    return saved_model
+
+
+def _view(definition: Any) -> SignatureView:
+    inputs, outputs = (
+        {name: _tensor(info) for name, info in sorted(side.items())}
+        for side in (definition.inputs, definition.outputs)
+    )
+    return SignatureView(definition.method_name, inputs, outputs)
+
+
+def _tensor(info: Any) -> Tensor:
+    dtype = tf.dtypes.as_dtype(info.dtype).name if info.dtype else "composite"
+    if info.tensor_shape.unknown_rank:
+        return Tensor(dtype, None)
+    return Tensor(dtype, tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim))
+
+
+def _variables(folder: Path) -> dict[str, Tensor]:
+    """Returns what the checkpoint holds but its own table of contents."""
+    if not (folder / "variables" / "variables.index").is_file():
+        return {}
+    reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
+    shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    names = sorted(name for name in shapes if not re.match("_CHECKPOINTABLE|save_counter", name))
+    return {name: Tensor(dtypes[name].name, tuple(shapes[name])) for name in names}
+
+
+def _count_records(path: Path) -> int:
+    return sum(1 for _ in tf.data.TFRecordDataset(str(path))) if path.is_file() else 0

@@ -1,0 +1,146 @@
+"""The trial of a written SavedModel: a fresh process must answer as the live model does."""
+
+import base64
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.errors import ExportError
+
+from .contract import Contract, Signature, model_errors
+from .fronts import Request
+
+_PROGRAM = Path(__file__).with_name("check.py")
+# Seconds for the fresh process: importing TensorFlow and loading take about ten on two busy cores.
+_TIMEOUT = 600.0
+# By how much a row of probabilities may miss a sum of 1.
+_SUM_ERROR = 1e-3
+
+
+@dataclass(frozen=True)
+class Case:
+    """A request, and the answer of the live model.
+
+    Args:
+        signature: the name of the signature it is for.
+        request: inputs by name.
+        outputs: the answer by name.
+    """
+
+    signature: str
+    request: Request
+    outputs: dict[str, np.ndarray]
+
+
+def live_answers(contract: Contract) -> list[Case]:
+    """Returns what the live model answers to the requests of each signature, without any graph.
+
+    Raises:
+        ExportError: if it fails on one, or returns probabilities that are none.
+    """
+    cases = []
+    with _eagerly():
+        for name, signature in contract.signatures.items():
+            for place, request in enumerate(signature.requests):
+                outputs = _answer(name, signature, request, needed=place == 0)
+                if outputs is not None:
+                    cases.append(Case(name, request, outputs))
+    for case in cases:
+        _check_probabilities(case)
+    return cases
+
+
+def try_saved_model(folder: Path, cases: Sequence[Case], tolerance: float) -> dict[str, Any]:
+    """Asks a SavedModel all of the cases, in a fresh process without Keras, and returns what that measured.
+
+    Args:
+        folder: the SavedModel.
+        cases: requests and answers.
+        tolerance: by how much numbers may differ, relative to those above 1.
+
+    Raises:
+        ExportError: if an answer differs, changes between two runs, or does not come.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary, "cases.json")
+        write_cases(path, cases, tolerance)
+        # -P keeps the script's own folder off the path: its neighbours are no top-level modules.
+        command = [sys.executable, "-P", str(_PROGRAM), str(folder), str(path)]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
+        except subprocess.TimeoutExpired:
+            raise ExportError(f"The exported graph did not answer within {_TIMEOUT:.0f} s.") from None
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise ExportError(
+            f"The exported graph failed its check, nothing was written: {lines[-1].rstrip('.')}."
+        )
+    return json.loads(done.stdout.decode().strip().splitlines()[-1])
+
+
+def write_cases(path: Path, cases: Sequence[Case], tolerance: float) -> None:
+    """Writes cases as `check.py` reads them."""
+    content = [
+        {
+            "signature": case.signature,
+            "inputs": _protos(case.request),
+            "outputs": _protos(case.outputs),
+            "tolerance": tolerance,
+        }
+        for case in cases
+    ]
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+def _protos(arrays: dict[str, np.ndarray]) -> dict[str, str]:
+    return {
+        name: base64.b64encode(tf.make_tensor_proto(array).SerializeToString()).decode()
+        for name, array in arrays.items()
+    }
+
+
+def _answer(
+    name: str, signature: Signature, request: Request, *, needed: bool
+) -> dict[str, np.ndarray] | None:
+    try:
+        with model_errors(name, request):
+            answer = signature.function.python_function(*signature.arguments(request))
+    except ExportError:
+        if needed or any(len(array) for array in request.values()):
+            raise
+        return None  # a model of a user's own may not take a batch of none
+    return {key: np.asarray(value) for key, value in answer.items()}
+
+
+@contextmanager
+def _eagerly() -> Iterator[None]:
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
+def _check_probabilities(case: Case) -> None:
+    found = case.outputs.get("probabilities")
+    if found is None or "label" not in case.outputs or not found.size:
+        return
+    sums = found.sum(axis=-1)
+    sums = sums[sums != 0]  # masked positions
+    wrong = sums[~(np.abs(sums - 1) <= _SUM_ERROR)]
+    if wrong.size or (found < 0).any():
+        raise ExportError(
+            "With `labels`, the model must return probabilities. It returns rows that sum up to "
+            f"{wrong[0] if wrong.size else 1:.3g} with values from {found.min():.3g} to {found.max():.3g}; "
+            'end it with activation="softmax" (or "sigmoid" for one column and two labels).'
+        )

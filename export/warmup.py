@@ -1,0 +1,53 @@
+"""Requests that a server runs before it calls a version available, so that no caller waits for the first run.
+
+Reference: tensorflow_serving/apis/prediction_log.proto and
+tensorflow_serving/servables/tensorflow/saved_model_warmup.cc.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from .contract import CLASSIFY, PREDICT, Signature
+from .fronts import Request
+
+_logs: Any = prediction_log_pb2
+
+FILE = "assets.extra/tf_serving_warmup_requests"
+
+
+def write_warmup(folder: Path, signatures: Mapping[str, Signature]) -> int:
+    """Writes the requests of all signatures into a SavedModel's folder, and returns how many there are."""
+    path = folder / FILE
+    path.parent.mkdir(exist_ok=True)
+    logs = [
+        _log(name, signature.method_name, request)
+        for name, signature in signatures.items()
+        for request in signature.requests
+        if _rows(request) or signature.method_name == PREDICT  # "Input is empty" of Classify is an error
+    ]
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for log in logs:
+            writer.write(log.SerializeToString(deterministic=True))
+    return len(logs)
+
+
+def _log(name: str, method_name: str, request: Request) -> Any:
+    log = _logs.PredictionLog()
+    if method_name == PREDICT:
+        call = log.predict_log.request
+        for alias, array in request.items():
+            call.inputs[alias].CopyFrom(tf.make_tensor_proto(array))
+    else:
+        call = (log.classify_log if method_name == CLASSIFY else log.regress_log).request
+        for serialized in request["inputs"]:
+            call.input.example_list.examples.add().ParseFromString(serialized)
+    call.model_spec.signature_name = name
+    return log
+
+
+def _rows(request: Request) -> int:
+    return len(next(iter(request.values())))

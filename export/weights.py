@@ -1,0 +1,143 @@
+"""How a model's weights lie in the file: as they are, or narrower, to be widened once when it is loaded."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager.context import anonymous_name
+
+from .fronts import layer_resources
+
+Tensor = Any
+
+# Smaller ones, biases and scales of normalisation among them, are a vanishing share of the file.
+_LEAST_NARROWED = 1024  # numbers
+_LEVELS = 127  # of int8, on either side of 0
+
+
+class Weights:
+    """The weights of a model, used as they are.
+
+    Args:
+        model: whose weights they are.
+
+    Attributes:
+        tracked: what is saved: variables and tables.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        self.tracked: list[Any] = layer_resources(model)
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Lets the model compute with these weights while the block runs."""
+        yield
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is saved."""
+        return sum(_bytes(item) for item in self.tracked if isinstance(item, tf.Variable))
+
+
+class NarrowWeights(Weights):
+    """Weights that are stored in a narrower type and computed with in their own.
+
+    They are widened when the SavedModel is loaded, once: a request costs what it did, and the server holds
+    both forms in memory.
+
+    Args:
+        model: whose weights they are.
+        dtype: "float16", or "int8" with a float32 scale for each row or column, whichever is the closer.
+    """
+
+    def __init__(self, model: keras.Model, dtype: str) -> None:
+        super().__init__(model)
+        narrow = _Float16 if dtype == "float16" else _Int8
+        wide = [weight for weight in model.weights if _is_worth_it(weight)]
+        kept = {id(weight.value) for weight in wide}
+        self._widened = [
+            (weight, narrow(np.asarray(weight.value), place)) for place, weight in enumerate(wide)
+        ]
+        self.tracked = [item for item in self.tracked if id(item) not in kept]
+        for _, widened in self._widened:
+            self.tracked += [widened, *widened.stored]
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        mapping = [(weight, widened.read()) for weight, widened in self._widened]
+        with keras.StatelessScope(state_mapping=mapping):
+            yield
+
+
+class _Widened(tf.saved_model.experimental.TrackableResource):
+    """A float32 variable that no checkpoint holds: it is made of narrower ones when it is loaded."""
+
+    def __init__(self, stored: Sequence[np.ndarray], shape: tuple[int, ...], place: int) -> None:
+        super().__init__()
+        self.stored: list[Any] = [tf.Variable(tf.constant(each), trainable=False) for each in stored]
+        self._shape = shape
+        self._name = f"widened_{place}"
+        self._initialize()
+
+    def widened(self) -> Tensor:
+        """Returns the stored numbers as float32."""
+        raise NotImplementedError
+
+    def read(self) -> Tensor:
+        """Returns the variable's value."""
+        value = tf.raw_ops.ReadVariableOp(resource=self.resource_handle, dtype=tf.float32)
+        return tf.ensure_shape(value, self._shape)
+
+    # TensorFlow calls these two: when the resource is made, and after the checkpoint has been read.
+
+    def _create_resource(self) -> Tensor:
+        # By any other name it would be shared with every other export of this process.
+        name = anonymous_name() if tf.executing_eagerly() else self._name
+        return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=self._shape, shared_name=name, container="")
+
+    def _initialize(self) -> None:
+        tf.raw_ops.AssignVariableOp(resource=self.resource_handle, value=self.widened())
+
+
+class _Float16(_Widened):
+    def __init__(self, weight: np.ndarray, place: int) -> None:
+        # What float16 cannot hold is cut to what it can, instead of becoming infinite.
+        most = np.finfo(np.float16).max
+        super().__init__([weight.clip(-most, most).astype(np.float16)], weight.shape, place)
+
+    def widened(self) -> Tensor:
+        return tf.cast(self.stored[0].read_value(), tf.float32)
+
+
+class _Int8(_Widened):
+    def __init__(self, weight: np.ndarray, place: int) -> None:
+        quantized, scale = min(
+            (_quantized(weight, axis) for axis in (0, -1)), key=lambda q: _error(weight, *q)
+        )
+        super().__init__([quantized, scale], weight.shape, place)
+
+    def widened(self) -> Tensor:
+        quantized, scale = (variable.read_value() for variable in self.stored)
+        return tf.cast(quantized, tf.float32) * scale
+
+
+def _quantized(weight: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns int8 numbers and the float32 scales to multiply them by, one for each place along `axis`."""
+    others = tuple(place for place in range(weight.ndim) if place != axis % weight.ndim)
+    scale = np.abs(weight).max(axis=others, keepdims=True).astype(np.float32) / _LEVELS
+    return np.rint(weight / np.where(scale, scale, 1)).astype(np.int8), scale
+
+
+def _error(weight: np.ndarray, quantized: np.ndarray, scale: np.ndarray) -> float:
+    return float(np.square(weight - quantized * scale).sum())
+
+
+def _is_worth_it(weight: Any) -> bool:
+    return len(weight.shape) >= 2 and weight.dtype == "float32" and np.prod(weight.shape) >= _LEAST_NARROWED
+
+
+def _bytes(variable: Any) -> int:
+    return int(np.prod(variable.shape)) * variable.dtype.size

@@ -1,0 +1,52 @@
+"""`keras-selfattn versions`: lists and removes the versions of a model."""
+
+from pathlib import Path
+
+import click
+
+from keras_selfattn.cli.console import columns, console, import_tensorflow
+
+_COUNT = click.IntRange(min=1)
+
+
+@click.command("versions")
+@click.argument("base_path", type=click.Path(path_type=Path))
+@click.option("--latest", is_flag=True, help="Print the highest version's number alone.")
+@click.option("--remove", type=_COUNT, multiple=True, help="Remove this version; may be given several times.")
+@click.option("--keep", type=_COUNT, help="Remove all but so many of the highest versions.")
+def command(base_path: Path, latest: bool, remove: tuple[int, ...], keep: int | None) -> None:
+    """List the versions under BASE_PATH, a folder that `export` writes to."""
+    import_tensorflow()
+    from keras_selfattn.errors import ExportError
+    from keras_selfattn.export import keep_newest, latest_version, list_versions, remove_versions
+
+    if not list_versions(base_path):
+        raise ExportError(f"{base_path} has no versions. `keras-selfattn export` writes them.")
+    remove_versions(base_path, *remove)
+    removed = [*remove, *([] if keep is None else keep_newest(base_path, keep))]
+    if latest:
+        click.echo(latest_version(base_path))
+        return
+    if removed:
+        console.print(f"Removed {', '.join(map(str, sorted(set(removed))))}.")
+    _print_versions(base_path)
+
+
+def _print_versions(base_path: Path) -> None:
+    from keras_selfattn.export import list_versions, read_card
+
+    table = columns(
+        None, "version", "created", "task", "precision", "accuracy", "MB", right=("version", "MB")
+    )
+    for version in list_versions(base_path):
+        card = read_card(base_path / str(version)) or {}
+        accuracy = (card.get("metrics") or {}).get("accuracy")
+        table.add_row(
+            str(version),
+            card.get("created", "no card"),
+            card.get("task", ""),
+            card.get("precision") or "",
+            "" if accuracy is None else f"{accuracy:.1%}",
+            f"{card['files']['bytes'] / 1e6:,.1f}" if "files" in card else "",
+        )
+    console.print(table)

@@ -1,0 +1,153 @@
+"""What the graph is made of: stock operations of old and new TensorFlow, nothing that trains or draws."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+import tensorflow as tf
+
+from keras_selfattn.errors import ExportError
+from keras_selfattn.export import export_saved_model, graph, kernels
+
+OLDEST = kernels.read(Path(graph.__file__).with_name("tensorflow-2.16.txt").read_text())
+
+
+def save(folder, function, **options):
+    module = tf.Module()
+    module.function = function
+    tf.saved_model.save(module, str(folder), signatures=function, **options)
+    return folder
+
+
+def test_the_graph_is_the_one_looked_at_and_holds_no_random_number_and_no_gradient(version):
+    counts = graph.count_operations(graph.read_saved_model(version / "saved_model.pb"))
+    # Of two layers, each for few tokens and for many, and of the head; and of two layers for `explain`.
+    assert counts["Softmax"] == 2 * 2 + 1 + 2 + 1
+    parts = ("Random", "Dropout", "Grad", "PyFunc", "ResourceApply")
+    # StopGradient is the identity where nothing is trained; the moments of a normalisation hold one.
+    assert [op for op in counts if any(part in op for part in parts) and op != "StopGradient"] == []
+    assert set(counts) <= set(OLDEST)
+
+
+def test_the_calls_that_the_signatures_are_for_are_named(version):
+    definitions = graph.read_saved_model(version / "saved_model.pb").meta_graphs[0].signature_def
+    assert {name: definition.method_name.rpartition("/")[2] for name, definition in definitions.items()} == {
+        "serving_default": "predict",
+        "classify": "classify",
+        "tokens": "predict",
+        "explain": "predict",
+        "__saved_model_init_op": "",
+    }
+
+
+def test_a_graph_that_draws_is_refused(tmp_path, unchecked):
+    class Noise(keras.layers.Layer):
+        def call(self, inputs):
+            return inputs + tf.random.normal(tf.shape(inputs))
+
+    model = keras.Sequential([keras.Input((3,), name="x"), Noise()])
+    with pytest.raises(ExportError, match=r"holds the operation RandomStandardNormal .* draws random"):
+        export_saved_model(model, tmp_path / "base")
+    assert list((tmp_path / "base").iterdir()) == []
+
+
+def test_a_graph_that_leaves_tensorflow_is_refused(tmp_path):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def python(x):
+        return {"y": tf.numpy_function(lambda value: value, [x], tf.float32)}
+
+    with pytest.raises(ExportError, match=r"holds the operation \w*PyFunc"):
+        graph.finish(save(tmp_path, python), {})
+
+
+def test_a_graph_with_gradients_is_refused(tmp_path):
+    variable = tf.Variable(2.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.nn.relu(x * variable))
+        return {"y": tape.gradient(loss, variable)}
+
+    module = tf.Module()
+    module.variable = variable
+    tf.saved_model.save(module, str(tmp_path), signatures=step)
+    with pytest.raises(ExportError, match="holds the operation ReluGrad"):
+        graph.finish(tmp_path, {})
+
+
+def test_custom_gradients_are_looked_into(tmp_path):
+    """TensorFlow saves them by default, as functions that no answer needs: dropout is found in those, too."""
+
+    @tf.custom_gradient
+    def dropped(x):
+        return x * 2, lambda upstream: upstream * tf.random.uniform(tf.shape(x))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def double(x):
+        return {"y": dropped(x)}
+
+    for custom, outcome in ((True, "RandomUniform"), (False, None)):
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=custom)
+        folder = save(tmp_path / str(custom), double, options=options)
+        if outcome:
+            with pytest.raises(ExportError, match=outcome):
+                graph.finish(folder, {})
+        else:
+            assert "Mul" in graph.finish(folder, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"Mul": None}, "has no such operation for CPUs"),
+        ({"Mul": kernels.Operation(frozenset(), ({"T": frozenset(["half"])},))}, "not know the attribute T"),
+        ({"Mul": kernels.Operation(frozenset("T"), ({"T": frozenset(["half"])},))}, "no kernel for T=float"),
+    ],
+)
+def test_an_operation_that_the_oldest_server_cannot_run_is_refused(tmp_path, monkeypatch, changes, reason):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def double(x):
+        return {"y": tf.raw_ops.Mul(x=x, y=2.0)}
+
+    changed = {name: each for name, each in {**OLDEST, **changes}.items() if each is not None}
+    monkeypatch.setattr(graph, "read", lambda _: changed)
+    with pytest.raises(
+        ExportError, match=rf"TensorFlow Serving 2.16 cannot run the operation Mul .*{reason}"
+    ):
+        graph.finish(save(tmp_path, double), {})
+
+
+def test_the_table_of_kernels_is_read_as_it_is_written():
+    here = kernels.registered()
+    assert kernels.read("\n".join(kernels.lines(here))) == here
+    assert here["MatMul"].takes({"T": "bfloat16"})
+    assert not here["MatMul"].takes({"T": "string"})
+    assert len(OLDEST) > 1300
+    # Kernels of two types: tables from strings to int32, but not from int32 to strings of another width.
+    assert OLDEST["HashTableV2"].takes({"key_dtype": "string", "value_dtype": "int32"})
+    assert not OLDEST["HashTableV2"].takes({"key_dtype": "string", "value_dtype": "half"})
+
+
+def test_equal_inputs_give_equal_bytes_in_processes_of_their_own(tmp_path):
+    program = (
+        "import sys, keras\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from keras_selfattn.export import export_saved_model, saved_model\n"
+        "from conftest import make_model\n"
+        "saved_model.try_saved_model = lambda *_: {}\n"
+        "export_saved_model(make_model(), sys.argv[2])\n"
+    )
+    found = []
+    for name in "ab":
+        command = [sys.executable, "-c", program, str(Path(__file__).parent), str(tmp_path / name)]
+        subprocess.run(command, check=True, capture_output=True, timeout=240)
+        files = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
+        found.append({path.relative_to(tmp_path / name).as_posix(): path.read_bytes() for path in files})
+    first, second = found
+    assert len(first) == 6, list(first)
+    assert first.keys() == second.keys()
+    # The card says when it was written.
+    assert [name for name in first if first[name] != second[name] and "card" not in name] == []

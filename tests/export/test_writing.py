@@ -1,0 +1,311 @@
+"""How versions appear and go: whole or not at all, whoever dies, fills the disk or exports at once."""
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from conftest import CONFIG, make_model
+
+from keras_selfattn import atomic, models
+from keras_selfattn.errors import ExportError
+from keras_selfattn.export import (
+    export_saved_model,
+    keep_newest,
+    latest_version,
+    list_versions,
+    remove_versions,
+    saved_model,
+    versions,
+)
+
+# Exports again and again. The check, which only reads, is left out, to come to the writing more often.
+EXPORTER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from keras_selfattn.export import export_saved_model, saved_model
+from conftest import make_model
+saved_model.try_saved_model = lambda *_: {"load_seconds": 0.0, "request_ms": 0.0}
+model = make_model()
+print("ready", flush=True)
+while True:
+    print(export_saved_model(model, sys.argv[2], keep=3), flush=True)
+"""
+
+
+def exporter(base):
+    command = [sys.executable, "-c", EXPORTER, str(Path(__file__).parent), str(base)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def assert_whole(version):
+    """Every file is there and holds what the card says."""
+    from keras_selfattn.export import inspect_saved_model
+
+    inspection = inspect_saved_model(version)
+    assert inspection.intact, version
+    assert inspection.warmup_requests == 15
+    assert set(inspection.signatures) == {"serving_default", "classify", "tokens", "explain"}
+    tf.saved_model.load(str(version))
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_killed_at_any_moment_an_export_leaves_whole_versions_only(tmp_path, request, unchecked):
+    """`pytest tests/export/test_writing.py -k killed --kills 100` is the whole of it."""
+    rounds, drafts = request.config.getoption("--kills"), 0
+    moments = random.Random(0)
+    base = tmp_path / "base"
+    for _ in range(rounds):
+        process = exporter(base)
+        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        # An export of the small model takes about three seconds, the first one more.
+        time.sleep(moments.uniform(0.05, 6.0))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        for version in list_versions(base):
+            assert_whole(base / str(version))
+        drafts += any(name.startswith(".") for name in names(base)) if base.exists() else 0
+        assert [n for n in (names(base) if base.exists() else []) if not n.startswith(".")] == [
+            str(version) for version in list_versions(base)
+        ]
+    print(f"{rounds} kills, {drafts} with a draft left, versions {list_versions(base)}")
+    export_saved_model(make_model(), base)
+    assert names(base) == [str(version) for version in list_versions(base)], "the next export cleans up"
+    assert rounds < 10 or drafts > rounds / 10, "the kills met no writing"
+
+
+def test_the_draft_of_a_living_export_is_left_alone(tmp_path, monkeypatch):
+    other = []
+
+    def meanwhile(*_):
+        # A second export, begun and ended while the first has its draft.
+        if not other:
+            other.append(None)
+            other[0] = export_saved_model(make_model(), tmp_path)
+        return {"load_seconds": 0.0, "request_ms": 0.0}
+
+    monkeypatch.setattr(saved_model, "try_saved_model", meanwhile)
+    assert export_saved_model(make_model(), tmp_path).name == "2"
+    assert other[0].name == "1"
+    assert names(tmp_path) == ["1", "2"]
+
+
+def test_exports_at_once_get_a_version_each(tmp_path, unchecked):
+    processes = [exporter(tmp_path / "base") for _ in range(2)]
+    try:
+        for process in processes:
+            assert process.stdout.readline() == "ready\n"
+        paths = [process.stdout.readline().strip() for process in processes for _ in range(2)]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate(timeout=60)
+    assert len(set(paths)) == 4, paths
+    for version in list_versions(tmp_path / "base"):
+        assert_whole(tmp_path / "base" / str(version))
+
+
+def test_drafts_are_made_and_cleaned_at_once_without_harm(tmp_path):
+    """A draft that was taken for a dead one before it was locked is made anew."""
+    stop, failures = threading.Event(), []
+
+    def clean():
+        while not stop.is_set():
+            versions.clean(tmp_path)
+
+    cleaner = threading.Thread(target=clean)
+    cleaner.start()
+    try:
+        for count in range(300):
+            with atomic.draft_directory(tmp_path / str(count)) as draft:
+                (draft / "file").write_text("x")
+                atomic.publish(draft, tmp_path / str(count))
+    except OSError as error:
+        failures.append(error)
+    finally:
+        stop.set()
+        cleaner.join()
+    assert failures == []
+    assert len(list_versions(tmp_path)) == 300
+
+
+LIMITED = """
+import resource, signal, sys
+sys.path.insert(0, sys.argv[1])
+from keras_selfattn.errors import ExportError
+from keras_selfattn.export import export_saved_model
+from conftest import make_model
+model = make_model()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), -1))
+try:
+    export_saved_model(model, sys.argv[2])
+except ExportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("limit", [100, 3000, 100_000])
+def test_a_disk_that_fills_up_is_an_error_and_leaves_nothing(tmp_path, limit):
+    """A limit on the size of a file fails in the calls that a full disk does: at graph, variables or card."""
+    command = [sys.executable, "-c", LIMITED, str(Path(__file__).parent), str(tmp_path / "base"), str(limit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
+    assert "cannot be written" in done.stdout, done.stdout + done.stderr
+    assert names(tmp_path / "base") == []
+
+
+READ_ONLY = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from keras_selfattn.errors import ExportError
+from keras_selfattn.export import export_saved_model, remove_versions
+from conftest import make_model
+model = make_model()
+if os.getuid() == 0:
+    os.seteuid(65534)  # whom permissions hold back
+for what in (lambda: export_saved_model(model, sys.argv[2]), lambda: remove_versions(sys.argv[2], 1)):
+    try:
+        what()
+    except ExportError as error:
+        print(error)
+"""
+
+
+def test_a_read_only_folder_is_an_error_and_keeps_what_it_has(tmp_path):
+    base = tmp_path / "base"
+    (base / "1").mkdir(parents=True)
+    (base / "1" / "saved_model.pb").touch()
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.owner() == base.owner() and not folder.stat().st_mode & 0o001:
+            folder.chmod(folder.stat().st_mode | 0o055)
+    base.chmod(0o555)
+    try:
+        command = [sys.executable, "-c", READ_ONLY, str(Path(__file__).parent), str(base)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    finally:
+        base.chmod(0o755)
+    assert done.stdout.count("ermission denied") == 2, done.stdout + done.stderr
+    assert names(base) == ["1"]
+
+
+def test_versions_count_up_and_a_given_one_is_never_replaced(model, tmp_path, unchecked):
+    base = tmp_path / "deep" / "base"
+    assert export_saved_model(model, base).name == "1"
+    assert export_saved_model(model, base, version=7).name == "7"
+    assert export_saved_model(model, base).name == "8"
+    with pytest.raises(ExportError, match="has a version 7 already"):
+        export_saved_model(model, base, version=7)
+    assert list_versions(base) == [1, 7, 8]
+    assert latest_version(base) == 8
+    assert names(base) == ["1", "7", "8"]
+
+
+def test_a_version_that_another_export_took_meanwhile_is_passed_over(model, tmp_path, monkeypatch):
+    def other_export(*_):
+        (tmp_path / "1" / "variables").mkdir(parents=True)
+        return {}
+
+    monkeypatch.setattr(saved_model, "try_saved_model", other_export)
+    assert export_saved_model(model, tmp_path).name == "2"
+
+
+def test_old_versions_go_after_the_new_one_is_whole(model, tmp_path, unchecked, monkeypatch):
+    for _ in range(3):
+        export_saved_model(model, tmp_path)
+    seen = []
+    remove = versions.remove_directory
+    monkeypatch.setattr(
+        versions, "remove_directory", lambda path: (seen.append(names(tmp_path)), remove(path))
+    )
+    assert export_saved_model(model, tmp_path, keep=2).name == "4"
+    assert seen[0] == ["1", "2", "3", "4"]
+    assert list_versions(tmp_path) == [3, 4]
+
+
+def test_versions_are_removed_all_or_none(tmp_path):
+    for version in (1, 2, 3, 10):
+        (tmp_path / str(version) / "variables").mkdir(parents=True)
+    with pytest.raises(ExportError, match="has no version 4. It has: 1, 2, 3, 10"):
+        remove_versions(tmp_path, 1, 4)
+    assert list_versions(tmp_path) == [1, 2, 3, 10]
+    remove_versions(tmp_path, 2, 2)
+    assert keep_newest(tmp_path, 2) == [1]
+    assert keep_newest(tmp_path, 5) == []
+    assert names(tmp_path) == ["10", "3"]
+
+
+def test_a_graph_that_answers_differently_is_refused_and_nothing_is_left(model, tmp_path, monkeypatch):
+    real = saved_model.live_answers
+
+    def others(contract):
+        cases = real(contract)
+        cases[0].outputs["probabilities"] = cases[0].outputs["probabilities"] + np.float32(1e-3)
+        return cases
+
+    monkeypatch.setattr(saved_model, "live_answers", others)
+    reason = (
+        r"failed its check, nothing was written: serving_default: probabilities differs from the model's by"
+    )
+    with pytest.raises(ExportError, match=reason):
+        export_saved_model(model, tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_an_interrupt_while_checking_leaves_nothing(model, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(saved_model, "try_saved_model", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        export_saved_model(model, tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    broken = models.TextClassifier(CONFIG, vocabulary=["good"], labels=["+", "-"])
+    weights = broken.core.get_weights()
+    weights[3].flat[0] = np.nan
+    broken.core.set_weights(weights)
+    with pytest.raises(ExportError, match="is not finite everywhere"):
+        export_saved_model(broken, tmp_path)
+
+
+@pytest.mark.parametrize("version", [0, -1, "1", True, 1.0, 2**63])
+def test_a_bad_version_is_named(model, tmp_path, version):
+    with pytest.raises(ExportError, match=f"positive integer below .* Received {version!r}"):
+        export_saved_model(model, tmp_path, version)
+
+
+def test_a_base_path_that_is_a_file_or_below_one_is_refused(model, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ExportError, match="is a file; choose another name"):
+        export_saved_model(model, tmp_path / "file")
+    with pytest.raises(ExportError, match="cannot be written"):
+        export_saved_model(model, tmp_path / "file" / "base")
+
+
+def test_a_path_that_tensorflow_cannot_load_from_is_refused(model, tmp_path):
+    with pytest.raises(ExportError, match="must hold no brackets"):
+        export_saved_model(model, tmp_path / "a[b]")
+
+
+def test_files_and_padded_numbers_are_no_versions_but_never_overwritten(model, tmp_path, unchecked):
+    (tmp_path / "3").touch()
+    (tmp_path / "0005").mkdir()
+    (tmp_path / "2").mkdir()
+    assert list_versions(tmp_path) == [2]
+    assert export_saved_model(model, tmp_path).name == "6"
+
+
+def test_a_model_without_a_vocabulary_is_refused(tmp_path):
+    with pytest.raises(ExportError, match="has no weights yet. Train it"):
+        export_saved_model(models.TextClassifier(CONFIG), tmp_path)
