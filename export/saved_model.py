@@ -89,6 +89,8 @@ def export_saved_model(
     _check_place(base, version)
     check_keep(keep)
     _check_drop(max_accuracy_drop, evaluation)
+    if signatures and precision is not None:
+        raise ExportError("`signatures` use the model's own weights: leave out `precision`, or them.")
     stage = progress or (lambda _: None)
     contract_of = functools.partial(
         contract_for, preprocess=preprocess, labels=labels, signatures=signatures, samples=samples

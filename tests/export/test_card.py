@@ -1,0 +1,124 @@
+"""The card beside a SavedModel, and `inspect`, which reads any SavedModel."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+import tensorflow as tf
+from conftest import CONFIG, TRAINING
+
+from keras_selfattn.errors import ExportError
+from keras_selfattn.export import inspect_saved_model, read_card
+
+SCHEMA = json.loads(
+    (Path(__file__).parents[2] / "docs" / "model-card.schema.json").read_text(encoding="utf-8")
+)
+
+
+def test_the_card_is_what_its_schema_says(version):
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(read_card(version), SCHEMA)
+
+
+def test_the_schema_refuses_what_is_no_card(version):
+    for broken in ({"task": "poetry"}, {"files": {"bytes": 1, "digest": "md5:0"}}, {"novel": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate({**read_card(version), **broken}, SCHEMA)
+
+
+def test_the_card_tells_where_the_model_comes_from(model, version):
+    card = read_card(version)
+    assert card["task"] == "text-classification"
+    assert card["labels"] == model.labels
+    assert card["vocabulary_size"] == 6
+    assert card["config"] == CONFIG.to_dict()
+    assert card["training"] == {"data": TRAINING.data, "settings": TRAINING.settings}
+    assert card["metrics"] == TRAINING.metrics
+    assert card["requires"]["tensorflow_serving"] == ">=2.16"
+    assert "Softmax" in card["requires"]["operations"]
+    assert card["measured"]["request_ms"] > 0
+    assert card["versions"]["tensorflow"] == tf.__version__
+
+
+def test_the_examples_of_the_card_are_answered_as_it_says(version):
+    loaded = tf.saved_model.load(str(version))
+    for name, signature in read_card(version)["signatures"].items():
+        example = signature["example"]
+        inputs = {key: tf.constant(value) for key, value in example["request"].items()}
+        answer = loaded.signatures[name](**inputs)
+        assert len(example["answer"]) >= 2
+        for key, wanted in example["answer"].items():
+            found = answer[key].numpy()
+            if found.dtype == object:
+                assert [[v.decode() for v in np.ravel(found)]] == [np.ravel(wanted).tolist()]
+            else:
+                np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_file_that_was_changed_or_added_is_seen(version, tmp_path):
+    assert inspect_saved_model(version).intact is True
+    copy = tmp_path / "1"
+    shutil.copytree(version, copy)
+    assert inspect_saved_model(copy).intact is True
+    (copy / "assets" / "more").touch()
+    assert inspect_saved_model(copy).intact is False
+    (copy / "assets" / "more").unlink()
+    variables = copy / "variables" / "variables.data-00000-of-00001"
+    content = bytearray(variables.read_bytes())
+    content[50] ^= 1
+    variables.write_bytes(content)
+    assert inspect_saved_model(copy).intact is False
+
+
+def test_inspect_takes_the_newest_version_and_counts_what_is_there(model, version):
+    found = inspect_saved_model(version.parent)
+    assert found.path == version
+    assert found.tensorflow == tf.__version__
+    sizes = sorted(tuple(w.shape) for w in model.core.get_weights())
+    assert sorted(tensor.shape for tensor in found.variables.values()) == sizes
+    assert found.operations["Softmax"] == 8
+    assert str(found.signatures["explain"].outputs["weights"]) == "float32 [?, 2, 3, ?, ?]"
+    assert found.bytes == sum(
+        f.stat().st_size for f in version.rglob("*") if f.is_file() and "card" not in f.name
+    )
+
+
+def test_a_saved_model_of_others_is_described_without_a_card(tmp_path):
+    module = tf.Module()
+    module.weight = tf.Variable([1.0, 2.0])
+    module.call = tf.function(
+        lambda x: x * module.weight, input_signature=[tf.TensorSpec(None, tf.float32, name="x")]
+    )
+    tf.saved_model.save(module, str(tmp_path), signatures=module.call)
+    found = inspect_saved_model(tmp_path)
+    assert (found.card, found.intact, found.warmup_requests) == (None, None, 0)
+    assert str(found.signatures["serving_default"].inputs["x"]) == "float32 of any shape"
+    assert {name.split("/")[0]: str(t) for name, t in found.variables.items()} == {"weight": "float32 [2]"}
+
+
+def test_a_saved_model_of_tensorflow_1_as_text_is_read(tmp_path):
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 3], name="x")
+        builder = tf.compat.v1.saved_model.Builder(str(tmp_path / "m"))
+        signature = tf.compat.v1.saved_model.predict_signature_def({"x": x}, {"y": 2 * x})
+        builder.add_meta_graph_and_variables(session, ["serve"], {"half": signature})
+        builder.save(as_text=True)
+    found = inspect_saved_model(tmp_path / "m")
+    assert str(found.signatures["half"].inputs["x"]) == "float32 [?, 3]"
+    assert found.variables == {}
+
+
+def test_what_is_no_saved_model_is_named(tmp_path, version):
+    with pytest.raises(ExportError, match="There is no SavedModel in"):
+        inspect_saved_model(tmp_path)
+    with pytest.raises(ExportError, match="There is no SavedModel in"):
+        inspect_saved_model(tmp_path / "missing")
+    (tmp_path / "saved_model.pb").write_bytes((version / "saved_model.pb").read_bytes()[:5000])
+    with pytest.raises(ExportError, match="is not whole"):
+        inspect_saved_model(tmp_path)
+    (tmp_path / "saved_model.pb").write_bytes(b"")
+    with pytest.raises(ExportError, match="holds no graph"):
+        inspect_saved_model(tmp_path)
