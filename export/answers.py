@@ -105,11 +105,11 @@ class Numbers:
 
     def regressed(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
         """Returns one number for each row, `[B]`, as the Regress call has it."""
-        return {"outputs": tf.reshape(named["predictions"], [-1])}
+        return {"outputs": tf.reshape(tf.cast(named["predictions"], tf.float32), [-1])}
 
 
 def answers_for(
-    output_shape: Sequence[int] | None, labels: Sequence[str] | None, names: Sequence[str] | None
+    output_shape: list[int | None] | None, labels: Sequence[str] | None, names: Sequence[str] | None
 ) -> Answers:
     """Returns what fits a model.
 
@@ -122,8 +122,7 @@ def answers_for(
         ExportError: if the labels do not fit the outputs.
     """
     if labels is None:
-        single = output_shape is not None and all(size == 1 for size in output_shape[1:])
-        return Numbers(names, single=single)
+        return Numbers(names, single=output_shape is not None and output_shape[1:] in ([], [1]))
     labels = _checked_labels(labels)
     if output_shape is None or len(output_shape) not in (2, 3):
         raise ExportError(

@@ -38,6 +38,12 @@ class Training:
         data: for each part of the data ("train", "validation", "test") its name and number of rows.
         metrics: figures, with the name of the part they were measured on as "split".
         settings: how it was trained.
+
+    Example:
+
+        >>> data = {"train": {"source": "films.csv", "rows": 40}, "test": {"source": "more.csv", "rows": 9}}
+        >>> Training(data, {"accuracy": 0.9, "split": "test"}, {"epochs": 3}).data["test"]["rows"]
+        9
     """
 
     data: Mapping[str, Mapping[str, Any]]
@@ -95,13 +101,21 @@ def write_card(folder: Path, card: Mapping[str, Any]) -> None:
     path.write_text(_readable(content), encoding="utf-8")
 
 
-def read_card(folder: Path) -> dict[str, Any] | None:
-    """Returns the card of a SavedModel's folder, or None if it has none that can be read."""
+def read_card(folder: str | Path) -> dict[str, Any] | None:
+    """Returns the card of a SavedModel's folder, or None if it has none that can be read.
+
+    Example:
+
+        >>> read_card(Path("no/such/folder")) is None
+        True
+    """
     try:
-        card = json.loads((folder / FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        card = json.loads(Path(folder, FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return None
-    return card if isinstance(card, dict) else None
+    # Others may write files of this name; ours say what they are of.
+    ours = isinstance(card, dict) and isinstance(card.get("files"), dict) and "format" in card
+    return card if ours else None
 
 
 def digest(folder: Path) -> str:
@@ -146,7 +160,8 @@ def _signature(signature: Signature, answer: Mapping[str, np.ndarray]) -> dict[s
 
 
 def _described(tensor: Any) -> dict[str, Any]:
-    return {"dtype": tensor.dtype.name, "shape": tensor.shape.as_list()}
+    shape = None if tensor.shape.rank is None else tensor.shape.as_list()
+    return {"dtype": tensor.dtype.name, "shape": shape}
 
 
 def _plain(arrays: Mapping[str, np.ndarray] | Request) -> dict[str, Any]:

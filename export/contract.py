@@ -1,6 +1,7 @@
 """What a SavedModel offers: its signatures, and what each needs to be tried, warmed up and described."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models import TextClassifier
+from keras_selfattn.models.tokens import PADDING_ID
 
 from .answers import Answers, Classification, Numbers, answers_for
 from .examples import can_parse, parsed, serialized_examples
-from .explain import attention_layers, collected_weights, stacked
+from .explain import collected_weights, named_weights
 from .fronts import Front, PlainFront, PreprocessFront, Request, TextFront, in_batches, made_up
+from .lengths import by_length
 from .weights import Weights
 
 Tensor = Any
@@ -88,7 +91,7 @@ def contract_for(
         contract = _text_contract(model, weights, samples)
     else:
         contract = _model_contract(model, weights, preprocess, labels, samples)
-    extra = {name: _extra(name, function) for name, function in (signatures or {}).items()}
+    extra = {name: _extra(name, function, samples or {}) for name, function in (signatures or {}).items()}
     return dataclasses.replace(contract, signatures={**contract.signatures, **extra})
 
 
@@ -118,13 +121,15 @@ def _model_contract(
 ) -> Contract:
     front = PlainFront(model) if preprocess is None else PreprocessFront(preprocess)
     requests = front.requests() if samples is None else _given(front, samples)
-    outputs = _outputs(model, weights, front, requests[0])
+    outputs, found = _tried(model, weights, front, requests[0])
     names = _output_names(model, outputs)
-    answers = answers_for(None if names else outputs.shape.as_list(), labels, names)
+    shape = None if names else _output_shape(model, outputs)
+    answers = answers_for(shape, labels, names)
     graphs = _Graphs(model, weights, front, answers)
     signatures = graphs.signatures(requests)
-    if attention_layers(model):
-        signatures["explain"] = Signature(graphs.explain(), requests)
+    if found:
+        together = len({tuple(each.shape[1:]) for each in found}) == 1
+        signatures["explain"] = Signature(graphs.explain(together=together), requests)
     return Contract(
         task=answers.task,
         signatures=signatures,
@@ -142,14 +147,19 @@ def specs_of(function: Any) -> list[Any]:
 
 def _given(front: Front, samples: Mapping[str, Any]) -> list[Request]:
     """Returns a user's own rows as calls of several sizes."""
-    if set(samples) != set(front.specs):
+    if not isinstance(samples, Mapping) or not set(front.specs) <= set(samples):
+        received = ", ".join(samples) if isinstance(samples, Mapping) else type(samples).__name__
         raise ExportError(
-            f"`samples` must hold the inputs {', '.join(front.specs)}. "
-            f"Received {', '.join(samples) or 'none'}."
+            f"`samples` must hold the inputs {', '.join(front.specs)}. Received {received or 'none'}."
         )
-    rows = {
-        name: np.asarray(tf.constant(values, front.specs[name].dtype)) for name, values in samples.items()
-    }
+    return _as_requests(front.specs, samples)
+
+
+def _as_requests(specs: Mapping[str, Any], samples: Mapping[str, Any]) -> list[Request]:
+    try:
+        rows = {name: np.asarray(tf.constant(samples[name], spec.dtype)) for name, spec in specs.items()}
+    except (TypeError, ValueError) as error:
+        raise ExportError(f"`samples` are no arrays of the inputs' types: {error}") from error
     counts = {len(values) if values.ndim else 0 for values in rows.values()}
     if len(counts) != 1 or 0 in counts:
         raise ExportError(f"`samples` must hold the same number of rows for each input. Received {counts}.")
@@ -161,8 +171,8 @@ class _Graphs:
 
     def __init__(self, model: keras.Model, weights: Weights, front: Front, answers: Answers) -> None:
         self._model, self._weights, self._front, self._answers = model, weights, front, answers
-        # In one function, so that the mask of the outputs, an attribute in Keras, is still there.
-        self._core = tf.function(lambda inputs: answers.named(self._outputs(inputs)), autograph=False)
+        self._core = tf.function(self._answer, autograph=False)
+        self._traced = tf.function(self._outputs, autograph=False)
 
     def signatures(self, requests: Sequence[Request]) -> dict[str, Signature]:
         """Returns those that follow from what the model takes and returns."""
@@ -184,7 +194,7 @@ class _Graphs:
     def on_tokens(self, front: TextFront) -> Any:
         """Returns the function from tokens, string `[B, T]`, to named answers."""
         specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
-        return _function(specs, lambda tokens: self._core(front.ids(tokens)))
+        return _function(specs, lambda tokens: self._answers.named(self._traced(front.ids(tokens))))
 
     def explain_texts(self, front: TextFront) -> Any:
         """Returns the function from texts to their tokens and the weights between them."""
@@ -193,19 +203,19 @@ class _Graphs:
             tokens, ids = front.explained(text)  # [B, T]
             with collected_weights(self._model) as weights:
                 self._outputs(ids)
-            named = stacked(weights)
-            real = tf.cast(ids != 0, tf.float32)[:, None, None, :, None]
-            return {"tokens": tokens, "weights": named["weights"] * real}  # [B, L, H, T, S]
+            found = named_weights(weights, together=True)["weights"]  # [B, L, H, T, S]
+            real = tf.cast(ids != PADDING_ID, tf.float32)
+            return {"tokens": tokens, "weights": found * real[:, None, None, :, None]}
 
         return _function(front.specs, explain)
 
-    def explain(self) -> Any:
+    def explain(self, *, together: bool) -> Any:
         """Returns the function from raw inputs to the weights between the model's positions."""
 
         def explain(*raw: Tensor) -> dict[str, Tensor]:
             with collected_weights(self._model) as weights:
                 self._outputs(self._front(*raw))
-            return stacked(weights)
+            return named_weights(weights, together=together)
 
         return _function(self._front.specs, explain)
 
@@ -213,6 +223,14 @@ class _Graphs:
         specs = {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}
         front = self._front
         return _function(specs, lambda rows: answer(self._core(front(*parsed(rows, front.specs)))))
+
+    def _answer(self, inputs: Any) -> dict[str, Tensor]:
+        if isinstance(inputs, tf.RaggedTensor):
+            outputs = by_length(inputs, self._traced, self._model.output_shape[-1], PADDING_ID)
+        else:
+            # Not the function: the mask of the outputs, an attribute in Keras, would be lost.
+            outputs = self._outputs(inputs)
+        return self._answers.named(outputs)
 
     def _outputs(self, inputs: Any) -> Any:
         with self._weights.used():
@@ -226,10 +244,14 @@ def _function(specs: Mapping[str, Any], function: Callable[..., dict[str, Tensor
     return tf.function(call, input_signature=list(specs.values()), autograph=False)
 
 
-def _outputs(model: keras.Model, weights: Weights, front: Front, request: Request) -> Any:
+def _tried(model: keras.Model, weights: Weights, front: Front, request: Request) -> tuple[Any, list[Tensor]]:
+    """Returns what a model returns for a request, and its attention weights, if it has any."""
     raw = [tf.constant(request[name], spec.dtype) for name, spec in front.specs.items()]
     with model_errors("serving_default", request), weights.used():
-        return model(front(*raw), training=False)
+        inputs = front(*raw)
+        with collected_weights(model) as found:
+            outputs = model(inputs, training=False)
+    return outputs, found
 
 
 @contextmanager
@@ -240,8 +262,8 @@ def model_errors(signature: str, request: Request) -> Iterator[None]:
     except Exception as error:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in request.items())
         raise ExportError(
-            f"The model fails on a request of signature {signature!r} made up to try it, with {shapes} (give "
-            f"real rows as `samples`): {_first_line(error)}"
+            f"The model fails on a request that tries the signature {signature!r}, with {shapes} (unless "
+            f"`samples` are given, it is made up): {_first_line(error)}"
         ) from error
 
 
@@ -253,15 +275,30 @@ def _first_line(error: Exception) -> str:
 
 
 def _output_names(model: keras.Model, outputs: Any) -> list[str] | None:
-    """Returns the names of several outputs, or None for one."""
+    """Returns the names of several outputs, all different, or None for one."""
     if isinstance(outputs, Mapping):
         return sorted(outputs)
-    if isinstance(outputs, list | tuple):
-        return list(getattr(model, "output_names", [f"output_{place}" for place in range(len(outputs))]))
-    return None
+    if not isinstance(outputs, list | tuple):
+        return None
+    given = getattr(model, "output_names", [f"output_{place}" for place in range(len(outputs))])
+    seen = Counter()
+    names = []
+    for name in given:
+        names.append(f"{name}_{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return names
 
 
-def _extra(name: str, function: Any) -> Signature:
+def _output_shape(model: keras.Model, outputs: Tensor) -> list[int | None]:
+    """Returns the shape of a model's one output, unknown sizes as None where the model tells them."""
+    try:
+        known: Any = model.output
+    except (AttributeError, ValueError):
+        known = outputs
+    return list(known.shape)
+
+
+def _extra(name: str, function: Any, samples: Mapping[str, Any]) -> Signature:
     if getattr(function, "input_signature", None) is None:
         raise ExportError(
             f"The signature {name!r} must be a tf.function with an input signature: "
@@ -270,4 +307,4 @@ def _extra(name: str, function: Any) -> Signature:
     specs = {spec.name: spec for spec in specs_of(function)}
     if None in specs:
         raise ExportError(f"Each tf.TensorSpec of the signature {name!r} needs a name: clients ask by it.")
-    return Signature(function, made_up(specs))
+    return Signature(function, _as_requests(specs, samples) if set(specs) <= set(samples) else made_up(specs))

@@ -16,11 +16,12 @@ Tensor = Any
 
 
 def attention_layers(model: keras.layers.Layer) -> list[TokenLayer]:
-    """Returns the layers of a model that can return weights, but none within another of them."""
-    found: list[TokenLayer] = []
+    """Returns the layers of a model that can return weights, each once, but none within another of them."""
+    found: dict[int, TokenLayer] = {}
     for layer in model._flatten_layers(include_self=False, recursive=False):
-        found += [layer] if isinstance(layer, TokenLayer) else attention_layers(layer)
-    return found
+        inner = [layer] if isinstance(layer, TokenLayer) else attention_layers(layer)
+        found |= {id(each): each for each in inner}
+    return list(found.values())
 
 
 @contextmanager
@@ -36,13 +37,10 @@ def collected_weights(model: keras.layers.Layer) -> Iterator[list[Tensor]]:
         yield found
 
 
-def stacked(weights: list[Tensor]) -> dict[str, Tensor]:
-    """Returns weights as `weights`, float32 `[B, L, H, T, S]`, or apart where heads or lengths differ.
-
-    Apart, they are `weights_0`, `weights_1`, … in the order of the layers.
-    """
+def named_weights(weights: list[Tensor], *, together: bool) -> dict[str, Tensor]:
+    """Returns weights as `weights`, float32 `[B, L, H, T, S]`; or apart, as `weights_0`, `weights_1`, …"""
     weights = [tf.cast(weight, tf.float32) for weight in weights]
-    if len({tuple(weight.shape[1:]) for weight in weights}) == 1:
+    if together:
         return {"weights": tf.stack(weights, axis=1)}
     return {f"weights_{place}": weight for place, weight in enumerate(weights)}
 
@@ -51,10 +49,10 @@ def stacked(weights: list[Tensor]) -> dict[str, Tensor]:
 def _returning_weights(layer: TokenLayer, found: list[Tensor]) -> Iterator[None]:
     call = layer.call
 
-    def collecting(*args: Any, **options: Any) -> Tensor:
+    def collecting(*args: Any, return_weights: bool = False, **options: Any) -> Any:
         outputs, weights = call(*args, **options, return_weights=True)
         found.extend(weights if isinstance(weights, list) else [weights])
-        return outputs
+        return (outputs, weights) if return_weights else outputs
 
     # Past Keras' own __setattr__, which tracks what is set; for this one call, on this one layer.
     attributes: Any = vars(layer)

@@ -53,7 +53,7 @@ class TextFront:
         self.tracked = [tokenizer.table]
 
     def __call__(self, *raw: Tensor) -> Tensor:
-        return self._tokenizer.padded(raw[0])  # [B, T]
+        return self._tokenizer(raw[0])  # ragged [B, T]
 
     def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the tokens of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""
@@ -65,7 +65,7 @@ class TextFront:
         return tokens.to_tensor(""), ids.to_tensor(PADDING_ID)
 
     def ids(self, tokens: Tensor) -> Tensor:
-        """Returns the ids of tokens, string `[B, T]`, cut as texts are; "" is padding."""
+        """Returns the ids of tokens, string `[B, T]`, cut as texts are, int32 `[B, T]`; "" is padding."""
         config = self._tokenizer.config
         tokens = tf.strings.unicode_transcode(
             tokens[:, : config.max_tokens], "UTF-8", "UTF-8", errors="replace"
@@ -94,8 +94,11 @@ class PlainFront:
         self._structure = _inputs(model)
         tensors: list[Any] = keras.tree.flatten(self._structure)
         names = [_input_name(tensor, place) for place, tensor in enumerate(tensors)]
+        if len(set(names)) != len(names):
+            raise ExportError(f"The inputs of the model need names that differ. They are {', '.join(names)}.")
+        # Keras takes the size of the first batch for a rule where a model was built by calling it.
         self.specs = {
-            name: tf.TensorSpec(tensor.shape, tensor.dtype, name=name)
+            name: tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype, name=name)
             for name, tensor in zip(names, tensors, strict=True)
         }
         self.tracked: list[Any] = []
@@ -120,6 +123,10 @@ class PreprocessFront:
         signature: Any = _input_signature(preprocess)
         if signature is None:
             signature = [tf.TensorSpec([None], tf.string, name="text")]
+        if len({spec.name for spec in signature} - {None}) != len(signature):
+            raise ExportError(
+                "Each tf.TensorSpec of `preprocess` needs a name of its own: clients ask by it."
+            )
         self.specs = {str(spec.name): spec for spec in signature}
         self.tracked = [preprocess] if isinstance(preprocess, tf.Module) else []
         if isinstance(preprocess, keras.layers.Layer):
@@ -190,7 +197,7 @@ def _input_name(tensor: Any, place: int) -> str:
 def _input_signature(preprocess: Any) -> Sequence[Any] | None:
     function = preprocess
     if isinstance(preprocess, tf.Module):
-        function = vars(type(preprocess)).get("__call__")
+        function = getattr(type(preprocess), "__call__", None)  # noqa: B004  it is its signature that counts
     signature = getattr(function, "input_signature", None)
     return None if signature is None else list(keras.tree.flatten(signature))
 

@@ -26,7 +26,8 @@ OLDEST = "2.16"  # the oldest TensorFlow Serving that a graph of ours is for
 
 # What is of no use to a served model, or makes its answers differ from one another.
 _FORBIDDEN = re.compile(
-    r"Random|Multinomial|Dropout|Grad$|Grad[A-Z_]|Gradient|^ResourceApply|PyFunc|Stateless.*RNG"
+    r"Random|Normal(?!iz)|Stateful.*Uniform|Multinomial|CandidateSampler|Rng|Dropout"
+    r"|Grad$|Grad[A-Z_]|Gradient|^ResourceApply|PyFunc"
 )
 _HARMLESS = {"StopGradient", "PreventGradient"}  # the identity where nothing is trained
 

@@ -57,6 +57,12 @@ class Inspection:
         warmup_requests: how many lie beside it.
         card: the model card, or None.
         intact: whether the files are those that the card was written for; None without a card.
+
+    Example:
+
+        >>> from dataclasses import fields
+        >>> [field.name for field in fields(Inspection)][:3]
+        ['path', 'signatures', 'operations']
     """
 
     path: Path
@@ -92,6 +98,13 @@ def inspect_saved_model(path: str | Path) -> Inspection:
         float32 [?] 1
     """
     folder = _folder(Path(path))
+    try:
+        return _inspect(folder)
+    except (tf.errors.OpError, TypeError, ValueError) as error:
+        raise ExportError(f"{folder} is not whole, or not a SavedModel: {error}") from error
+
+
+def _inspect(folder: Path) -> Inspection:
     saved_model = _read(folder)
     card = read_card(folder)
     return Inspection(
@@ -107,7 +120,7 @@ def inspect_saved_model(path: str | Path) -> Inspection:
         tensorflow=saved_model.meta_graphs[0].meta_info_def.tensorflow_version,
         warmup_requests=_count_records(folder / warmup.FILE),
         card=card,
-        intact=None if card is None else card.get("files", {}).get("digest") == digest(folder),
+        intact=None if card is None else card["files"].get("digest") == digest(folder),
     )
 
 

@@ -1,6 +1,7 @@
 """Writes a model as the next SavedModel version: checked in a fresh process, then made visible at once."""
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +19,12 @@ from .card import Training, model_card, write_card
 from .contract import Contract, contract_for
 from .precision import Comparison, at_precision, compare, computes_in_half
 from .trial import live_answers, try_saved_model
-from .versions import check_keep, clean, keep_newest, next_version
+from .versions import MOST, check_keep, clean, keep_newest, next_version
 from .warmup import write_warmup
+
+# By how much answers of a model and of its graph, whose operations fuse and round once instead of twice, may
+# differ; relative to numbers above 1.
+_FULL, _HALF = 1e-5, 5e-2
 
 
 def export_saved_model(
@@ -57,7 +62,8 @@ def export_saved_model(
             `tf.Module` whose `__call__` is one, or a Keras layer on strings, such as TextVectorization.
         labels: names of the classes, in order, of a model that returns probabilities `[batch, classes]`, or
             `[batch, length, classes]`.
-        signatures: more functions by name, each a `tf.function` with an input signature.
+        signatures: more functions by name, each a `tf.function` with an input signature; one with the
+            name of a signature that is there takes its place.
         samples: a few real rows by input, for check, warmup and the card's example. By default made up.
         precision: "float32", "bfloat16" (stored and computed), "float16-weights" or "int8-weights" (stored;
             computed in float32). By default as the model is.
@@ -114,9 +120,9 @@ def export_saved_model(
         with draft_directory(base / str(version or next_version(base))) as draft:
             stage("tracing and writing")
             operations = _save(contract, draft)
-            write_warmup(draft, contract.signatures)
+            write_warmup(draft, contract.signatures, cases)
             stage("checking in a fresh process")
-            measured = try_saved_model(draft, cases, 1e-2 if computes_in_half(written) else 1e-5)
+            measured = try_saved_model(draft, cases, _HALF if computes_in_half(written) else _FULL)
             card = model_card(
                 contract,
                 answers,
@@ -129,7 +135,7 @@ def export_saved_model(
             write_card(draft, card)
             target = _publish(draft, base, version)
     if keep is not None:
-        keep_newest(base, keep)
+        keep_newest(base, keep, always=int(target.name))
     return target
 
 
@@ -196,15 +202,20 @@ def _check_accuracy(comparison: Comparison, most: float | None) -> None:
 
 
 def _check_place(base: Path, version: int | None) -> None:
+    if re.match("[a-z][a-z0-9]+:/", str(base)):
+        raise ExportError(
+            f"`base_path` must be a folder of this machine. Received {base}; copy a version there."
+        )
     if base.exists() and not base.is_dir():
         raise ExportError(f"`base_path` must be a folder. {base} is a file; choose another name.")
-    if {"[", "]"} & set(str(base.absolute())):
+    if set("[]\\") & set(str(base.absolute())):
         raise ExportError(
-            f"`base_path` must hold no brackets: TensorFlow cannot load from {base.absolute()}."
+            "`base_path` must hold no brackets or backslashes: TensorFlow cannot load from "
+            f"{base.absolute()}."
         )
     if version is None:
         return
-    if isinstance(version, bool) or not isinstance(version, int) or not 0 < version < 2**63:
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 < version <= MOST:
         raise ExportError(f"`version` must be a positive integer below 2**63. Received {version!r}.")
     if (base / str(version)).exists():
         raise ExportError(

@@ -5,7 +5,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from .fronts import Request
 _PROGRAM = Path(__file__).with_name("check.py")
 # Seconds for the fresh process: importing TensorFlow and loading take about ten on two busy cores.
 _TIMEOUT = 600.0
+_EAGER = threading.Lock()
 # By how much a row of probabilities may miss a sum of 1.
 _SUM_ERROR = 1e-3
 
@@ -118,17 +120,21 @@ def _answer(
         if needed or any(len(array) for array in request.values()):
             raise
         return None  # a model of a user's own may not take a batch of none
+    if not isinstance(answer, Mapping) or not all(isinstance(value, tf.Tensor) for value in answer.values()):
+        raise ExportError(f"The signature {name!r} must return a dict of tensors by name.")
     return {key: np.asarray(value) for key, value in answer.items()}
 
 
 @contextmanager
 def _eagerly() -> Iterator[None]:
-    before = tf.config.functions_run_eagerly()
-    tf.config.run_functions_eagerly(True)
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(before)
+    # The switch is the process's: of two threads, the later must not take the other's for what was before.
+    with _EAGER:
+        before = tf.config.functions_run_eagerly()
+        tf.config.run_functions_eagerly(True)
+        try:
+            yield
+        finally:
+            tf.config.run_functions_eagerly(before)
 
 
 def _check_probabilities(case: Case) -> None:

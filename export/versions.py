@@ -5,6 +5,8 @@ from pathlib import Path
 from keras_selfattn.atomic import remove_dead_drafts, remove_directory
 from keras_selfattn.errors import ExportError
 
+MOST = 2**63 - 1  # TensorFlow Serving's versions are of 64 bits
+
 
 def list_versions(base_path: str | Path) -> list[int]:
     """Returns the version numbers under a base path, in order; none if the path does not exist.
@@ -56,14 +58,16 @@ def remove_versions(base_path: str | Path, *versions: int) -> None:
         if version not in known:
             raise ExportError(f"{base} has no version {version!r}. It has: {_joined(known)}.")
     for version in dict.fromkeys(versions):
-        try:
-            remove_directory(base / str(version))
-        except OSError as error:
-            raise ExportError(f"Version {version} of {base} cannot be removed: {error}.") from error
+        _remove(base / str(version))
 
 
-def keep_newest(base_path: str | Path, count: int) -> list[int]:
+def keep_newest(base_path: str | Path, count: int, always: int | None = None) -> list[int]:
     """Removes all versions but the `count` highest, and returns the numbers of those removed.
+
+    Args:
+        base_path: the folder of all versions.
+        count: how many stay.
+        always: a version that stays even if it is not among them.
 
     Raises:
         ExportError: if `count` is no positive integer, or a version cannot be removed.
@@ -74,8 +78,9 @@ def keep_newest(base_path: str | Path, count: int) -> list[int]:
         []
     """
     check_keep(count)
-    old = list_versions(base_path)[:-count]
-    remove_versions(base_path, *old)
+    old = [version for version in list_versions(base_path)[:-count] if version != always]
+    for version in old:
+        _remove(Path(base_path, str(version)))
     return old
 
 
@@ -88,7 +93,7 @@ def check_keep(count: int | None) -> None:
 def clean(base_path: str | Path) -> None:
     """Removes what killed exports left under a base path."""
     if Path(base_path).is_dir():
-        remove_dead_drafts(Path(base_path))
+        remove_dead_drafts(Path(base_path), r"[0-9]+")
 
 
 def next_version(base_path: str | Path) -> int:
@@ -101,12 +106,24 @@ def next_version(base_path: str | Path) -> int:
     """
     base = Path(base_path)
     names = [child.name for child in base.iterdir()] if base.is_dir() else []
-    return 1 + max((int(name) for name in names if name.isascii() and name.isdigit()), default=0)
+    numbers = (int(name) for name in names if name.isascii() and name.isdigit())
+    return 1 + max((number for number in numbers if number < MOST), default=0)
 
 
 def _is_number(name: str) -> bool:
     # Not "007": a server would read it as 7, and there might be one.
     return name.isascii() and name.isdigit() and name == str(int(name))
+
+
+def _remove(version: Path) -> None:
+    try:
+        remove_directory(version)
+    except FileNotFoundError:
+        pass  # another process was faster
+    except OSError as error:
+        raise ExportError(
+            f"Version {version.name} of {version.parent} cannot be removed: {error}."
+        ) from error
 
 
 def _joined(numbers: list[int]) -> str:

@@ -4,7 +4,7 @@ Reference: tensorflow_serving/apis/prediction_log.proto and
 tensorflow_serving/servables/tensorflow/saved_model_warmup.cc.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +13,29 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from .contract import CLASSIFY, PREDICT, Signature
 from .fronts import Request
+from .trial import Case
 
 _logs: Any = prediction_log_pb2
 
 FILE = "assets.extra/tf_serving_warmup_requests"
 
 
-def write_warmup(folder: Path, signatures: Mapping[str, Signature]) -> int:
-    """Writes the requests of all signatures into a SavedModel's folder, and returns how many there are."""
+def write_warmup(folder: Path, signatures: Mapping[str, Signature], cases: Sequence[Case]) -> None:
+    """Writes requests of all signatures into a SavedModel's folder.
+
+    Args:
+        folder: of the SavedModel.
+        signatures: by name.
+        cases: requests that the model has answered. One that fails would keep a server from serving at all;
+            so those of no rows, which are an error to the Classify call, are left out.
+    """
     path = folder / FILE
     path.parent.mkdir(exist_ok=True)
-    logs = [
-        _log(name, signature.method_name, request)
-        for name, signature in signatures.items()
-        for request in signature.requests
-        if _rows(request) or signature.method_name == PREDICT  # "Input is empty" of Classify is an error
-    ]
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for log in logs:
-            writer.write(log.SerializeToString(deterministic=True))
-    return len(logs)
+        for case in cases:
+            if _rows(case.request):
+                log = _log(case.signature, signatures[case.signature].method_name, case.request)
+                writer.write(log.SerializeToString(deterministic=True))
 
 
 def _log(name: str, method_name: str, request: Request) -> Any:

@@ -7,6 +7,7 @@ process that writes it; the kernel takes the lock of a dead one back, and then a
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -49,14 +50,20 @@ def draft_directory(target: Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def remove_dead_drafts(parent: Path) -> list[Path]:
+def remove_dead_drafts(parent: Path, names: str) -> list[Path]:
     """Removes the draft folders in a folder whose writers were killed; those of living ones stay.
+
+    Args:
+        parent: where the drafts are.
+        names: regular expression for the names that they would have had.
 
     Returns:
         What was removed.
     """
     removed = []
-    for draft in parent.glob(".*.tmp-*"):
+    for draft in parent.iterdir():
+        if not re.fullmatch(rf"\.{names}\.tmp-[a-z0-9_]{{8}}", draft.name):
+            continue
         with contextlib.suppress(OSError):  # gone meanwhile, or on a file system without locks
             lock = _lock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:

@@ -90,6 +90,7 @@ def test_train_evaluate_export_serve_and_query_step_by_step(reviews):
     assert done.stderr == "", "TensorFlow's start-up messages are held back"
     done = run("export", "runs/reviews", "models/reviews", cwd=reviews)
     assert "Exported and checked models/reviews/1" in done.stdout, done.stdout + done.stderr
+    assert done.stderr == ""
     server = start(
         "serve", "--model_name=reviews", "--model_base_path=models/reviews", "--port=0", cwd=reviews
     )
@@ -108,6 +109,41 @@ def test_train_evaluate_export_serve_and_query_step_by_step(reviews):
     done = run("query", "reviews", "text", "--target", target, "--timeout", "2")
     assert done.returncode == 1
     assert target in done.stderr
+
+
+def test_an_export_is_compared_inspected_listed_and_removed(reviews):
+    columns = ("--text", "review", "--label", "stars")
+    narrow = ("--precision", "int8-weights", "--data", "test.csv", *columns, "--max-accuracy-drop", 0.05)
+    done = run("export", "runs/reviews", "models/narrow", *narrow, cwd=reviews)
+    assert re.search(r"int8-weights +(│ +\d+\.\d\d ){3}│ +\d+\.\d\d%", done.stdout), done.stdout + done.stderr
+    assert "of 20 rows are answered differently" in done.stdout
+    done = run("export", "runs/reviews/model.keras", "models/narrow", "--keep", 1, cwd=reviews)
+    assert "Exported and checked models/narrow/2" in done.stdout, done.stdout + done.stderr
+    done = run("inspect", "models/narrow", cwd=reviews)
+    assert re.search(r"text-classification; 2 labels \(bad, good\); vocabulary of \d+", done.stdout), (
+        done.stderr
+    )
+    assert "│ tokens: string [?, ?]" in done.stdout
+    assert "12 warmup requests" in " ".join(done.stdout.split())
+    shown = json.loads(run("inspect", "models/narrow/2", "--json", cwd=reviews).stdout)
+    assert shown["card"]["labels"] == ["bad", "good"]
+    assert shown["operations"]["Softmax"] == 8
+    assert run("versions", "models/narrow", "--latest", cwd=reviews).stdout == "2\n", "1 was not kept"
+    done = run("versions", "models/narrow", "--remove", 1, cwd=reviews)
+    assert "has no version 1. It has: 2." in done.stderr
+    done = run("versions", "models/narrow", "--remove", 2, cwd=reviews)
+    assert done.stdout.startswith("Removed 2."), done.stderr
+    assert list((reviews / "models" / "narrow").iterdir()) == []
+
+
+def test_the_card_of_a_run_tells_its_data_and_figures(reviews):
+    done = run("export", "runs/reviews", "models/carded", cwd=reviews)
+    assert done.returncode == 0, done.stderr
+    card = json.loads((reviews / "models/carded/1/assets.extra/model_card.json").read_text())
+    assert card["training"]["data"]["train"] == {"source": "reviews.csv", "rows": 108}
+    assert card["metrics"]["split"] == "validation"
+    assert card["metrics"]["rows"] == 12
+    assert card["training"]["settings"]["epochs"] == 8
 
 
 def test_quickstart_works_twice_and_leaves_its_figures(tmp_path):
@@ -180,6 +216,8 @@ def test_options_out_of_range_are_named_before_anything_starts(arguments):
         (("quickstart", "--languages", "de,xx"), "CLDR has no language 'xx'"),
         (("quickstart", "--output", "{folder}/reviews.csv"), "is a file; choose another name"),
         (("query", "m", "text", "--timeout", "0"), "timeout"),
+        (("export", "{folder}/runs/reviews", "m", "--max-accuracy-drop", "0"), "needs --data"),
+        (("export", "{folder}/runs/reviews", "m", "--data", "missing.csv"), "There is no file missing.csv"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line(reviews, arguments, said):
@@ -198,6 +236,8 @@ def test_what_a_user_can_mend_is_one_line(reviews, arguments, said):
             "no run folder nothing",
         ),
         (("export", "{folder}/runs/reviews", "{folder}/reviews.csv"), "is a file; choose another name"),
+        (("inspect", "{folder}/runs"), "There is no SavedModel in"),
+        (("versions", "{folder}/runs"), "has no versions"),
         (("serve", "--model_base_path", "{folder}/nothing"), "nothing"),
         (("serve", "--model_base_path", "{folder}/runs"), "version"),
         (
@@ -225,7 +265,7 @@ def test_what_fails_after_tensorflow_has_started_is_one_line_too(reviews, argume
 def test_help_names_every_command():
     done = invoke("--help")
     assert done.exit_code == 0
-    for command in ("quickstart", "train", "evaluate", "export", "serve", "query"):
+    for command in ("quickstart", "train", "evaluate", "export", "inspect", "versions", "serve", "query"):
         assert f"  {command} " in done.output
         assert invoke(command, "--help").exit_code == 0
     assert invoke("nothing").exit_code == 2

@@ -34,19 +34,20 @@ def command(base_path: Path, latest: bool, remove: tuple[int, ...], keep: int | 
 
 def _print_versions(base_path: Path) -> None:
     from keras_selfattn.export import list_versions, read_card
+    from keras_selfattn.export.card import size_of
 
     table = columns(
-        None, "version", "created", "task", "precision", "accuracy", "MB", right=("version", "MB")
+        None, "version", "created (UTC)", "task", "precision", "accuracy", "MB", right=("version", "MB")
     )
     for version in list_versions(base_path):
         card = read_card(base_path / str(version)) or {}
         accuracy = (card.get("metrics") or {}).get("accuracy")
         table.add_row(
             str(version),
-            card.get("created", "no card"),
+            card.get("created", "no card")[:16].replace("T", " "),
             card.get("task", ""),
             card.get("precision") or "",
             "" if accuracy is None else f"{accuracy:.1%}",
-            f"{card['files']['bytes'] / 1e6:,.1f}" if "files" in card else "",
+            f"{size_of(base_path / str(version)) / 1e6:,.1f}",
         )
     console.print(table)

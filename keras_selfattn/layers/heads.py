@@ -5,6 +5,7 @@ Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), 
 
 import itertools
 import math
+import random
 from typing import Any, cast
 
 import keras
@@ -144,8 +145,11 @@ class SelfAttentionBase(TokenLayer):
         # Glorot for each projection, drawn once for all: each gets its own numbers under one seed.
         limits = [math.sqrt(6 / (features + width)) for width in widths for _ in range(width)]
 
+        # As Keras' own initializers draw theirs: its global generator may not be made inside a model's call.
+        drawn = random.randint(1, 2**31 - 1) if seed is None else seed
+
         def initial(shape: tuple, dtype: Any = None) -> Tensor:
-            draws = keras.random.uniform(shape, -1.0, 1.0, dtype="float32", seed=seed)
+            draws = keras.random.uniform(shape, -1.0, 1.0, dtype="float32", seed=drawn)
             return ops.cast(draws * ops.convert_to_tensor(limits, dtype="float32"), dtype)
 
         kernel = self.add_weight(name=f"{name}_kernel", shape=(features, sum(widths)), initializer=initial)

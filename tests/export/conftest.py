@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_selfattn import models
 from keras_selfattn.export import Training, export_saved_model, saved_model
@@ -33,6 +34,12 @@ def model():
 @pytest.fixture(scope="package")
 def version(model, tmp_path_factory):
     return export_saved_model(model, tmp_path_factory.mktemp("base") / "film", training=TRAINING)
+
+
+@pytest.fixture(scope="package")
+def signatures(version):
+    loaded = tf.saved_model.load(str(version))
+    yield loaded.signatures  # noqa: PT022  they die with `loaded`
 
 
 @pytest.fixture

@@ -122,3 +122,18 @@ def test_what_is_no_saved_model_is_named(tmp_path, version):
     (tmp_path / "saved_model.pb").write_bytes(b"")
     with pytest.raises(ExportError, match="holds no graph"):
         inspect_saved_model(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["warmup", "index", "card"])
+def test_what_is_damaged_is_named_and_no_riddle(version, tmp_path, damage):
+    copy = tmp_path / "1"
+    shutil.copytree(version, copy)
+    if damage == "card":
+        for content in ('{"files": []}', '{"files": null}', "[" * 100_000, "[]"):
+            (copy / "assets.extra" / "model_card.json").write_text(content)
+            assert inspect_saved_model(copy).card is None
+        return
+    file = {"warmup": "assets.extra/tf_serving_warmup_requests", "index": "variables/variables.index"}[damage]
+    (copy / file).write_bytes((copy / file).read_bytes()[:-7])
+    with pytest.raises(ExportError, match="is not whole"):
+        inspect_saved_model(copy)

@@ -1,5 +1,7 @@
 """Any Keras model with our layers: its inputs or a function of the user's, labels, numbers, signatures."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import keras
 import numpy as np
 import pytest
@@ -180,7 +182,7 @@ def test_a_function_from_bytes_takes_real_samples(tmp_path):
     images = RANDOM.integers(0, 255, size=(3, 4, 6, 1)).astype("uint8")
     png = [tf.io.encode_png(image).numpy() for image in images]
     with pytest.raises(
-        ExportError, match="made up to try it, with png .1. .give real rows as `samples`.: Unknown image"
+        ExportError, match="with png .1. .unless `samples` are given, it is made up.: Unknown image"
     ):
         export_saved_model(model, tmp_path, preprocess=decode, labels=["a", "b"])
     path = export_saved_model(model, tmp_path, preprocess=decode, labels=["a", "b"], samples={"png": png})
@@ -289,3 +291,118 @@ def test_logits_are_not_taken_for_probabilities(tmp_path):
 def test_what_is_no_model_is_refused(tmp_path):
     with pytest.raises(ExportError, match="must be a Keras model. Received Dense"):
         export_saved_model(keras.layers.Dense(3), tmp_path)
+
+
+def test_a_model_built_by_training_takes_any_number_of_rows(tmp_path):
+    """Keras writes the first batch's size into such a model's inputs."""
+    model = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    model.fit(np.ones((32, 4)), np.ones((32, 1)), verbose=0)
+    card = read_card(export_saved_model(model, tmp_path))
+    (spec,) = card["signatures"]["serving_default"]["inputs"].values()
+    assert spec["shape"] == [None, 4]
+
+
+def test_outputs_of_one_name_are_all_kept_and_inputs_of_one_name_refused(tmp_path, unchecked):
+    v, u = keras.Input((3,), name="v"), keras.Input((3,), name="u")
+    twice = keras.layers.Dense(2, name="d")
+    signatures, _alive = load(export_saved_model(keras.Model([v, u], [twice(v), twice(u)]), tmp_path / "o"))
+    answer = signatures["serving_default"](v=tf.ones([1, 3]), u=tf.zeros([1, 3]))
+    np.testing.assert_allclose(answer["d"], twice(np.ones((1, 3))), atol=1e-6)
+    np.testing.assert_allclose(answer["d_1"], [[0, 0]], atol=1e-6)
+    same = keras.Input((3,), name="a-b"), keras.Input((3,), name="a_b")
+    with pytest.raises(ExportError, match="need names that differ. They are a_b, a_b"):
+        export_saved_model(keras.Model(same, keras.layers.Add()(same)), tmp_path / "i")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32"])
+def test_regress_answers_in_the_type_that_its_call_wants(tmp_path, unchecked, dtype):
+    values = keras.Input((4,), name="values")
+    total = keras.ops.sum(values, axis=-1)
+    model = keras.Model(values, keras.ops.cast(total, dtype))
+    card = read_card(export_saved_model(model, tmp_path))
+    assert card["signatures"]["regress"]["outputs"]["outputs"] == {"dtype": "float32", "shape": [None]}
+    assert card["signatures"]["serving_default"]["outputs"]["predictions"]["dtype"] == dtype
+
+
+def test_a_number_for_each_position_is_not_one_for_a_row(tmp_path, unchecked):
+    values = keras.Input((None, 5), name="values")
+    model = keras.Model(values, keras.layers.Dense(1)(values))
+    path = export_saved_model(model, tmp_path, samples={"values": np.ones((2, 1, 5))})
+    assert set(read_card(path)["signatures"]) == {"serving_default"}
+
+
+def test_a_request_that_the_model_fails_on_is_no_warmup(tmp_path, unchecked):
+    """One that fails would keep TensorFlow Serving from serving the version."""
+    from keras_selfattn.export import inspect_saved_model
+
+    class First(keras.layers.Layer):
+        def call(self, inputs):
+            return inputs - tf.reshape(inputs, [-1])[0]  # which a batch of no rows has not
+
+    model = keras.Sequential([keras.Input((4,), name="x"), First(), keras.layers.Dense(2)])
+    path = export_saved_model(model, tmp_path)
+    assert inspect_saved_model(path).warmup_requests == 3
+
+
+def test_layers_of_other_lengths_are_explained_apart(tmp_path):
+    values = keras.Input((None, 8), name="values")
+    x = keras.layers.MaxPooling1D(2)(layers.MultiHeadSelfAttention(2, seed=0)(values))
+    x = layers.AveragePooling()(layers.MultiHeadSelfAttention(2, seed=1)(x))
+    signatures, _alive = load(export_saved_model(keras.Model(values, keras.layers.Dense(1)(x)), tmp_path))
+    answer = signatures["explain"](values=tf.zeros([1, 6, 8]))
+    assert {name: tuple(w.shape) for name, w in answer.items()} == {
+        "weights_0": (1, 2, 6, 6),
+        "weights_1": (1, 2, 3, 3),
+    }
+
+
+def test_weights_that_a_model_asks_for_itself_stay_its_own(tmp_path, unchecked):
+    values = keras.Input((None, 8), name="values")
+    attention = layers.MultiHeadSelfAttention(2, seed=0)
+    x, weights = attention(values, return_weights=True)
+    outputs = {"y": layers.AveragePooling()(x), "w": weights}
+    path = export_saved_model(keras.Model(values, outputs), tmp_path)
+    signatures, _alive = load(path)
+    array = RANDOM.normal(size=(2, 3, 8)).astype("float32")
+    found = signatures["explain"](values=tf.constant(array))["weights"]
+    answer = signatures["serving_default"](values=tf.constant(array))
+    np.testing.assert_allclose(found[:, 0], answer["w"], atol=1e-6)
+
+
+def test_an_attention_layer_in_two_places_is_collected_where_it_runs(tmp_path, unchecked):
+    shared = layers.MultiHeadSelfAttention(2, seed=0)
+    parts = []
+    for _ in range(2):
+        inner = keras.Input((None, 8))
+        parts.append(keras.Model(inner, shared(inner)))
+    values = keras.Input((None, 8), name="values")
+    model = keras.Model(values, layers.AveragePooling()(parts[1](parts[0](values))))
+    signatures, _alive = load(export_saved_model(model, tmp_path))
+    assert signatures["explain"](values=tf.zeros([1, 3, 8]))["weights"].shape == (1, 2, 2, 3, 3)
+    assert "call" not in vars(shared)
+
+
+def test_samples_serve_signatures_of_ones_own_too_and_what_they_return_is_checked(tmp_path, unchecked):
+    model = keras.Sequential([keras.Input((3,), name="x"), keras.layers.Dense(2)])
+    spec = tf.TensorSpec([None], tf.string, name="encoded")
+
+    @tf.function(input_signature=[spec])
+    def decoded(encoded):
+        return {"y": tf.strings.length(tf.io.decode_base64(encoded))}
+
+    samples = {"x": np.ones((2, 3)), "encoded": [b"aGVsbG8", b"aGk"]}
+    path = export_saved_model(model, tmp_path, signatures={"decoded": decoded}, samples=samples)
+    assert read_card(path)["signatures"]["decoded"]["example"]["answer"] == {"y": [5]}
+    for outputs in (lambda x: x, lambda x: {"y": tf.strings.split(x)}):
+        function = tf.function(outputs, input_signature=[spec])
+        with pytest.raises(ExportError, match="'own' must return a dict of tensors by name"):
+            export_saved_model(model, tmp_path, signatures={"own": function})
+
+
+def test_two_exports_in_threads_leave_eager_mode_as_it_was(tmp_path, unchecked):
+    models = [keras.Sequential([keras.Input((3,), name="x"), keras.layers.Dense(2)]) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        paths = list(pool.map(lambda model: export_saved_model(model, tmp_path), models))
+    assert sorted(path.name for path in paths) == ["1", "2", "3", "4"]
+    assert not tf.config.functions_run_eagerly()

@@ -218,3 +218,44 @@ def test_extra_signatures_and_another_precision_exclude_each_other(tmp_path):
 
     with pytest.raises(ExportError, match="`signatures` use the model's own weights"):
         export_saved_model(model, tmp_path / "base", precision="bfloat16", signatures={"own": own})
+
+
+def normalized_model():
+    """With state that is no weight: means, variances and a vocabulary."""
+    normalize = keras.layers.Normalization()
+    normalize.adapt(np.array([[100.0, -3.0], [300.0, 5.0]]))
+    values, word = keras.Input((2,), name="values"), keras.Input((1,), dtype="string", name="word")
+    lookup = keras.layers.StringLookup(vocabulary=["good", "bad"], output_mode="one_hot")
+    x = keras.layers.Concatenate()([normalize(values), lookup(word)])
+    model = keras.Model(
+        [values, word], keras.layers.Dense(2, activation="softmax")(keras.layers.Dense(64)(x))
+    )
+    model.compile("adam", loss=lambda true, predicted: true)  # which no file can bring back
+    return model
+
+
+@pytest.mark.parametrize("precision", [None, "float32", "bfloat16", "int8-weights"])
+def test_state_that_is_no_weight_comes_along(tmp_path, unchecked, precision):
+    model = normalized_model()
+    path = export_saved_model(model, tmp_path, precision=precision, labels=["low", "high"])
+    inputs = {"values": tf.constant([[150.0, 1.0], [250.0, 2.0]]), "word": tf.constant([["good"], ["odd"]])}
+    found = answers(path, **inputs)["probabilities"]
+    tolerance = 0.03 if precision in ("bfloat16", "int8-weights") else 1e-6
+    np.testing.assert_allclose(found, model([inputs["values"], inputs["word"]]), atol=tolerance)
+
+
+def test_the_last_layer_of_a_model_within_a_model_keeps_float32_alone(tmp_path, unchecked):
+    inner = wide_model()
+    outer = keras.Sequential([keras.Input((None, 16), name="values"), inner])
+    path = export_saved_model(outer, tmp_path, precision="bfloat16", labels=["a", "b", "c"])
+    head = sum(w.size for w in inner.get_layer("head").get_weights())
+    assert dtypes(path)["float32"] == head
+    assert dtypes(path)["bfloat16"] > head
+
+
+@pytest.mark.parametrize("num_layers", [2, 4])
+def test_deep_models_in_bfloat16_pass_their_check(tmp_path, num_layers):
+    values = keras.Input((None, 16), name="values")
+    x = layers.Encoder(num_layers=num_layers, num_heads=2, seed=0)(values)
+    model = keras.Model(values, keras.layers.Dense(1)(layers.AveragePooling()(x)))
+    assert export_saved_model(model, tmp_path, precision="bfloat16").name == "1"

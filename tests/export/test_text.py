@@ -26,12 +26,6 @@ assert not [name for name in sys.modules if name.startswith("keras_selfattn")]
 """
 
 
-@pytest.fixture(scope="module")
-def signatures(version):
-    loaded = tf.saved_model.load(str(version))
-    yield loaded.signatures  # noqa: PT022  they die with `loaded`
-
-
 def strings(*rows):
     return tf.constant(rows, tf.string)
 

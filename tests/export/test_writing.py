@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def assert_whole(version):
 
     inspection = inspect_saved_model(version)
     assert inspection.intact, version
-    assert inspection.warmup_requests == 15
+    assert inspection.warmup_requests == 12
     assert set(inspection.signatures) == {"serving_default", "classify", "tokens", "explain"}
     tf.saved_model.load(str(version))
 
@@ -230,6 +231,33 @@ def test_old_versions_go_after_the_new_one_is_whole(model, tmp_path, unchecked, 
     assert list_versions(tmp_path) == [3, 4]
 
 
+def test_keep_never_removes_what_was_just_written(model, tmp_path, unchecked):
+    for version in (5, 6):
+        export_saved_model(model, tmp_path, version)
+    assert export_saved_model(model, tmp_path, 1, keep=1).is_dir()
+    assert list_versions(tmp_path) == [1, 6]
+
+
+def test_versions_that_another_process_removes_meanwhile_are_no_error(tmp_path, monkeypatch):
+    for version in range(1, 31):
+        (tmp_path / str(version)).mkdir()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: keep_newest(tmp_path, 1), range(8)))
+    assert names(tmp_path) == ["30"]
+
+
+def test_hidden_folders_of_others_are_not_taken_for_drafts(model, tmp_path, unchecked):
+    (tmp_path / ".notes.tmp-mine1234").mkdir()
+    (tmp_path / ".3.tmp-abcd1234").mkdir()
+    export_saved_model(model, tmp_path)
+    assert names(tmp_path) == [".notes.tmp-mine1234", "1"]
+
+
+def test_the_highest_number_there_is_does_not_lead_beyond_it(model, tmp_path, unchecked):
+    (tmp_path / str(2**63 - 1)).mkdir()
+    assert export_saved_model(model, tmp_path).name == "1"
+
+
 def test_versions_are_removed_all_or_none(tmp_path):
     for version in (1, 2, 3, 10):
         (tmp_path / str(version) / "variables").mkdir(parents=True)
@@ -293,8 +321,11 @@ def test_a_base_path_that_is_a_file_or_below_one_is_refused(model, tmp_path):
 
 
 def test_a_path_that_tensorflow_cannot_load_from_is_refused(model, tmp_path):
-    with pytest.raises(ExportError, match="must hold no brackets"):
-        export_saved_model(model, tmp_path / "a[b]")
+    for name in ("a[b]", "a\\b"):
+        with pytest.raises(ExportError, match="must hold no brackets or backslashes"):
+            export_saved_model(model, tmp_path / name)
+    with pytest.raises(ExportError, match="must be a folder of this machine. Received gs:/bucket/model"):
+        export_saved_model(model, "gs://bucket/model")
 
 
 def test_files_and_padded_numbers_are_no_versions_but_never_overwritten(model, tmp_path, unchecked):

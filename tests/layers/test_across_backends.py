@@ -35,16 +35,18 @@ print(json.dumps({"accuracy": history["accuracy"][-1], "answers": answers}))
 EXPORT = """
 import json, sys
 import keras, numpy as np
-import keras_selfattn.layers
 import tensorflow as tf
+from keras_selfattn.export import export_saved_model
+from keras_selfattn.models import load
 
 assert keras.backend.backend() == "tensorflow"
-model = keras.saving.load_model(sys.argv[1] + "/model.keras")
+model = load(sys.argv[1])
 rows = np.random.default_rng(0).integers(1, 20, (512, 9)).astype("int32")[:5]
-model.export(sys.argv[1] + "/saved", verbose=False)
-saved = tf.saved_model.load(sys.argv[1] + "/saved")
-served = saved.serve(tf.constant(rows))
-print(json.dumps({"loaded": model.predict(rows, verbose=0).tolist(), "served": served.numpy().tolist()}))
+saved = tf.saved_model.load(str(export_saved_model(model, sys.argv[1] + "/saved", labels=["few", "many"])))
+served = saved.signatures["serving_default"](tf.constant(rows))
+answers = {"probabilities": served["probabilities"].numpy().tolist(),
+           "label": [label.decode() for label in served["label"].numpy()]}
+print(json.dumps({"loaded": model.predict(rows, verbose=0).tolist(), "served": answers}))
 """
 
 
@@ -63,4 +65,5 @@ def test_trained_and_saved_on_one_backend_it_answers_and_exports_on_tensorflow(b
     assert trained["accuracy"] > 0.85  # about half of the rows have each label
     found = answer(EXPORT, "tensorflow", str(tmp_path))
     np.testing.assert_allclose(found["loaded"], trained["answers"], atol=1e-5)
-    np.testing.assert_allclose(found["served"], trained["answers"], atol=1e-5)
+    np.testing.assert_allclose(found["served"]["probabilities"], trained["answers"], atol=1e-5)
+    assert found["served"]["label"] == [("few", "many")[row[1] > row[0]] for row in trained["answers"]]

@@ -286,3 +286,16 @@ def test_half_precision_scales_as_float32_does(policy):
     half.build(x.shape)
     half.set_weights(exact.get_weights())
     np.testing.assert_allclose(array(half(x)), array(exact(x)), atol=0.02)
+
+
+def test_without_a_seed_every_layer_draws_weights_of_its_own_and_the_global_seed_repeats_them():
+    def kernel():
+        layer = layers.MultiHeadSelfAttention(2)
+        layer.build((None, None, 8))
+        return array(layer.weights[0])
+
+    keras.utils.set_random_seed(3)
+    first, second = kernel(), kernel()
+    assert np.abs(first - second).max() > 0.01
+    keras.utils.set_random_seed(3)
+    np.testing.assert_array_equal(kernel(), first)

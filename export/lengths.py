@@ -1,0 +1,60 @@
+"""Rows of very different lengths in one batch: each is padded to its like, not to the longest of all.
+
+Axes: B (rows), T (positions), C (classes).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+Tensor = Any
+_ragged: Any = tf.RaggedTensor
+
+# Padding up to here, in tokens, costs less than a loop over groups of rows.
+_PADDING = 2**14
+
+
+def by_length(ids: Tensor, outputs: Callable[[Tensor], Tensor], columns: int, padding_id: int) -> Tensor:
+    """Returns what a model returns for each row, `[B, C]`, and bounds what short rows pay for long ones.
+
+    Where padding all rows to the longest adds more than the tokens that there are, rows are sorted by length
+    and go through the model in groups, in each of which none is shorter than half of the longest.
+
+    Args:
+        ids: int32 ragged `[B, T]`.
+        outputs: from padded ids, int32 `[B, T]`, to float32 `[B, C]`.
+        columns: C.
+        padding_id: what fills the rows.
+    """
+    lengths = tf.cast(ids.row_lengths(), tf.int32)  # [B]
+    padded = tf.size(lengths) * tf.reduce_max(tf.concat([lengths, [0]], axis=0))
+    total = tf.size(ids.flat_values)
+
+    # In a function of its own, a branch that is not taken costs its callers nothing.
+    @tf.function(autograph=False, experimental_attributes={"_noinline": True})
+    def in_groups(values: Tensor, splits: Tensor) -> Tensor:
+        return _in_groups(_ragged.from_row_splits(values, splits, validate=False), outputs, padding_id)
+
+    found = tf.cond(
+        padded <= 2 * total + _PADDING,
+        lambda: outputs(ids.to_tensor(padding_id)),
+        lambda: in_groups(ids.flat_values, ids.row_splits),
+    )
+    return tf.ensure_shape(found, [None, columns])
+
+
+def _in_groups(ids: Tensor, outputs: Callable[[Tensor], Tensor], padding_id: int) -> Tensor:
+    lengths = tf.cast(ids.row_lengths(), tf.int32)
+    order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [B]
+    lengths = tf.gather(lengths, order)
+    rows = tf.size(order)
+
+    def group(start: Tensor, count: Tensor, found: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        end = tf.math.count_nonzero(2 * lengths >= lengths[start], dtype=tf.int32)
+        chosen = tf.gather(ids, order[start:end]).to_tensor(padding_id)
+        return end, count + 1, found.write(count, outputs(chosen))
+
+    found = tf.TensorArray(tf.float32, size=0, dynamic_size=True, infer_shape=False)
+    _, _, found = tf.while_loop(lambda start, *_: start < rows, group, (0, 0, found), parallel_iterations=1)
+    return tf.gather(found.concat(), tf.math.invert_permutation(order))

@@ -1,0 +1,57 @@
+"""Writes a SavedModel of each task, front end and precision, with the requests and answers of its check.
+
+`python tests/export/many.py FOLDER` makes FOLDER/<name>/1 and FOLDER/<name>.json, which `check.py` takes; so
+another TensorFlow than the one that wrote them can be asked.
+"""
+
+import sys
+from pathlib import Path
+
+import keras
+from conftest import make_model
+
+from keras_selfattn import layers
+from keras_selfattn.export import export_saved_model, saved_model, trial
+
+
+def series(units, activation=None, pooled=True, **encoder):
+    values = keras.Input((None, 16), name="values")
+    x = layers.Encoder(num_layers=1, num_heads=2, feed_forward_dim=128, seed=0, **encoder)(
+        keras.layers.Masking()(values)
+    )
+    x = layers.AveragePooling()(x) if pooled else x
+    return keras.Model(values, keras.layers.Dense(units, activation=activation)(x))
+
+
+def vectorized():
+    vectorize = keras.layers.TextVectorization(max_tokens=30)
+    vectorize.adapt(["good film", "bad film", "a bore"])
+    ids = keras.Input((None,), dtype="int64", name="ids")
+    x = keras.layers.Embedding(30, 8, mask_zero=True)(ids)
+    x = layers.SinusoidalPositionEncoding()(x)
+    x = layers.AttentionPooling()(layers.AdditiveSelfAttention(2, seed=0)(x))
+    return keras.Model(ids, keras.layers.Dense(2, activation="softmax")(x)), vectorize
+
+
+def main(folder):
+    real = saved_model.try_saved_model
+
+    def kept(draft, cases, tolerance):
+        trial.write_cases(folder / f"{draft.parent.name}.json", cases, tolerance)
+        return real(draft, cases, tolerance)
+
+    saved_model.try_saved_model = kept
+    for precision in (None, "bfloat16", "float16-weights", "int8-weights"):
+        export_saved_model(make_model(), folder / f"text-{precision}", precision=precision)
+    labels = ["a", "b", "c"]
+    windowed = series(3, "softmax", window=4, position=layers.RotaryPositions(), norm="rms", gated=True)
+    export_saved_model(windowed, folder / "windowed", labels=labels)
+    export_saved_model(series(3, "softmax"), folder / "int8", labels=labels, precision="int8-weights")
+    export_saved_model(series(3, "softmax", pooled=False), folder / "labelling", labels=labels)
+    export_saved_model(series(1), folder / "regression")
+    model, vectorize = vectorized()
+    export_saved_model(model, folder / "vectorized", preprocess=vectorize, labels=["-", "+"])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
