@@ -19,10 +19,11 @@ import numpy as np
 
 from keras_selfattn import __version__
 
-from .contract import Contract, Signature, specs_of
-from .fronts import Request
+from .contract import Contract
 from .graph import OLDEST
 from .precision import Comparison
+from .signatures import Signature, specs_of
+from .trial import Case
 
 FILE = "assets.extra/model_card.json"
 _FORMAT = 1
@@ -53,7 +54,7 @@ class Training:
 
 def model_card(
     contract: Contract,
-    answers: Mapping[str, Mapping[str, np.ndarray]],
+    cases: Sequence[Case],
     *,
     precision: str | None,
     comparison: Comparison | None,
@@ -65,7 +66,7 @@ def model_card(
 
     Args:
         contract: what is written.
-        answers: of each signature, the answer to its first request.
+        cases: requests that the model has answered; the first of each signature is its example.
         precision: as `export_saved_model`'s.
         comparison: with the model as it is, if there was one.
         operations: names of the graph's operations.
@@ -73,6 +74,7 @@ def model_card(
         measured: what the check measured.
     """
     versions = {name: version(name) for name in _VERSIONED}
+    examples = {case.signature: case for case in reversed(cases)}
     return {
         "format": _FORMAT,
         "task": contract.task,
@@ -81,7 +83,7 @@ def model_card(
         "precision": precision,
         "comparison": None if comparison is None else comparison.to_dict(),
         "signatures": {
-            name: _signature(signature, answers[name]) for name, signature in contract.signatures.items()
+            name: _signature(signature, examples[name]) for name, signature in contract.signatures.items()
         },
         "training": None if training is None else {"data": training.data, "settings": training.settings},
         "metrics": None if training is None else training.metrics,
@@ -148,14 +150,14 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / FILE)
 
 
-def _signature(signature: Signature, answer: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _signature(signature: Signature, example: Case) -> dict[str, Any]:
     function = signature.function
     outputs = function.get_concrete_function().structured_outputs
     return {
         "method_name": signature.method_name,
         "inputs": {spec.name: _described(spec) for spec in specs_of(function)},
         "outputs": {name: _described(tensor) for name, tensor in outputs.items()},
-        "example": {"request": _plain(signature.requests[0]), "answer": _plain(answer)},
+        "example": {"request": _plain(example.request), "answer": _plain(example.outputs)},
     }
 
 
@@ -164,7 +166,7 @@ def _described(tensor: Any) -> dict[str, Any]:
     return {"dtype": tensor.dtype.name, "shape": shape}
 
 
-def _plain(arrays: Mapping[str, np.ndarray] | Request) -> dict[str, Any]:
+def _plain(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Returns arrays as JSON types, bytes that are no text as TensorFlow Serving's REST API has them.
 
     One with too many numbers to read is left out.

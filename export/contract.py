@@ -13,39 +13,14 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models import TextClassifier
-from keras_selfattn.models.tokens import PADDING_ID
 
-from .answers import Answers, Classification, Numbers, answers_for
-from .examples import can_parse, parsed, serialized_examples
-from .explain import collected_weights, named_weights
+from .answers import Classification, answers_for
+from .explain import collected_weights
 from .fronts import Front, PlainFront, PreprocessFront, Request, TextFront, in_batches, made_up
-from .lengths import by_length
+from .signatures import Graphs, Signature, specs_of
 from .weights import Weights
 
 Tensor = Any
-
-PREDICT = "tensorflow/serving/predict"
-CLASSIFY = "tensorflow/serving/classify"
-REGRESS = "tensorflow/serving/regress"
-
-
-@dataclass(frozen=True)
-class Signature:
-    """One way to call a model.
-
-    Args:
-        function: a `tf.function` with an input signature, which returns tensors by name.
-        requests: calls to try it with; the first is an example of one row.
-        method_name: which of TensorFlow Serving's calls it is for.
-    """
-
-    function: Any
-    requests: Sequence[Request]
-    method_name: str = PREDICT
-
-    def arguments(self, request: Request) -> list[Tensor]:
-        """Returns a request as the arguments of `function`."""
-        return [tf.constant(request[spec.name], spec.dtype) for spec in specs_of(self.function)]
 
 
 @dataclass(frozen=True)
@@ -98,7 +73,7 @@ def contract_for(
 def _text_contract(model: TextClassifier, weights: Weights, samples: Mapping[str, Any] | None) -> Contract:
     front = TextFront(model.tokenizer)
     requests = front.requests() if samples is None else _given(front, samples)
-    graphs = _Graphs(model.core, weights, front, Classification(model.labels))
+    graphs = Graphs(model.core, weights, front, Classification(model.labels))
     signatures = graphs.signatures(requests)
     signatures["tokens"] = Signature(graphs.on_tokens(front), front.token_requests())
     signatures["explain"] = Signature(graphs.explain_texts(front), requests)
@@ -125,7 +100,7 @@ def _model_contract(
     names = _output_names(model, outputs)
     shape = None if names else _output_shape(model, outputs)
     answers = answers_for(shape, labels, names)
-    graphs = _Graphs(model, weights, front, answers)
+    graphs = Graphs(model, weights, front, answers)
     signatures = graphs.signatures(requests)
     if found:
         together = len({tuple(each.shape[1:]) for each in found}) == 1
@@ -138,11 +113,6 @@ def _model_contract(
         vocabulary_size=None,
         config={"name": model.name, "parameters": model.count_params()},
     )
-
-
-def specs_of(function: Any) -> list[Any]:
-    """Returns the inputs of a `tf.function` with an input signature."""
-    return keras.tree.flatten(function.input_signature)
 
 
 def _given(front: Front, samples: Mapping[str, Any]) -> list[Request]:
@@ -164,84 +134,6 @@ def _as_requests(specs: Mapping[str, Any], samples: Mapping[str, Any]) -> list[R
     if len(counts) != 1 or 0 in counts:
         raise ExportError(f"`samples` must hold the same number of rows for each input. Received {counts}.")
     return in_batches(rows)
-
-
-class _Graphs:
-    """The signatures of a model, all of them around one trace of it."""
-
-    def __init__(self, model: keras.Model, weights: Weights, front: Front, answers: Answers) -> None:
-        self._model, self._weights, self._front, self._answers = model, weights, front, answers
-        self._core = tf.function(self._answer, autograph=False)
-        self._traced = tf.function(self._outputs, autograph=False)
-
-    def signatures(self, requests: Sequence[Request]) -> dict[str, Signature]:
-        """Returns those that follow from what the model takes and returns."""
-        front, answers = self._front, self._answers
-        found = {
-            "serving_default": Signature(
-                _function(front.specs, lambda *raw: self._core(front(*raw))), requests
-            )
-        }
-        if not can_parse(front.specs):
-            return found
-        examples = [{"inputs": serialized_examples(request)} for request in requests]
-        if isinstance(answers, Classification):
-            found["classify"] = Signature(self._on_examples(answers.classes), examples, CLASSIFY)
-        elif isinstance(answers, Numbers) and answers.single:
-            found["regress"] = Signature(self._on_examples(answers.regressed), examples, REGRESS)
-        return found
-
-    def on_tokens(self, front: TextFront) -> Any:
-        """Returns the function from tokens, string `[B, T]`, to named answers."""
-        specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
-        return _function(specs, lambda tokens: self._answers.named(self._traced(front.ids(tokens))))
-
-    def explain_texts(self, front: TextFront) -> Any:
-        """Returns the function from texts to their tokens and the weights between them."""
-
-        def explain(text: Tensor) -> dict[str, Tensor]:
-            tokens, ids = front.explained(text)  # [B, T]
-            with collected_weights(self._model) as weights:
-                self._outputs(ids)
-            found = named_weights(weights, together=True)["weights"]  # [B, L, H, T, S]
-            real = tf.cast(ids != PADDING_ID, tf.float32)
-            return {"tokens": tokens, "weights": found * real[:, None, None, :, None]}
-
-        return _function(front.specs, explain)
-
-    def explain(self, *, together: bool) -> Any:
-        """Returns the function from raw inputs to the weights between the model's positions."""
-
-        def explain(*raw: Tensor) -> dict[str, Tensor]:
-            with collected_weights(self._model) as weights:
-                self._outputs(self._front(*raw))
-            return named_weights(weights, together=together)
-
-        return _function(self._front.specs, explain)
-
-    def _on_examples(self, answer: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
-        specs = {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}
-        front = self._front
-        return _function(specs, lambda rows: answer(self._core(front(*parsed(rows, front.specs)))))
-
-    def _answer(self, inputs: Any) -> dict[str, Tensor]:
-        if isinstance(inputs, tf.RaggedTensor):
-            outputs = by_length(inputs, self._traced, self._model.output_shape[-1], PADDING_ID)
-        else:
-            # Not the function: the mask of the outputs, an attribute in Keras, would be lost.
-            outputs = self._outputs(inputs)
-        return self._answers.named(outputs)
-
-    def _outputs(self, inputs: Any) -> Any:
-        with self._weights.used():
-            return self._model(inputs, training=False)
-
-
-def _function(specs: Mapping[str, Any], function: Callable[..., dict[str, Tensor]]) -> Any:
-    def call(*raw: Tensor) -> dict[str, Tensor]:  # whose inputs are named by their specs alone
-        return function(*raw)
-
-    return tf.function(call, input_signature=list(specs.values()), autograph=False)
 
 
 def _tried(model: keras.Model, weights: Weights, front: Front, request: Request) -> tuple[Any, list[Tensor]]:

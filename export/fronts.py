@@ -150,7 +150,7 @@ def made_up(specs: dict[str, Any]) -> list[Request]:
     random = np.random.default_rng(0)
     return [
         {name: _made_up(spec, batch, length, random) for name, spec in specs.items()}
-        for batch, length in ((1, 7), (0, 7), (3, 1), (8, 19))
+        for batch, length in ((1, 7), (0, 7), (3, 4), (8, 19))
     ]
 
 

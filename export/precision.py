@@ -16,7 +16,8 @@ import tensorflow as tf
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models import TextClassifier
 
-from .contract import Contract, specs_of
+from .contract import Contract
+from .signatures import specs_of
 from .weights import NarrowWeights, Weights
 
 PRECISIONS = ("float32", "bfloat16", "float16-weights", "int8-weights")

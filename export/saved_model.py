@@ -114,7 +114,9 @@ def export_saved_model(
         _check_accuracy(comparison, max_accuracy_drop)
     stage("asking the model")
     cases = live_answers(contract)
-    answers = {case.signature: case.outputs for case in reversed(cases)}
+    describe = functools.partial(
+        model_card, contract, cases, precision=precision, comparison=comparison, training=training
+    )
     with _errors_named(base):
         clean(base)
         with draft_directory(base / str(version or next_version(base))) as draft:
@@ -123,16 +125,7 @@ def export_saved_model(
             write_warmup(draft, contract.signatures, cases)
             stage("checking in a fresh process")
             measured = try_saved_model(draft, cases, _HALF if computes_in_half(written) else _FULL)
-            card = model_card(
-                contract,
-                answers,
-                precision=precision,
-                comparison=comparison,
-                operations=operations,
-                training=training,
-                measured=measured,
-            )
-            write_card(draft, card)
+            write_card(draft, describe(operations=operations, measured=measured))
             target = _publish(draft, base, version)
     if keep is not None:
         keep_newest(base, keep, always=int(target.name))

@@ -17,8 +17,9 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
 
-from .contract import Contract, Signature, model_errors
+from .contract import Contract, model_errors
 from .fronts import Request
+from .signatures import Signature
 
 _PROGRAM = Path(__file__).with_name("check.py")
 # Seconds for the fresh process: importing TensorFlow and loading take about ten on two busy cores.

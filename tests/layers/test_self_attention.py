@@ -290,7 +290,7 @@ def test_half_precision_scales_as_float32_does(policy):
 
 def test_without_a_seed_every_layer_draws_weights_of_its_own_and_the_global_seed_repeats_them():
     def kernel():
-        layer = layers.MultiHeadSelfAttention(2)
+        layer = MultiHeadSelfAttention(2)
         layer.build((None, None, 8))
         return array(layer.weights[0])
 

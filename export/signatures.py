@@ -1,0 +1,128 @@
+"""The signatures of a model: raw rows, tf.Examples or tokens in; named answers or attention weights out.
+
+Axes: B (rows), T (query positions), S (key positions), H (heads), L (layers).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_selfattn.models.tokens import PADDING_ID
+
+from .answers import Answers, Classification, Numbers
+from .examples import can_parse, parsed, serialized_examples
+from .explain import collected_weights, named_weights
+from .fronts import Front, Request, TextFront
+from .lengths import by_length
+from .weights import Weights
+
+Tensor = Any
+
+PREDICT = "tensorflow/serving/predict"
+CLASSIFY = "tensorflow/serving/classify"
+REGRESS = "tensorflow/serving/regress"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One way to call a model.
+
+    Args:
+        function: a `tf.function` with an input signature, which returns tensors by name.
+        requests: calls to try it with; the first is an example of one row.
+        method_name: which of TensorFlow Serving's calls it is for.
+    """
+
+    function: Any
+    requests: Sequence[Request]
+    method_name: str = PREDICT
+
+    def arguments(self, request: Request) -> list[Tensor]:
+        """Returns a request as the arguments of `function`."""
+        return [tf.constant(request[spec.name], spec.dtype) for spec in specs_of(self.function)]
+
+
+class Graphs:
+    """The signatures of a model, all of them around one trace of it."""
+
+    def __init__(self, model: keras.Model, weights: Weights, front: Front, answers: Answers) -> None:
+        self._model, self._weights, self._front, self._answers = model, weights, front, answers
+        self._core = tf.function(self._answer, autograph=False)
+        self._traced = tf.function(self._outputs, autograph=False)
+
+    def signatures(self, requests: Sequence[Request]) -> dict[str, Signature]:
+        """Returns those that follow from what the model takes and returns."""
+        front, answers = self._front, self._answers
+        found = {
+            "serving_default": Signature(
+                _function(front.specs, lambda *raw: self._core(front(*raw))), requests
+            )
+        }
+        if not can_parse(front.specs):
+            return found
+        examples = [{"inputs": serialized_examples(request)} for request in requests]
+        if isinstance(answers, Classification):
+            found["classify"] = Signature(self._on_examples(answers.classes), examples, CLASSIFY)
+        elif isinstance(answers, Numbers) and answers.single:
+            found["regress"] = Signature(self._on_examples(answers.regressed), examples, REGRESS)
+        return found
+
+    def on_tokens(self, front: TextFront) -> Any:
+        """Returns the function from tokens, string `[B, T]`, to named answers."""
+        specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
+        return _function(specs, lambda tokens: self._answers.named(self._traced(front.ids(tokens))))
+
+    def explain_texts(self, front: TextFront) -> Any:
+        """Returns the function from texts to their tokens and the weights between them."""
+
+        def explain(text: Tensor) -> dict[str, Tensor]:
+            tokens, ids = front.explained(text)  # [B, T]
+            with collected_weights(self._model) as weights:
+                self._outputs(ids)
+            found = named_weights(weights, together=True)["weights"]  # [B, L, H, T, S]
+            real = tf.cast(ids != PADDING_ID, tf.float32)
+            return {"tokens": tokens, "weights": found * real[:, None, None, :, None]}
+
+        return _function(front.specs, explain)
+
+    def explain(self, *, together: bool) -> Any:
+        """Returns the function from raw inputs to the weights between the model's positions."""
+
+        def explain(*raw: Tensor) -> dict[str, Tensor]:
+            with collected_weights(self._model) as weights:
+                self._outputs(self._front(*raw))
+            return named_weights(weights, together=together)
+
+        return _function(self._front.specs, explain)
+
+    def _on_examples(self, answer: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
+        specs = {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}
+        front = self._front
+        return _function(specs, lambda rows: answer(self._core(front(*parsed(rows, front.specs)))))
+
+    def _answer(self, inputs: Any) -> dict[str, Tensor]:
+        if isinstance(inputs, tf.RaggedTensor):
+            outputs = by_length(inputs, self._traced, self._model.output_shape[-1], PADDING_ID)
+        else:
+            # Not the function: the mask of the outputs, an attribute in Keras, would be lost.
+            outputs = self._outputs(inputs)
+        return self._answers.named(outputs)
+
+    def _outputs(self, inputs: Any) -> Any:
+        with self._weights.used():
+            return self._model(inputs, training=False)
+
+
+def _function(specs: Mapping[str, Any], function: Callable[..., dict[str, Tensor]]) -> Any:
+    def call(*raw: Tensor) -> dict[str, Tensor]:  # whose inputs are named by their specs alone
+        return function(*raw)
+
+    return tf.function(call, input_signature=list(specs.values()), autograph=False)
+
+
+def specs_of(function: Any) -> list[Any]:
+    """Returns the inputs of a `tf.function` with an input signature."""
+    return keras.tree.flatten(function.input_signature)
