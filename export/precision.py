@@ -3,6 +3,7 @@
 import json
 import tempfile
 import time
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -164,9 +165,11 @@ def _made_again(model: keras.Model, dtype: str) -> keras.Model:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.keras")
         try:
-            model.save(path)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of lambdas; the file is of this process alone
+                model.save(path)
             _rewrite_config(path, lambda config: _with_policy(config, dtype, _last_layers(model)))
-            return cast(keras.Model, keras.saving.load_model(path, compile=False))
+            return cast(keras.Model, keras.saving.load_model(path, compile=False, safe_mode=False))
         except Exception as error:  # whatever the layers of others raise
             raise ExportError(
                 f"The model cannot be made again in {dtype} from its config: {error}. Give its own classes "

@@ -85,17 +85,20 @@ def test_the_table_of_layers_ticks_every_cell_or_gives_the_note_with_the_reason(
             assert number in notes | {""}, row
 
 
-def test_every_command_the_readme_shows_exists_with_its_options():
-    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+def test_the_python_of_the_savedmodel_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "savedmodel.md").read_text(encoding="utf-8")
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(code, "savedmodel.md", "exec"), {})
+    assert (tmp_path / "models" / "motion" / "1" / "saved_model.pb").is_file()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/savedmodel.md"])
+def test_every_command_a_page_shows_exists_with_its_options(page):
+    text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
     shown = re.findall(r"keras-selfattn ([a-z]+)([^\n`]*)", text)
-    assert {command for command, _ in shown} >= {
-        "quickstart",
-        "train",
-        "evaluate",
-        "export",
-        "serve",
-        "query",
-    }
+    expected = {"README.md": {"quickstart", "train", "evaluate", "export", "inspect", "serve", "query"}}
+    assert {command for command, _ in shown} >= expected.get(page, {"export", "inspect", "versions"})
     for command, rest in shown:
         found = main.get_command(None, command)
         commands = [found, *getattr(found, "commands", {}).values()]
