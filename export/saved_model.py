@@ -158,8 +158,8 @@ def _errors_named(base: Path) -> Iterator[None]:
     except AssertionError as error:
         # What tf.saved_model.save says of a table that it cannot find.
         raise ExportError(
-            f"`preprocess` or `signatures` use a table or variable that is not saved along: {error} "
-            "Give a tf.Module that holds it as an attribute."
+            "The model, `preprocess` or `signatures` use a table or variable that is not saved along: "
+            f"{error} Let a layer hold it as a Keras weight, or give a tf.Module that holds it as an attribute."
         ) from error
 
 

@@ -159,7 +159,8 @@ def _print_next(output: Path, run: "Run", version: Path, shown: Sequence[Name]) 
     console.print(
         f"Run: {run.path}   SavedModel: {version}   figures: {output / 'metrics.json'}", soft_wrap=True
     )
-    console.print("Serve it again:")
+    console.print("Look into the SavedModel, and serve it again:")
+    print_command("inspect", version)
     print_command("serve", f"--model_name={model}", f"--model_base_path={version.parent}")
     console.print("Ask it from another terminal, or from Python, which needs no TensorFlow for that:")
     print_command("query", model, *texts)

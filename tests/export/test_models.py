@@ -160,7 +160,7 @@ def test_a_module_brings_what_it_holds_and_a_bare_function_with_a_table_is_refus
     def bare(sentence):
         return lookup.table.lookup(tf.strings.split(sentence)).to_tensor()
 
-    with pytest.raises(ExportError, match="Give a tf.Module that holds it as an attribute"):
+    with pytest.raises(ExportError, match="give a tf.Module that holds it as an attribute"):
         export_saved_model(model, tmp_path / "bare", preprocess=bare, labels=["-", "+"])
     assert list((tmp_path / "bare").iterdir()) == []
 

@@ -7,9 +7,10 @@ import tensorflow as tf
 from conftest import make_model
 
 from keras_selfattn import layers
+from keras_selfattn.cli.export import command as export_command
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_saved_model, inspect_saved_model, read_card
-from keras_selfattn.export.precision import at_precision, computes_in_half
+from keras_selfattn.export.precision import PRECISIONS, at_precision, computes_in_half
 
 TEXTS = ["good film", "bad film", "a", "", "never seen"] * 8
 VALUES = np.random.default_rng(0).normal(size=(6, 4, 16)).astype("float32")
@@ -218,6 +219,11 @@ def test_extra_signatures_and_another_precision_exclude_each_other(tmp_path):
 
     with pytest.raises(ExportError, match="`signatures` use the model's own weights"):
         export_saved_model(model, tmp_path / "base", precision="bfloat16", signatures={"own": own})
+
+
+def test_the_command_line_knows_every_precision():
+    (option,) = [p for p in export_command.params if p.name == "precision"]
+    assert tuple(option.type.choices) == PRECISIONS
 
 
 def normalized_model():
