@@ -159,7 +159,8 @@ def _errors_named(base: Path) -> Iterator[None]:
         # What tf.saved_model.save says of a table that it cannot find.
         raise ExportError(
             "The model, `preprocess` or `signatures` use a table or variable that is not saved along: "
-            f"{error} Let a layer hold it as a Keras weight, or give a tf.Module that holds it as an attribute."
+            f"{error} Let a layer hold it as a Keras weight, or give a tf.Module that holds it as an "
+            "attribute."
         ) from error
 
 
