@@ -339,7 +339,11 @@ def test_closing_in_the_middle_of_a_call_ends_it(raw_server, in_background, unti
 def test_ctrl_c_works_in_the_middle_of_a_call(raw_server):
     arrived, release = threading.Event(), threading.Event()
     target = raw_server(lambda data, context: (arrived.set(), release.wait(60), b"")[-1])
-    code = f"from keras_selfattn.serving.client import Client; Client({target!r}, timeout=60).status()"
+    code = (
+        # Where the tests run in the background of a shell, Ctrl-C is ignored, and children inherit that.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"from keras_selfattn.serving.client import Client; Client({target!r}, timeout=60).status()"
+    )
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     try:
         assert arrived.wait(30)
