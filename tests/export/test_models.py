@@ -74,7 +74,7 @@ def test_a_row_that_is_no_whole_number_of_positions_is_refused(tmp_path, uncheck
         signatures["classify"](inputs=examples([np.zeros(5), np.zeros(7)]))
 
 
-def test_one_number_can_be_asked_for_by_regress(tmp_path):
+def test_one_number_can_be_asked_for_by_regress(tmp_path, unchecked):
     model = series_model(units=1, activation=None)
     signatures, _alive = load(export_saved_model(model, tmp_path))
     assert set(signatures) == {"serving_default", "regress", "explain"}
@@ -102,7 +102,7 @@ def test_two_labels_and_one_column_are_a_probability_and_its_complement(tmp_path
     assert answer["label"].numpy().tolist() == [b"yes" if p > 0.5 else b"no" for p in yes]
 
 
-def test_a_label_for_every_position_and_none_where_padding_is(tmp_path):
+def test_a_label_for_every_position_and_none_where_padding_is(tmp_path, unchecked):
     values = keras.Input((None, 5), name="values")
     x = layers.Encoder(num_layers=1, num_heads=1, seed=0)(keras.layers.Masking()(values))
     model = keras.Model(values, keras.layers.Dense(2, activation="softmax")(x))
@@ -126,7 +126,7 @@ def text_to_ids_model():
     return keras.Model(ids, keras.layers.Dense(2, activation="softmax")(x))
 
 
-def test_a_text_vectorization_layer_brings_its_table_along(tmp_path):
+def test_a_text_vectorization_layer_brings_its_table_along(tmp_path, unchecked):
     vectorize = keras.layers.TextVectorization(max_tokens=30)
     vectorize.adapt(["good film", "bad film", "a bore"])
     model = text_to_ids_model()
@@ -206,7 +206,7 @@ def test_several_inputs_and_outputs_keep_their_names(tmp_path, unchecked):
         np.testing.assert_allclose(answer[name], wanted[name], atol=1e-5)
 
 
-def test_signatures_of_ones_own_are_saved_checked_and_described(tmp_path):
+def test_signatures_of_ones_own_are_saved_and_described(tmp_path, unchecked):
     model = series_model()
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, 5], tf.float32, name="values")])
@@ -293,7 +293,7 @@ def test_what_is_no_model_is_refused(tmp_path):
         export_saved_model(keras.layers.Dense(3), tmp_path)
 
 
-def test_a_model_built_by_training_takes_any_number_of_rows(tmp_path):
+def test_a_model_built_by_training_takes_any_number_of_rows(tmp_path, unchecked):
     """Keras writes the first batch's size into such a model's inputs."""
     model = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(1)])
     model.compile("adam", "mse")
@@ -345,7 +345,7 @@ def test_a_request_that_the_model_fails_on_is_no_warmup(tmp_path, unchecked):
     assert inspect_saved_model(path).warmup_requests == 3
 
 
-def test_layers_of_other_lengths_are_explained_apart(tmp_path):
+def test_layers_of_other_lengths_are_explained_apart(tmp_path, unchecked):
     values = keras.Input((None, 8), name="values")
     x = keras.layers.MaxPooling1D(2)(layers.MultiHeadSelfAttention(2, seed=0)(values))
     x = layers.AveragePooling()(layers.MultiHeadSelfAttention(2, seed=1)(x))
