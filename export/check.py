@@ -60,15 +60,14 @@ def _read(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_functions(tf: Any, saved_model: str) -> Run:
-    signatures = tf.saved_model.load(saved_model).signatures
+    loaded = tf.saved_model.load(saved_model)
 
     def run(signature: str, inputs: Arrays) -> Arrays:
-        call = signatures[signature]
+        call = loaded.signatures[signature]  # whose variables live as long as `loaded` does
         specs = call.structured_input_signature[1]
         answer = call(**{name: tf.constant(value, specs[name].dtype) for name, value in inputs.items()})
         return {name: value.numpy() for name, value in answer.items()}
 
-    run.keep = signatures  # type: ignore[attr-defined]  the functions die with what holds them
     return run
 
 

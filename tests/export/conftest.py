@@ -26,6 +26,12 @@ def make_model(**options):
     return made
 
 
+def load(path):
+    """The signatures of a SavedModel, and what they die with."""
+    loaded = tf.saved_model.load(str(path))
+    return loaded.signatures, loaded
+
+
 @pytest.fixture(scope="package")
 def model():
     return make_model()
