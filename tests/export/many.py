@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import keras
-from conftest import make_model
+from film_model import make_model
 
 from keras_selfattn import layers
 from keras_selfattn.export import export_saved_model, saved_model, trial

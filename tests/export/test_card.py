@@ -8,7 +8,7 @@ import jsonschema
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import CONFIG, TRAINING
+from film_model import CONFIG, TRAINING
 
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import inspect_saved_model, read_card

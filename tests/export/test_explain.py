@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
-from conftest import load
+from film_model import load
 
 from keras_selfattn import layers
 from keras_selfattn.export import export_saved_model

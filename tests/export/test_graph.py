@@ -147,7 +147,7 @@ def test_equal_inputs_give_equal_bytes_in_processes_of_their_own(tmp_path):
         "import sys, keras\n"
         "sys.path.insert(0, sys.argv[1])\n"
         "from keras_selfattn.export import export_saved_model, saved_model\n"
-        "from conftest import make_model\n"
+        "from film_model import make_model\n"
         "saved_model.try_saved_model = lambda *_: {}\n"
         "export_saved_model(make_model(), sys.argv[2])\n"
     )

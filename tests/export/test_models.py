@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import load
+from film_model import load
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ExportError

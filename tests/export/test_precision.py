@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import make_model
+from film_model import make_model
 
 from keras_selfattn import layers
 from keras_selfattn.cli.export import command as export_command

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import CONFIG, make_model
+from film_model import CONFIG, make_model
 
 from keras_selfattn import atomic, models
 from keras_selfattn.errors import ExportError
@@ -31,7 +31,7 @@ EXPORTER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from keras_selfattn.export import export_saved_model, saved_model
-from conftest import make_model
+from film_model import make_model
 saved_model.try_saved_model = lambda *_: {"load_seconds": 0.0, "request_ms": 0.0}
 model = make_model()
 print("ready", flush=True)
@@ -143,7 +143,7 @@ import resource, signal, sys
 sys.path.insert(0, sys.argv[1])
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_saved_model
-from conftest import make_model
+from film_model import make_model
 model = make_model()
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), -1))
@@ -168,7 +168,7 @@ import os, sys
 sys.path.insert(0, sys.argv[1])
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import export_saved_model, remove_versions
-from conftest import make_model
+from film_model import make_model
 model = make_model()
 if os.getuid() == 0:
     os.seteuid(65534)  # whom permissions hold back
