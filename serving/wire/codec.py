@@ -8,6 +8,7 @@ Reference: tensorflow/core/framework/tensor.proto, and Tensor::FromProto in tens
 
 import math
 from collections.abc import Sequence
+from numbers import Number
 from typing import cast
 
 import numpy as np
@@ -19,6 +20,8 @@ from .dtypes import CodecError, Kind, code_of, kind_of, named_dtype
 # A message holds at most INT32_MAX bytes, so no tensor written out in full is larger. The short form ("repeat
 # the last value") could name any size in a few bytes: without a limit it is an easy way to exhaust memory.
 MAX_TENSOR_BYTES = 2**31 - 1
+
+_STRING_KINDS = "OSUT"  # objects, bytes, str, and NumPy 2's StringDType
 
 
 def encode(value: ArrayLike, dtype: str | None = None) -> pb.TensorProto:
@@ -40,12 +43,28 @@ def encode(value: ArrayLike, dtype: str | None = None) -> pb.TensorProto:
         >>> encode([1.0, 2.0], "float32").tensor_content.hex()
         '0000803f00000040'
     """
-    array = _as_array(value, dtype)
+    return encode_array(to_array(value, dtype))
+
+
+def encode_array(array: np.ndarray) -> pb.TensorProto:
+    """The TensorProto of what `to_array` returned, as in `encode`."""
+    proto = describe(array)
     if array.dtype == object:
-        return _encode_strings(array)
-    code = code_of(array.dtype)
-    contiguous = np.ascontiguousarray(array, dtype=kind_of(code).dtype)
-    return pb.TensorProto(dtype=_enum(code), tensor_shape=_shape(array), tensor_content=contiguous.tobytes())
+        proto.string_val.extend(cast("Sequence[bytes]", array.reshape(-1).tolist()))
+    else:
+        proto.tensor_content = little_endian(array).tobytes()
+    return proto
+
+
+def describe(array: np.ndarray) -> pb.TensorProto:
+    """A TensorProto with the dtype and shape of what `to_array` returned, without its values."""
+    code = pb.DT_STRING if array.dtype == object else code_of(array.dtype)
+    return pb.TensorProto(dtype=_enum(code), tensor_shape=_shape(array))
+
+
+def little_endian(array: np.ndarray) -> np.ndarray:
+    """A numeric array as its bytes are sent: contiguous and little-endian. A view where it is so already."""
+    return np.ascontiguousarray(array, dtype=kind_of(code_of(array.dtype)).dtype)
 
 
 def encode_fields(value: ArrayLike) -> pb.TensorProto:
@@ -66,13 +85,12 @@ def encode_fields(value: ArrayLike) -> pb.TensorProto:
 
     Reference: Tensor::AsProtoField in tensorflow/core/framework/tensor.cc.
     """
-    array = _as_array(value, None)
+    array = to_array(value)
     if array.dtype == object:
-        return _encode_strings(array)
-    code = code_of(array.dtype)
-    kind = kind_of(code)
-    flat = np.ascontiguousarray(array, dtype=kind.dtype).reshape(-1)
-    proto = pb.TensorProto(dtype=_enum(code), tensor_shape=_shape(array))
+        return encode_array(array)
+    kind = kind_of(code_of(array.dtype))
+    flat = little_endian(array).reshape(-1)
+    proto = describe(array)
     if kind.raw:
         setattr(proto, kind.field, flat.tobytes())
     else:
@@ -80,12 +98,13 @@ def encode_fields(value: ArrayLike) -> pb.TensorProto:
     return proto
 
 
-def decode(proto: pb.TensorProto) -> np.ndarray:
+def decode(proto: pb.TensorProto, content: memoryview | None = None) -> np.ndarray:
     """The array in a TensorProto.
 
     Args:
         proto: a tensor as `tensor_content` or as typed `*_val` fields. Fewer values than elements repeat the
             last one, none at all mean zeros (or empty strings), as in TensorFlow.
+        content: its raw values where they stayed outside of the message, whatever field they came in.
 
     Returns:
         The array; strings as an object array of `bytes`. Where the message holds the values as raw bytes the
@@ -104,6 +123,8 @@ def decode(proto: pb.TensorProto) -> np.ndarray:
     kind = kind_of(proto.dtype)
     if math.prod(shape) * kind.dtype.itemsize > MAX_TENSOR_BYTES:
         raise CodecError(f"a {kind.dtype} tensor of shape {shape} is larger than {MAX_TENSOR_BYTES} bytes")
+    if content is not None:
+        return _from_bytes(content, kind.dtype, shape, "its content")
     if proto.tensor_content:
         return _from_bytes(proto.tensor_content, kind.dtype, shape, "tensor_content")
     return _fill(_field_values(proto, kind), shape, kind.field)
@@ -114,30 +135,78 @@ def _enum(code: int) -> pb.DataType:
     return cast("pb.DataType", code)
 
 
-def _as_array(value: ArrayLike, dtype: str | None) -> np.ndarray:
+def to_array(value: ArrayLike, dtype: str | None = None) -> np.ndarray:
+    """A value as an array that can be sent.
+
+    Args:
+        value: as in `encode`.
+        dtype: as in `encode`.
+
+    Returns:
+        An array of numbers, of any layout and byte order; or an object array of `bytes`.
+
+    Raises:
+        CodecError: as in `encode`.
+
+    Example:
+        >>> to_array(["a", "b"]).tolist()
+        [b'a', b'b']
+    """
     if dtype == "string" or _holds_strings(value):
         if dtype not in (None, "string"):
             raise CodecError(f"strings cannot be sent as {dtype}")
         return _string_array(value)
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise CodecError("the rows have different lengths; pad them to one length") from None
-    if array.dtype.kind in "OSU":
-        return _string_array(value)
+    array = _as_numpy(value)
+    if array.dtype.kind in _STRING_KINDS:
+        return _string_array(value) if dtype is None else _numbers_in(array, dtype)
     if dtype is not None and array.dtype.name != dtype:
         return _convert(array, dtype)
+    code_of(array.dtype)  # refuses dates and records
     return array
 
 
+def _as_numpy(value: ArrayLike) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise CodecError("the rows have different lengths; pad them to one length") from None
+    except (TypeError, RuntimeError) as error:  # tensors on a GPU, or with a gradient, say why not
+        raise CodecError(f"NumPy makes no array of it: {error}") from error
+
+
+def _numbers_in(array: np.ndarray, dtype: str) -> np.ndarray:
+    """An object array of Python's numbers, as pandas has of columns with gaps, as `dtype`."""
+    if array.dtype.kind != "O":
+        raise CodecError(f"strings cannot be sent as {dtype}")
+    for place, item in enumerate(array.reshape(-1).tolist()):
+        if not isinstance(item, Number | np.number | np.bool_):
+            found = f"{type(item).__name__} {item!r:.40}"
+            raise CodecError(f"every element must be a number to be sent as {dtype}. Element {place} is {found}")
+    numbers = _as_numpy(array.tolist())
+    if numbers.dtype == object:  # beyond 64 bits
+        raise CodecError(f"the values do not fit {dtype}: {_preview(array)}")
+    return _convert(numbers, dtype)
+
+
 def _convert(array: np.ndarray, dtype: str) -> np.ndarray:
-    """`array` as `dtype`, refused where that would change an integer or drop a fraction."""
+    """`array` as `dtype`, refused where that would change more than a float's last digits.
+
+    Floats are rounded to narrower ones, as Keras does; a finite one must stay finite, an integer the same
+    integer, and no fraction may be dropped.
+    """
+    code_of(array.dtype)
     target = named_dtype(dtype)
     if array.dtype.kind == "c" and target.kind != "c":
         raise CodecError(f"complex values cannot be sent as {dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
         converted = array.astype(target)
-    if target.kind in "iub" and not np.array_equal(converted, array):
+        if target.kind in "iub":
+            exact = np.array_equal(converted, array)
+        elif array.dtype.kind in "iu":
+            exact = np.array_equal(np.real(converted).astype(array.dtype), array)
+        else:
+            exact = np.array_equal(np.isfinite(converted), np.isfinite(array))
+    if not exact:
         raise CodecError(f"the values do not fit {dtype}: {_preview(array)}")
     return converted
 
@@ -156,9 +225,7 @@ def _holds_strings(value: object) -> bool:
 def _string_array(value: object) -> np.ndarray:
     array = value if isinstance(value, np.ndarray) else _object_array(value)
     encoded = np.empty(array.shape, dtype=object)
-    encoded_flat = encoded.reshape(-1)
-    for index, item in enumerate(array.reshape(-1).tolist()):
-        encoded_flat[index] = _as_bytes(item)
+    encoded.reshape(-1)[:] = [_as_bytes(place, item) for place, item in enumerate(array.reshape(-1).tolist())]
     return encoded
 
 
@@ -169,21 +236,18 @@ def _object_array(value: object) -> np.ndarray:
         raise CodecError("the rows have different lengths; pad them to one length") from None
 
 
-def _as_bytes(item: object) -> bytes:
+def _as_bytes(place: int, item: object) -> bytes:
     if isinstance(item, bytes):
         return item
     if not isinstance(item, str):
         found = f"{type(item).__name__} {item!r:.40}"
-        raise CodecError(f"every element must be a str or bytes, in rows of one length. Received {found}")
+        raise CodecError(
+            f"every element must be a str or bytes, in rows of one length. Element {place} is {found}"
+        )
     try:
         return item.encode()
     except UnicodeEncodeError as error:
-        raise CodecError(f"a str with a lone surrogate is not valid Unicode: {error}") from None
-
-
-def _encode_strings(array: np.ndarray) -> pb.TensorProto:
-    values = cast("Sequence[bytes]", array.reshape(-1).tolist())
-    return pb.TensorProto(dtype=_enum(pb.DT_STRING), tensor_shape=_shape(array), string_val=values)
+        raise CodecError(f"element {place} has a lone surrogate, which is no valid Unicode: {error}") from None
 
 
 def _shape(array: np.ndarray) -> pb.TensorShapeProto:
@@ -197,11 +261,17 @@ def _known_shape(proto: pb.TensorProto) -> tuple[int, ...]:
     return shape
 
 
-def _from_bytes(data: bytes, dtype: np.dtype, shape: tuple[int, ...], field: str) -> np.ndarray:
+def _from_bytes(data: bytes | memoryview, dtype: np.dtype, shape: tuple[int, ...], field: str) -> np.ndarray:
     expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected:
         raise CodecError(f"a {dtype} tensor of shape {shape} takes {expected} bytes; {field} has {len(data)}")
-    return np.frombuffer(data, dtype=dtype).reshape(shape)
+    array = np.frombuffer(data, dtype=dtype).reshape(shape)
+    if array.flags.aligned:
+        return array
+    # NumPy copes with such an array, slowly; much that takes NumPy arrays does not.
+    array = array.copy()
+    array.flags.writeable = False
+    return array
 
 
 def _field_values(proto: pb.TensorProto, kind: Kind) -> np.ndarray:

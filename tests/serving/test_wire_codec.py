@@ -177,13 +177,13 @@ def test_a_tensor_that_describes_no_array_is_refused(proto, message):
     [
         ([[1], [1, 2]], None, "different lengths"),
         ([["a"], ["b", "c"]], None, "rows of one length"),
-        (["a", 1], None, "Received int 1"),
-        ([1, "a"], None, "Received int 1"),
-        ([None], None, "Received NoneType None"),
+        (["a", 1], None, "Element 1 is int 1"),
+        ([1, "a"], None, "is int 1"),
+        ([None], None, "Element 0 is NoneType None"),
         (["\ud800"], None, "lone surrogate"),
         (np.array(["2020-01-01"], "datetime64[D]"), None, "dtype datetime64[D] cannot be sent"),
         (["a"], "float32", "strings cannot be sent as float32"),
-        ([1], "string", "Received int 1"),
+        ([1], "string", "is int 1"),
         ([1.5], "int32", "do not fit int32: [1.5]"),
         ([300], "uint8", "do not fit uint8: [300]"),
         ([-1], "uint64", "do not fit uint64: [-1]"),
@@ -227,7 +227,17 @@ def test_dtype_names_are_those_of_tensorflow_and_numpy():
 
 
 def stock_descriptors():
-    from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
+    """Of each message its namesake's in TensorFlow Serving, or in TensorFlow."""
+    from tensorflow.core.example import example_pb2
+    from tensorflow_serving.apis import (
+        classification_pb2,
+        get_model_metadata_pb2,
+        get_model_status_pb2,
+        inference_pb2,
+        model_management_pb2,
+        predict_pb2,
+        regression_pb2,
+    )
 
     return [
         predict_pb2.PredictRequest.DESCRIPTOR,
@@ -237,6 +247,15 @@ def stock_descriptors():
         get_model_metadata_pb2.SignatureDefMap.DESCRIPTOR,
         get_model_status_pb2.GetModelStatusRequest.DESCRIPTOR,
         get_model_status_pb2.GetModelStatusResponse.DESCRIPTOR,
+        example_pb2.Example.DESCRIPTOR,
+        classification_pb2.ClassificationRequest.DESCRIPTOR,
+        classification_pb2.ClassificationResponse.DESCRIPTOR,
+        regression_pb2.RegressionRequest.DESCRIPTOR,
+        regression_pb2.RegressionResponse.DESCRIPTOR,
+        inference_pb2.MultiInferenceRequest.DESCRIPTOR,
+        inference_pb2.MultiInferenceResponse.DESCRIPTOR,
+        model_management_pb2.ReloadConfigRequest.DESCRIPTOR,
+        model_management_pb2.ReloadConfigResponse.DESCRIPTOR,
     ]
 
 
@@ -268,7 +287,8 @@ def test_our_messages_have_the_stock_field_numbers_and_types():
     for stock in stock_descriptors():
         assert_same_fields(getattr(pb, stock.name).DESCRIPTOR, stock, seen)
     ours = {message.full_name for message in pb.DESCRIPTOR.message_types_by_name.values()}
-    assert ours <= seen
+    # Stands for a message of TensorFlow Serving's that nothing here sends whole.
+    assert ours <= seen | {"keras_selfattn.wire.FileSystemStoragePathSourceConfig"}
 
 
 @pytest.mark.parametrize(

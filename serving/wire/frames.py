@@ -1,0 +1,186 @@
+"""Whole Predict messages as bytes, with large tensors copied once on the way out and not at all on the way in.
+
+A protobuf message of a large tensor costs three copies: into the field, into the serialized message, into the
+request. Here the few bytes around a tensor's values are written by protobuf and the values put between them;
+what comes in is cut at the same places.
+
+Reference: protobuf.dev/programming-guides/encoding; tensorflow_serving/apis/predict.proto.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from . import codec
+from . import messages_pb2 as pb
+from .dtypes import CodecError, kind_of
+
+# Below this many bytes protobuf parses an answer faster than Python finds its way through it.
+_LARGE = 2**16
+
+_LENGTH_DELIMITED = 2
+_FIXED_SIZES = {1: 8, 5: 4}  # wire types I64 and I32, in bytes
+
+_OUTPUTS = pb.PredictResponse.OUTPUTS_FIELD_NUMBER
+# A tensor's message, and its values where they stayed outside of it.
+_Apart = tuple[pb.TensorProto, memoryview | None]
+
+_KEY, _VALUE = 1, 2  # of any map's entry
+_INPUTS_TAG = bytes([pb.PredictRequest.INPUTS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
+_KEY_TAG = bytes([_KEY << 3 | _LENGTH_DELIMITED])
+_VALUE_TAG = bytes([_VALUE << 3 | _LENGTH_DELIMITED])
+_CONTENT_TAG = bytes([pb.TensorProto.TENSOR_CONTENT_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
+
+# Fields whose bytes are the tensor's values in memory.
+_RAW_FIELDS = {
+    pb.TensorProto.DESCRIPTOR.fields_by_name[name].number: name
+    for name in ("tensor_content", "float_val", "double_val", "scomplex_val", "dcomplex_val")
+}
+
+
+def predict_request(spec: pb.ModelSpec, inputs: Mapping[str, np.ndarray], outputs: Iterable[str]) -> bytes:
+    """A serialized PredictRequest.
+
+    Args:
+        spec: the model, version and signature asked for.
+        inputs: arrays from `codec.to_array`, by name.
+        outputs: names of the outputs wanted; empty for all.
+
+    Example:
+        >>> data = predict_request(pb.ModelSpec(name="half"), {"x": np.float32([1])}, [])
+        >>> pb.PredictRequest.FromString(data).inputs["x"].tensor_content.hex()
+        '0000803f'
+    """
+    chunks: list[bytes | memoryview] = [pb.PredictRequest(model_spec=spec).SerializeToString()]
+    for name, array in inputs.items():
+        chunks += _message(_INPUTS_TAG, [*_message(_KEY_TAG, [name.encode()]), *_tensor(array)])
+    chunks.append(pb.PredictRequest(output_filter=outputs).SerializeToString())
+    return b"".join(chunks)
+
+
+def predict_response(data: bytes) -> tuple[dict[str, np.ndarray], pb.ModelSpec]:
+    """The outputs of a serialized PredictResponse, by name in alphabetical order, and who answered.
+
+    Args:
+        data: the answer. Large numeric outputs are read-only views of it where they lie aligned.
+
+    Raises:
+        DecodeError: it is no PredictResponse.
+        CodecError: an output is no array; the message names it.
+    """
+    if len(data) < _LARGE:
+        response = pb.PredictResponse.FromString(data)
+        tensors: dict[str, _Apart] = {name: (tensor, None) for name, tensor in response.outputs.items()}
+        spec = response.model_spec
+    else:
+        tensors, spec = _taken_apart(memoryview(data))
+    return {name: _decoded(name, *tensors[name]) for name in sorted(tensors)}, spec
+
+
+def _decoded(name: str, proto: pb.TensorProto, content: memoryview | None) -> np.ndarray:
+    try:
+        return codec.decode(proto, content)
+    except CodecError as error:
+        raise CodecError(f"output {name!r}: {error}") from error
+
+
+def _tensor(array: np.ndarray) -> list[bytes | memoryview]:
+    """A serialized TensorProto as a map entry's value, in pieces."""
+    if array.dtype == object or array.size == 0:
+        return _message(_VALUE_TAG, [codec.encode_array(array).SerializeToString()])
+    values = codec.little_endian(array).reshape(-1).view(np.uint8).data
+    return _message(
+        _VALUE_TAG, [codec.describe(array).SerializeToString(), *_message(_CONTENT_TAG, [values])]
+    )
+
+
+def _message(tag: bytes, chunks: list[bytes | memoryview]) -> list[bytes | memoryview]:
+    return [tag + _varint(sum(map(len, chunks))), *chunks]
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def _taken_apart(data: memoryview) -> tuple[dict[str, _Apart], pb.ModelSpec]:
+    tensors: dict[str, _Apart] = {}
+    rest = bytearray()
+    for number, whole, value in _fields(data):
+        if number == _OUTPUTS and value is not None:
+            entry = {inner: part for inner, _, part in _fields(value) if part is not None}
+            name = str(entry.get(_KEY, b""), "utf-8", "replace")
+            tensors[name] = _tensor_apart(entry.get(_VALUE, memoryview(b"")))
+        else:
+            rest += whole
+    return tensors, pb.PredictResponse.FromString(bytes(rest)).model_spec
+
+
+def _tensor_apart(data: memoryview) -> _Apart:
+    """A tensor's message without its large values, and those."""
+    rest = bytearray()
+    large: list[tuple[str, memoryview]] = []
+    for number, whole, value in _fields(data):
+        if number == pb.TensorProto.STRING_VAL_FIELD_NUMBER:
+            break  # a field for each string: protobuf is faster
+        if number in _RAW_FIELDS and value is not None and len(value) >= _LARGE:
+            large.append((_RAW_FIELDS[number], value))
+        else:
+            rest += whole
+    if len(large) == 1:
+        proto = pb.TensorProto.FromString(bytes(rest))
+        if _is_all(proto, *large[0]):
+            return proto, large[0][1]
+    return pb.TensorProto.FromString(bytes(data)), None
+
+
+def _is_all(proto: pb.TensorProto, field: str, values: memoryview) -> bool:
+    """Whether the bytes of a field are the values of all elements: not the short form, nor another type's."""
+    try:
+        kind = kind_of(proto.dtype)
+    except CodecError:  # strings among others
+        return False
+    elements = math.prod(dim.size for dim in proto.tensor_shape.dim)
+    return field in ("tensor_content", kind.field) and len(values) == elements * kind.dtype.itemsize
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | None]]:
+    """(number, all of the field's bytes, its value if it is length-delimited) of a message's fields."""
+    position = 0
+    while position < len(data):
+        tag, after = _read_varint(data, position)
+        value = None
+        wire_type = tag & 7
+        if wire_type == _LENGTH_DELIMITED:
+            size, begin = _read_varint(data, after)
+            end = begin + size
+            value = data[begin:end]
+        elif wire_type == 0:
+            _, end = _read_varint(data, after)
+        elif wire_type in _FIXED_SIZES:
+            end = after + _FIXED_SIZES[wire_type]
+        else:
+            raise DecodeError(f"Wire type {wire_type} at byte {position}")
+        if end > len(data):
+            raise DecodeError("Truncated message")
+        yield tag >> 3, data[position:end], value
+        position = end
+
+
+def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
+    """The number that begins at a position, and where it ends."""
+    value = shift = 0
+    while position < len(data) and shift < 64:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise DecodeError("Truncated or overlong number")
