@@ -1,6 +1,6 @@
 """What can go wrong between a client and a model, one exception a kind.
 
-    ServingError                        everything below; .code .details .target .model
+    ServingError                        everything below; .code .details .target .model .signature .rows
      ├─ InvalidInputError               refused before anything was sent or started (also a ValueError)
      ├─ ClientClosedError               the client was used after close() (also a RuntimeError)
      ├─ ServerStartError                the server cannot start (also a RuntimeError)
@@ -40,6 +40,10 @@ class ServingError(Exception):
         target: the server's address, "host:port"; empty on the server's side.
         model: the model's name; empty where none is involved.
 
+    Attributes:
+        signature: the signature that was called; empty where none is involved.
+        rows: which rows of a larger batch failed; None if they are not known.
+
     Example:
         >>> ServingError("no answer", target="localhost:8500").target
         'localhost:8500'
@@ -52,6 +56,8 @@ class ServingError(Exception):
         self.details = message if details is None else details
         self.target = target
         self.model = model
+        self.signature = ""
+        self.rows: range | None = None
 
 
 class InvalidInputError(ServingError, ValueError):

@@ -1,6 +1,26 @@
 """The client: NumPy and strings in, typed answers out, without TensorFlow."""
 
-from .answers import ModelMetadata, Signature, TensorSpec, VersionStatus
+from .aio import AsyncClient
+from .answers import Classification, ClassScore, Explanation, Labelling, Prediction, VersionStatus
+from .examples import serialized_example
+from .management import ModelConfig
+from .security import TLS
+from .signatures import ModelMetadata, Signature, TensorSpec
 from .sync import Client
 
-__all__ = ["Client", "ModelMetadata", "Signature", "TensorSpec", "VersionStatus"]
+__all__ = [
+    "TLS",
+    "AsyncClient",
+    "ClassScore",
+    "Classification",
+    "Client",
+    "Explanation",
+    "Labelling",
+    "ModelConfig",
+    "ModelMetadata",
+    "Prediction",
+    "Signature",
+    "TensorSpec",
+    "VersionStatus",
+    "serialized_example",
+]

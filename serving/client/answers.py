@@ -1,83 +1,114 @@
-"""What a client learns about a model: its signatures and the states of its versions."""
+"""What a model answers, and what a server says of its versions."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import grpc
+import numpy as np
 
 from ..errors import status_code
 from ..wire import messages_pb2 as pb
-from ..wire.dtypes import dtype_name
 
 
-@dataclass(frozen=True, repr=False)
-class TensorSpec:
-    """One input or output of a signature.
+class Prediction(dict[str, np.ndarray]):
+    """The outputs of a call by name, and who answered.
 
-    Attributes:
-        dtype: a NumPy dtype name, or `string`.
-        shape: one entry per axis, None where any size is accepted; None for an unknown rank.
-
-    Example:
-        >>> TensorSpec("float32", (None, 4))
-        float32 [None, 4]
-    """
-
-    dtype: str
-    shape: tuple[int | None, ...] | None
-
-    def __repr__(self) -> str:
-        shape = "[...]" if self.shape is None else f"[{', '.join(map(str, self.shape))}]"
-        return f"{self.dtype} {shape}"
-
-
-@dataclass(frozen=True, repr=False)
-class Signature:
-    """One way to call a model.
-
-    Attributes:
-        inputs: name to TensorSpec.
-        outputs: name to TensorSpec.
-
-    Example:
-        >>> Signature({"text": TensorSpec("string", (None,))}, {"score": TensorSpec("float32", (None,))})
-        (text: string [None]) -> (score: float32 [None])
-    """
-
-    inputs: Mapping[str, TensorSpec]
-    outputs: Mapping[str, TensorSpec]
-
-    def __repr__(self) -> str:
-        return f"({_named(self.inputs)}) -> ({_named(self.outputs)})"
-
-
-def _named(specs: Mapping[str, TensorSpec]) -> str:
-    return ", ".join(f"{name}: {spec!r}" for name, spec in specs.items())
-
-
-@dataclass(frozen=True, repr=False)
-class ModelMetadata:
-    """The signatures of one version of a model.
-
-    Attributes:
+    Args:
+        outputs: name to array. A string output is an object array of `str` if all of it is valid UTF-8, else
+            of `bytes`. Arrays may be read-only views of the answer: copy one to write to it.
         model: the model's name.
-        version: the version that answered.
-        signatures: name to Signature, in alphabetical order.
+        version: the version that answered; 0 where the server does not say.
+        signature: the signature that was called.
 
     Example:
-        >>> spec = TensorSpec("float32", ())
-        >>> ModelMetadata("half", 3, {"serving_default": Signature({"x": spec}, {"y": spec})})
-        half, version 3
-          serving_default: (x: float32 []) -> (y: float32 [])
+        >>> Prediction({"y": np.float32([2.5, 3.0])}, "half", 3, "serving_default")
+        half, version 3, serving_default
+          y: float32 [2] = [2.5 3. ]
     """
 
-    model: str
-    version: int
-    signatures: Mapping[str, Signature]
+    def __init__(self, outputs: Mapping[str, np.ndarray], model: str, version: int, signature: str):
+        super().__init__(outputs)
+        self.model = model
+        self.version = version
+        self.signature = signature
 
     def __repr__(self) -> str:
-        lines = [f"  {name}: {signature!r}" for name, signature in self.signatures.items()]
-        return "\n".join([f"{self.model}, version {self.version}", *lines])
+        lines = [f"{self.model}, version {self.version}, {self.signature}"]
+        for name, array in self.items():
+            dtype = "string" if array.dtype == object else array.dtype
+            values = np.array2string(array, threshold=6, edgeitems=2).replace("\n", "\n    ")
+            lines.append(f"  {name}: {dtype} {list(array.shape)} = {values}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Classification:
+    """A classifier's answer for one row.
+
+    Attributes:
+        label: the most probable label.
+        score: its probability.
+        scores: the probability of every label, in the model's order. A model without the signature `classify`
+            names no other labels than those it answers with: then it holds only the one.
+
+    Example:
+        >>> answer = Classification("pos", 0.75, {"neg": 0.25, "pos": 0.75})
+        >>> answer.label, answer.scores["neg"]
+        ('pos', 0.25)
+    """
+
+    label: str
+    score: float
+    scores: Mapping[str, float] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Labelling:
+    """A labeller's answer for one row: one entry for each of its positions, without padding.
+
+    Attributes:
+        labels: the label of each position.
+        scores: their probabilities, float32.
+        tokens: what the positions hold, where the model says so; else None.
+
+    Example:
+        >>> Labelling(["DET", "NOUN"], np.float32([1, 0.5]), ["the", "film"]).labels
+        ['DET', 'NOUN']
+    """
+
+    labels: Sequence[str]
+    scores: np.ndarray
+    tokens: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a model attended to in one text.
+
+    Attributes:
+        tokens: the tokens it reads the text as, T of them.
+        weights: float32 `[layers, heads, T, T]`: how much each token (row) attends to each (column).
+
+    Example:
+        >>> Explanation(["good"], np.ones((1, 1, 1, 1), np.float32)).tokens
+        ['good']
+    """
+
+    tokens: Sequence[str]
+    weights: np.ndarray = field(repr=False)
+
+
+class ClassScore(NamedTuple):
+    """A class of TensorFlow Serving's Classify call, and its score.
+
+    Example:
+        >>> ClassScore("pos", 0.75).label
+        'pos'
+    """
+
+    label: str
+    score: float
 
 
 @dataclass(frozen=True)
@@ -110,23 +141,16 @@ class VersionStatus:
         return f"version {self.version} is {self.state}{error}"
 
 
-def signatures_of(proto: pb.SignatureDefMap) -> dict[str, Signature]:
-    """The signatures in a SignatureDefMap, in alphabetical order."""
-    return {name: _signature(proto.signature_def[name]) for name in sorted(proto.signature_def)}
-
-
-def _signature(proto: pb.SignatureDef) -> Signature:
-    return Signature(inputs=_specs(proto.inputs), outputs=_specs(proto.outputs))
-
-
-def _specs(infos: Mapping[str, pb.TensorInfo]) -> dict[str, TensorSpec]:
-    return {name: TensorSpec(dtype_name(infos[name].dtype), _dims(infos[name])) for name in sorted(infos)}
-
-
-def _dims(info: pb.TensorInfo) -> tuple[int | None, ...] | None:
-    if info.tensor_shape.unknown_rank:
-        return None
-    return tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim)
+def as_text(array: np.ndarray) -> np.ndarray:
+    """Strings as `str` if all of the tensor is UTF-8, else all of it stays `bytes`."""
+    if array.dtype != object:
+        return array
+    text = np.empty(array.shape, dtype=object)
+    try:
+        text.reshape(-1)[:] = [item.decode() for item in array.reshape(-1).tolist()]
+    except UnicodeDecodeError:
+        return array
+    return text
 
 
 def version_status(proto: pb.ModelVersionStatus) -> VersionStatus:

@@ -1,109 +1,333 @@
-"""The synchronous client: `core`'s operations over one gRPC channel."""
+"""The synchronous client: `core`'s operations, each with its documentation, over a `SyncTransport`."""
 
 import time
-from collections.abc import Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
-import grpc
 import numpy as np
 
-from ..errors import ClientClosedError, ServingError
-from . import core
-from .answers import ModelMetadata, VersionStatus
-from .values import Inputs, checked_texts, seconds
-
-_T = TypeVar("_T")
-
-_CHANNEL_OPTIONS = [
-    # gRPC receives at most 4 MiB unless told otherwise: less than one batch of attention weights.
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    # A server that starts a moment later is found within that moment, not after gRPC's growing back-off.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-]
+from . import examples as tf_examples
+from . import management, row_stream
+from .answers import Classification, ClassScore, Explanation, Labelling, Prediction, VersionStatus
+from .base import BaseClient
+from .core import DEFAULT_SIGNATURE, Which
+from .examples import Features, MultiResult
+from .inputs import Inputs
+from .management import ModelConfig
+from .row_stream import DEFAULT_BATCH_SIZE, Row, numbered_batches
+from .signatures import ModelMetadata
+from .sync_transport import SyncTransport
+from .transport import TransportSettings, at_least_one, seconds
 
 
-class Client:
-    """Asks a model on a server of TensorFlow Serving's gRPC API: this project's or TensorFlow Serving itself.
+class Client(BaseClient):
+    """Asks a model on servers of TensorFlow Serving's gRPC API: this project's or TensorFlow Serving itself.
 
-    Needs grpcio, protobuf and NumPy, not TensorFlow. May be used from several threads at once.
+    Needs grpcio, protobuf and NumPy, not TensorFlow. May be used from several threads at once, and after a
+    fork in parent and child. Inputs are checked against the served signature before they are sent; it is
+    asked for once and remembered until the version changes.
 
     Args:
-        target: the server's address, "host:port". The connection is not encrypted.
+        target: the server's address, "host:port" or "unix:/path"; or a list of "host:port", among which the
+            calls are spread and which are left out while they are down or not healthy.
         model: the name the model is served under.
-        timeout: seconds each call may take unless the call says otherwise.
+        timeout: seconds each call may take, retries included, unless the call says otherwise. 10, which a
+            model that answers people keeps; never without a limit.
+        max_batch_size: the most rows to send at once: larger batches go as several calls, and come back as
+            one answer of one version. None sends every batch whole.
+        concurrency: how many calls of one large batch are under way at once. Four keep two servers busy.
+        wait_for_ready: whether calls wait, until their deadline, for a server that is not there. Otherwise
+            they are tried again for about 1.5 seconds.
+        tls: how to encrypt the connection, a TLS or gRPC's ChannelCredentials. Needed for any but this
+            machine unless `insecure`.
+        insecure: True to send in clear text to other machines.
+        metadata: a dict sent with every call, such as an API key, or a function that returns it for each
+            call.
+        credentials: gRPC's CallCredentials, such as a refreshed token; they need `tls`.
+        interceptors: gRPC's client interceptors; they see messages as bytes.
 
     Raises:
-        InvalidInputError: the target is no "host:port", or the timeout is not positive and finite.
+        InvalidInputError: an argument is of the wrong kind, or would send in clear text what should not be.
 
     Example:
         with Client("localhost:8500") as client:
             client.wait_until_ready(30)
-            client.classify(["what a film", "what a bore"])  # [("pos", 0.98), ("neg", 0.95)]
+            client.classify(["what a film"])[0].label  # "pos"
     """
-
-    def __init__(self, target: str, model: str = "default", *, timeout: float = 10.0):
-        self._core = core.Core(target, model)
-        self._timeout = seconds("timeout", timeout)
-        self._channel: grpc.Channel | None = grpc.insecure_channel(target, options=_CHANNEL_OPTIONS)
 
     def predict(
         self,
         inputs: Inputs,
-        signature: str = core.DEFAULT_SIGNATURE,
+        signature: str = DEFAULT_SIGNATURE,
         outputs: Sequence[str] | None = None,
         version: int | None = None,
+        label: str | None = None,
         timeout: float | None = None,
-    ) -> dict[str, np.ndarray]:
+    ) -> Prediction:
         """The model's outputs for a batch of inputs.
 
-        An array is sent with the dtype it has. Python's numbers have none, so lists of them get the dtype of
-        the served signature, which the client asks for once and remembers until the version changes.
-
         Args:
-            inputs: a mapping from input names to arrays, numbers, strings or nested lists of them; or one
-                such value alone if the signature has exactly one input.
+            inputs: a mapping from input names to arrays, pandas Series, numbers, strings or nested lists of
+                them; or one such value alone if the signature has exactly one input. What converts to the
+                served dtype without loss is converted, and floats are rounded to narrower ones; anything
+                else is an error.
             signature: the signature to call.
             outputs: names of the outputs to return; None for all.
             version: a version's number; None for the latest.
-            timeout: seconds for the whole call; None for the client's own.
+            label: a version's label, such as "stable", instead of its number.
+            timeout: seconds for the whole call, retries included; None for the client's own.
 
         Returns:
-            Each output's array by name. A string output is an object array of `str` if all of it is valid
-            UTF-8, else of `bytes`. Arrays may be read-only views of the answer: copy one to write to it.
+            A Prediction: each output's array by name, and the version that answered. A string output is an
+            object array of `str` if all of it is valid UTF-8, else of `bytes`. Arrays may be read-only views
+            of the
+            answer: copy one to write to it.
 
         Raises:
+            InvalidInputError: inputs or outputs do not fit the signature; nothing was sent.
             ServingError: one of its subclasses, by what went wrong; see `keras_selfattn.serving.errors`.
 
         Example:
             client.predict({"x": np.float32([1, 2])})["y"]  # array([2.5, 3. ], dtype=float32)
         """
-        return self._run(self._core.predict(inputs, signature, outputs, version), timeout)
+        return self._transport.run(
+            self._core.predict(inputs, signature, outputs, Which(version, label)), timeout
+        )
 
-    def classify(self, texts: Sequence[str], timeout: float | None = None) -> list[tuple[str, float]]:
-        """The label and its score for each text.
+    def predict_iter(
+        self,
+        rows: Iterable[Row],
+        signature: str = DEFAULT_SIGNATURE,
+        outputs: Sequence[str] | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        batch_size: int | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """The outputs for any number of rows, one by one, in memory for a few batches.
 
         Args:
-            texts: a list of str, not one str.
-            timeout: seconds for the whole call; None for the client's own.
+            rows: each a value of the only input, or a mapping from input names to values; rows, not batches.
+                They are taken as answers are, a few batches ahead.
+            signature: as for `predict`.
+            outputs: as for `predict`.
+            version: as for `predict`.
+            label: as for `predict`.
+            batch_size: rows in a call; None for the client's max_batch_size, or 64 without one.
+            timeout: seconds for each call; None for the client's own.
 
         Returns:
-            One (label, score) for each text, in order.
+            An iterator over each row's outputs by name, in order.
 
         Raises:
-            InvalidInputError: texts is a single str, or holds something else.
+            ServingError: as for `predict`, while iterating; `.rows` says which rows the failed call had.
+
+        Example:
+            for outputs in client.predict_iter(open("texts.txt")):
+                print(outputs["label"])
+        """
+        limit = self._transport.limit(timeout)
+        size = at_least_one("batch_size", batch_size or self._core.max_batch_size or DEFAULT_BATCH_SIZE)
+        stream = self._transport.run(
+            row_stream.opened(self._core, signature, outputs, Which(version, label)), timeout
+        )
+        requests = map(stream.request, numbered_batches(rows, size))
+
+        def answers() -> Iterator[dict[str, Any]]:
+            for request, data in self._transport.stream(requests, lambda: time.monotonic() + limit):
+                yield from stream.answers(request, data)
+
+        return answers()
+
+    def classify(
+        self,
+        values: Inputs,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> list[Classification]:
+        """The label of each row, its score, and the scores of all labels.
+
+        Args:
+            values: a list of texts, or whatever the model takes, as for `predict`.
+            version: as for `predict`.
+            label: as for `predict`.
+            timeout: as for `predict`.
+
+        Returns:
+            One Classification for each row, in order.
+
+        Raises:
             FailedPreconditionError: the model has no outputs `label` and `score`.
             ServingError: as for `predict`.
 
         Example:
-            client.classify(["what a film"])  # [("pos", 0.98)]
+            client.classify(["what a film"])[0].scores  # {"neg": 0.02, "pos": 0.98}
         """
-        steps = self._core.predict(checked_texts(texts), core.DEFAULT_SIGNATURE, None, None)
-        return core.classified(self._run(steps, timeout), self._core.target, self._core.model)
+        return self._transport.run(self._tasks.classify(values, Which(version, label)), timeout)
 
-    def metadata(self) -> ModelMetadata:
-        """The signatures of the latest version: names, dtypes and shapes of inputs and outputs.
+    def label(
+        self,
+        values: Inputs,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> list[Labelling]:
+        """The label of each position of each row.
+
+        Args:
+            values: a list of texts, or whatever the model takes, as for `predict`.
+            version: as for `predict`.
+            label: as for `predict`.
+            timeout: as for `predict`.
+
+        Returns:
+            One Labelling for each row, in order, without its padding.
+
+        Raises:
+            FailedPreconditionError: the model has no outputs `label` and `score` with positions.
+            ServingError: as for `predict`.
+
+        Example:
+            client.label(["the film"])[0].labels  # ["DET", "NOUN"]
+        """
+        return self._transport.run(self._tasks.label(values, Which(version, label)), timeout)
+
+    def explain(
+        self,
+        texts: Sequence[str],
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> list[Explanation]:
+        """The tokens a model reads each text as, and the attention weights between them.
+
+        Args:
+            texts: a list of str.
+            version: as for `predict`.
+            label: as for `predict`.
+            timeout: as for `predict`.
+
+        Returns:
+            One Explanation for each text, in order.
+
+        Raises:
+            FailedPreconditionError: the model has no signature `explain`.
+            ServingError: as for `predict`.
+
+        Example:
+            client.explain(["what a film"])[0].weights.shape  # (layers, heads, 3, 3)
+        """
+        return self._transport.run(self._tasks.explain(texts, Which(version, label)), timeout)
+
+    def tf_classify(
+        self,
+        examples: Sequence[Features],
+        signature: str | None = None,
+        context: Features | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> list[list[ClassScore]]:
+        """TensorFlow Serving's Classify call: classes and scores for rows given as tf.Examples.
+
+        Args:
+            examples: each a dict from feature names to a str, bytes or number, or a list or array of them.
+            signature: the signature to call; None for `classify` where the model has it, else the default.
+            context: features that all rows share, sent once.
+            version: as for `predict`.
+            label: as for `predict`.
+            timeout: as for `predict`.
+
+        Returns:
+            The (label, score) pairs of each row.
+
+        Raises:
+            ServingError: as for `predict`.
+
+        Example:
+            client.tf_classify([{"text": "what a film"}])[0]  # [("neg", 0.02), ("pos", 0.98)]
+        """
+        which = Which(version, label)
+        return self._transport.run(
+            tf_examples.tf_classify(self._core, examples, signature, context, which), timeout
+        )
+
+    def tf_regress(
+        self,
+        examples: Sequence[Features],
+        signature: str | None = None,
+        context: Features | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> np.ndarray:
+        """TensorFlow Serving's Regress call: a number for each row given as a tf.Example.
+
+        Args:
+            examples: as for `tf_classify`.
+            signature: the signature to call; None for `regress` where the model has it, else the default.
+            context: as for `tf_classify`.
+            version: as for `predict`.
+            label: as for `predict`.
+            timeout: as for `predict`.
+
+        Returns:
+            Float32 `[rows]`.
+
+        Raises:
+            ServingError: as for `predict`.
+
+        Example:
+            client.tf_regress([{"values": [1.0, 2.0]}])  # array([0.5], dtype=float32)
+        """
+        which = Which(version, label)
+        return self._transport.run(
+            tf_examples.tf_regress(self._core, examples, signature, context, which), timeout
+        )
+
+    def multi_inference(
+        self,
+        examples: Sequence[Features],
+        tasks: Mapping[str, str],
+        context: Features | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, MultiResult]:
+        """TensorFlow Serving's MultiInference call: several signatures for the same rows, in one run.
+
+        Args:
+            examples: as for `tf_classify`.
+            tasks: from signatures to "classify" or "regress".
+            context: as for `tf_classify`.
+            version: as for `predict`.
+            label: as for `predict`.
+            timeout: as for `predict`.
+
+        Returns:
+            For each signature what `tf_classify` or `tf_regress` returns.
+
+        Raises:
+            ServingError: as for `predict`.
+
+        Example:
+            client.multi_inference([{"x": 1.0}], {"classify_x": "classify", "regress_x": "regress"})
+        """
+        which = Which(version, label)
+        return self._transport.run(
+            tf_examples.multi_inference(self._core, examples, tasks, context, which), timeout
+        )
+
+    def metadata(
+        self, version: int | None = None, label: str | None = None, timeout: float | None = None
+    ) -> ModelMetadata:
+        """The signatures of a version: names, dtypes and shapes of inputs and outputs.
+
+        Args:
+            version: as for `predict`.
+            label: as for `predict`.
+            timeout: as for `predict`.
 
         Returns:
             A ModelMetadata; its repr is a readable listing.
@@ -114,10 +338,14 @@ class Client:
         Example:
             client.metadata().signatures["serving_default"].inputs  # {"text": string [None]}
         """
-        return self._run(self._core.metadata(), None)
+        return self._transport.run(self._core.metadata(Which(version, label)), timeout)
 
-    def status(self) -> list[VersionStatus]:
+    def status(self, version: int | None = None, timeout: float | None = None) -> list[VersionStatus]:
         """The state of every version of the model that the server knows, newest first.
+
+        Args:
+            version: a version's number for that one alone; None for all.
+            timeout: as for `predict`.
 
         Returns:
             One VersionStatus for each.
@@ -129,16 +357,50 @@ class Client:
         Example:
             client.status()[0].state  # "AVAILABLE"
         """
-        return self._run(self._core.status(), None)
+        return self._transport.run(management.status(self._core, Which(version)), timeout)
 
-    def wait_until_ready(self, timeout: float) -> list[VersionStatus]:
+    def versions(self, timeout: float | None = None) -> list[int]:
+        """The numbers of the versions that answer, newest first.
+
+        Args:
+            timeout: as for `predict`.
+
+        Returns:
+            The numbers; empty while none is available.
+
+        Raises:
+            ServingError: as for `status`.
+
+        Example:
+            client.versions()  # [3]
+        """
+        return [version.version for version in self.status(timeout=timeout) if version.available]
+
+    def reload(self, config: str | Sequence[ModelConfig], timeout: float = 60.0) -> None:
+        """Has the server serve what a configuration lists, and nothing else. Returns once it does.
+
+        Args:
+            config: the models; or what a file for --model_config_file holds, a ModelServerConfig as text.
+            timeout: seconds for all of them to load. 60, for they are read from disk first.
+
+        Raises:
+            InvalidInputError: the configuration is none; nothing was sent.
+            ServingError: as for `predict`.
+
+        Example:
+            client.reload([ModelConfig("film", "/models/film"), ModelConfig("names", "/models/names")])
+        """
+        self._transport.run(management.reload(self._core, config), timeout)
+
+    def wait_until_ready(self, timeout: float, version: int | None = None) -> list[VersionStatus]:
         """Waits until the server is there and some version of the model is available.
 
         Args:
             timeout: seconds to wait at most.
+            version: the version to wait for; None for any.
 
         Returns:
-            The state of every version.
+            The state of every version, or of the one.
 
         Raises:
             DeadlineExceededError: none was available in time; the message ends with the last reason.
@@ -148,13 +410,11 @@ class Client:
             client.wait_until_ready(30)
         """
         limit = seconds("timeout", timeout)
-        return self._run(self._core.wait_until_ready(limit), limit)
+        return self._transport.run(management.wait_until_ready(self._core, Which(version), limit), limit)
 
     def close(self) -> None:
         """Closes the connection. Calls in other threads end with CancelledError; closing twice is fine."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.close()
+        self._transport.close()
 
     def __enter__(self) -> Self:
         return self
@@ -162,53 +422,5 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"Client({self._core.target!r}, {self._core.model!r}, timeout={self._timeout:g})"
-
-    def _run(self, steps: core.Steps[_T], timeout: float | None) -> _T:
-        """Drives one operation to its result, all of its calls within one deadline."""
-        limit = self._timeout if timeout is None else seconds("timeout", timeout)
-        deadline = time.monotonic() + limit
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    answer = self._do(step, deadline)
-                except ServingError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(answer)
-        except StopIteration as finished:
-            return finished.value
-
-    def _do(self, step: core.Request | core.Pause, deadline: float) -> Any:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            signature = step.signature if isinstance(step, core.Request) else ""
-            raise self._core.error(grpc.StatusCode.DEADLINE_EXCEEDED, "the time is up", signature)
-        if isinstance(step, core.Pause):
-            return time.sleep(min(step.seconds, remaining))
-        return self._send(step, remaining)
-
-    def _send(self, request: core.Request, timeout: float) -> bytes:
-        # Bytes in and out: `core` parses, so that an answer it cannot read is its own kind of error.
-        try:
-            call = self._open_channel().unary_unary(request.method)
-            return call(request.message, timeout=timeout, wait_for_ready=request.wait_for_ready)
-        except grpc.RpcError as error:
-            # grpc raises its errors as calls, which have a code and details; the stubs do not say so.
-            code, details = error.code(), error.details() or ""  # pyright: ignore[reportAttributeAccessIssue]
-            raise self._core.error(code, details, request.signature) from error
-        except ValueError:
-            # Another thread closed the channel after the check: grpc says so with a ValueError.
-            self._open_channel()
-            raise
-
-    def _open_channel(self) -> grpc.Channel:
-        if self._channel is None:
-            raise ClientClosedError(
-                f"this client of {self._core.target} is closed; make a new Client",
-                target=self._core.target,
-                model=self._core.model,
-            )
-        return self._channel
+    def _connect(self, settings: TransportSettings) -> None:
+        self._transport = SyncTransport(settings)

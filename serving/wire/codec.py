@@ -181,7 +181,9 @@ def _numbers_in(array: np.ndarray, dtype: str) -> np.ndarray:
     for place, item in enumerate(array.reshape(-1).tolist()):
         if not isinstance(item, Number | np.number | np.bool_):
             found = f"{type(item).__name__} {item!r:.40}"
-            raise CodecError(f"every element must be a number to be sent as {dtype}. Element {place} is {found}")
+            raise CodecError(
+                f"every element must be a number to be sent as {dtype}. Element {place} is {found}"
+            )
     numbers = _as_numpy(array.tolist())
     if numbers.dtype == object:  # beyond 64 bits
         raise CodecError(f"the values do not fit {dtype}: {_preview(array)}")
@@ -247,7 +249,9 @@ def _as_bytes(place: int, item: object) -> bytes:
     try:
         return item.encode()
     except UnicodeEncodeError as error:
-        raise CodecError(f"element {place} has a lone surrogate, which is no valid Unicode: {error}") from None
+        raise CodecError(
+            f"element {place} has a lone surrogate, which is no valid Unicode: {error}"
+        ) from None
 
 
 def _shape(array: np.ndarray) -> pb.TensorShapeProto:

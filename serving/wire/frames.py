@@ -1,4 +1,5 @@
-"""Whole Predict messages as bytes, with large tensors copied once on the way out and not at all on the way in.
+"""Whole Predict messages as bytes, with large tensors copied once on the way out and not at all on the way
+in.
 
 A protobuf message of a large tensor costs three copies: into the field, into the serialized message, into the
 request. Here the few bytes around a tensor's values are written by protobuf and the values put between them;

@@ -6,10 +6,10 @@ import time
 from concurrent import futures
 from pathlib import Path
 
+import blocking
 import grpc
 import pytest
 import serving_models as models
-from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
@@ -73,25 +73,34 @@ def text(text_server):
 
 @pytest.fixture
 def stock_server():
-    """Starts a server built on TensorFlow Serving's own stubs around a servicer; gives its target."""
+    """Starts a StockServing; gives its target."""
     with contextlib.ExitStack() as stack:
 
-        def start(servicer):
-            server = grpc.server(futures.ThreadPoolExecutor(4))
-            prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(servicer, server)
-            return _started(server, stack)
+        def start(serving):
+            server, port = serving.serve()
+            stack.callback(lambda: server.stop(None).wait())
+            return f"127.0.0.1:{port}"
 
         yield start
 
 
+@pytest.fixture(params=["sync", "async"])
+def connect(request):
+    """Makes a client of both kinds, the asyncio one behind the same methods."""
+    with contextlib.ExitStack() as stack:
+        yield blocking.maker(request.param, stack)
+
+
 @pytest.fixture
 def raw_server():
-    """Starts a server that answers every call with what `answer(request bytes, context)` returns."""
+    """Starts a server that answers every call but `without` with what `answer(request bytes, context)` returns."""
     with contextlib.ExitStack() as stack:
 
-        def start(answer):
+        def start(answer, without=None):
             class Handler(grpc.GenericRpcHandler):
                 def service(self, handler_call_details):
+                    if handler_call_details.method.endswith(f"/{without}"):
+                        return None
                     return grpc.unary_unary_rpc_method_handler(answer)
 
             server = grpc.server(futures.ThreadPoolExecutor(4), handlers=[Handler()])

@@ -6,7 +6,11 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["errors", "wire.codec", "wire.dtypes", "client.answers", "server.config"])
+MODULES = ["errors", "wire.codec", "wire.dtypes", "wire.frames", "server.config"]
+MODULES += [f"client.{name}" for name in ("answers", "examples", "management", "signatures", "targets")]
+
+
+@pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_run(name):
     module = importlib.import_module(f"keras_selfattn.serving.{name}")
     results = doctest.testmod(module)

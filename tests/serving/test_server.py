@@ -143,7 +143,12 @@ def test_every_type_survives_the_way_to_the_model_and_back(channel, types_server
 
 
 def test_classify_gives_a_label_and_a_score_for_each_text(text):
-    assert text.classify(["good", "bad", "what?"]) == [("pos", 0.75), ("neg", 0.75), ("wörds", 0.75)]
+    answers = text.classify(["good", "bad", "what?"])
+    assert [(answer.label, answer.score) for answer in answers] == [
+        ("pos", 0.75),
+        ("neg", 0.75),
+        ("wörds", 0.75),
+    ]
     assert text.classify([]) == []
     assert text.predict(["good"])["probabilities"].tolist() == [[0.125, 0.75, 0.125]]
 

@@ -1,0 +1,199 @@
+"""The asyncio client: the methods of `Client`, each a coroutine, over an `AsyncTransport`."""
+
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from . import examples as tf_examples
+from . import management, row_stream
+from .aio_transport import AsyncTransport
+from .answers import Classification, ClassScore, Explanation, Labelling, Prediction, VersionStatus
+from .base import BaseClient
+from .core import DEFAULT_SIGNATURE, Which
+from .examples import Features, MultiResult
+from .inputs import Inputs
+from .management import ModelConfig
+from .row_stream import DEFAULT_BATCH_SIZE, Row
+from .signatures import ModelMetadata
+from .sync import Client
+from .transport import TransportSettings, at_least_one, seconds
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _documented_as(method: Callable[..., Any]) -> Callable[[_F], _F]:
+    """Gives a coroutine the docstring of the method that blocks: they differ in the waiting alone."""
+
+    def documented(coroutine: _F) -> _F:
+        coroutine.__doc__ = method.__doc__
+        return coroutine
+
+    return documented
+
+
+class AsyncClient(BaseClient):
+    """Asks a model as `Client` does, from asyncio: the same arguments and methods, to be awaited.
+
+    Any number of tasks may share one. It belongs to the event loop that first uses it; once that has ended,
+    another may. In a notebook `await` works as it is.
+
+    Args:
+        target: as for `Client`, as are all the others.
+
+    Raises:
+        InvalidInputError: as for `Client`.
+
+    Example:
+        async with AsyncClient("localhost:8500") as client:
+            await client.wait_until_ready(30)
+            print(await client.classify(["what a film"]))
+            async for outputs in client.predict_iter(texts):
+                print(outputs["label"])
+    """
+
+    @_documented_as(Client.predict)
+    async def predict(
+        self,
+        inputs: Inputs,
+        signature: str = DEFAULT_SIGNATURE,
+        outputs: Sequence[str] | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> Prediction:
+        steps = self._core.predict(inputs, signature, outputs, Which(version, label))
+        return await self._transport.run(steps, timeout)
+
+    @_documented_as(Client.predict_iter)
+    async def predict_iter(
+        self,
+        rows: Iterable[Row] | AsyncIterable[Row],
+        signature: str = DEFAULT_SIGNATURE,
+        outputs: Sequence[str] | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        batch_size: int | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[dict[str, Any]]:
+        limit = self._transport.limit(timeout)
+        size = at_least_one("batch_size", batch_size or self._core.max_batch_size or DEFAULT_BATCH_SIZE)
+        opening = row_stream.opened(self._core, signature, outputs, Which(version, label))
+        stream = await self._transport.run(opening, timeout)
+        batches = row_stream.numbered_batches_async(rows, size)
+        requests = (stream.request(batch) async for batch in batches)
+        async for request, data in self._transport.stream(requests, lambda: time.monotonic() + limit):
+            for outputs_of_row in stream.answers(request, data):
+                yield outputs_of_row
+
+    @_documented_as(Client.classify)
+    async def classify(
+        self,
+        values: Inputs,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> list[Classification]:
+        return await self._transport.run(self._tasks.classify(values, Which(version, label)), timeout)
+
+    @_documented_as(Client.label)
+    async def label(
+        self,
+        values: Inputs,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> list[Labelling]:
+        return await self._transport.run(self._tasks.label(values, Which(version, label)), timeout)
+
+    @_documented_as(Client.explain)
+    async def explain(
+        self,
+        texts: Sequence[str],
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> list[Explanation]:
+        return await self._transport.run(self._tasks.explain(texts, Which(version, label)), timeout)
+
+    @_documented_as(Client.tf_classify)
+    async def tf_classify(
+        self,
+        examples: Sequence[Features],
+        signature: str | None = None,
+        context: Features | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> list[list[ClassScore]]:
+        which = Which(version, label)
+        steps = tf_examples.tf_classify(self._core, examples, signature, context, which)
+        return await self._transport.run(steps, timeout)
+
+    @_documented_as(Client.tf_regress)
+    async def tf_regress(
+        self,
+        examples: Sequence[Features],
+        signature: str | None = None,
+        context: Features | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> np.ndarray:
+        which = Which(version, label)
+        steps = tf_examples.tf_regress(self._core, examples, signature, context, which)
+        return await self._transport.run(steps, timeout)
+
+    @_documented_as(Client.multi_inference)
+    async def multi_inference(
+        self,
+        examples: Sequence[Features],
+        tasks: Mapping[str, str],
+        context: Features | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> dict[str, MultiResult]:
+        which = Which(version, label)
+        steps = tf_examples.multi_inference(self._core, examples, tasks, context, which)
+        return await self._transport.run(steps, timeout)
+
+    @_documented_as(Client.metadata)
+    async def metadata(
+        self, version: int | None = None, label: str | None = None, timeout: float | None = None
+    ) -> ModelMetadata:
+        return await self._transport.run(self._core.metadata(Which(version, label)), timeout)
+
+    @_documented_as(Client.status)
+    async def status(self, version: int | None = None, timeout: float | None = None) -> list[VersionStatus]:
+        return await self._transport.run(management.status(self._core, Which(version)), timeout)
+
+    @_documented_as(Client.versions)
+    async def versions(self, timeout: float | None = None) -> list[int]:
+        statuses = await self.status(timeout=timeout)
+        return [version.version for version in statuses if version.available]
+
+    @_documented_as(Client.reload)
+    async def reload(self, config: str | Sequence[ModelConfig], timeout: float = 60.0) -> None:
+        await self._transport.run(management.reload(self._core, config), timeout)
+
+    @_documented_as(Client.wait_until_ready)
+    async def wait_until_ready(self, timeout: float, version: int | None = None) -> list[VersionStatus]:
+        limit = seconds("timeout", timeout)
+        return await self._transport.run(
+            management.wait_until_ready(self._core, Which(version), limit), limit
+        )
+
+    @_documented_as(Client.close)
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _connect(self, settings: TransportSettings) -> None:
+        self._transport = AsyncTransport(settings)

@@ -1,0 +1,173 @@
+"""Calls that are awaited, over a channel of one event loop."""
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from ..errors import ServingError, UnavailableError
+from .connection import Connection
+from .steps import Many, Pause, Request, Step, Steps
+from .transport import Call, ClosedError, Transport, TransportSettings, broke_off
+
+_T = TypeVar("_T")
+
+# The process that first used asyncio's gRPC. Its one thread for all channels does not survive a fork.
+_asyncio_process: int | None = None
+
+
+class AsyncTransport(Transport):
+    """Drives operations as coroutines.
+
+    Args:
+        settings: how calls are made.
+    """
+
+    def __init__(self, settings: TransportSettings):
+        super().__init__(settings)
+        self._channel = AsyncChannel(settings.connection)
+
+    async def run(self, steps: Steps[_T], timeout: float | None) -> _T:
+        """Drives one operation to its result, all of its calls within one deadline."""
+        deadline = time.monotonic() + self.limit(timeout)
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    answer = await self._do(step, deadline)
+                except ServingError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as finished:
+            return finished.value
+
+    async def stream(
+        self, requests: AsyncIterator[Request], deadline: Callable[[], float]
+    ) -> AsyncIterator[tuple[Request, bytes]]:
+        """Each request and its answer, in order, with a few calls under way."""
+        pending: deque[tuple[Request, asyncio.Task[bytes]]] = deque()
+        try:
+            async for request in requests:
+                pending.append((request, asyncio.ensure_future(self._send(request, deadline()))))
+                if len(pending) == self.settings.concurrency:
+                    yield pending[0][0], await pending[0][1]
+                    pending.popleft()
+            while pending:
+                yield pending[0][0], await pending[0][1]
+                pending.popleft()
+        finally:
+            tasks = [task for _, task in pending]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Ends the calls that are under way."""
+        await self._channel.close()
+
+    async def _do(self, step: Step, deadline: float) -> Any:
+        if isinstance(step, Many):
+            return [answer async for _, answer in self.stream(_each(step.requests), lambda: deadline)]
+        if isinstance(step, Pause):
+            return await asyncio.sleep(min(step.seconds, self._time_left(deadline)))
+        return await self._send(step, deadline)
+
+    async def _send(self, request: Request, deadline: float) -> bytes:
+        """The answer; what the same call answers to a second try where the first answer broke off."""
+        try:
+            return await self._once(request, deadline)
+        except UnavailableError as error:
+            if not broke_off(request, error):
+                raise
+        return await self._once(request, deadline)
+
+    async def _once(self, request: Request, deadline: float) -> bytes:
+        started = time.monotonic()
+        try:
+            call = await self._channel.call(request.method)
+            options = self._options_of(request, self._time_left(deadline, request))
+            answer = await call(request.message, **options)
+        except grpc.RpcError as error:
+            raise self._failure(request, error, started) from error
+        except ClosedError as error:
+            raise self._closed(str(error)) from None
+        except asyncio.CancelledError:
+            # Whoever cancels the task gets that; who closes the client under a call, the client's own error.
+            if self._channel.closed and not _being_cancelled():
+                raise self._error(request, grpc.StatusCode.CANCELLED, "the client was closed") from None
+            raise
+        self._log(request, grpc.StatusCode.OK, started)
+        return answer
+
+
+async def _each(requests: Iterator[Request]) -> AsyncIterator[Request]:
+    for request in requests:
+        yield request
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class AsyncChannel:
+    """A channel for one event loop at a time.
+
+    Args:
+        connection: how to connect.
+    """
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+        self.closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._channel: grpc.aio.Channel | None = None
+        self._calls: dict[str, Call] = {}
+
+    async def call(self, method: str) -> Call:
+        """As in SyncChannel, of the running event loop; also ClosedError while another loop uses it."""
+        loop = asyncio.get_running_loop()
+        if self.closed:
+            raise ClosedError("is closed; make a new one")
+        if self._loop is not loop:
+            await self._begin(loop)
+        if method not in self._calls:
+            assert self._channel is not None  # _begin has made it
+            self._calls[method] = self._channel.unary_unary(method)
+        return self._calls[method]
+
+    async def close(self) -> None:
+        """Ends the calls that are under way. Closing twice is fine."""
+        self.closed = True
+        channel, self._channel = self._channel, None
+        if channel is not None and self._loop is asyncio.get_running_loop():
+            await channel.close()
+
+    async def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        global _asyncio_process  # noqa: PLW0603 - so is gRPC's thread
+        if _asyncio_process not in (None, os.getpid()):
+            raise ClosedError(
+                "cannot work here: gRPC with asyncio was used before this process was forked from another. Use "
+                "it after the fork alone, start the process with 'spawn', or use Client"
+            )
+        if self._loop is not None and not self._loop.is_closed():
+            raise ClosedError("belongs to another event loop, which still runs; make one for this loop")
+        _asyncio_process = os.getpid()
+        # Where several servers' names must be looked up, others need not wait for it.
+        target = await asyncio.to_thread(self._connection.targets.for_grpc)
+        self._channel = _async_channel(self._connection, target)
+        self._loop, self._calls = loop, {}
+
+
+def _async_channel(connection: Connection, target: str) -> grpc.aio.Channel:
+    options, interceptors = connection.options(), list(connection.interceptors)
+    credentials = connection.channel_credentials()
+    if credentials is None:
+        return grpc.aio.insecure_channel(target, options, interceptors=interceptors)
+    return grpc.aio.secure_channel(target, credentials, options, interceptors=interceptors)

@@ -1,0 +1,48 @@
+"""The settings of a client, which both clients take."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+
+from .connection import Connection
+from .core import Core
+from .security import TLS, MetadataSource
+from .targets import Targets
+from .tasks import Tasks
+from .transport import TransportSettings, at_least_one
+
+
+class BaseClient:
+    """What the clients share; see Client for the arguments."""
+
+    def __init__(
+        self,
+        target: str | Sequence[str],
+        model: str = "default",
+        *,
+        timeout: float = 10.0,
+        max_batch_size: int | None = None,
+        concurrency: int = 4,
+        wait_for_ready: bool = False,
+        tls: TLS | grpc.ChannelCredentials | None = None,
+        insecure: bool = False,
+        metadata: MetadataSource | None = None,
+        credentials: grpc.CallCredentials | None = None,
+        interceptors: Sequence[Any] = (),
+    ):
+        connection = Connection(Targets.of(target), tls, insecure, metadata, credentials, interceptors)
+        size = None if max_batch_size is None else at_least_one("max_batch_size", max_batch_size)
+        self._core = Core(str(connection.targets), model, size)
+        self._tasks = Tasks(self._core)
+        self._timeout = timeout
+        settings = TransportSettings(self._core.asked, connection, timeout, concurrency, bool(wait_for_ready))
+        self._connect(settings)
+
+    def __repr__(self) -> str:
+        asked = self._core.asked
+        return f"{type(self).__name__}({asked.target!r}, {asked.model!r}, timeout={self._timeout:g})"
+
+    def _connect(self, settings: TransportSettings) -> None:
+        """Makes the transport; nothing is sent yet."""
+        raise NotImplementedError

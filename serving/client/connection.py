@@ -1,0 +1,140 @@
+"""How a client is connected: its servers, encryption, retries, limits. The same for both transports.
+
+Reference: grpc.io/docs/guides/{service-config,retry,health-checking,keepalive}; the service config's fields
+are those of grpc/service_config/service_config.proto.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from ..errors import InvalidInputError
+from .security import TLS, MetadataSource, pairs_of
+from .steps import RELOAD
+from .targets import Targets
+
+_NO_LIMIT = -1
+_INT_MAX = 2**31 - 1
+
+# UNAVAILABLE alone says that another try may be answered: the server is not there, is going, or has no room.
+# All of them (gRPC makes five at most) take about 1.5 s, so that nobody waits long for a server that is gone.
+_RETRIES = {
+    "maxAttempts": 5,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "1s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+# Retries stop while more than 500 calls above half of the successful ones have failed: a server that is down
+# for good is not asked five times by everybody; one of three that dies under load is survived.
+_THROTTLING = {"maxTokens": 1000, "tokenRatio": 0.5}
+
+_KEEPALIVE_SECONDS = 30
+_KEEPALIVE_TIMEOUT_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The settings of a client's connection, checked once.
+
+    Args:
+        targets: the servers.
+        tls: how to encrypt; gRPC's own ChannelCredentials for what TLS does not cover.
+        insecure: whether to send in clear text to other machines.
+        metadata: sent with every call, or a function that returns it for each.
+        credentials: gRPC's own per-call credentials; they need `tls`.
+        interceptors: gRPC's client interceptors, outermost first. They see messages as bytes.
+
+    Raises:
+        InvalidInputError: they do not go together, or would send in clear text what was not said to be.
+    """
+
+    targets: Targets
+    tls: TLS | grpc.ChannelCredentials | None = None
+    insecure: bool = False
+    metadata: MetadataSource | None = field(default=None, repr=False)
+    credentials: grpc.CallCredentials | None = field(default=None, repr=False)
+    interceptors: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        if self.tls is not None and not isinstance(self.tls, TLS | grpc.ChannelCredentials):
+            raise InvalidInputError(
+                f"tls must be a TLS(...) or grpc.ChannelCredentials. Received {type(self.tls).__name__}"
+            )
+        if self.tls is not None and self.insecure:
+            raise InvalidInputError("give tls= or insecure=True, not both")
+        if self.tls is None and not self.insecure and not self.targets.loopback:
+            raise InvalidInputError(
+                f"{self.targets} is another machine: pass tls=TLS(...) to encrypt the connection, or "
+                f"insecure=True to send everything in clear text"
+            )
+        if self.credentials is not None and self.tls is None:
+            raise InvalidInputError("credentials= are sent over encrypted connections only: pass tls= too")
+        if isinstance(self.tls, TLS) and len(self.targets.hosts) > 1 and not self.tls.server_name:
+            raise InvalidInputError(
+                "several hosts with TLS need TLS(server_name=...): the one name that all of their certificates "
+                "have"
+            )
+        if self.metadata is not None and not callable(self.metadata):
+            object.__setattr__(self, "metadata", pairs_of(self.metadata))
+
+    def call_metadata(self) -> list[tuple[str, str | bytes]] | None:
+        """What goes with the next call."""
+        return pairs_of(self.metadata() if callable(self.metadata) else self.metadata or ()) or None
+
+    def channel_credentials(self) -> grpc.ChannelCredentials | None:
+        """Those of the channel and the calls together; None for clear text."""
+        if self.tls is None:
+            return None
+        channel = self.tls.credentials() if isinstance(self.tls, TLS) else self.tls
+        if self.credentials is None:
+            return channel
+        return grpc.composite_channel_credentials(channel, self.credentials)
+
+    def options(self) -> list[tuple[str, Any]]:
+        """The channel's arguments."""
+        options: list[tuple[str, Any]] = [
+            ("grpc.service_config", json.dumps(service_config(self.targets.several))),
+            # gRPC receives at most 4 MiB unless told otherwise: less than one batch of attention weights.
+            ("grpc.max_receive_message_length", _NO_LIMIT),
+            ("grpc.max_send_message_length", _NO_LIMIT),
+            # gRPC quietly makes no retry of a call with more bytes than this, 256 KiB unless told otherwise.
+            ("grpc.per_rpc_retry_buffer_size", _INT_MAX),
+            # A server that starts a moment later is found within that moment, not after gRPC's growing
+            # back-off.
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 1000),
+            # A connection that is dead without a word (a cable, a firewall) is noticed while calls wait on
+            # it.
+            ("grpc.keepalive_time_ms", _KEEPALIVE_SECONDS * 1000),
+            ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_SECONDS * 1000),
+        ]
+        if self.targets.loopback:
+            options.append(("grpc.enable_http_proxy", 0))  # no proxy is asked for this very machine
+        if isinstance(self.tls, TLS) and (self.tls.server_name or self.targets.several):
+            name = self.tls.server_name or self.targets.hosts[0]
+            options += [("grpc.ssl_target_name_override", name), ("grpc.default_authority", name)]
+        return options
+
+
+def service_config(several: bool) -> dict[str, Any]:
+    """Retries, and how calls are spread: over all servers that are healthy.
+
+    Args:
+        several: whether there is a choice. Only then the servers' health is watched: with one there is
+            nothing to do about it, and gRPC writes a line to stderr for a server without the health service.
+    """
+    service, method = RELOAD.strip("/").split("/")
+    config: dict[str, Any] = {
+        "loadBalancingConfig": [{"round_robin": {}}],
+        "methodConfig": [
+            {"name": [{}], "retryPolicy": _RETRIES},
+            # A reload that has arrived may not be sent again: another may have come in between.
+            {"name": [{"service": service, "method": method}]},
+        ],
+        "retryThrottling": _THROTTLING,
+    }
+    return config | ({"healthCheckConfig": {"serviceName": ""}} if several else {})

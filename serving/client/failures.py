@@ -1,0 +1,81 @@
+"""From what went wrong to the exception that says so: to whom, about what, and what to do."""
+
+from dataclasses import dataclass
+
+import grpc
+
+from ..errors import ERROR_OF_CODE, InvalidInputError, MalformedResponseError, ServingError
+
+# What to do next, for every code but OK.
+ADVICE = {
+    grpc.StatusCode.CANCELLED: "The client was closed, or the server gave the call up; ask again.",
+    grpc.StatusCode.UNKNOWN: "The server's log has the cause.",
+    grpc.StatusCode.INVALID_ARGUMENT: "`client.metadata()` shows each signature's inputs and outputs.",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "Give the call more time with timeout=, send less at once, or see "
+    "with `client.status()` whether the model is ready.",
+    grpc.StatusCode.NOT_FOUND: "The model's name is the server's --model_name; `client.status()` lists its "
+    "versions.",
+    grpc.StatusCode.ALREADY_EXISTS: "Give it another name, or remove what is there.",
+    grpc.StatusCode.PERMISSION_DENIED: "Ask with credentials= or metadata= of somebody who may.",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "Send smaller batches (max_batch_size=), or fewer requests at once.",
+    grpc.StatusCode.FAILED_PRECONDITION: "`client.metadata()` lists the signatures.",
+    grpc.StatusCode.ABORTED: "Ask again.",
+    grpc.StatusCode.OUT_OF_RANGE: "`client.metadata()` shows each signature's inputs and outputs.",
+    grpc.StatusCode.UNIMPLEMENTED: "Does a model server listen at {target}, and on this port its gRPC API?",
+    grpc.StatusCode.INTERNAL: "The server's log has the cause.",
+    grpc.StatusCode.UNAVAILABLE: "Is a server running at {target}? Start one with `keras-selfattn serve`, or "
+    "wait for it with `client.wait_until_ready(timeout)`.",
+    grpc.StatusCode.DATA_LOSS: "The server's log has the cause; export the model again if files are damaged.",
+    grpc.StatusCode.UNAUTHENTICATED: "Pass credentials= or metadata=, and tls= if they need an encrypted "
+    "connection.",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Who is asked: the server's address and the model's name.
+
+    Example:
+        raise Asked("localhost:8500", "half").error(grpc.StatusCode.NOT_FOUND, "Servable not found")
+    """
+
+    target: str
+    model: str
+
+    def error(
+        self, code: grpc.StatusCode, details: str, signature: str = "", rows: range | None = None
+    ) -> ServingError:
+        """The exception for a call that ended with `code`."""
+        about = f"model {self.model!r}" + (f", signature {signature!r}" if signature else "")
+        said = details.rstrip() or "no details"
+        message = f"{code.name} from {self.target} ({about}{_rows(rows)}): {said}"
+        message += "\n" if "\n" in said else " " if said.endswith((".", "!", "?")) else ". "
+        message += ADVICE[code].format(target=self.target)
+        error = ERROR_OF_CODE[code](message, details=details, target=self.target, model=self.model)
+        error.signature, error.rows = signature, rows
+        return error
+
+    def malformed(self, details: str, signature: str = "") -> MalformedResponseError:
+        """The exception for an answer that cannot be read."""
+        error = MalformedResponseError(
+            f"the answer from {self.target} (model {self.model!r}) cannot be read: {details}. "
+            f"Does TensorFlow Serving's gRPC API listen on this port?",
+            details=details,
+            target=self.target,
+            model=self.model,
+        )
+        error.signature = signature
+        return error
+
+    def refused(self, details: str, rows: range | None = None) -> InvalidInputError:
+        """The exception for what was not sent."""
+        message = f"{details} (model {self.model!r} at {self.target}{_rows(rows)})"
+        error = InvalidInputError(message, details=details, target=self.target, model=self.model)
+        error.rows = rows
+        return error
+
+
+def _rows(rows: range | None) -> str:
+    if rows is None:
+        return ""
+    return f", row {rows.start}" if len(rows) == 1 else f", rows {rows.start} to {rows.stop - 1}"

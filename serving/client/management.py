@@ -1,0 +1,143 @@
+"""What a server is told and asked about its models: states of versions, readiness, what to serve.
+
+Reference: tensorflow_serving/apis/{get_model_status,model_management}.proto and
+tensorflow_serving/config/model_server_config.proto.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from google.protobuf import text_format
+
+from ..errors import DeadlineExceededError, InvalidInputError, NotFoundError, UnavailableError, status_code
+from ..wire import messages_pb2 as pb
+from .answers import VersionStatus, version_status
+from .core import Core, Which
+from .steps import GET_MODEL_STATUS, RELOAD, Pause, Request, Steps
+
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A model that a server is told to serve.
+
+    Args:
+        name: the name clients ask for.
+        base_path: the folder with one numbered folder a version, on the server's side; absolute.
+        versions: numbers of the versions to serve, or "all"; None for the latest.
+        labels: names for versions, such as {"stable": 3}, that clients can ask for instead of numbers.
+
+    Raises:
+        InvalidInputError: one of them is of the wrong type.
+
+    Example:
+        >>> ModelConfig("half", "/models/half", labels={"stable": 3}).name
+        'half'
+    """
+
+    name: str
+    base_path: str
+    versions: Sequence[int] | str | None = None
+    labels: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def __post_init__(self) -> None:
+        versions = self.versions
+        if isinstance(versions, str):
+            good = versions == "all"
+        else:
+            good = versions is None or (bool(versions) and all(type(number) is int for number in versions))
+        if not good:
+            raise InvalidInputError(
+                f'versions must be a list of numbers, "all" or None. Received {versions!r}'
+            )
+
+    def proto(self) -> pb.ModelConfig:
+        """The message that says so."""
+        policy = pb.FileSystemStoragePathSourceConfig.ServableVersionPolicy()
+        if self.versions == "all":
+            policy.all.SetInParent()
+        elif self.versions is not None:
+            policy.specific.versions.extend(number for number in self.versions if isinstance(number, int))
+        return pb.ModelConfig(
+            name=self.name,
+            base_path=str(self.base_path),
+            model_platform="tensorflow",
+            model_version_policy=None if self.versions is None else policy,
+            version_labels=dict(self.labels),
+        )
+
+
+def server_config(config: str | Sequence[ModelConfig]) -> pb.ModelServerConfig:
+    """The configuration of a server.
+
+    Args:
+        config: the models; or what a file for --model_config_file holds, a ModelServerConfig as text.
+
+    Raises:
+        InvalidInputError: the text does not parse, or the list holds something else.
+    """
+    if isinstance(config, str):
+        try:
+            return text_format.Parse(config, pb.ModelServerConfig())
+        except text_format.ParseError as error:
+            raise InvalidInputError(
+                f"config is no ModelServerConfig in protobuf's text form: {error}"
+            ) from error
+    models = list(config)
+    for model in models:
+        if not isinstance(model, ModelConfig):
+            raise InvalidInputError(
+                f"config must be a list of ModelConfig, or text. Received {type(model).__name__} in it"
+            )
+    return pb.ModelServerConfig(
+        model_config_list=pb.ModelConfigList(config=[each.proto() for each in models])
+    )
+
+
+def reload(core: Core, config: str | Sequence[ModelConfig]) -> Steps[None]:
+    """Has the server serve what `config` lists, and nothing else."""
+    request = pb.ReloadConfigRequest(config=server_config(config))
+    answer = yield Request(RELOAD, request.SerializeToString())
+    status = core.parsed(pb.ReloadConfigResponse, answer).status
+    if status.error_code:
+        raise core.asked.error(status_code(status.error_code), status.error_message)
+
+
+def status(core: Core, which: Which, *, wait_for_ready: bool = False) -> Steps[list[VersionStatus]]:
+    """The state of every version the server knows, newest first."""
+    request = pb.GetModelStatusRequest(model_spec=which.spec(core.model))
+    answer = yield Request(GET_MODEL_STATUS, request.SerializeToString(), wait_for_ready=wait_for_ready)
+    response = core.parsed(pb.GetModelStatusResponse, answer)
+    return [version_status(version) for version in response.model_version_status]
+
+
+def wait_until_ready(core: Core, which: Which, timeout: float) -> Steps[list[VersionStatus]]:
+    """The state of every version, once one is available. Runs until the transport's deadline."""
+    reason = "the server did not answer"
+    while True:
+        try:
+            statuses = yield from status(core, which, wait_for_ready=True)
+            if any(version.available for version in statuses):
+                return statuses
+            reason = "; ".join(map(str, statuses)) or "the server knows no version"
+        except (NotFoundError, UnavailableError) as error:
+            reason = f"{error.code.name}: {error.details}"
+        except DeadlineExceededError as error:
+            raise _not_ready(core, which, timeout, reason) from error
+        try:
+            yield Pause(_POLL_SECONDS)
+        except DeadlineExceededError as error:
+            raise _not_ready(core, which, timeout, reason) from error
+
+
+def _not_ready(core: Core, which: Which, timeout: float, reason: str) -> DeadlineExceededError:
+    asked = core.asked
+    version = "no version" if which.version is None else f"version {which.version} not"
+    return DeadlineExceededError(
+        f"{version} of model {asked.model!r} at {asked.target} was ready within {timeout:g} s: {reason}. "
+        f"Is a server running at {asked.target}, and does it serve this model?",
+        details=reason,
+        target=asked.target,
+        model=asked.model,
+    )

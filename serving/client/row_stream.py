@@ -1,0 +1,107 @@
+"""Any number of rows, one after the other, as calls of a batch each."""
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from numpy.typing import ArrayLike
+
+from ..errors import InvalidInputError
+from . import batches
+from .core import Core, Which
+from .inputs import Inputs, checked_inputs
+from .signatures import Signature
+from .steps import Request, Steps
+
+# A value of the only input, or a mapping from the names of inputs to values: one row, without the batch's
+# axis.
+Row = Mapping[str, ArrayLike] | ArrayLike
+
+DEFAULT_BATCH_SIZE = 64
+
+_T = TypeVar("_T")
+
+
+class RowStream:
+    """Turns batches of rows into calls, and their answers into rows.
+
+    Args:
+        core: the model's calls.
+        name: the signature to call.
+        signature: what is known of it.
+        outputs: names of the outputs wanted; None for all.
+        which: the version asked.
+    """
+
+    def __init__(
+        self, core: Core, name: str, signature: Signature | None, outputs: Sequence[str] | None, which: Which
+    ):
+        self._core, self._name, self._signature, self._which = core, name, signature, which
+        self._outputs = [] if outputs is None else list(outputs)
+
+    def request(self, batch: tuple[int, list[Row]]) -> Request:
+        """The call for a batch: the number of its first row, and its rows."""
+        first, rows = batch
+        part = range(first, first + len(rows))
+        try:
+            arrays = checked_inputs(self._core.asked, _stacked(rows), self._name, self._signature)
+        except InvalidInputError as error:
+            raise self._core.asked.refused(error.details, part) from error
+        return self._core.request(arrays, self._name, self._outputs, self._which, part)
+
+    def answers(self, request: Request, data: bytes) -> Iterator[dict[str, Any]]:
+        """The outputs of each row of a call, by name."""
+        prediction = self._core.prediction(data, self._name, self._which)
+        return batches.each_row(self._core.asked, prediction, len(request.rows or ()))
+
+
+def opened(core: Core, name: str, outputs: Sequence[str] | None, which: Which) -> Steps[RowStream]:
+    """A stream to a signature, once it is known to exist and to have the outputs."""
+    known = yield from core.known(which, name)
+    signature = core.signature(known, name)
+    core.check_outputs(outputs, name, signature)
+    return RowStream(core, name, signature, outputs, which)
+
+
+def numbered_batches(rows: Iterable[_T], size: int) -> Iterator[tuple[int, list[_T]]]:
+    """The rows in lists of `size` at most, each with the number of its first row."""
+    batch: list[_T] = []
+    number = 0
+    for number, row in enumerate(rows, 1):
+        batch.append(row)
+        if len(batch) == size:
+            yield number - size, batch
+            batch = []
+    if batch:
+        yield number - len(batch), batch
+
+
+async def numbered_batches_async(
+    rows: Iterable[_T] | AsyncIterable[_T], size: int
+) -> AsyncIterator[tuple[int, list[_T]]]:
+    """As `numbered_batches`, of rows that may have to be awaited."""
+    if not isinstance(rows, AsyncIterable):
+        for numbered in numbered_batches(rows, size):
+            yield numbered
+        return
+    batch: list[_T] = []
+    number = 0
+    async for row in rows:
+        number += 1
+        batch.append(row)
+        if len(batch) == size:
+            yield number - size, batch
+            batch = []
+    if batch:
+        yield number - len(batch), batch
+
+
+def _stacked(rows: list[Row]) -> Inputs:
+    """Rows as a batch: mappings as one of lists."""
+    if not isinstance(rows[0], Mapping):
+        return rows  # pyright: ignore[reportReturnType]  # rows of one kind, which is checked with their values
+    names = rows[0].keys()
+    for row in rows:
+        if not isinstance(row, Mapping) or row.keys() != names:
+            found = list(row) if isinstance(row, Mapping) else row
+            raise InvalidInputError(f"rows must all have the inputs {list(names)}. Received {found!r:.80}")
+    return {name: [row[name] for row in rows] for name in names}  # pyright: ignore

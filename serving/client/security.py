@@ -1,0 +1,88 @@
+"""Encryption and credentials, which never show in a repr, a log or an error.
+
+Reference: grpc.io/docs/guides/auth.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from ..errors import InvalidInputError
+
+Pairs = Sequence[tuple[str, str | bytes]]
+Metadata = Mapping[str, str | bytes] | Pairs
+MetadataSource = Metadata | Callable[[], Metadata]
+
+
+@dataclass(frozen=True)
+class TLS:
+    """How a connection is encrypted. Files are read once, when the client is made.
+
+    Args:
+        ca: the certificates (PEM) that the server's must lead to: a path, or the bytes; None for those that
+            gRPC brings along, of the public authorities.
+        certificate: the client's own certificate chain (PEM), for servers that ask for one (mTLS).
+        key: its private key (PEM).
+        server_name: the name in the server's certificate, where it is not the target's host.
+
+    Raises:
+        InvalidInputError: a file cannot be read, or only one of certificate and key is given.
+
+    Example:
+        Client("models.example.com:8500", tls=TLS(ca="ca.pem", certificate="me.pem", key="me.key"))
+    """
+
+    ca: str | Path | bytes | None = field(default=None, repr=False)
+    certificate: str | Path | bytes | None = field(default=None, repr=False)
+    key: str | Path | bytes | None = field(default=None, repr=False)
+    server_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise InvalidInputError("TLS needs certificate and key together, or neither")
+        for name in ("ca", "certificate", "key"):
+            object.__setattr__(self, name, _pem(name, getattr(self, name)))
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """The same for gRPC."""
+        pem: dict[str, Any] = {name: getattr(self, name) for name in ("ca", "key", "certificate")}
+        return grpc.ssl_channel_credentials(pem["ca"], pem["key"], pem["certificate"])
+
+
+def pairs_of(metadata: Metadata) -> list[tuple[str, str | bytes]]:
+    """Metadata as gRPC takes it, with lower-case keys.
+
+    Raises:
+        InvalidInputError: a key or value is no str; the message holds the key alone.
+    """
+    listed = list(metadata.items() if isinstance(metadata, Mapping) else metadata)
+    found: list[tuple[str, str | bytes]] = []
+    for pair in listed:
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise InvalidInputError("metadata must be a dict, or a list of (key, value) pairs, of str")
+        key, value = pair[0].lower(), pair[1]
+        wanted = bytes if key.endswith("-bin") else str
+        if not isinstance(value, wanted) or not _is_header(key, value):
+            raise InvalidInputError(
+                f"metadata {key!r}: the key must be letters, digits, '-', '_' and '.', and its value "
+                f"{'bytes' if wanted is bytes else 'printable ASCII'}"
+            )
+        found.append((key, value))
+    return found
+
+
+def _is_header(key: str, value: str | bytes) -> bool:
+    printable = isinstance(value, bytes) or (value.isascii() and value.isprintable())
+    return printable and key.replace("-", "").replace("_", "").replace(".", "").isalnum() and key.isascii()
+
+
+def _pem(name: str, value: str | Path | bytes | None) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    try:
+        return Path(value).read_bytes()
+    except OSError as error:
+        raise InvalidInputError(f"TLS {name} cannot be read: {error}") from error

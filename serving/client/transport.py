@@ -1,0 +1,150 @@
+"""What the two transports share but for the waiting: limits, options, and from gRPC's errors to ours."""
+
+import logging
+import math
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import numpy as np
+
+from ..errors import ClientClosedError, InvalidInputError, ServingError, UnavailableError
+from .connection import Connection
+from .failures import Asked
+from .steps import SAFE_TO_REPEAT, Request
+
+log = logging.getLogger("keras_selfattn.serving.client")
+
+# What gRPC says of a connection that ended under a call. It repeats such a call by itself unless the answer
+# had begun, which nothing but its words tells apart.
+_BROKE_OFF = re.compile(
+    r"(?i)stream removed|socket closed|reset by peer|broken pipe|keepalive|rst_stream|goaway"
+)
+
+
+Call = Callable[..., Any]
+
+
+class ClosedError(Exception):
+    """A channel was closed, or cannot be used where it is; the message says which."""
+
+
+@dataclass(frozen=True)
+class TransportSettings:
+    """How calls are made.
+
+    Args:
+        asked: who is asked, for messages.
+        connection: how to connect.
+        timeout: seconds each operation may take unless it says otherwise.
+        concurrency: how many calls of one operation are under way at once.
+        wait_for_ready: whether calls wait for a server that is not there.
+
+    Raises:
+        InvalidInputError: a number is out of its range.
+    """
+
+    asked: Asked
+    connection: Connection
+    timeout: float
+    concurrency: int
+    wait_for_ready: bool
+
+    def __post_init__(self) -> None:
+        seconds("timeout", self.timeout)
+        at_least_one("concurrency", self.concurrency)
+
+
+class Transport:
+    """Makes calls; `SyncTransport` and `AsyncTransport` wait for them each in its own way.
+
+    Args:
+        settings: how.
+    """
+
+    def __init__(self, settings: TransportSettings):
+        self.settings = settings
+        self.asked = settings.asked
+
+    def limit(self, timeout: float | None) -> float:
+        """Seconds that an operation may take: its own, or the client's."""
+        return self.settings.timeout if timeout is None else seconds("timeout", timeout)
+
+    def _time_left(self, deadline: float, request: Request | None = None) -> float:
+        """Seconds until the deadline.
+
+        Raises:
+            DeadlineExceededError: there are none.
+        """
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, "the time is up")
+        return left
+
+    def _options_of(self, request: Request, left: float) -> dict[str, Any]:
+        """How gRPC is to make a call."""
+        return {
+            "timeout": left,
+            "wait_for_ready": request.wait_for_ready or self.settings.wait_for_ready,
+            "metadata": self.settings.connection.call_metadata(),
+        }
+
+    def _error(self, request: Request | None, code: grpc.StatusCode, details: str) -> ServingError:
+        signature, rows = ("", None) if request is None else (request.signature, request.rows)
+        return self.asked.error(code, details, signature, rows)
+
+    def _failure(self, request: Request, error: grpc.RpcError, started: float) -> ServingError:
+        """The exception for a call that gRPC raised `error` for."""
+        # grpc raises its errors as calls, which have a code and details; RpcError itself does not say so.
+        call: Any = error
+        code = call.code() or grpc.StatusCode.UNKNOWN
+        self._log(request, code, started)
+        failure = self._error(request, code, call.details() or "")
+        failure.__cause__ = error
+        return failure
+
+    def _log(self, request: Request, code: grpc.StatusCode, started: float) -> None:
+        if log.isEnabledFor(logging.DEBUG):
+            milliseconds = (time.monotonic() - started) * 1000
+            name = request.method.rpartition("/")[2]
+            model, target = self.asked.model, self.asked.target
+            log.debug("%s of %s at %s: %s in %.1f ms", name, model, target, code.name, milliseconds)
+
+    def _closed(self, reason: str) -> ClientClosedError:
+        message = f"this client of {self.asked.target} {reason}"
+        return ClientClosedError(message, target=self.asked.target, model=self.asked.model)
+
+
+def broke_off(request: Request, error: UnavailableError) -> bool:
+    """Whether a call should be made once more: its answer broke off, and asking changes nothing."""
+    return request.method in SAFE_TO_REPEAT and _BROKE_OFF.search(error.details) is not None
+
+
+def seconds(name: str, value: float) -> float:
+    """`value` as a time limit in seconds, checked.
+
+    Raises:
+        InvalidInputError: it is no positive finite number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise InvalidInputError(f"{name} must be a number of seconds. Received {value!r}")
+    if not (math.isfinite(value) and value > 0):
+        raise InvalidInputError(
+            f"{name} must be a positive, finite number of seconds, so that no call waits for ever. "
+            f"Received {value!r}"
+        )
+    return float(value)
+
+
+def at_least_one(name: str, value: int) -> int:
+    """`value` as a count, checked.
+
+    Raises:
+        InvalidInputError: it is no positive integer.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InvalidInputError(f"{name} must be a positive integer. Received {value!r}")
+    return int(value)
