@@ -40,10 +40,39 @@ def test_our_client_gets_the_models_own_answers(model, server):
         client.wait_until_ready(60)
         np.testing.assert_allclose(client.predict({"text": TEXTS})["probabilities"], wanted, atol=1e-5)
         answers = client.classify(TEXTS)
-    assert [label for label, _ in answers] == [model.labels[index] for index in wanted.argmax(-1)]
-    np.testing.assert_allclose([score for _, score in answers], wanted.max(-1), atol=1e-5)
-    assert answers[0][0] == "+"
-    assert answers[1][0] == "ü"
+    assert [answer.label for answer in answers] == [model.labels[index] for index in wanted.argmax(-1)]
+    np.testing.assert_allclose([answer.score for answer in answers], wanted.max(-1), atol=1e-5)
+    assert answers[0].label == "+"
+    assert answers[1].label == "ü"
+    assert [list(answer.scores) for answer in answers] == [model.labels] * len(TEXTS)
+    np.testing.assert_allclose([list(answer.scores.values()) for answer in answers], wanted, atol=1e-5)
+
+
+def test_our_client_gets_the_weights_between_the_tokens_of_each_text(model, server):
+    with Client(server.target, model="film", timeout=60) as client:
+        film, empty, long = client.explain(["good film", "", "x " * 1000])
+    assert film.tokens[:2] == ["good", "film"]
+    for explanation in (film, empty, long):
+        length = len(explanation.tokens)
+        assert explanation.weights.shape == (2, 3, length, length)
+        np.testing.assert_allclose(explanation.weights.sum(-1), 1, atol=1e-5)
+    assert len(long.tokens) == 300  # the model's max_tokens
+
+
+def test_large_batches_are_split_to_the_same_answers(server):
+    texts = TEXTS[:5] * 7
+    with Client(server.target, model="film", timeout=60) as whole:
+        expected = whole.predict(texts)
+        classes = whole.classify(texts)
+    with Client(server.target, model="film", timeout=60, max_batch_size=4) as parts:
+        np.testing.assert_allclose(
+            parts.predict(texts)["probabilities"], expected["probabilities"], atol=1e-6
+        )
+        assert [answer.label for answer in parts.classify(texts)] == [answer.label for answer in classes]
+        assert [row["label"] for row in parts.predict_iter(texts)] == expected["label"].tolist()
+        assert [len(each.tokens) for each in parts.explain(texts[:6])] == [
+            len(each.tokens) for each in parts.explain(texts[:1]) + parts.explain(texts[1:6])
+        ]
 
 
 def test_the_stock_client_gets_the_same_numbers_to_the_last_bit(server):

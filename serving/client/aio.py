@@ -15,10 +15,10 @@ from .core import DEFAULT_SIGNATURE, Which
 from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
-from .row_stream import DEFAULT_BATCH_SIZE, Row
+from .row_stream import Row, rows_in_a_call
 from .signatures import ModelMetadata
 from .sync import Client
-from .transport import TransportSettings, at_least_one, seconds
+from .transport import TransportSettings, seconds
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -78,7 +78,7 @@ class AsyncClient(BaseClient):
         timeout: float | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
         limit = self._transport.limit(timeout)
-        size = at_least_one("batch_size", batch_size or self._core.max_batch_size or DEFAULT_BATCH_SIZE)
+        size = rows_in_a_call(self._core, batch_size)
         opening = row_stream.opened(self._core, signature, outputs, Which(version, label))
         stream = await self._transport.run(opening, timeout)
         batches = row_stream.numbered_batches_async(rows, size)

@@ -153,8 +153,8 @@ class AsyncChannel:
         global _asyncio_process  # noqa: PLW0603 - so is gRPC's thread
         if _asyncio_process not in (None, os.getpid()):
             raise ClosedError(
-                "cannot work here: gRPC with asyncio was used before this process was forked from another. Use "
-                "it after the fork alone, start the process with 'spawn', or use Client"
+                "cannot work here: gRPC with asyncio was used before this process was forked from another. "
+                "Use it after the fork alone, start the process with 'spawn', or use Client"
             )
         if self._loop is not None and not self._loop.is_closed():
             raise ClosedError("belongs to another event loop, which still runs; make one for this loop")

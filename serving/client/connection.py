@@ -75,8 +75,8 @@ class Connection:
             raise InvalidInputError("credentials= are sent over encrypted connections only: pass tls= too")
         if isinstance(self.tls, TLS) and len(self.targets.hosts) > 1 and not self.tls.server_name:
             raise InvalidInputError(
-                "several hosts with TLS need TLS(server_name=...): the one name that all of their certificates "
-                "have"
+                "several hosts with TLS need TLS(server_name=...): the one name that all of their "
+                "certificates have"
             )
         if self.metadata is not None and not callable(self.metadata):
             object.__setattr__(self, "metadata", pairs_of(self.metadata))

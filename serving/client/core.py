@@ -85,8 +85,8 @@ class Core:
             raise InvalidInputError(f"model must be a model's name. Received {model!r}")
         if sys.byteorder != "little":
             raise InvalidInputError(
-                "this machine stores numbers big end first, and TensorFlow Serving's tensors hold them little "
-                "end first: run the client on a little-endian machine"
+                "this machine stores numbers big end first, and TensorFlow Serving's tensors hold them "
+                "little end first: run the client on a little-endian machine"
             )
         self.asked = Asked(target, model)
         self.model = model
@@ -120,7 +120,7 @@ class Core:
             return (yield from self._predict_known(inputs, signature, outputs, which, fresh))
 
     def known(self, which: Which, signature: str = "") -> Steps[ModelMetadata | None]:
-        """The metadata as remembered, or asked for once, for a call of `signature`; None where there is none."""
+        """The metadata as remembered, or asked for once, for a call of `signature`; None if there is none."""
         try:
             return self._known[which]
         except KeyError:
@@ -239,8 +239,8 @@ class Core:
         found = [self.prediction(answer, name, pinned) for answer in (yield Many(requests(pinned)))]
         if len({answer.version for answer in found}) > 1:
             raise AbortedError(
-                f"versions {sorted(versions)} of model {self.model!r} at {self.asked.target} answered parts of "
-                f"one batch. Ask again",
+                f"versions {sorted(versions)} of model {self.model!r} at {self.asked.target} answered parts "
+                f"of one batch. Ask again",
                 target=self.asked.target,
                 model=self.model,
             )

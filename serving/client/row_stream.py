@@ -11,12 +11,13 @@ from .core import Core, Which
 from .inputs import Inputs, checked_inputs
 from .signatures import Signature
 from .steps import Request, Steps
+from .transport import at_least_one
 
 # A value of the only input, or a mapping from the names of inputs to values: one row, without the batch's
 # axis.
 Row = Mapping[str, ArrayLike] | ArrayLike
 
-DEFAULT_BATCH_SIZE = 64
+_DEFAULT_BATCH_SIZE = 64
 
 _T = TypeVar("_T")
 
@@ -60,6 +61,13 @@ def opened(core: Core, name: str, outputs: Sequence[str] | None, which: Which) -
     signature = core.signature(known, name)
     core.check_outputs(outputs, name, signature)
     return RowStream(core, name, signature, outputs, which)
+
+
+def rows_in_a_call(core: Core, batch_size: int | None) -> int:
+    """The number asked for, checked; else the client's most; else 64."""
+    if batch_size is None:
+        return core.max_batch_size or _DEFAULT_BATCH_SIZE
+    return at_least_one("batch_size", batch_size)
 
 
 def numbered_batches(rows: Iterable[_T], size: int) -> Iterator[tuple[int, list[_T]]]:

@@ -14,10 +14,10 @@ from .core import DEFAULT_SIGNATURE, Which
 from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
-from .row_stream import DEFAULT_BATCH_SIZE, Row, numbered_batches
+from .row_stream import Row, numbered_batches, rows_in_a_call
 from .signatures import ModelMetadata
 from .sync_transport import SyncTransport
-from .transport import TransportSettings, at_least_one, seconds
+from .transport import TransportSettings, seconds
 
 
 class Client(BaseClient):
@@ -127,7 +127,7 @@ class Client(BaseClient):
                 print(outputs["label"])
         """
         limit = self._transport.limit(timeout)
-        size = at_least_one("batch_size", batch_size or self._core.max_batch_size or DEFAULT_BATCH_SIZE)
+        size = rows_in_a_call(self._core, batch_size)
         stream = self._transport.run(
             row_stream.opened(self._core, signature, outputs, Which(version, label)), timeout
         )

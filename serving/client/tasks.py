@@ -107,8 +107,8 @@ class Tasks:
         listed = ", ".join(f"{name} {list(array.shape)}" for name, array in part.items())
         raise FailedPreconditionError(
             f"model {asked.model!r} at {asked.target} is {lack}: signature {part.signature!r} has the "
-            f"outputs {listed or 'none'}, not {' and '.join(names)} of rank {' or '.join(map(str, ranks))}. Use "
-            f"`client.predict(...)`.",
+            f"outputs {listed or 'none'}, not {' and '.join(names)} of rank {' or '.join(map(str, ranks))}. "
+            f"Use `client.predict(...)`.",
             target=asked.target,
             model=asked.model,
         )

@@ -93,7 +93,7 @@ def connect(request):
 
 @pytest.fixture
 def raw_server():
-    """Starts a server that answers every call but `without` with what `answer(request bytes, context)` returns."""
+    """Starts a server that answers each call but `without` with `answer(request bytes, context)`."""
     with contextlib.ExitStack() as stack:
 
         def start(answer, without=None):

@@ -1,4 +1,4 @@
-"""A model server built on TensorFlow Serving's own stubs and TensorFlow's own codec: the other side is not ours."""
+"""A model server of TensorFlow Serving's own stubs and TensorFlow's own codec: the other side is not ours."""
 
 from concurrent import futures
 from dataclasses import dataclass, field

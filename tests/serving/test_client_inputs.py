@@ -1,4 +1,4 @@
-"""What callers pass is checked against the served signature before it is sent, and converted where nothing is lost."""
+"""What callers pass is checked against the served signature, and converted where nothing is lost."""
 
 import ml_dtypes
 import numpy as np

@@ -5,7 +5,6 @@ import importlib
 
 import pytest
 
-
 MODULES = ["errors", "wire.codec", "wire.dtypes", "wire.frames", "server.config"]
 MODULES += [f"client.{name}" for name in ("answers", "examples", "management", "signatures", "targets")]
 

@@ -1,0 +1,398 @@
+"""What is asked by task: labels with all scores, labels of positions, weights, tf.Examples, what to serve."""
+
+import re
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from stock_serving import StockServing, StockSignature
+from tensorflow_serving.config import model_server_config_pb2
+
+from keras_selfattn.serving import errors
+from keras_selfattn.serving.client import (
+    Classification,
+    ClassScore,
+    ModelConfig,
+    VersionStatus,
+    serialized_example,
+)
+from keras_selfattn.serving.wire import messages_pb2 as pb
+
+TEXT = {"text": (tf.string, (None,))}
+CLASSES = ["neg", "so", "pös"]
+
+
+def strings(texts):
+    return np.array([text.encode() for text in texts], dtype=object)
+
+
+def sentiment(serving_name="serving_default", classes=CLASSES, text=TEXT):
+    """What our exports of a classifier have: the longer a text, the further down the list its class."""
+
+    def answer(arrays):
+        index = np.minimum([len(each) for each in arrays["text"]], len(classes) - 1).astype(int)
+        probabilities = np.full((len(index), len(classes)), 0.125, np.float32)
+        probabilities[np.arange(len(index)), index] = 0.75
+        return {
+            "probabilities": probabilities,
+            "label": strings([classes[each] for each in index]),
+            "score": probabilities.max(-1) if len(index) else np.zeros(0, np.float32),
+        }
+
+    def classify(arrays):
+        rows = [tf.train.Example.FromString(each) for each in arrays["inputs"]]
+        assert all(row.features.feature["text"].bytes_list.value for row in rows)
+        names = np.tile(strings(classes), (len(rows), 1))
+        return {"classes": names, "scores": np.zeros((len(rows), len(classes)), np.float32)}
+
+    outputs = {
+        "probabilities": (tf.float32, (None, len(classes))),
+        "label": (tf.string, (None,)),
+        "score": (tf.float32, (None,)),
+    }
+    examples = {"inputs": (tf.string, (None,))}
+    scores = {"classes": (tf.string, (None, None)), "scores": (tf.float32, (None, None))}
+    return {
+        serving_name: StockSignature(text, answer, outputs),
+        "classify": StockSignature(examples, classify, scores, method_name="tensorflow/serving/classify"),
+    }
+
+
+def test_classify_gives_the_label_and_every_labels_score(stock_server, connect):
+    serving = StockServing(sentiment())
+    client = connect(stock_server(serving))
+    answers = client.classify(["", "a", "aa"])
+    assert answers == [
+        Classification("neg", 0.75, {"neg": 0.75, "so": 0.125, "pös": 0.125}),
+        Classification("so", 0.75, {"neg": 0.125, "so": 0.75, "pös": 0.125}),
+        Classification("pös", 0.75, {"neg": 0.125, "so": 0.125, "pös": 0.75}),
+    ]
+    assert list(answers[0].scores) == CLASSES
+    client.classify(iter(["a", "b"]))
+    # The labels are asked for once a version.
+    assert [request.model_spec.signature_name for request in serving.received("Predict")] == [
+        "serving_default",
+        "classify",
+        "serving_default",
+    ]
+
+
+def test_classify_asks_for_the_labels_of_a_new_version(stock_server, connect):
+    serving = StockServing(sentiment())
+    client = connect(stock_server(serving))
+    client.classify(["a"])
+    serving.signatures, serving.version = sentiment(classes=["x", "y"]), 2
+    assert client.classify(["a"]) == [Classification("y", 0.75, {"x": 0.125, "y": 0.75})]
+
+
+def test_classify_begins_again_when_the_version_leaves_before_it_names_its_labels(stock_server, connect):
+    serving = StockServing(sentiment())
+
+    def leave(rpc, request, context):
+        if request.model_spec.signature_name == "classify" and serving.version == 1:
+            serving.version = 2
+            context.abort(grpc.StatusCode.NOT_FOUND, "Servable not found for request: Specific(default, 1)")
+
+    serving.before = leave
+    assert connect(stock_server(serving)).classify(["a"])[0].scores["so"] == 0.75
+
+
+def test_classify_without_the_signature_knows_the_answered_label_alone(stock_server, connect):
+    signatures = {"serving_default": sentiment()["serving_default"]}
+    client = connect(stock_server(StockServing(signatures)), max_batch_size=1)
+    assert client.classify(["a", ""]) == [
+        Classification("so", 0.75, {"so": 0.75}),
+        Classification("neg", 0.75, {"neg": 0.75}),
+    ]
+
+
+def test_classify_takes_whatever_the_model_takes(stock_server, connect):
+    values = {"values": (tf.float32, (None, None, 3))}
+
+    def answer(arrays):
+        count = len(arrays["values"])
+        return {"label": strings(["a"] * count), "score": np.ones(count, np.float32)}
+
+    outputs = {"label": (tf.string, (None,)), "score": (tf.float32, (None,))}
+    client = connect(stock_server(StockServing({"serving_default": StockSignature(values, answer, outputs)})))
+    assert [each.label for each in client.classify(np.zeros((2, 5, 3)))] == ["a", "a"]
+    assert [each.label for each in client.classify({"values": [[[1, 2, 3]]]})] == ["a"]
+
+
+@pytest.mark.parametrize("texts", ["a text", b"a text"])
+def test_one_text_is_no_list_of_texts(connect, texts):
+    client = connect("127.0.0.1:1")
+    for call in (client.classify, client.label, client.explain):
+        with pytest.raises(errors.InvalidInputError, match=r"list of str. Received b?'a text'; pass a list"):
+            call(texts)
+
+
+def test_a_model_for_another_task_says_what_it_answers(stock_server, connect):
+    client = connect(stock_server(StockServing()))
+    with pytest.raises(errors.FailedPreconditionError, match=r"is no classifier.*outputs y \[1, 2\]"):
+        client.classify([[1, 2]])
+    with pytest.raises(errors.FailedPreconditionError, match="is no labeller"):
+        client.label([[1, 2]])
+    with pytest.raises(errors.FailedPreconditionError, match='key "explain" not found'):
+        client.explain(["a"])
+
+
+def test_label_gives_each_position_its_label_without_padding(stock_server, connect):
+    def answer(arrays):
+        words = [text.decode().split() for text in arrays["text"]]
+        length = max(map(len, words), default=0)
+        padded = [row + [""] * (length - len(row)) for row in words]
+        tokens = np.array([[token.encode() for token in row] for row in padded], object).reshape(-1, length)
+        label = np.array([[token[:1].upper() for token in row] for row in tokens], object).reshape(-1, length)
+        score = np.where(tokens == b"", 0, 0.5).astype(np.float32)
+        return {"tokens": tokens, "label": label, "score": score}
+
+    spec = (tf.string, (None, None))
+    outputs = {"tokens": spec, "label": spec, "score": (tf.float32, (None, None))}
+    serving = StockServing({"serving_default": StockSignature(TEXT, answer, outputs)})
+    for size in (None, 2):
+        found = connect(stock_server(serving), max_batch_size=size).label(["a good film", "", "yes"])
+        assert [each.labels for each in found] == [["A", "G", "F"], [], ["Y"]]
+        assert [each.tokens for each in found] == [["a", "good", "film"], [], ["yes"]]
+        assert [each.scores.tolist() for each in found] == [[0.5] * 3, [], [0.5]]
+
+
+def test_explain_gives_the_weights_between_real_tokens(stock_server, connect):
+    def answer(arrays):
+        lengths = [len(text) for text in arrays["text"]]
+        longest = max(lengths)
+        tokens = np.full((len(lengths), longest), b"", object)
+        weights = np.zeros((len(lengths), 2, 3, longest, longest), np.float32)
+        for row, length in enumerate(lengths):
+            tokens[row, :length] = [bytes([letter]) for letter in arrays["text"][row]]
+            weights[row, :, :, :length, :length] = length
+        return {"tokens": tokens, "weights": weights}
+
+    outputs = {"tokens": (tf.string, (None, None)), "weights": (tf.float32, (None, 2, 3, None, None))}
+    serving = StockServing({"explain": StockSignature(TEXT, answer, outputs)})
+    for size in (None, 1):
+        found = connect(stock_server(serving), max_batch_size=size).explain(["abc", "", "xy"])
+        assert [each.tokens for each in found] == [["a", "b", "c"], [], ["x", "y"]]
+        assert [each.weights.shape for each in found] == [(2, 3, 3, 3), (2, 3, 0, 0), (2, 3, 2, 2)]
+        assert all((each.weights == len(each.tokens)).all() for each in found)
+
+
+FEATURES = {
+    "text": "ün",
+    "raw": b"\x00\x01",
+    "many": ["a", "bc"],
+    "one": 7,
+    "flags": [True, False],
+    "numbers": np.int16([[1, 2], [3, 4]]),
+    "float": 0.5,
+    "mixed": [1, 2.5],
+    "wide": np.float64([0.1]),
+    "empty": [],
+}
+
+
+def test_a_dict_is_the_example_that_tensorflow_makes_of_it():
+    def feature(**kinds):
+        return tf.train.Feature(**kinds)
+
+    def texts(*values):
+        return feature(bytes_list=tf.train.BytesList(value=values))
+
+    def integers(*values):
+        return feature(int64_list=tf.train.Int64List(value=values))
+
+    def floats(*values):
+        return feature(float_list=tf.train.FloatList(value=values))
+
+    expected = tf.train.Example(
+        features=tf.train.Features(
+            feature={
+                "text": texts("ün".encode()),
+                "raw": texts(b"\x00\x01"),
+                "many": texts(b"a", b"bc"),
+                "one": integers(7),
+                "flags": integers(1, 0),
+                "numbers": integers(1, 2, 3, 4),
+                "float": floats(0.5),
+                "mixed": floats(1, 2.5),
+                "wide": floats(0.1),
+                "empty": floats(),
+            }
+        )
+    )
+    assert tf.train.Example.FromString(serialized_example(FEATURES)) == expected
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ({"x": [[1], [1, 2]]}, "feature 'x': the rows have different lengths"),
+        ({"x": None}, "feature 'x'"),
+        ({"x": [1, "a"]}, "feature 'x'"),
+        ({"x": 2**64}, "feature 'x'"),
+        ({"x": np.uint64(2**63)}, "feature 'x': the values do not fit int64"),
+        ({"x": 1j}, "feature 'x'"),
+        ({1: "a"}, "the names of features are strings. Received 1"),
+        ("text", "an example must be a dict of features. Received 'text'"),
+    ],
+)
+def test_a_feature_that_no_example_holds_is_refused(features, message):
+    with pytest.raises(errors.InvalidInputError, match=re.escape(message)):
+        serialized_example(features)
+
+
+EXAMPLES = [{"text": "abc", "n": 1}, {"text": ["a", "bc"], "n": [2, 3], "f": [0.5, 1]}, {}]
+
+
+@pytest.mark.parametrize("size", [None, 1, 2])
+def test_the_calls_on_examples_answer_for_each_row(stock_server, connect, size):
+    serving = StockServing()
+    client = connect(stock_server(serving), "m", max_batch_size=size)
+    classes = client.tf_classify(EXAMPLES, version=3)
+    assert classes == [[("bytes", 3), ("integers", n)] for n in (1, 5)] + [[("bytes", 0), ("integers", 0)]]
+    assert isinstance(classes[0][0], ClassScore)
+    numbers = client.tf_regress(EXAMPLES)
+    assert (numbers.dtype, numbers.tolist()) == (np.float32, [0, 1.5, 0])
+    both = client.multi_inference(EXAMPLES, {"one": "classify", "other": "regress"})
+    assert both["one"] == classes
+    assert both["other"].tolist() == [0, 1.5, 0]
+    assert list(both) == ["one", "other"]
+    calls = 1 if size is None else -(-3 // size)
+    assert len(serving.received("MultiInference")) == calls
+    task = serving.received("MultiInference")[0].tasks[1]
+    assert (task.model_spec.name, task.model_spec.signature_name) == ("m", "other")
+    assert task.method_name == "tensorflow/serving/regress"
+    assert serving.received("Classify")[0].model_spec.version.value == 3
+
+
+def test_context_is_sent_once_for_all_rows(stock_server, connect):
+    serving = StockServing()
+    client = connect(stock_server(serving))
+    assert client.tf_classify([{"text": "a"}, {}], context={"n": 5}) == [
+        [("bytes", 1), ("integers", 5)],
+        [("bytes", 0), ("integers", 5)],
+    ]
+    assert client.tf_regress([{}], context={"f": 2.0}).tolist() == [2]
+    sent = serving.received("Classify")[0].input
+    assert sent.WhichOneof("kind") == "example_list_with_context"
+    assert len(sent.example_list_with_context.examples) == 2
+
+
+def test_no_examples_are_no_answers(stock_server, connect):
+    client = connect(stock_server(StockServing()))
+    assert client.tf_classify([]) == []
+    assert client.tf_regress([]).tolist() == []
+
+
+def test_the_signature_of_our_exports_is_the_default_where_the_model_has_it(stock_server, connect):
+    serving = StockServing(sentiment())
+    client = connect(stock_server(serving))
+    client.tf_classify([{"text": "a"}])
+    client.tf_regress([{"text": "a"}])
+    client.tf_classify([{"text": "a"}], signature="other")
+    names = [request.model_spec.signature_name for request in serving.received("Classify")]
+    assert names == ["classify", "other"]
+    assert serving.received("Regress")[0].model_spec.signature_name == "serving_default"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda client: client.tf_classify({"text": "a"}), "examples must be a list of dicts"),
+        (lambda client: client.tf_regress(["a"], "s"), "an example must be a dict"),
+        (lambda client: client.multi_inference([{}], {"s": "predict"}), '"classify" or "regress"'),
+        (lambda client: client.multi_inference([{}], {}), "tasks must be a dict"),
+        (lambda client: client.multi_inference([{}], ["s"]), "tasks must be a dict"),
+    ],
+)
+def test_what_are_no_examples_or_tasks_is_refused(stock_server, connect, call, message):
+    with pytest.raises(errors.InvalidInputError, match=message):
+        call(connect(stock_server(StockServing())))
+
+
+CONFIG = """
+model_config_list {
+  config {
+    name: "film" base_path: "/models/film" model_platform: "tensorflow"
+    model_version_policy { specific { versions: 2 versions: 3 } }
+    version_labels { key: "stable" value: 2 }
+  }
+  config { name: "all" base_path: "/models/all" model_platform: "tensorflow" model_version_policy { all {} } }
+  config { name: "last" base_path: "/models/last" model_platform: "tensorflow" }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        CONFIG,
+        [
+            ModelConfig("film", "/models/film", versions=[2, 3], labels={"stable": 2}),
+            ModelConfig("all", "/models/all", versions="all"),
+            ModelConfig("last", "/models/last"),
+        ],
+    ],
+)
+def test_reload_sends_the_configuration_that_tensorflow_serving_reads(stock_server, connect, config):
+    from google.protobuf import text_format
+
+    serving = StockServing()
+    assert connect(stock_server(serving)).reload(config) is None
+    expected = text_format.Parse(CONFIG, model_server_config_pb2.ModelServerConfig())
+    assert serving.received("HandleReloadConfigRequest")[0].config == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("model_config_list {", "config is no ModelServerConfig in protobuf's text form"),
+        ([("film", "/models/film")], "config must be a list of ModelConfig, or text. Received tuple"),
+    ],
+)
+def test_a_configuration_that_is_none_is_refused(connect, config, message):
+    with pytest.raises(errors.InvalidInputError, match=message):
+        connect("127.0.0.1:1").reload(config)
+
+
+@pytest.mark.parametrize("versions", ["latest", [], ["3"], [True]])
+def test_versions_that_are_none_are_refused(versions):
+    with pytest.raises(errors.InvalidInputError, match='versions must be a list of numbers, "all" or None'):
+        ModelConfig("film", "/models/film", versions=versions)
+
+
+def test_a_reload_that_failed_in_its_answer_is_an_error(raw_server, connect):
+    status = pb.StatusProto(error_code=3, error_message="bad path")
+    answer = pb.ReloadConfigResponse(status=status).SerializeToString()
+    with pytest.raises(errors.InvalidArgumentError, match="bad path"):
+        connect(raw_server(lambda data, context: answer)).reload([])
+
+
+def test_status_versions_and_readiness(stock_server, connect):
+    serving = StockServing(version=4)
+    client = connect(stock_server(serving), "m")
+    assert client.status() == [VersionStatus(4, "AVAILABLE")]
+    assert client.versions() == [4]
+    assert client.wait_until_ready(10, version=4) == [VersionStatus(4, "AVAILABLE")]
+    client.status(version=4)
+    assert [request.model_spec.version.value for request in serving.received("GetModelStatus")] == [
+        0,
+        0,
+        4,
+        4,
+    ]
+
+
+def test_metadata_of_a_version_or_label(stock_server, connect):
+    serving = StockServing(version=4)
+    client = connect(stock_server(serving), "m")
+    metadata = client.metadata(label="stable")
+    assert (metadata.model, metadata.version) == ("m", 4)
+    assert metadata.signatures["serving_default"].method_name == "tensorflow/serving/predict"
+    assert repr(metadata).splitlines()[1].strip() == (
+        "serving_default: (x: float32 [None, 2]) -> (y: float32 [None, 2])"
+    )
+    client.metadata(version=4)
+    specs = [request.model_spec for request in serving.received("GetModelMetadata")]
+    assert (specs[0].version_label, specs[1].version.value) == ("stable", 4)
