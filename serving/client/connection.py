@@ -32,8 +32,9 @@ _RETRIES = {
 # for good is not asked five times by everybody; one of three that dies under load is survived.
 _THROTTLING = {"maxTokens": 1000, "tokenRatio": 0.5}
 
-_KEEPALIVE_SECONDS = 30
-_KEEPALIVE_TIMEOUT_SECONDS = 10
+# Servers hang up on clients that ping more often than they like; gRPC's own allow this much within a call.
+_KEEPALIVE_SECONDS = 10
+_KEEPALIVE_TIMEOUT_SECONDS = 5
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ class Connection:
             # it.
             ("grpc.keepalive_time_ms", _KEEPALIVE_SECONDS * 1000),
             ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_SECONDS * 1000),
+            ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_SECONDS * 1000),  # a minute, unless told
         ]
         if self.targets.loopback:
             options.append(("grpc.enable_http_proxy", 0))  # no proxy is asked for this very machine

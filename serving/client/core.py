@@ -92,8 +92,11 @@ class Core:
         self.model = model
         self.max_batch_size = max_batch_size
         # Which version is the latest, or bears a label, changes under our feet: every answer names its
-        # version, and one that differs drops the entry. None: the server does not know the call.
+        # version, and one that is new drops the entry. None: the server does not know the call.
         self._known: dict[Which, ModelMetadata | None] = {}
+        # Once for each, though: of several servers some may have the old version for long. What is remembered
+        # of another version is asked anew where it refuses something, or the server does.
+        self._seen: set[int] = set()
 
     def predict(
         self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Which
@@ -146,6 +149,7 @@ class Core:
             signatures=signatures_of(self.parsed(pb.SignatureDefMap, packed)),
         )
         self._known[which] = metadata
+        self._seen.add(metadata.version)
         return metadata
 
     def parsed(self, message: type[_M], answer: bytes) -> _M:
@@ -203,8 +207,8 @@ class Core:
         except (DecodeError, CodecError) as error:
             what = "PredictResponse does not parse: " if isinstance(error, DecodeError) else ""
             raise self.asked.malformed(f"{what}{error}", signature) from error
-        known = self._known.get(which)
-        if known is not None and known.version != spec.version.value:
+        if self._known.get(which) is not None and spec.version.value not in self._seen:
+            self._seen.add(spec.version.value)
             self._known.pop(which, None)
         texts = {name: as_text(array) for name, array in outputs.items()}
         return Prediction(texts, model=self.model, version=spec.version.value, signature=signature)

@@ -21,7 +21,7 @@ log = logging.getLogger("keras_selfattn.serving.client")
 # What gRPC says of a connection that ended under a call. It repeats such a call by itself unless the answer
 # had begun, which nothing but its words tells apart.
 _BROKE_OFF = re.compile(
-    r"(?i)stream removed|socket closed|reset by peer|broken pipe|keepalive|rst_stream|goaway"
+    r"(?i)stream removed|socket closed|reset by peer|broken pipe|ping timeout|keepalive|rst_stream|goaway"
 )
 
 
