@@ -71,12 +71,10 @@ def predict_response(data: bytes) -> tuple[dict[str, np.ndarray], pb.ModelSpec]:
         DecodeError: it is no PredictResponse.
         CodecError: an output is no array; the message names it.
     """
-    if len(data) < _LARGE:
-        response = pb.PredictResponse.FromString(data)
-        tensors: dict[str, _Apart] = {name: (tensor, None) for name, tensor in response.outputs.items()}
-        spec = response.model_spec
-    else:
-        tensors, spec = _taken_apart(memoryview(data))
+    try:
+        tensors, spec = _taken_apart(memoryview(data)) if len(data) >= _LARGE else _parsed(data)
+    except DecodeError:
+        tensors, spec = _parsed(data)  # protobuf knows forms that nobody writes, and the better words
     return {name: _decoded(name, *tensors[name]) for name in sorted(tensors)}, spec
 
 
@@ -110,17 +108,34 @@ def _varint(value: int) -> bytes:
     return bytes(found)
 
 
+def _parsed(data: bytes) -> tuple[dict[str, _Apart], pb.ModelSpec]:
+    response = pb.PredictResponse.FromString(data)
+    return {name: (tensor, None) for name, tensor in response.outputs.items()}, response.model_spec
+
+
 def _taken_apart(data: memoryview) -> tuple[dict[str, _Apart], pb.ModelSpec]:
     tensors: dict[str, _Apart] = {}
     rest = bytearray()
     for number, whole, value in _fields(data):
         if number == _OUTPUTS and value is not None:
-            entry = {inner: part for inner, _, part in _fields(value) if part is not None}
-            name = str(entry.get(_KEY, b""), "utf-8", "replace")
-            tensors[name] = _tensor_apart(entry.get(_VALUE, memoryview(b"")))
+            name, tensor = _entry(value)
+            tensors[name] = _tensor_apart(tensor)
         else:
             rest += whole
     return tensors, pb.PredictResponse.FromString(bytes(rest)).model_spec
+
+
+def _entry(data: memoryview) -> tuple[str, memoryview]:
+    """The key and value of a map's entry."""
+    parts = [(number, value) for number, _, value in _fields(data)]
+    # In any order; one may be missing, and be empty then.
+    found = {number: value for number, value in parts if number in (_KEY, _VALUE) and value is not None}
+    if len(found) < len(parts):
+        raise DecodeError("An entry with more than a key and a value")
+    try:
+        return str(found.get(_KEY, b""), "utf-8"), found.get(_VALUE, memoryview(b""))
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"A name that is no UTF-8: {error}") from error
 
 
 def _tensor_apart(data: memoryview) -> _Apart:
@@ -168,8 +183,8 @@ def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | No
             end = after + _FIXED_SIZES[wire_type]
         else:
             raise DecodeError(f"Wire type {wire_type} at byte {position}")
-        if end > len(data):
-            raise DecodeError("Truncated message")
+        if end > len(data) or tag >> 3 == 0:
+            raise DecodeError("Truncated message, or a field without a number")
         yield tag >> 3, data[position:end], value
         position = end
 

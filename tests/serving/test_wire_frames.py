@@ -1,0 +1,173 @@
+"""Whole messages put together and taken apart by hand are those that protobuf writes and reads."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from tensorflow_serving.apis import predict_pb2
+
+from keras_selfattn.serving.wire import codec, dtypes, frames
+from keras_selfattn.serving.wire import messages_pb2 as pb
+
+DTYPES = [
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+]
+shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+numeric = st.sampled_from(DTYPES).flatmap(lambda name: hnp.arrays(np.dtype(name), shapes))
+strings = hnp.arrays(object, shapes, elements=st.binary(max_size=9))
+arrays = st.one_of(numeric, strings)
+named = st.dictionaries(st.text(max_size=5), arrays, max_size=3)
+# How large a value must be to be cut out: every one, some, none.
+limits = st.sampled_from([1, 16, 2**20])
+
+
+@pytest.fixture(autouse=True)
+def _restored_limit():
+    limit = frames._LARGE
+    yield
+    frames._LARGE = limit
+
+
+def same(left, right):
+    assert left.dtype == right.dtype
+    assert left.shape == right.shape
+    assert left.tolist() == right.tolist() if left.dtype == object else left.tobytes() == right.tobytes()
+
+
+@settings(max_examples=200, deadline=None)
+@given(named, st.lists(st.text(max_size=3), max_size=2))
+def test_the_stock_message_reads_what_we_put_together(inputs, outputs):
+    spec = pb.ModelSpec(name="m", signature_name="s", version={"value": 3})
+    data = frames.predict_request(spec, inputs, outputs)
+    request = predict_pb2.PredictRequest.FromString(data)
+    assert (request.model_spec.name, request.model_spec.version.value) == ("m", 3)
+    assert list(request.output_filter) == outputs
+    assert set(request.inputs) == set(inputs)
+    for name, array in inputs.items():
+        same(np.asarray(tf.make_ndarray(request.inputs[name])), array)
+    ours = pb.PredictRequest(model_spec=spec, output_filter=outputs)
+    for name, array in inputs.items():
+        ours.inputs[name].CopyFrom(codec.encode_array(array))
+    assert pb.PredictRequest.FromString(data) == ours
+
+
+@settings(max_examples=300, deadline=None)
+@given(named, limits, st.sampled_from([codec.encode, codec.encode_fields]))
+def test_what_is_taken_apart_is_what_the_stock_codec_reads(outputs, limit, encode):
+    frames._LARGE = limit
+    message = pb.PredictResponse(model_spec={"name": "m", "version": {"value": 7}})
+    for name, array in outputs.items():
+        message.outputs[name].CopyFrom(encode(array))
+    data = message.SerializeToString()
+    found, spec = frames.predict_response(data)
+    assert spec == message.model_spec
+    assert list(found) == sorted(outputs)
+    stock = predict_pb2.PredictResponse.FromString(data)
+    for name in outputs:
+        same(found[name], np.asarray(tf.make_ndarray(stock.outputs[name])))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.data(), limits)
+def test_garbage_is_refused_as_protobuf_refuses_it(data, limit):
+    """Whatever is changed in a message: what protobuf reads is read the same, what it refuses is refused."""
+    message = pb.PredictResponse(model_spec={"name": "m"})
+    for name, array in data.draw(named).items():
+        encode = data.draw(st.sampled_from([codec.encode, codec.encode_fields]))
+        message.outputs[name].CopyFrom(encode(array))
+    raw = bytearray(message.SerializeToString())
+    for _ in range(data.draw(st.integers(0, 3))):
+        if raw:
+            raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    raw = bytes(raw[: data.draw(st.integers(0, len(raw)))])
+    frames._LARGE = 2**30
+    expected = outcome(raw)
+    frames._LARGE = limit
+    found = outcome(raw)
+    if isinstance(expected, type):
+        assert isinstance(found, type)
+    else:
+        assert not isinstance(found, type)
+        assert found.keys() == expected.keys()
+        for name in expected:
+            same(found[name], expected[name])
+
+
+def outcome(raw):
+    """The arrays, or the class of the error."""
+    try:
+        return frames.predict_response(raw)[0]
+    except (DecodeError, dtypes.CodecError) as error:
+        return type(error)
+
+
+def large(encode, dtype=np.float32, name="y"):
+    array = np.arange(frames._LARGE).astype(dtype)
+    message = pb.PredictResponse(outputs={name: encode(array)})
+    return array, message.SerializeToString()
+
+
+@pytest.mark.parametrize("encode", [codec.encode, codec.encode_fields])
+@pytest.mark.parametrize("name", ["y", "yy", "yyy", "yyyy"])
+def test_large_values_are_views_of_the_answer_where_they_lie_aligned(encode, name):
+    array, data = large(encode, name=name)
+    found = frames.predict_response(data)[0][name]
+    same(found, array)
+    assert found.flags.aligned
+    assert not found.flags.writeable
+    begin = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
+    offset = found.__array_interface__["data"][0] - begin
+    inside = 0 <= offset < len(data)
+    place = data.index(array.tobytes())
+    assert inside == ((begin + place) % 4 == 0)
+    assert not inside or offset == place
+
+
+def test_one_byte_a_value_is_never_copied():
+    _, data = large(codec.encode, np.uint8)
+    found = frames.predict_response(data)[0]["y"]
+    begin = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
+    assert 0 <= found.__array_interface__["data"][0] - begin < len(data)
+
+
+def test_a_request_of_a_large_array_copies_it_once():
+    import tracemalloc
+
+    array = np.zeros(10_000_000, np.float32)
+    frames.predict_request(pb.ModelSpec(name="m"), {"x": array}, [])
+    tracemalloc.start()
+    data = frames.predict_request(pb.ModelSpec(name="m"), {"x": array}, [])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(data) > array.nbytes
+    assert peak < 1.01 * array.nbytes
+
+
+def test_many_strings_are_left_to_protobuf(monkeypatch):
+    texts = np.array([b"some text"] * 20_000, object)
+    data = pb.PredictResponse(outputs={"y": codec.encode(texts)}).SerializeToString()
+    assert len(data) > frames._LARGE
+    steps = []
+    fields = frames._fields
+    monkeypatch.setattr(frames, "_fields", lambda part: (steps.append(1) or each for each in fields(part)))
+    assert frames.predict_response(data)[0]["y"].tolist() == texts.tolist()
+    assert len(steps) < 20
+
+
+@pytest.mark.parametrize("dtype", [pb.DT_INT32, pb.DT_STRING, pb.DT_VARIANT, 99])
+def test_values_in_another_types_field_are_read_as_protobuf_would_have_it(dtype):
+    proto = pb.TensorProto(
+        dtype=dtype, float_val=b"\0" * frames._LARGE, tensor_shape={"dim": [{"size": 2**14}]}
+    )
+    data = pb.PredictResponse(outputs={"y": proto}).SerializeToString()
+    try:
+        expected = codec.decode(proto)
+    except dtypes.CodecError:
+        with pytest.raises(dtypes.CodecError, match="output 'y'"):
+            frames.predict_response(data)
+    else:
+        same(frames.predict_response(data)[0]["y"], expected)
