@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 @contextmanager
@@ -106,11 +107,18 @@ def publish(draft: Path, target: Path, *, overwrite: bool = False) -> None:
 
 def write_file(target: Path, content: bytes) -> None:
     """Writes a file that appears whole, in place of one that is there."""
+    with new_file(target) as file:
+        file.write(content)
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[BinaryIO]:
+    """Yields a file to write to; it appears at `target`, in place of what is there, if the block succeeds."""
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, draft = tempfile.mkstemp(prefix=f".{target.name}.tmp-", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            yield file
             os.fchmod(file.fileno(), 0o666 & ~_umask())
             file.flush()
             os.fsync(file.fileno())

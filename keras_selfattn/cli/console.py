@@ -14,6 +14,8 @@ from rich.table import Table
 
 # No markup: what is printed holds texts and labels of users, and "[red]" in one of them is no colour.
 console = Console(markup=False, emoji=False)
+# For what is not the result: a bar beside rows that go into a pipe.
+error_console = Console(markup=False, emoji=False, stderr=True)
 
 
 def import_tensorflow() -> None:

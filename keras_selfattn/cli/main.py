@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from keras_selfattn import __version__
+from keras_selfattn.cli.exit_status import exit_status
 from keras_selfattn.errors import SelfAttentionError
 from keras_selfattn.serving.errors import ServingError
 
@@ -26,6 +27,8 @@ _COMMANDS = (
     "versions",
     "serve",
     "query",
+    "status",
+    "metadata",
     "bench",
 )
 
@@ -68,7 +71,8 @@ class _Commands(click.Group):
                     click.echo("Interrupted.", err=True)
                     sys.exit(_SIGNALLED + received[0])
                 if isinstance(error, SelfAttentionError | ServingError):
-                    raise click.ClickException(str(error)) from error
+                    click.echo(f"Error: {error}", err=True)
+                    sys.exit(exit_status(error))
                 raise
 
 

@@ -1,21 +1,94 @@
 """`keras-selfattn query`: asks a served model, without TensorFlow."""
 
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import click
 
-from keras_selfattn.cli.console import columns, console
-from keras_selfattn.serving.client import Client
+from keras_selfattn.cli.connect import connected, connection_options
+from keras_selfattn.cli.query_answers import write_answers
+from keras_selfattn.cli.query_rows import Asked, asked_rows
+from keras_selfattn.serving.client import Client, Signature
+from keras_selfattn.serving.errors import FailedPreconditionError
+
+_ANSWER = ("label", "score")
 
 
-@click.command("query")
+@click.command(
+    "query",
+    epilog="Exit status: 0 answered, 1 failed, 2 refused before it was sent, 3 no such "
+    "model, version or signature, 4 no answer now (ask again later), 5 not allowed.",
+)
 @click.argument("model")
-@click.argument("texts", nargs=-1, required=True)
-@click.option("--target", default="localhost:8500", help="host:port of the server.")
-@click.option("--timeout", default=10.0, help="Seconds until the call is given up.")
-def command(model: str, texts: tuple[str, ...], target: str, timeout: float) -> None:
-    """Classify TEXTS with the served MODEL and print each one's label and probability."""
-    with Client(target, model=model, timeout=timeout) as client:
-        answers = client.classify(list(texts))
-    table = columns(None, "text", "label", "probability", right=("probability",))
-    for text, (label, score) in zip(texts, answers, strict=True):
-        table.add_row(text, label, f"{score:.1%}")
-    console.print(table)
+@click.argument("texts", nargs=-1)
+@click.option("--file", type=click.Path(path_type=Path), help="Rows from a .csv, .tsv or .jsonl file.")
+@click.option("--column", help="The file's column for a single input, where it is not named as that.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    help="json is one object a line.",
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Write to this file, as CSV unless --format json."
+)
+@click.option(
+    "--outputs",
+    multiple=True,
+    help="Output of the model to write; may be given several times. [default: label and score, or all]",
+)
+@click.option("--signature", default="serving_default", help="Signature to call.")
+@click.option("--version", type=int, help="Version to ask; the latest unless given.")
+@click.option("--label", help="Label of the version to ask, such as stable.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=64, help="Rows in a call.")
+@connection_options
+def command(
+    model: str, texts: tuple[str, ...], file: Path | None, column: str | None, **options: Any
+) -> None:
+    """Ask the served MODEL about TEXTS, a file, or standard input, one row a line.
+
+    A classifier answers each text with its label and probability; other models with all their outputs. A
+    file's columns are written along; of several inputs each has the column of its name. Numbers, and lists of
+    them, are JSON.
+    """
+    with connected(model, options) as client:
+        signature = _signature(client, options)
+        outputs = list(options["outputs"]) or _usual(signature)
+        with asked_rows(signature, texts, file, column) as asked:
+            answers = _answered(client, asked, outputs, options)
+            write_answers(answers, options["form"], options["output"])
+
+
+def _signature(client: Client, options: dict[str, Any]) -> Signature:
+    metadata = client.metadata(options["version"], options["label"])
+    name = options["signature"]
+    if name in metadata.signatures:
+        return metadata.signatures[name]
+    raise FailedPreconditionError(f"The model has no signature {name!r}. It is:\n{metadata!r}")
+
+
+def _usual(signature: Signature) -> list[str]:
+    """A classifier's label and score; of any other signature everything."""
+    return list(_ANSWER) if set(_ANSWER) <= signature.outputs.keys() else list(signature.outputs)
+
+
+def _answered(
+    client: Client, asked: Iterator[Asked], outputs: list[str], options: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """What was given and what came of it."""
+    given: deque[dict[str, Any]] = deque()
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for record, row in asked:
+            given.append(record)
+            yield row
+
+    answers = client.predict_iter(
+        rows(), options["signature"], outputs, options["version"], options["label"], options["batch_size"]
+    )
+    for answer in answers:
+        record = given.popleft()
+        yield record | {f"predicted_{name}" if name in record else name: answer[name] for name in outputs}

@@ -1,8 +1,5 @@
 """Labelled rows from CSV, TSV and JSON Lines files, checked before anything is trained on them."""
 
-import csv
-import io
-import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_selfattn.data.records import iter_records
 from keras_selfattn.errors import DataError
-
-_SUFFIXES = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ def read_table(path: str | Path, text: str = "text", label: str = "label") -> Ta
         ['+', '-']
     """
     file = Path(path)
-    records = _json_records(file) if _SUFFIXES[_suffix(file)] is None else _separated_records(file)
+    records = list(iter_records(file))
     if not records:
         raise DataError(f"{file} has no rows below its header. Give at least one row for each class.")
     columns = dict.fromkeys(name for _, record in records for name in record)
@@ -133,90 +129,6 @@ def _chosen(groups: list[list[int]], share: float, random: np.random.Generator) 
     exact = share * len(groups)
     count = int(exact) + int(random.random() < exact - int(exact))
     return [groups[index] for index in random.permutation(len(groups))[: min(count, len(groups) - 1)]]
-
-
-def _suffix(file: Path) -> str:
-    suffix = file.suffix.lower()
-    if suffix not in _SUFFIXES:
-        raise DataError(f"{file} has no known ending. Give a file ending in {', '.join(_SUFFIXES)}.")
-    return suffix
-
-
-def _decoded(file: Path) -> str:
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.") from None
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}.") from error
-    try:
-        decoded = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        byte = content[error.start]
-        raise DataError(
-            f"{file} is not UTF-8: byte 0x{byte:02x} in line {line}. Convert it first, for example with "
-            f"`iconv -f latin1 -t utf-8 {file} > utf8{file.suffix}`."
-        ) from None
-    if not decoded.strip():
-        raise DataError(f"{file} is empty.")
-    return decoded
-
-
-def _separated_records(file: Path) -> list[tuple[int, dict[str, str]]]:
-    """Rows by column name, each with the line it starts on. Not pandas', which lets a comma too many pass.
-
-    A .csv is RFC 4180's: quotes may enclose commas and line breaks. A .tsv is IANA's: no quoting at all.
-    """
-    separator = _SUFFIXES[_suffix(file)]
-    quoting = csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE
-    # Above any field: Python's limit of 131,072 characters is for untrusted input of unknown size.
-    csv.field_size_limit(2**31 - 1)
-    lines = io.StringIO(_decoded(file), newline="")
-    reader = csv.reader(lines, delimiter=str(separator), quoting=quoting, strict=True)
-    header: list[str] | None = None
-    rows: list[tuple[int, dict[str, str]]] = []
-    end = 0
-    try:
-        for record in reader:
-            start, end = end + 1, reader.line_num
-            if not record:
-                continue
-            if header is None:
-                header = _checked_header(file, record)
-            elif len(record) != len(header):
-                raise DataError(
-                    f"{file} cannot be parsed: line {start} has {len(record)} fields where the header has "
-                    f"{len(header)}. Text that holds the separator goes in quotes, in a .csv."
-                )
-            else:
-                rows.append((start, dict(zip(header, record, strict=True))))
-    except csv.Error as error:
-        raise DataError(f"{file} cannot be parsed: {error}, in the row from line {end + 1} on.") from error
-    return rows
-
-
-def _checked_header(file: Path, names: list[str]) -> list[str]:
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise DataError(f"{file} has two columns named {twice[0]!r}. Rename one.")
-    return names
-
-
-def _json_records(file: Path) -> list[tuple[int, dict[str, Any]]]:
-    # Split at line feeds alone: JSON strings may hold other line separators.
-    lines = enumerate(_decoded(file).split("\n"), start=1)
-    return [(line, _json_record(file, line, content)) for line, content in lines if content.strip()]
-
-
-def _json_record(file: Path, line: int, content: str) -> dict[str, Any]:
-    try:
-        record = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{file} cannot be parsed: line {line} is not JSON ({error}).") from error
-    if not isinstance(record, dict):
-        raise DataError(f"{file} cannot be parsed: line {line} is no JSON object but {content[:40]!r}.")
-    return record
 
 
 def _as_text(value: Any) -> str:

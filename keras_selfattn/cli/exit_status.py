@@ -1,0 +1,37 @@
+"""How a command ends, for scripts: the one table from errors to exit statuses."""
+
+import grpc
+
+from keras_selfattn.serving.errors import ERROR_OF_CODE, InvalidInputError, ServingError
+
+FAILED = 1
+REFUSED = 2  # click's own for a wrong option
+NOT_FOUND = 3
+NOT_NOW = 4
+NOT_ALLOWED = 5
+
+_OF_CODE = {
+    grpc.StatusCode.NOT_FOUND: NOT_FOUND,
+    grpc.StatusCode.FAILED_PRECONDITION: NOT_FOUND,
+    grpc.StatusCode.UNAVAILABLE: NOT_NOW,
+    grpc.StatusCode.DEADLINE_EXCEEDED: NOT_NOW,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: NOT_NOW,
+    grpc.StatusCode.ABORTED: NOT_NOW,
+    grpc.StatusCode.UNAUTHENTICATED: NOT_ALLOWED,
+    grpc.StatusCode.PERMISSION_DENIED: NOT_ALLOWED,
+}
+
+
+def exit_status(error: Exception) -> int:
+    """The exit status for what a command ended with.
+
+    Example:
+        >>> exit_status(InvalidInputError("timeout must be positive"))
+        2
+    """
+    if isinstance(error, InvalidInputError):
+        return REFUSED
+    # A server that cannot start has a code, too, but is no answer of one.
+    if isinstance(error, ServingError) and type(error) is ERROR_OF_CODE.get(error.code):
+        return _OF_CODE.get(error.code, FAILED)
+    return FAILED

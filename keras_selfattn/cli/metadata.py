@@ -1,0 +1,53 @@
+"""`keras-selfattn metadata`: what a served model takes and answers, without TensorFlow."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from keras_selfattn.cli.connect import connected, connection_options
+from keras_selfattn.cli.console import columns, console
+from keras_selfattn.serving.client import ModelMetadata, TensorSpec
+
+
+@click.command("metadata")
+@click.argument("model")
+@click.option("--version", type=int, help="Version to ask; the latest unless given.")
+@click.option("--label", help="Label of the version to ask, such as stable.")
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@connection_options
+def command(model: str, version: int | None, label: str | None, as_json: bool, **options: Any) -> None:
+    """Show the signatures of the served MODEL: names, dtypes and shapes of inputs and outputs."""
+    with connected(model, options) as client:
+        metadata = client.metadata(version, label)
+    if as_json:
+        click.echo(json.dumps(_record(metadata), indent=2, ensure_ascii=False))
+        return
+    table = columns(f"{metadata.model}, version {metadata.version}", "signature", "inputs", "outputs")
+    for name, signature in metadata.signatures.items():
+        if not name.startswith("__"):
+            table.add_row(name, _listed(signature.inputs), _listed(signature.outputs))
+    console.print(table)
+
+
+def _listed(specs: Mapping[str, TensorSpec]) -> str:
+    return "\n".join(f"{name}: {spec!r}" for name, spec in specs.items())
+
+
+def _record(metadata: ModelMetadata) -> dict[str, Any]:
+    signatures = {
+        name: {
+            "inputs": _specs(signature.inputs),
+            "outputs": _specs(signature.outputs),
+            "defaults": sorted(signature.defaults),
+            "method_name": signature.method_name,
+        }
+        for name, signature in metadata.signatures.items()
+    }
+    return {"model": metadata.model, "version": metadata.version, "signatures": signatures}
+
+
+def _specs(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
+    shapes = {name: None if spec.shape is None else list(spec.shape) for name, spec in specs.items()}
+    return {name: {"dtype": spec.dtype, "shape": shapes[name]} for name, spec in specs.items()}

@@ -1,0 +1,104 @@
+"""What `query` writes: a table to read, JSON Lines or CSV to go on with, to standard output or a file."""
+
+import base64
+import contextlib
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from keras_selfattn.atomic import new_file
+from keras_selfattn.cli.console import columns, console
+
+Answer = dict[str, Any]
+
+_SHOWN_ROWS = 100
+
+
+def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> int:
+    """Writes rows, each of the same names; returns how many. A file appears when all are written."""
+    if form == "table" and output is None:
+        return _show(iter(answers))
+    with _destination(output) as stream:
+        return _WRITERS[form](stream, answers)
+
+
+@contextlib.contextmanager
+def _destination(output: Path | None) -> Iterator[TextIO]:
+    if output is None:
+        yield sys.stdout
+        return
+    with new_file(output) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        yield text
+        text.flush()
+        text.detach()
+
+
+def _show(answers: Iterator[Answer]) -> int:
+    shown = list(islice(answers, _SHOWN_ROWS))
+    if shown:
+        names = ["probability" if name == "score" else name for name in shown[0]]
+        table = columns(None, *names, right=("probability",))
+        for answer in shown:
+            table.add_row(*(_cell(name, value) for name, value in answer.items()))
+        console.print(table)
+    more = sum(1 for _ in answers)
+    if more:
+        console.print(f"and {more:,} more rows; --format csv or json writes all.")
+    return len(shown) + more
+
+
+def _cell(name: str, value: Any) -> str:
+    if name == "score" and isinstance(value, float | np.floating):
+        return f"{value:.1%}"
+    return _text(value)
+
+
+def _write_json(stream: TextIO, answers: Iterable[Answer]) -> int:
+    rows = 0
+    for answer in answers:
+        stream.write(
+            json.dumps({name: plain(value) for name, value in answer.items()}, ensure_ascii=False) + "\n"
+        )
+        rows += 1
+    return rows
+
+
+def _write_csv(stream: TextIO, answers: Iterable[Answer]) -> int:
+    writer, rows = csv.writer(stream, lineterminator="\n"), 0
+    for answer in answers:
+        if not rows:
+            writer.writerow(answer)
+        writer.writerow(_text(value) for value in answer.values())
+        rows += 1
+    return rows
+
+
+_WRITERS = {"json": _write_json, "csv": _write_csv, "table": _write_csv}
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it; bytes as TensorFlow Serving's REST API writes them."""
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode()}
+    if isinstance(value, np.ndarray | np.generic):
+        # A float32 in as few digits as tell it from the others, not in those of the nearest double.
+        short = value.dtype in (np.float16, np.float32)
+        return plain(np.asarray(value).astype(str).astype(float).tolist() if short else value.tolist())
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, complex):
+        return [value.real, value.imag]
+    return value
+
+
+def _text(value: Any) -> str:
+    found = plain(value)
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)

@@ -1,0 +1,109 @@
+"""What `query` asks with: rows from arguments, standard input or a file, as the signature wants them."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from keras_selfattn.cli.console import error_console
+from keras_selfattn.data.records import iter_records
+from keras_selfattn.errors import DataError
+from keras_selfattn.serving.client import Signature
+
+# What the caller gave, shown beside the answer; and the row to send.
+Asked = tuple[dict[str, Any], dict[str, Any]]
+
+
+@contextlib.contextmanager
+def asked_rows(
+    signature: Signature, texts: tuple[str, ...], file: Path | None, column: str | None
+) -> Iterator[Iterator[Asked]]:
+    """Yields the rows; those of a file with a bar of how much is read, on a terminal's standard error."""
+    if texts and file is not None:
+        raise click.UsageError("Give texts or --file, not both.")
+    if file is not None:
+        with _bar() as progress:
+            yield _from_file(signature, file, column, progress)
+        return
+    if not texts and sys.stdin.isatty():
+        raise click.UsageError("Give texts, --file, or rows on standard input, one a line.")
+    lines = texts or (line.rstrip("\r\n") for line in sys.stdin)
+    name = _only_input(signature, "the rows")
+    yield (
+        ({name: line}, {name: _value(signature, name, line, f"row {number}")})
+        for number, line in enumerate(lines)
+    )
+
+
+def _from_file(signature: Signature, file: Path, column: str | None, progress: Progress) -> Iterator[Asked]:
+    def wrap(opened: Any) -> Any:
+        return progress.wrap_file(opened, file.stat().st_size, description=file.name)
+
+    columns: dict[str, str] = {}
+    for line, record in iter_records(file, wrap):
+        columns = columns or _columns(signature, file, record, column)
+        missing = [name for name in columns.values() if record.get(name) is None]
+        if missing:
+            raise DataError(f"{file}: line {line} has no {missing[0]!r}.")
+        where = f"{file}: line {line}"
+        yield (
+            record,
+            {name: _value(signature, name, record[source], where) for name, source in columns.items()},
+        )
+
+
+def _columns(signature: Signature, file: Path, record: dict[str, Any], column: str | None) -> dict[str, str]:
+    """The column of each input: of its name; of a single input the one that is named, or the only one."""
+    if column is not None:
+        found = {_only_input(signature, "--column"): column}
+    else:
+        found = {name: name for name in signature.inputs if name in record}
+        if not found and len(signature.inputs) == len(record) == 1:
+            found = {next(iter(signature.inputs)): next(iter(record))}
+    wanted = set(signature.inputs) - set(signature.defaults)
+    if not wanted <= found.keys() or not set(found.values()) <= record.keys():
+        known, inputs = ", ".join(map(repr, record)), ", ".join(map(repr, signature.inputs))
+        raise DataError(
+            f"{file} has the columns {known}; the model takes {inputs}. Name the column of a single input "
+            f"with --column."
+        )
+    return found
+
+
+def _only_input(signature: Signature, what: str) -> str:
+    if len(signature.inputs) == 1:
+        return next(iter(signature.inputs))
+    inputs = ", ".join(map(repr, signature.inputs))
+    raise click.UsageError(
+        f"The model takes {inputs}: {what} can be for one input only. Use --file with their columns."
+    )
+
+
+def _value(signature: Signature, name: str, value: Any, where: str) -> Any:
+    """A cell as the input wants it: text as it is, numbers and lists of them as JSON has them."""
+    if signature.inputs[name].dtype == "string" or not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        wanted = signature.inputs[name]
+        raise DataError(
+            f"{where}: {name!r} is {wanted!r} a row less, in JSON. Received {value[:40]!r}."
+        ) from None
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=error_console,
+        disable=not error_console.is_terminal,
+        transient=True,
+    )

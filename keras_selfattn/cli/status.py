@@ -1,0 +1,40 @@
+"""`keras-selfattn status`: which versions of a served model answer, without TensorFlow."""
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from keras_selfattn.cli.connect import connected, connection_options
+from keras_selfattn.cli.console import columns, console
+from keras_selfattn.cli.exit_status import NOT_NOW
+
+
+@click.command("status", epilog="Exit status: 0 a version answers, 3 no such model, 4 none answers now.")
+@click.argument("model")
+@click.option("--version", type=int, help="This version alone.")
+@click.option("--wait", type=float, help="Wait so many seconds for one that answers.")
+@click.option("--json", "as_json", is_flag=True, help="One object a line.")
+@connection_options
+def command(model: str, version: int | None, wait: float | None, as_json: bool, **options: Any) -> None:
+    """List the versions of the served MODEL and their states."""
+    with connected(model, options) as client:
+        statuses = client.status(version) if wait is None else client.wait_until_ready(wait, version)
+    if as_json:
+        for each in statuses:
+            record = {
+                "version": each.version,
+                "state": each.state,
+                "code": each.code.name,
+                "message": each.message,
+            }
+            click.echo(json.dumps(record, ensure_ascii=False))
+    else:
+        table = columns(None, "version", "state", "error", right=("version",))
+        for each in statuses:
+            error = f"{each.code.name}: {each.message}" if each.message else ""
+            table.add_row(str(each.version), each.state, error)
+        console.print(table)
+    if not any(each.available for each in statuses):
+        sys.exit(NOT_NOW)

@@ -1,0 +1,144 @@
+"""Rows of CSV, TSV and JSON Lines files, one after the other, each checked, in memory for one."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from keras_selfattn.errors import DataError
+
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
+
+# The line that a row begins on, and its values by column.
+Record = tuple[int, dict[str, Any]]
+
+
+def iter_records(path: str | Path, wrap: Callable[[BinaryIO], BinaryIO] | None = None) -> Iterator[Record]:
+    """Yields the rows of a `.csv`, `.tsv`, `.jsonl` or `.ndjson` file in UTF-8, by column name.
+
+    A .csv is RFC 4180's: quotes may enclose commas and line breaks. A .tsv is IANA's
+    text/tab-separated-values: no quoting at all. Empty lines are no rows.
+
+    Args:
+        path: the file.
+        wrap: what to read the opened file through, such as a progress bar that counts its bytes.
+
+    Raises:
+        DataError: if the file is missing, empty, of another kind, not UTF-8, or a row cannot be parsed; with
+            the line, when that row is reached.
+
+    Example:
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "reviews.csv")
+        ...     _ = file.write_text("text,label\\ngood,+\\n")
+        ...     list(iter_records(file))
+        [(2, {'text': 'good', 'label': '+'})]
+    """
+    file = Path(path)
+    separator = _separator(file)
+    with _opened(file) as opened:
+        content: Any = opened if wrap is None else wrap(opened)
+        # Split at line feeds alone: JSON strings and quoted fields may hold other line separators.
+        newline = "\n" if separator is None else ""
+        lines = io.TextIOWrapper(content, encoding="utf-8-sig", newline=newline)
+        try:
+            yield from _json_records(file, lines) if separator is None else _rows(file, lines, separator)
+        except UnicodeDecodeError:
+            raise _not_utf8(file) from None
+        finally:
+            lines.detach()
+
+
+def _separator(file: Path) -> str | None:
+    suffix = file.suffix.lower()
+    if suffix not in _SEPARATORS:
+        raise DataError(f"{file} has no known ending. Give a file ending in {', '.join(_SEPARATORS)}.")
+    return _SEPARATORS[suffix]
+
+
+def _opened(file: Path) -> BinaryIO:
+    try:
+        opened = file.open("rb")
+        empty = not opened.peek(1)
+    except FileNotFoundError:
+        raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.") from None
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}.") from error
+    if empty:
+        opened.close()
+        raise DataError(f"{file} is empty.")
+    return opened
+
+
+def _not_utf8(file: Path) -> DataError:
+    """The error that says where: decoding in pieces does not know the line."""
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                return DataError(
+                    f"{file} is not UTF-8: byte 0x{line[error.start]:02x} in line {number}. Convert it "
+                    f"first, for example with `iconv -f latin1 -t utf-8 {file} > utf8{file.suffix}`."
+                )
+    return DataError(f"{file} is not UTF-8. Convert it first.")
+
+
+def _rows(file: Path, lines: io.TextIOBase, separator: str) -> Iterator[Record]:
+    """Rows of separated values. Not pandas', which lets a comma too many pass."""
+    quoting = csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE
+    # Above any field: Python's limit of 131,072 characters is for untrusted input of unknown size.
+    csv.field_size_limit(2**31 - 1)
+    reader = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
+    header: list[str] | None = None
+    end = 0
+    try:
+        for record in reader:
+            start, end = end + 1, reader.line_num
+            if not record:
+                continue
+            if header is None:
+                header = _checked_header(file, record)
+            elif len(record) != len(header):
+                raise DataError(
+                    f"{file} cannot be parsed: line {start} has {len(record)} fields where the header has "
+                    f"{len(header)}. Text that holds the separator goes in quotes, in a .csv."
+                )
+            else:
+                yield start, dict(zip(header, record, strict=True))
+    except csv.Error as error:
+        raise DataError(f"{file} cannot be parsed: {error}, in the row from line {end + 1} on.") from error
+    if header is None:
+        raise DataError(f"{file} is empty.")
+
+
+def _checked_header(file: Path, names: list[str]) -> list[str]:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise DataError(f"{file} has two columns named {twice[0]!r}. Rename one.")
+    return names
+
+
+def _json_records(file: Path, lines: io.TextIOBase) -> Iterator[Record]:
+    blank = True
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            blank = False
+            yield number, _json_record(file, number, line)
+    if blank:
+        raise DataError(f"{file} is empty.")
+
+
+def _json_record(file: Path, line: int, content: str) -> dict[str, Any]:
+    try:
+        record = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{file} cannot be parsed: line {line} is not JSON ({error}).") from error
+    if not isinstance(record, dict):
+        found = content.strip()[:40]
+        raise DataError(f"{file} cannot be parsed: line {line} is no JSON object but {found!r}.")
+    return record

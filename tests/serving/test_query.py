@@ -1,0 +1,320 @@
+"""`keras-selfattn query`, `status` and `metadata`, against a server of stock stubs."""
+
+import csv
+import io
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from click.testing import CliRunner
+from stock_serving import StockServing, StockSignature
+
+from keras_selfattn.cli import exit_status, query_answers
+from keras_selfattn.cli.main import main
+from keras_selfattn.serving import errors
+
+TEXT = {"text": (tf.string, (None,))}
+OUTPUTS = {"label": (tf.string, (None,)), "score": (tf.float32, (None,)), "length": (tf.int64, (None,))}
+
+
+def sentiment(arrays):
+    """ "long" above three letters; how sure it is depends on nothing."""
+    lengths = np.array([len(text.decode()) for text in arrays["text"]])
+    labels = np.where(lengths > 3, b"long", b"short").astype(object)
+    return {"label": labels, "score": np.full(len(lengths), 0.7, np.float32), "length": lengths}
+
+
+@pytest.fixture
+def texts(stock_server):
+    serving = StockServing({"serving_default": StockSignature(TEXT, sentiment, OUTPUTS)}, version=3)
+    serving.target = stock_server(serving)
+    return serving
+
+
+@pytest.fixture
+def numbers(stock_server):
+    """`sum` of a vector and a scale that has a default."""
+    inputs = {"x": (tf.float32, (None, 2)), "scale": (tf.float32, (None,))}
+    spec = {"sum": (tf.float32, (None,)), "x": (tf.float32, (None, 2))}
+
+    def function(arrays):
+        return {"sum": arrays["x"].sum(-1) * arrays["scale"], "x": arrays["x"]}
+
+    signature = StockSignature(inputs, function, spec, defaults={"scale": np.float32(1)})
+    serving = StockServing({"serving_default": signature})
+    serving.target = stock_server(serving)
+    return serving
+
+
+def invoke(serving, command, *arguments, stdin=None):
+    target = getattr(serving, "target", serving)
+    return CliRunner().invoke(main, [command, "m", *map(str, arguments), "--target", target], input=stdin)
+
+
+def test_texts_are_answered_in_a_table(texts):
+    done = invoke(texts, "query", "a", "quite long")
+    assert done.exit_code == 0, done.output
+    lines = [line.split("│")[1:-1] for line in done.stdout.splitlines() if "│" in line]
+    assert [[cell.strip() for cell in line] for line in lines] == [
+        ["a", "short", "70.0%"],
+        ["quite long", "long", "70.0%"],
+    ]
+
+
+def test_standard_input_is_answered_line_by_line(texts):
+    done = invoke(texts, "query", "--format", "json", "--batch-size", 2, stdin="a\nünlike\n\nyes\n")
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"text": "a", "label": "short", "score": 0.7},
+        {"text": "ünlike", "label": "long", "score": 0.7},
+        {"text": "", "label": "short", "score": 0.7},
+        {"text": "yes", "label": "short", "score": 0.7},
+    ]
+    assert len(texts.received("Predict")) == 2
+    done = invoke(texts, "query", "--format", "json", stdin="")
+    assert (done.exit_code, done.stdout) == (0, "")
+
+
+def test_a_csv_file_keeps_its_columns(texts, tmp_path):
+    (tmp_path / "in.csv").write_text('id,text,label\n1,"a, quoted\ntext",x\n2,b,y\n')
+    done = invoke(texts, "query", "--file", tmp_path / "in.csv", "--format", "csv")
+    assert done.exit_code == 0, done.output
+    assert list(csv.reader(io.StringIO(done.stdout))) == [
+        ["id", "text", "label", "predicted_label", "score"],
+        ["1", "a, quoted\ntext", "x", "long", "0.7"],
+        ["2", "b", "y", "short", "0.7"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("in.tsv", "id\treview\n1\tabcd\n2\tb\n"),
+        ("in.jsonl", '{"id": "1", "review": "abcd"}\n{"id": "2", "review": "b"}\n'),
+    ],
+)
+def test_a_column_of_another_name_is_named(texts, tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    done = invoke(texts, "query", "--file", tmp_path / name, "--column", "review", "--format", "json")
+    assert [json.loads(line)["label"] for line in done.stdout.splitlines()] == ["long", "short"]
+    done = invoke(texts, "query", "--file", tmp_path / name)
+    assert done.exit_code == 1
+    assert "has the columns 'id', 'review'; the model takes 'text'" in " ".join(done.output.split())
+
+
+def test_a_file_of_one_column_needs_no_name(texts, tmp_path):
+    (tmp_path / "in.csv").write_text("whatever\nabcd\n")
+    done = invoke(texts, "query", "--file", tmp_path / "in.csv", "--format", "json")
+    assert json.loads(done.stdout) == {"whatever": "abcd", "label": "long", "score": 0.7}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("in.jsonl", '{"x": [1, 2], "scale": 10}\n{"x": [3, 4], "scale": 0.5}\n'),
+        ("in.csv", 'x,scale\n"[1, 2]",10\n"[3, 4]",0.5\n'),
+    ],
+)
+def test_numbers_and_lists_of_them_are_json(numbers, tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    done = invoke(numbers, "query", "--file", tmp_path / name, "--format", "json", "--outputs", "sum")
+    assert [json.loads(line)["sum"] for line in done.stdout.splitlines()] == [30, 3.5]
+
+
+def test_an_input_with_a_default_may_be_no_column(numbers, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"x": [1, 2]}\n')
+    done = invoke(numbers, "query", "--file", tmp_path / "in.jsonl", "--format", "json")
+    assert json.loads(done.stdout) == {"x": [1, 2], "sum": 3, "predicted_x": [1, 2]}
+
+
+def test_an_output_file_appears_when_all_is_written(texts, tmp_path):
+    (tmp_path / "in.csv").write_text("text\na\nabcd\n")
+    out = tmp_path / "new" / "out.csv"
+    done = invoke(texts, "query", "--file", tmp_path / "in.csv", "--output", out)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert out.read_text() == "text,label,score\na,short,0.7\nabcd,long,0.7\n"
+    (tmp_path / "bad.csv").write_text("text\na\nb,c\n")
+    done = invoke(texts, "query", "--file", tmp_path / "bad.csv", "--output", out, "--format", "json")
+    assert done.exit_code == 1
+    assert "line 3 has 2 fields" in done.output
+    assert [file.name for file in out.parent.iterdir()] == ["out.csv"]
+    assert out.read_text().startswith("text,label"), "what was there before stays"
+
+
+def test_a_long_table_is_cut(texts, tmp_path):
+    (tmp_path / "in.csv").write_text("text\n" + "abcd\n" * 1234)
+    done = invoke(texts, "query", "--file", tmp_path / "in.csv")
+    assert done.stdout.count("│ abcd") == 100
+    assert "and 1,134 more rows; --format csv or json writes all." in done.stdout
+
+
+def test_the_version_its_label_the_signature_and_headers_are_passed_on(texts, tmp_path):
+    (tmp_path / "headers").write_text("authorization: Bearer from-file\n\n")
+    headers = ("--header", f"@{tmp_path / 'headers'}", "--header", "X-Key: 1")
+    assert invoke(texts, "query", "a", "--version", 3, *headers).exit_code == 0
+    assert texts.received("Predict")[-1].model_spec.version.value == 3
+    assert texts.metadata_of_calls[-1]["authorization"] == "Bearer from-file"
+    assert texts.metadata_of_calls[-1]["x-key"] == "1"
+    assert invoke(texts, "query", "a", "--label", "stable").exit_code == 0
+    assert texts.received("Predict")[-1].model_spec.version_label == "stable"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("--signature", "nope", "a"), 3, "has no signature 'nope'"),
+        (("--outputs", "nope", "a"), 2, "has no output 'nope'"),
+        (("--timeout", "0", "a"), 2, "timeout must be a positive"),
+        (("--version", "1", "--label", "x", "a"), 2, "give version or label, not both"),
+        (("--header", "nope", "a"), 2, "write it as 'name: value'"),
+        (("--header", "@/no/such", "a"), 2, "/no/such cannot be read"),
+        (("--file", "nope.csv"), 1, "There is no file nope.csv"),
+        (("--file", "nope.csv", "a"), 2, "Give texts or --file, not both"),
+        (("--insecure", "--tls", "a"), 2, "not both"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_line_with_a_status(texts, arguments, status, said):
+    done = invoke(texts, "query", *arguments)
+    assert said in " ".join(done.output.split())
+    assert done.exit_code == status
+    assert "Traceback" not in done.output
+
+
+def test_what_is_no_row_for_the_model_is_named(numbers, texts, tmp_path):
+    done = invoke(numbers, "query", "1")
+    assert (done.exit_code, "for one input only" in " ".join(done.output.split())) == (2, True)
+    (tmp_path / "in.csv").write_text("x,scale\noops,1\n")
+    done = invoke(numbers, "query", "--file", tmp_path / "in.csv")
+    assert (done.exit_code, "line 2: 'x' is" in done.output) == (1, True)
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": null}\n')
+    done = invoke(texts, "query", "--file", tmp_path / "in.jsonl")
+    assert (done.exit_code, "line 2 has no 'text'" in done.output) == (1, True)
+    (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": 7}\n')
+    done = invoke(texts, "query", "--file", tmp_path / "in.jsonl")
+    assert (done.exit_code, "rows 0 to 1" in done.output) == (2, True)
+
+
+@pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK])
+def test_every_failure_has_an_exit_status(texts, code):
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        pytest.skip("metadata that is not there is no failure")
+    texts.before = lambda rpc, request, context: context.abort(code, "said")
+    done = invoke(texts, "query", "a")
+    assert done.exit_code == exit_status.exit_status(errors.ERROR_OF_CODE[code]("said"))
+    assert done.exit_code in (1, 3, 4, 5)
+    assert "said" in done.output
+
+
+def test_exit_statuses_tell_what_to_do():
+    statuses = {
+        name: exit_status.exit_status(getattr(errors, name)(""))
+        for name in dir(errors)
+        if name.endswith("Error")
+    }
+    assert statuses == dict.fromkeys(statuses, 1) | {
+        "InvalidInputError": 2,
+        "NotFoundError": 3,
+        "FailedPreconditionError": 3,
+        "UnavailableError": 4,
+        "DeadlineExceededError": 4,
+        "ResourceExhaustedError": 4,
+        "AbortedError": 4,
+        "UnauthenticatedError": 5,
+        "PermissionDeniedError": 5,
+    }
+    assert exit_status.exit_status(ValueError()) == 1
+
+
+def test_status_lists_versions_and_waits(texts):
+    done = invoke(texts, "status")
+    assert (done.exit_code, "AVAILABLE" in done.stdout) == (0, True)
+    done = invoke(texts, "status", "--json", "--wait", "5", "--version", "3")
+    assert json.loads(done.stdout) == {"version": 3, "state": "AVAILABLE", "code": "OK", "message": ""}
+    assert invoke("127.0.0.1:1", "status", "--wait", "0.3").exit_code == 4
+
+
+def test_status_tells_when_nothing_answers(raw_server):
+    from keras_selfattn.serving.wire import messages_pb2 as pb
+
+    ended = pb.ModelVersionStatus(version=2, state=pb.ModelVersionStatus.END)
+    ended.status.error_code, ended.status.error_message = 5, "gone"
+    answer = pb.GetModelStatusResponse(model_version_status=[ended]).SerializeToString()
+    done = invoke(raw_server(lambda data, context: answer), "status")
+    assert done.exit_code == 4
+    assert "NOT_FOUND: gone" in done.stdout
+
+
+def test_metadata_shows_the_signatures(numbers):
+    done = invoke(numbers, "metadata")
+    assert done.exit_code == 0
+    assert "x: float32 [None, 2]" in done.stdout
+    found = json.loads(invoke(numbers, "metadata", "--json", "--version", 1).stdout)
+    assert (found["model"], found["version"]) == ("m", 1)
+    assert found["signatures"]["serving_default"]["inputs"]["x"] == {"dtype": "float32", "shape": [None, 2]}
+    assert found["signatures"]["serving_default"]["defaults"] == ["scale"]
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (b"\xff", {"b64": "/w=="}),
+        (np.float32(0.1), 0.1),
+        (np.float64(0.1), 0.1),
+        (np.float16([0.1, 2]), [0.1, 2.0]),
+        (np.int8([[1], [2]]), [[1], [2]]),
+        (np.array(["a", b"\xff"], object), ["a", {"b64": "/w=="}]),
+        (np.complex64([1 + 2j]), [[1.0, 2.0]]),
+        (np.bool_(True), True),
+        ("text", "text"),
+    ],
+)
+def test_every_value_has_a_plain_form(value, plain):
+    assert query_answers.plain(value) == plain
+    json.dumps(query_answers.plain(value))
+
+
+def test_ctrl_c_ends_a_query_and_leaves_no_half_file(texts, tmp_path):
+    arrived, release = threading.Event(), threading.Event()
+
+    def hold(rpc, request, context):
+        if rpc == "Predict":
+            arrived.set()
+            release.wait(60)
+
+    texts.before = hold
+    code = (
+        # Where the tests run in the background of a shell, Ctrl-C is ignored, and children inherit that.
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from keras_selfattn.cli.main import main; main(sys.argv[1:])"
+    )
+    out = tmp_path / "out.csv"
+    arguments = ["query", "m", "a", "--target", texts.target, "--timeout", "60", "--output", str(out)]
+    process = subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True)
+    try:
+        assert arrived.wait(30)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        assert "Interrupted" in process.communicate(timeout=20)[1]
+        assert process.returncode == 130
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        release.set()
+        process.kill()
+
+
+def test_a_reader_that_leaves_is_no_failure_to_shout_about(texts):
+    query = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()", "query", "m"]
+    command = f"{shlex.join([*query, '--target', texts.target, '--format', 'csv'])} | head -n 1"
+    rows = "abcd\n" * 20_000
+    done = subprocess.run(
+        command, shell=True, input=rows, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.splitlines() == ["text,label,score"]
+    assert done.stderr == ""
