@@ -20,7 +20,7 @@ from keras_selfattn.serving.client import ModelMetadata, TensorSpec
 def command(model: str, version: int | None, label: str | None, as_json: bool, **options: Any) -> None:
     """Show the signatures of the served MODEL: names, dtypes and shapes of inputs and outputs."""
     with connected(model, options) as client:
-        metadata = client.metadata(version, label)
+        metadata = client.metadata(version, label=label)
     if as_json:
         click.echo(json.dumps(_record(metadata), indent=2, ensure_ascii=False))
         return

@@ -63,7 +63,7 @@ def command(
 
 
 def _signature(client: Client, options: dict[str, Any]) -> Signature:
-    metadata = client.metadata(options["version"], options["label"])
+    metadata = client.metadata(options["version"], label=options["label"])
     name = options["signature"]
     if name in metadata.signatures:
         return metadata.signatures[name]
@@ -86,9 +86,8 @@ def _answered(
             given.append(record)
             yield row
 
-    answers = client.predict_iter(
-        rows(), options["signature"], outputs, options["version"], options["label"], options["batch_size"]
-    )
+    asked_of = {name: options[name] for name in ("version", "label", "batch_size")}
+    answers = client.predict_iter(rows(), options["signature"], outputs, **asked_of)
     for answer in answers:
         record = given.popleft()
         yield record | {f"predicted_{name}" if name in record else name: answer[name] for name in outputs}

@@ -11,11 +11,12 @@ from . import management, row_stream
 from .aio_transport import AsyncTransport
 from .answers import Classification, ClassScore, Explanation, Labelling, Prediction, VersionStatus
 from .base import BaseClient
-from .core import DEFAULT_SIGNATURE, Which
+from .core import DEFAULT_SIGNATURE
 from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
-from .row_stream import Row, rows_in_a_call
+from .memory import Which
+from .row_stream import Row, check_rows, rows_in_a_call
 from .signatures import ModelMetadata
 from .sync import Client
 from .transport import TransportSettings, seconds
@@ -67,30 +68,37 @@ class AsyncClient(BaseClient):
         return await self._transport.run(steps, timeout)
 
     @_documented_as(Client.predict_iter)
-    async def predict_iter(
+    def predict_iter(
         self,
         rows: Iterable[Row] | AsyncIterable[Row],
         signature: str = DEFAULT_SIGNATURE,
         outputs: Sequence[str] | None = None,
+        *,
         version: int | None = None,
         label: str | None = None,
         batch_size: int | None = None,
         timeout: float | None = None,
     ) -> AsyncIterator[dict[str, Any]]:
+        check_rows(rows)
         limit = self._transport.limit(timeout)
         size = rows_in_a_call(self._core, batch_size)
         opening = row_stream.opened(self._core, signature, outputs, Which(version, label))
-        stream = await self._transport.run(opening, timeout)
-        batches = row_stream.numbered_batches_async(rows, size)
-        requests = (stream.request(batch) async for batch in batches)
-        async for request, data in self._transport.stream(requests, lambda: time.monotonic() + limit):
-            for outputs_of_row in stream.answers(request, data):
-                yield outputs_of_row
+
+        async def answers() -> AsyncIterator[dict[str, Any]]:
+            stream = await self._transport.run(opening, timeout)
+            batches = row_stream.numbered_batches_async(rows, size)
+            requests = (stream.request(batch) async for batch in batches)
+            async for request, data in self._transport.stream(requests, lambda: time.monotonic() + limit):
+                for outputs_of_row in stream.answers(request, data):
+                    yield outputs_of_row
+
+        return answers()
 
     @_documented_as(Client.classify)
     async def classify(
         self,
         values: Inputs,
+        *,
         version: int | None = None,
         label: str | None = None,
         timeout: float | None = None,
@@ -101,6 +109,7 @@ class AsyncClient(BaseClient):
     async def label(
         self,
         values: Inputs,
+        *,
         version: int | None = None,
         label: str | None = None,
         timeout: float | None = None,
@@ -111,6 +120,7 @@ class AsyncClient(BaseClient):
     async def explain(
         self,
         texts: Sequence[str],
+        *,
         version: int | None = None,
         label: str | None = None,
         timeout: float | None = None,
@@ -122,6 +132,7 @@ class AsyncClient(BaseClient):
         self,
         examples: Sequence[Features],
         signature: str | None = None,
+        *,
         context: Features | None = None,
         version: int | None = None,
         label: str | None = None,
@@ -136,6 +147,7 @@ class AsyncClient(BaseClient):
         self,
         examples: Sequence[Features],
         signature: str | None = None,
+        *,
         context: Features | None = None,
         version: int | None = None,
         label: str | None = None,
@@ -150,6 +162,7 @@ class AsyncClient(BaseClient):
         self,
         examples: Sequence[Features],
         tasks: Mapping[str, str],
+        *,
         context: Features | None = None,
         version: int | None = None,
         label: str | None = None,
@@ -161,16 +174,18 @@ class AsyncClient(BaseClient):
 
     @_documented_as(Client.metadata)
     async def metadata(
-        self, version: int | None = None, label: str | None = None, timeout: float | None = None
+        self, version: int | None = None, *, label: str | None = None, timeout: float | None = None
     ) -> ModelMetadata:
-        return await self._transport.run(self._core.metadata(Which(version, label)), timeout)
+        return await self._transport.run(self._core.memory.ask(Which(version, label)), timeout)
 
     @_documented_as(Client.status)
-    async def status(self, version: int | None = None, timeout: float | None = None) -> list[VersionStatus]:
+    async def status(
+        self, version: int | None = None, *, timeout: float | None = None
+    ) -> list[VersionStatus]:
         return await self._transport.run(management.status(self._core, Which(version)), timeout)
 
     @_documented_as(Client.versions)
-    async def versions(self, timeout: float | None = None) -> list[int]:
+    async def versions(self, *, timeout: float | None = None) -> list[int]:
         statuses = await self.status(timeout=timeout)
         return [version.version for version in statuses if version.available]
 

@@ -1,6 +1,7 @@
 """Calls that are awaited, over a channel of one event loop."""
 
 import asyncio
+import inspect
 import os
 import time
 from collections import deque
@@ -13,7 +14,7 @@ import grpc.aio
 from ..errors import ServingError, UnavailableError
 from .connection import Connection
 from .steps import Many, Pause, Request, Step, Steps
-from .transport import Call, ClosedError, Transport, TransportSettings, broke_off
+from .transport import Call, ClosedError, Lookup, Transport, TransportSettings, broke_off
 
 _T = TypeVar("_T")
 
@@ -50,17 +51,27 @@ class AsyncTransport(Transport):
     async def stream(
         self, requests: AsyncIterator[Request], deadline: Callable[[], float]
     ) -> AsyncIterator[tuple[Request, bytes]]:
-        """Each request and its answer, in order, with a few calls under way."""
+        """Each request and its answer, in order, with a few calls under way; see SyncTransport."""
         pending: deque[tuple[Request, asyncio.Task[bytes]]] = deque()
+        failure: Exception | None = None
         try:
-            async for request in requests:
-                pending.append((request, asyncio.ensure_future(self._send(request, deadline()))))
-                if len(pending) == self.settings.concurrency:
+            while True:
+                while pending and (len(pending) >= self.settings.concurrency or pending[0][1].done()):
                     yield pending[0][0], await pending[0][1]
                     pending.popleft()
+                try:
+                    request = await anext(requests)
+                except StopAsyncIteration:
+                    break
+                except Exception as error:  # noqa: BLE001 - whatever a caller's rows raise; raised below
+                    failure = error
+                    break
+                pending.append((request, asyncio.ensure_future(self._send(request, deadline()))))
             while pending:
                 yield pending[0][0], await pending[0][1]
                 pending.popleft()
+            if failure is not None:
+                raise failure
         finally:
             tasks = [task for _, task in pending]
             for task in tasks:
@@ -83,6 +94,7 @@ class AsyncTransport(Transport):
         try:
             return await self._once(request, deadline)
         except UnavailableError as error:
+            self._channel.lookup.failed()
             if not broke_off(request, error):
                 raise
         return await self._once(request, deadline)
@@ -90,13 +102,18 @@ class AsyncTransport(Transport):
     async def _once(self, request: Request, deadline: float) -> bytes:
         started = time.monotonic()
         try:
-            call = await self._channel.call(request.method)
-            options = self._options_of(request, self._time_left(deadline, request))
-            answer = await call(request.message, **options)
+            call = await self._channel.call(request.method, self._time_left(deadline, request))
+            metadata = await self._metadata(request, deadline)
+            answer = await call(request.message, **self._options_of(request, metadata, deadline))
         except grpc.RpcError as error:
             raise self._failure(request, error, started) from error
         except ClosedError as error:
             raise self._closed(str(error)) from None
+        except TimeoutError as error:
+            if isinstance(error, ServingError):
+                raise
+            details = "the servers' names, or the metadata of the call, were not found in time"
+            raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, details) from None
         except asyncio.CancelledError:
             # Whoever cancels the task gets that; who closes the client under a call, the client's own error.
             if self._channel.closed and not _being_cancelled():
@@ -104,6 +121,12 @@ class AsyncTransport(Transport):
             raise
         self._log(request, grpc.StatusCode.OK, started)
         return answer
+
+    async def _metadata(self, request: Request, deadline: float) -> Any:
+        metadata = self.settings.connection.call_metadata()
+        if inspect.isawaitable(metadata):
+            return await asyncio.wait_for(metadata, self._time_left(deadline, request))
+        return metadata
 
 
 async def _each(requests: Iterator[Request]) -> AsyncIterator[Request]:
@@ -126,19 +149,24 @@ class AsyncChannel:
     def __init__(self, connection: Connection):
         self._connection = connection
         self.closed = False
+        self.lookup = Lookup(connection.targets)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._making: asyncio.Lock | None = None
         self._channel: grpc.aio.Channel | None = None
+        self._target = ""
         self._calls: dict[str, Call] = {}
 
-    async def call(self, method: str) -> Call:
+    async def call(self, method: str, seconds_left: float) -> Call:
         """As in SyncChannel, of the running event loop; also ClosedError while another loop uses it."""
+        self._check_closed()
         loop = asyncio.get_running_loop()
-        if self.closed:
-            raise ClosedError("is closed; make a new one")
         if self._loop is not loop:
-            await self._begin(loop)
+            self._begin(loop)
+        if self.lookup.due or self._channel is None:
+            await asyncio.wait_for(self._make(), seconds_left)
+        self._check_closed()
         if method not in self._calls:
-            assert self._channel is not None  # _begin has made it
+            assert self._channel is not None  # the lookup was due
             self._calls[method] = self._channel.unary_unary(method)
         return self._calls[method]
 
@@ -149,7 +177,11 @@ class AsyncChannel:
         if channel is not None and self._loop is asyncio.get_running_loop():
             await channel.close()
 
-    async def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _check_closed(self) -> None:
+        if self.closed:
+            raise ClosedError("is closed; make a new one")
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         global _asyncio_process  # noqa: PLW0603 - so is gRPC's thread
         if _asyncio_process not in (None, os.getpid()):
             raise ClosedError(
@@ -159,10 +191,20 @@ class AsyncChannel:
         if self._loop is not None and not self._loop.is_closed():
             raise ClosedError("belongs to another event loop, which still runs; make one for this loop")
         _asyncio_process = os.getpid()
-        # Where several servers' names must be looked up, others need not wait for it.
-        target = await asyncio.to_thread(self._connection.targets.for_grpc)
-        self._channel = _async_channel(self._connection, target)
-        self._loop, self._calls = loop, {}
+        self._loop, self._making, self._channel, self._calls = loop, asyncio.Lock(), None, {}
+        self.lookup = Lookup(self._connection.targets)
+
+    async def _make(self) -> None:
+        """Makes the channel, or another where the servers have moved; once for all who wait for it."""
+        assert self._making is not None  # _begin has made it
+        async with self._making:
+            if self.closed or (self._channel is not None and not self.lookup.due):
+                return
+            find = self.lookup.find
+            target = await asyncio.to_thread(find) if self.lookup.takes_time else find()
+            if not self.closed and (self._channel is None or target != self._target):
+                self._channel, self._target = _async_channel(self._connection, target), target
+                self._calls = {}
 
 
 def _async_channel(connection: Connection, target: str) -> grpc.aio.Channel:

@@ -141,8 +141,13 @@ class VersionStatus:
         return f"version {self.version} is {self.state}{error}"
 
 
-def as_text(array: np.ndarray) -> np.ndarray:
-    """Strings as `str` if all of the tensor is UTF-8, else all of it stays `bytes`."""
+def with_text(prediction: Prediction) -> Prediction:
+    """A prediction with the strings of each output as `str` if all of them are UTF-8, else as `bytes`."""
+    outputs = {name: _as_text(array) for name, array in prediction.items()}
+    return Prediction(outputs, prediction.model, prediction.version, prediction.signature)
+
+
+def _as_text(array: np.ndarray) -> np.ndarray:
     if array.dtype != object:
         return array
     text = np.empty(array.shape, dtype=object)

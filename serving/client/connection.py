@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
+import grpc.aio
 
 from ..errors import InvalidInputError
 from .security import TLS, MetadataSource, pairs_of
@@ -35,6 +36,8 @@ _THROTTLING = {"maxTokens": 1000, "tokenRatio": 0.5}
 # Servers hang up on clients that ping more often than they like; gRPC's own allow this much within a call.
 _KEEPALIVE_SECONDS = 10
 _KEEPALIVE_TIMEOUT_SECONDS = 5
+
+_INTERCEPTORS = (grpc.UnaryUnaryClientInterceptor, grpc.aio.ClientInterceptor)
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,21 @@ class Connection:
                 "several hosts with TLS need TLS(server_name=...): the one name that all of their "
                 "certificates have"
             )
+        if self.credentials is not None and not isinstance(self.credentials, grpc.CallCredentials):
+            raise InvalidInputError(
+                "credentials must be grpc.CallCredentials, such as grpc.access_token_call_credentials(token)"
+            )
+        for interceptor in _checked_list(self.interceptors):
+            if not isinstance(interceptor, _INTERCEPTORS):
+                raise InvalidInputError(
+                    f"interceptors must be a list of gRPC's client interceptors. Received {interceptor!r:.60}"
+                )
         if self.metadata is not None and not callable(self.metadata):
             object.__setattr__(self, "metadata", pairs_of(self.metadata))
 
-    def call_metadata(self) -> list[tuple[str, str | bytes]] | None:
-        """What goes with the next call."""
-        return pairs_of(self.metadata() if callable(self.metadata) else self.metadata or ()) or None
+    def call_metadata(self) -> Any:
+        """What goes with the next call, unchecked; of a coroutine function what is to be awaited."""
+        return self.metadata() if callable(self.metadata) else self.metadata or ()
 
     def channel_credentials(self) -> grpc.ChannelCredentials | None:
         """Those of the channel and the calls together; None for clear text."""
@@ -140,3 +152,7 @@ def service_config(several: bool) -> dict[str, Any]:
         "retryThrottling": _THROTTLING,
     }
     return config | ({"healthCheckConfig": {"serviceName": ""}} if several else {})
+
+
+def _checked_list(values: Any) -> Sequence[Any]:
+    return list(values) if isinstance(values, Sequence) else [values]

@@ -6,8 +6,7 @@ Reference: tensorflow_serving/apis/prediction_service.proto and model_service.pr
 """
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import grpc
@@ -19,56 +18,23 @@ from ..errors import (
     FailedPreconditionError,
     InvalidArgumentError,
     InvalidInputError,
-    ServingError,
-    UnimplementedError,
+    NotFoundError,
 )
 from ..wire import frames
-from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError
 from . import batches
-from .answers import Prediction, as_text
+from .answers import Prediction, with_text
 from .failures import Asked
 from .inputs import Inputs, checked_inputs, rowwise
-from .signatures import ModelMetadata, Signature, signatures_of
-from .steps import GET_MODEL_METADATA, PREDICT, Many, Request, Steps
+from .memory import Memory, Which, is_name
+from .signatures import ModelMetadata, Signature
+from .steps import PREDICT, Many, Request, Steps
 
 DEFAULT_SIGNATURE = "serving_default"
 
+_TRIES_FOR_A_VERSION = 5
+
 _M = TypeVar("_M", bound=Message)
-
-
-@dataclass(frozen=True)
-class Which:
-    """The version of a model that is asked: by number, by label, or the latest.
-
-    Args:
-        version: a version's number, or None.
-        label: a version's label, such as "stable", or None.
-
-    Raises:
-        InvalidInputError: both are given, or one is of the wrong type.
-    """
-
-    version: int | None = None
-    label: str | None = None
-
-    def __post_init__(self) -> None:
-        version, label = self.version, self.label
-        if version is not None and (isinstance(version, bool) or not isinstance(version, int | np.integer)):
-            raise InvalidInputError(f"version must be an integer, or None: the latest. Received {version!r}")
-        if version is not None and not 0 <= version < 2**63:
-            raise InvalidInputError(f"version must be at least 0 and fit 64 bits. Received {version}")
-        if label is not None and (not isinstance(label, str) or not label):
-            raise InvalidInputError(f"label must be a version's label, or None. Received {label!r}")
-        if version is not None and label is not None:
-            raise InvalidInputError(f"give version or label, not both. Received {version} and {label!r}")
-
-    def spec(self, model: str, signature: str = "") -> pb.ModelSpec:
-        """The ModelSpec that asks for it."""
-        spec = pb.ModelSpec(name=model, signature_name=signature, version_label=self.label)
-        if self.version is not None:
-            spec.version.value = int(self.version)
-        return spec
 
 
 class Core:
@@ -81,7 +47,7 @@ class Core:
     """
 
     def __init__(self, target: str, model: str, max_batch_size: int | None = None):
-        if not isinstance(model, str) or not model:
+        if not is_name(model):
             raise InvalidInputError(f"model must be a model's name. Received {model!r}")
         if sys.byteorder != "little":
             raise InvalidInputError(
@@ -91,66 +57,32 @@ class Core:
         self.asked = Asked(target, model)
         self.model = model
         self.max_batch_size = max_batch_size
-        # Which version is the latest, or bears a label, changes under our feet: every answer names its
-        # version, and one that is new drops the entry. None: the server does not know the call.
-        self._known: dict[Which, ModelMetadata | None] = {}
-        # Once for each, though: of several servers some may have the old version for long. What is remembered
-        # of another version is asked anew where it refuses something, or the server does.
-        self._seen: set[int] = set()
+        self.memory = Memory(self.asked)
 
     def predict(
         self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Which
     ) -> Steps[Prediction]:
         """The outputs of `signature` for all rows."""
         answers, rows = yield from self.predict_parts(inputs, signature, outputs, which)
-        return batches.joined(self.asked, answers, rows)
+        return with_text(batches.joined(self.asked, answers, rows))
 
     def predict_parts(
         self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Which
     ) -> Steps[tuple[list[Prediction], list[range]]]:
-        """The answers for the parts of a batch, all of one version, and which rows each is for."""
-        remembered = which in self._known
-        known = yield from self.known(which, signature)
+        """The answers for the parts of a batch, all of one version, and which rows each is for.
+
+        Strings are still `bytes`.
+        """
+        names = self.output_names(outputs)
+        known = yield from self.memory.known(which, signature)
         try:
-            return (yield from self._predict_known(inputs, signature, outputs, which, known))
+            return (yield from self._predict_known(inputs, signature, names, which, known))
         except (InvalidArgumentError, InvalidInputError, FailedPreconditionError) as error:
-            if not remembered or known is None:
-                raise
             # It was checked against memory, and a newer version may have other inputs.
-            fresh = yield from self._fresh(which, error)
-            if fresh.signatures.get(signature) == known.signatures.get(signature):
+            fresh = None if known is None else (yield from self.memory.fresh(which, error, signature))
+            if fresh is None:
                 raise
-            return (yield from self._predict_known(inputs, signature, outputs, which, fresh))
-
-    def known(self, which: Which, signature: str = "") -> Steps[ModelMetadata | None]:
-        """The metadata as remembered, or asked for once, for a call of `signature`; None if there is none."""
-        try:
-            return self._known[which]
-        except KeyError:
-            pass  # not asked yet, or another thread has just dropped it
-        try:
-            return (yield from self.metadata(which, signature))
-        except UnimplementedError:
-            self._known[which] = None
-            return None
-
-    def metadata(self, which: Which, signature: str = "") -> Steps[ModelMetadata]:
-        """The signatures of a version, fresh from the server, for a call of `signature`."""
-        request = pb.GetModelMetadataRequest(
-            model_spec=which.spec(self.model), metadata_field=["signature_def"]
-        )
-        answer = yield Request(GET_MODEL_METADATA, request.SerializeToString(), signature)
-        response = self.parsed(pb.GetModelMetadataResponse, answer)
-        packed = response.metadata["signature_def"].value
-        # Not Any.Unpack: the server names its own message type, which is not registered here.
-        metadata = ModelMetadata(
-            model=self.model,
-            version=response.model_spec.version.value,
-            signatures=signatures_of(self.parsed(pb.SignatureDefMap, packed)),
-        )
-        self._known[which] = metadata
-        self._seen.add(metadata.version)
-        return metadata
+            return (yield from self._predict_known(inputs, signature, names, which, fresh))
 
     def parsed(self, message: type[_M], answer: bytes) -> _M:
         """An answer as the message it should be.
@@ -175,15 +107,26 @@ class Core:
         details = f'Serving signature key "{name}" not found; the model has {names or "none"}'
         raise self.asked.error(grpc.StatusCode.FAILED_PRECONDITION, details, name)
 
-    def check_outputs(self, outputs: Sequence[str] | None, name: str, signature: Signature | None) -> None:
+    def output_names(self, outputs: Sequence[str] | None) -> Sequence[str]:
+        """The outputs asked for as a list, empty for all.
+
+        Raises:
+            InvalidInputError: they are no list of names.
+        """
+        if outputs is None:
+            return []
+        names = outputs if isinstance(outputs, str) else list(outputs)
+        if isinstance(names, str) or not names or not all(map(is_name, names)):
+            raise self.asked.refused(f"outputs must be a list of names, or None for all. Received {names!r}")
+        return names
+
+    def check_outputs(self, outputs: Sequence[str], name: str, signature: Signature | None) -> None:
         """Refuses outputs that a signature has not.
 
         Raises:
-            InvalidInputError: that, or a single str.
+            InvalidInputError: that.
         """
-        if isinstance(outputs, str):
-            raise self.asked.refused(f"outputs must be a list of names, not one str. Received {outputs!r}")
-        unknown = [output for output in outputs or () if signature and output not in signature.outputs]
+        unknown = [output for output in outputs if signature and output not in signature.outputs]
         if unknown:
             listed = ", ".join(map(repr, unknown))
             raise self.asked.refused(f"signature {name!r} has no output {listed}. It is {signature!r}")
@@ -192,12 +135,12 @@ class Core:
         self,
         arrays: dict[str, np.ndarray],
         signature: str,
-        outputs: Sequence[str] | None,
+        outputs: Sequence[str],
         which: Which,
         rows: range | None,
     ) -> Request:
         """The Predict call for arrays that have been checked."""
-        message = frames.predict_request(which.spec(self.model, signature), arrays, outputs or ())
+        message = frames.predict_request(which.spec(self.model, signature), arrays, outputs)
         return Request(PREDICT, message, signature, rows)
 
     def prediction(self, answer: bytes, signature: str, which: Which) -> Prediction:
@@ -207,17 +150,14 @@ class Core:
         except (DecodeError, CodecError) as error:
             what = "PredictResponse does not parse: " if isinstance(error, DecodeError) else ""
             raise self.asked.malformed(f"{what}{error}", signature) from error
-        if self._known.get(which) is not None and spec.version.value not in self._seen:
-            self._seen.add(spec.version.value)
-            self._known.pop(which, None)
-        texts = {name: as_text(array) for name, array in outputs.items()}
-        return Prediction(texts, model=self.model, version=spec.version.value, signature=signature)
+        self.memory.answered(which, spec.version.value)
+        return Prediction(outputs, model=self.model, version=spec.version.value, signature=signature)
 
     def _predict_known(
         self,
         inputs: Inputs,
         name: str,
-        outputs: Sequence[str] | None,
+        outputs: Sequence[str],
         which: Which,
         known: ModelMetadata | None,
     ) -> Steps[tuple[list[Prediction], list[range]]]:
@@ -226,33 +166,49 @@ class Core:
         arrays = checked_inputs(self.asked, inputs, name, signature)
         split = rowwise(arrays, signature)
         rows = batches.parts(self.asked, arrays, split, self.max_batch_size)
+
+        def request(which: Which, part: range) -> Request:
+            taken = arrays if len(rows) == 1 else batches.taken(arrays, split, part)
+            return self.request(taken, name, outputs, which, None if len(rows) == 1 else part)
+
         if len(rows) == 1:
-            answer = yield self.request(arrays, name, outputs, which, None)
+            answer = yield request(which, rows[0])
             return [self.prediction(answer, name, which)], rows
+        answers = yield Many(request(which, part) for part in rows)
+        found = [self.prediction(answer, name, which) for answer in answers]
+        return (yield from self._of_one_version(found, rows, name, request)), rows
 
-        def requests(which: Which) -> Iterator[Request]:
-            for part in rows:
-                yield self.request(batches.taken(arrays, split, part), name, outputs, which, part)
+    def _of_one_version(
+        self,
+        found: list[Prediction],
+        rows: list[range],
+        name: str,
+        request: Callable[[Which, range], Request],
+    ) -> Steps[list[Prediction]]:
+        """The parts that another version answered are asked of the last one's: it has just taken over."""
+        last = found[-1].version
+        one: list[Prediction] = []
+        for answer, part in zip(found, rows, strict=True):
+            if answer.version == last:
+                one.append(answer)
+            else:
+                one.append((yield from self._asked_of(last, part, name, request)))
+        return one
 
-        found = [self.prediction(answer, name, which) for answer in (yield Many(requests(which)))]
-        versions = {answer.version for answer in found}
-        if len(versions) == 1:
-            return found, rows
-        # A newer version took over between two parts: all rows are asked of that one.
-        pinned = Which(max(versions))
-        found = [self.prediction(answer, name, pinned) for answer in (yield Many(requests(pinned)))]
-        if len({answer.version for answer in found}) > 1:
-            raise AbortedError(
-                f"versions {sorted(versions)} of model {self.model!r} at {self.asked.target} answered parts "
-                f"of one batch. Ask again",
-                target=self.asked.target,
-                model=self.model,
-            )
-        return found, rows
-
-    def _fresh(self, which: Which, error: ServingError) -> Steps[ModelMetadata]:
-        """Metadata to compare with what is remembered; where it cannot be had, `error` stands."""
-        try:
-            return (yield from self.metadata(which))
-        except ServingError:
-            raise error from error.__cause__
+    def _asked_of(
+        self, version: int, part: range, name: str, request: Callable[[Which, range], Request]
+    ) -> Steps[Prediction]:
+        which = Which(version)
+        # Of several servers some may not have it yet, and calls go to them in turn.
+        for _ in range(_TRIES_FOR_A_VERSION):
+            try:
+                answer = yield request(which, part)
+            except NotFoundError:
+                continue
+            return self.prediction(answer, name, which)
+        raise AbortedError(
+            f"several versions of model {self.model!r} at {self.asked.target} answered parts of one batch, "
+            f"and version {version} does not answer all of them. Ask again",
+            target=self.asked.target,
+            model=self.model,
+        )

@@ -4,19 +4,21 @@ Reference: tensorflow/core/example/example.proto; tensorflow_serving/apis/{input
 inference}.proto.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInputError
+from ..errors import FailedPreconditionError, InvalidArgumentError, InvalidInputError
 from ..wire import codec
 from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError
 from .answers import ClassScore
-from .core import DEFAULT_SIGNATURE, Core, Which
+from .core import DEFAULT_SIGNATURE, Core
+from .memory import Which
 from .steps import CLASSIFY, MULTI_INFERENCE, REGRESS, Many, Request, Steps
 
 _T = TypeVar("_T")
@@ -68,30 +70,32 @@ def tf_classify(
     core: Core, examples: Sequence[Features], signature: str | None, context: Features | None, which: Which
 ) -> Steps[list[list[ClassScore]]]:
     """The classes of each row with their scores."""
-    name = yield from _signature_name(core, signature, "classify", which)
-    requests = (
-        Request(
-            CLASSIFY, pb.ClassificationRequest(model_spec=spec, input=rows).SerializeToString(), name, part
-        )
-        for spec, rows, part in _parts(core, examples, context, name, which)
-    )
-    answers = yield Many(requests)
-    found = [_classes(core.parsed(pb.ClassificationResponse, answer).result) for answer in answers]
-    return _of_each_row(core, list(chain.from_iterable(found)), len(examples))
+    listed = _listed(examples)
+
+    def request(name: str, which: Which, rows: pb.Input) -> bytes:
+        spec = which.spec(core.model, name)
+        return pb.ClassificationRequest(model_spec=spec, input=rows).SerializeToString()
+
+    asked = _AskedOfExamples(core, CLASSIFY, request, pb.ClassificationResponse, listed, context)
+    responses = yield from asked.answers(signature, "classify", which)
+    found = [_classes(response.result) for response in responses]
+    return _of_each_row(core, list(chain.from_iterable(found)), len(listed))
 
 
 def tf_regress(
     core: Core, examples: Sequence[Features], signature: str | None, context: Features | None, which: Which
 ) -> Steps[np.ndarray]:
     """The number of each row, float32."""
-    name = yield from _signature_name(core, signature, "regress", which)
-    requests = (
-        Request(REGRESS, pb.RegressionRequest(model_spec=spec, input=rows).SerializeToString(), name, part)
-        for spec, rows, part in _parts(core, examples, context, name, which)
-    )
-    answers = yield Many(requests)
-    found = [_numbers(core.parsed(pb.RegressionResponse, answer).result) for answer in answers]
-    return np.array(_of_each_row(core, list(chain.from_iterable(found)), len(examples)), np.float32)
+    listed = _listed(examples)
+
+    def request(name: str, which: Which, rows: pb.Input) -> bytes:
+        spec = which.spec(core.model, name)
+        return pb.RegressionRequest(model_spec=spec, input=rows).SerializeToString()
+
+    asked = _AskedOfExamples(core, REGRESS, request, pb.RegressionResponse, listed, context)
+    responses = yield from asked.answers(signature, "regress", which)
+    found = [_numbers(response.result) for response in responses]
+    return np.array(_of_each_row(core, list(chain.from_iterable(found)), len(listed)), np.float32)
 
 
 def multi_inference(
@@ -106,13 +110,76 @@ def multi_inference(
         raise InvalidInputError(
             f'tasks must be a dict from signatures to "classify" or "regress". Received {tasks!r}'
         )
-    requests = (
-        Request(MULTI_INFERENCE, _multi_request(core, tasks, rows, which), ", ".join(tasks), part)
-        for _, rows, part in _parts(core, examples, context, "", which)
-    )
-    answers = yield Many(requests)
-    responses = [core.parsed(pb.MultiInferenceResponse, answer) for answer in answers]
-    return {name: _results(core, responses, place, name, examples) for place, name in enumerate(tasks)}
+    listed = _listed(examples)
+
+    def request(_name: str, which: Which, rows: pb.Input) -> bytes:
+        return _multi_request(core, tasks, rows, which)
+
+    asked = _AskedOfExamples(core, MULTI_INFERENCE, request, pb.MultiInferenceResponse, listed, context)
+    responses = yield from asked.answers(", ".join(tasks), "", which)
+    return {name: _results(core, responses, place, name, listed) for place, name in enumerate(tasks)}
+
+
+@dataclass(frozen=True)
+class _AskedOfExamples:
+    """A call on examples: how its requests are made, and what its answers are."""
+
+    core: Core
+    method: str
+    request: Callable[[str, Which, pb.Input], bytes]
+    response: Any
+    examples: list[Features]
+    context: Features | None
+
+    def answers(self, signature: str | None, usual: str, which: Which) -> Steps[list[Any]]:
+        """The answers for all rows, from a signature; None: the usual one of our exports, or the default."""
+        if signature is not None:
+            return (yield from self._of_one_version(signature, which))
+        name = yield from self._name(usual, which)
+        try:
+            return (yield from self._of_one_version(name, which))
+        except (InvalidArgumentError, FailedPreconditionError):
+            # The name came from what is remembered, maybe of another version.
+            self.core.memory.forget(which)
+            again = yield from self._name(usual, which)
+            if again == name:
+                raise
+            return (yield from self._of_one_version(again, which))
+
+    def _name(self, usual: str, which: Which) -> Steps[str]:
+        known = yield from self.core.memory.known(which)
+        return usual if known is not None and usual in known.signatures else DEFAULT_SIGNATURE
+
+    def _of_one_version(self, name: str, which: Which) -> Steps[list[Any]]:
+        responses = yield from self._responses(name, which)
+        versions = [_version(response) for response in responses]
+        if len(set(versions)) > 1:
+            # A newer version took over between two parts: all rows are asked of that one.
+            responses = yield from self._responses(name, Which(versions[-1]))
+        return responses
+
+    def _responses(self, name: str, which: Which) -> Steps[list[Any]]:
+        answers = yield Many(self._requests(name, which))
+        return [self.core.parsed(self.response, answer) for answer in answers]
+
+    def _requests(self, name: str, which: Which) -> Iterator[Request]:
+        size = self.core.max_batch_size or max(1, len(self.examples))
+        for start in range(0, max(1, len(self.examples)), size):
+            rows = [example(features) for features in self.examples[start : start + size]]
+            part = None if len(self.examples) <= size else range(start, start + len(rows))
+            yield Request(self.method, self.request(name, which, _input(rows, self.context)), name, part)
+
+
+def _version(response: Any) -> int:
+    if isinstance(response, pb.MultiInferenceResponse):
+        return response.results[0].model_spec.version.value if response.results else 0
+    return response.model_spec.version.value
+
+
+def _listed(examples: Sequence[Features]) -> list[Features]:
+    if isinstance(examples, Mapping | str | bytes) or not isinstance(examples, Iterable):
+        raise InvalidInputError(f"examples must be a list of dicts. Received {examples!r:.60}")
+    return list(examples)
 
 
 def _multi_request(core: Core, tasks: Mapping[str, str], rows: pb.Input, which: Which) -> bytes:
@@ -139,26 +206,6 @@ def _results(
         return np.array(_of_each_row(core, list(numbers), len(examples)), np.float32)
     classes = chain.from_iterable(_classes(result.classification_result) for result in results)
     return _of_each_row(core, list(classes), len(examples))
-
-
-def _signature_name(core: Core, name: str | None, usual: str, which: Which) -> Steps[str]:
-    """The signature asked for; else the one that our exports have for the call, or the default."""
-    if name is not None:
-        return name
-    known = yield from core.known(which)
-    return usual if known is not None and usual in known.signatures else DEFAULT_SIGNATURE
-
-
-def _parts(
-    core: Core, examples: Sequence[Features], context: Features | None, name: str, which: Which
-) -> Iterator[tuple[pb.ModelSpec, pb.Input, range | None]]:
-    if isinstance(examples, Mapping | str | bytes):
-        raise InvalidInputError(f"examples must be a list of dicts. Received {examples!r:.60}")
-    size = core.max_batch_size or max(1, len(examples))
-    for start in range(0, max(1, len(examples)), size):
-        rows = [example(features) for features in examples[start : start + size]]
-        part = None if len(examples) <= size else range(start, start + len(rows))
-        yield which.spec(core.model, name), _input(rows, context), part
 
 
 def _input(rows: list[pb.Example], context: Features | None) -> pb.Input:

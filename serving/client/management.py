@@ -4,15 +4,17 @@ Reference: tensorflow_serving/apis/{get_model_status,model_management}.proto and
 tensorflow_serving/config/model_server_config.proto.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from google.protobuf import text_format
 
 from ..errors import DeadlineExceededError, InvalidInputError, NotFoundError, UnavailableError, status_code
 from ..wire import messages_pb2 as pb
 from .answers import VersionStatus, version_status
-from .core import Core, Which
+from .core import Core
+from .memory import Which, is_name
 from .steps import GET_MODEL_STATUS, RELOAD, Pause, Request, Steps
 
 _POLL_SECONDS = 0.1
@@ -42,15 +44,18 @@ class ModelConfig:
     labels: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
+        for name, value in (("name", self.name), ("base_path", str(self.base_path))):
+            if not is_name(value):
+                raise InvalidInputError(f"{name} must be a str. Received {value!r}")
         versions = self.versions
-        if isinstance(versions, str):
-            good = versions == "all"
-        else:
-            good = versions is None or (bool(versions) and all(type(number) is int for number in versions))
-        if not good:
+        listed = isinstance(versions, Sequence) and bool(versions) and all(map(_is_version, versions))
+        if not (versions is None or versions == "all" or listed):
             raise InvalidInputError(
                 f'versions must be a list of numbers, "all" or None. Received {versions!r}'
             )
+        named = isinstance(self.labels, Mapping) and all(map(is_name, self.labels))
+        if not named or not all(map(_is_version, self.labels.values())):
+            raise InvalidInputError(f"labels must be a dict from names to versions. Received {self.labels!r}")
 
     def proto(self) -> pb.ModelConfig:
         """The message that says so."""
@@ -58,14 +63,20 @@ class ModelConfig:
         if self.versions == "all":
             policy.all.SetInParent()
         elif self.versions is not None:
-            policy.specific.versions.extend(number for number in self.versions if isinstance(number, int))
+            policy.specific.versions.extend(int(number) for number in self.versions)
         return pb.ModelConfig(
             name=self.name,
             base_path=str(self.base_path),
             model_platform="tensorflow",
             model_version_policy=None if self.versions is None else policy,
-            version_labels=dict(self.labels),
+            version_labels={label: int(version) for label, version in self.labels.items()},
         )
+
+
+def _is_version(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        return False
+    return 0 <= int(value) < 2**63
 
 
 def server_config(config: str | Sequence[ModelConfig]) -> pb.ModelServerConfig:
@@ -84,6 +95,8 @@ def server_config(config: str | Sequence[ModelConfig]) -> pb.ModelServerConfig:
             raise InvalidInputError(
                 f"config is no ModelServerConfig in protobuf's text form: {error}"
             ) from error
+    if isinstance(config, ModelConfig) or not isinstance(config, Iterable):
+        raise InvalidInputError(f"config must be a list of ModelConfig, or text. Received {config!r:.60}")
     models = list(config)
     for model in models:
         if not isinstance(model, ModelConfig):
@@ -109,7 +122,8 @@ def status(core: Core, which: Which, *, wait_for_ready: bool = False) -> Steps[l
     request = pb.GetModelStatusRequest(model_spec=which.spec(core.model))
     answer = yield Request(GET_MODEL_STATUS, request.SerializeToString(), wait_for_ready=wait_for_ready)
     response = core.parsed(pb.GetModelStatusResponse, answer)
-    return [version_status(version) for version in response.model_version_status]
+    found = [version_status(version) for version in response.model_version_status]
+    return sorted(found, key=lambda each: each.version, reverse=True)
 
 
 def wait_until_ready(core: Core, which: Which, timeout: float) -> Steps[list[VersionStatus]]:

@@ -5,10 +5,12 @@ from typing import Any, TypeVar
 
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, UnimplementedError
 from . import batches
-from .core import Core, Which
+from .answers import with_text
+from .core import Core
 from .inputs import Inputs, checked_inputs
+from .memory import Which
 from .signatures import Signature
 from .steps import Request, Steps
 from .transport import at_least_one
@@ -29,15 +31,15 @@ class RowStream:
         core: the model's calls.
         name: the signature to call.
         signature: what is known of it.
-        outputs: names of the outputs wanted; None for all.
+        outputs: names of the outputs wanted; empty for all.
         which: the version asked.
     """
 
     def __init__(
-        self, core: Core, name: str, signature: Signature | None, outputs: Sequence[str] | None, which: Which
+        self, core: Core, name: str, signature: Signature | None, outputs: Sequence[str], which: Which
     ):
         self._core, self._name, self._signature, self._which = core, name, signature, which
-        self._outputs = [] if outputs is None else list(outputs)
+        self._outputs = outputs
 
     def request(self, batch: tuple[int, list[Row]]) -> Request:
         """The call for a batch: the number of its first row, and its rows."""
@@ -51,23 +53,42 @@ class RowStream:
 
     def answers(self, request: Request, data: bytes) -> Iterator[dict[str, Any]]:
         """The outputs of each row of a call, by name."""
-        prediction = self._core.prediction(data, self._name, self._which)
+        prediction = with_text(self._core.prediction(data, self._name, self._which))
         return batches.each_row(self._core.asked, prediction, len(request.rows or ()))
 
 
 def opened(core: Core, name: str, outputs: Sequence[str] | None, which: Which) -> Steps[RowStream]:
     """A stream to a signature, once it is known to exist and to have the outputs."""
-    known = yield from core.known(which, name)
+    names = core.output_names(outputs)
+    try:
+        # Afresh: nothing else would notice a version with other inputs in the middle of a stream.
+        known = yield from core.memory.ask(which, name)
+    except UnimplementedError:
+        known = None
     signature = core.signature(known, name)
-    core.check_outputs(outputs, name, signature)
-    return RowStream(core, name, signature, outputs, which)
+    core.check_outputs(names, name, signature)
+    return RowStream(core, name, signature, names, which)
 
 
 def rows_in_a_call(core: Core, batch_size: int | None) -> int:
-    """The number asked for, checked; else the client's most; else 64."""
+    """The number asked for, at most the client's most; else that, or 64."""
+    most = core.max_batch_size
     if batch_size is None:
-        return core.max_batch_size or _DEFAULT_BATCH_SIZE
-    return at_least_one("batch_size", batch_size)
+        return most or _DEFAULT_BATCH_SIZE
+    size = at_least_one("batch_size", batch_size)
+    return size if most is None else min(size, most)
+
+
+def check_rows(rows: object) -> None:
+    """Refuses what is one row, or a batch by names, where rows are wanted.
+
+    Raises:
+        InvalidInputError: that.
+    """
+    if isinstance(rows, str | bytes | Mapping):
+        raise InvalidInputError(
+            f"rows must be an iterable of rows, such as a list of texts or of dicts. Received {rows!r:.60}"
+        )
 
 
 def numbered_batches(rows: Iterable[_T], size: int) -> Iterator[tuple[int, list[_T]]]:

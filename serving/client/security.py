@@ -3,7 +3,7 @@
 Reference: grpc.io/docs/guides/auth.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,20 @@ import grpc
 
 from ..errors import InvalidInputError
 
+_PEM = "-----BEGIN"
+
 Pairs = Sequence[tuple[str, str | bytes]]
 Metadata = Mapping[str, str | bytes] | Pairs
-MetadataSource = Metadata | Callable[[], Metadata]
+MetadataSource = Metadata | Callable[[], Metadata | Awaitable[Metadata]]
 
 
 @dataclass(frozen=True)
 class TLS:
-    """How a connection is encrypted. Files are read once, when the client is made.
+    """How a connection is encrypted. Files are read once, here.
 
     Args:
-        ca: the certificates (PEM) that the server's must lead to: a path, or the bytes; None for those that
-            gRPC brings along, of the public authorities.
+        ca: the certificates (PEM) that the server's must lead to: a path, or the PEM itself; None for those
+            that gRPC brings along, of the public authorities.
         certificate: the client's own certificate chain (PEM), for servers that ask for one (mTLS).
         key: its private key (PEM).
         server_name: the name in the server's certificate, where it is not the target's host.
@@ -58,9 +60,9 @@ def pairs_of(metadata: Metadata) -> list[tuple[str, str | bytes]]:
     Raises:
         InvalidInputError: a key or value is no str; the message holds the key alone.
     """
-    listed = list(metadata.items() if isinstance(metadata, Mapping) else metadata)
+    listed: Any = metadata.items() if isinstance(metadata, Mapping) else metadata
     found: list[tuple[str, str | bytes]] = []
-    for pair in listed:
+    for pair in listed if isinstance(listed, Iterable) else [None]:
         if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
             raise InvalidInputError("metadata must be a dict, or a list of (key, value) pairs, of str")
         key, value = pair[0].lower(), pair[1]
@@ -79,10 +81,17 @@ def _is_header(key: str, value: str | bytes) -> bool:
     return printable and key.replace("-", "").replace("_", "").replace(".", "").isalnum() and key.isascii()
 
 
-def _pem(name: str, value: str | Path | bytes | None) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    try:
-        return Path(value).read_bytes()
-    except OSError as error:
-        raise InvalidInputError(f"TLS {name} cannot be read: {error}") from error
+def _pem(name: str, value: object) -> bytes | None:
+    """The PEM in bytes, in a str, or in the file that it names. No error holds what may be a key."""
+    if value is None:
+        return None
+    data = value.encode() if isinstance(value, str) and _PEM in value else value
+    if isinstance(data, str | Path):
+        try:
+            data = Path(data).read_bytes()
+        except OSError as error:
+            path = f": {value}" if len(str(value)) < 256 else ""  # longer it is no path, and may be a key
+            raise InvalidInputError(f"TLS {name} cannot be read: {error.strerror}{path}") from None
+    if not isinstance(data, bytes) or _PEM.encode() not in data:
+        raise InvalidInputError(f"TLS {name} must be PEM ({_PEM} ...), or the path of a file that holds it")
+    return data

@@ -10,11 +10,12 @@ from . import examples as tf_examples
 from . import management, row_stream
 from .answers import Classification, ClassScore, Explanation, Labelling, Prediction, VersionStatus
 from .base import BaseClient
-from .core import DEFAULT_SIGNATURE, Which
+from .core import DEFAULT_SIGNATURE
 from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
-from .row_stream import Row, numbered_batches, rows_in_a_call
+from .memory import Which
+from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
 from .signatures import ModelMetadata
 from .sync_transport import SyncTransport
 from .transport import TransportSettings, seconds
@@ -99,6 +100,7 @@ class Client(BaseClient):
         rows: Iterable[Row],
         signature: str = DEFAULT_SIGNATURE,
         outputs: Sequence[str] | None = None,
+        *,
         version: int | None = None,
         label: str | None = None,
         batch_size: int | None = None,
@@ -108,12 +110,13 @@ class Client(BaseClient):
 
         Args:
             rows: each a value of the only input, or a mapping from input names to values; rows, not batches.
-                They are taken as answers are, a few batches ahead.
+                As many batches are taken ahead of the answers as the client's `concurrency`: 1 for rows that
+                depend on the answers before them.
             signature: as for `predict`.
             outputs: as for `predict`.
             version: as for `predict`.
             label: as for `predict`.
-            batch_size: rows in a call; None for the client's max_batch_size, or 64 without one.
+            batch_size: rows in a call, at most the client's max_batch_size; None for that, or 64 without one.
             timeout: seconds for each call; None for the client's own.
 
         Returns:
@@ -126,6 +129,7 @@ class Client(BaseClient):
             for outputs in client.predict_iter(open("texts.txt")):
                 print(outputs["label"])
         """
+        check_rows(rows)
         limit = self._transport.limit(timeout)
         size = rows_in_a_call(self._core, batch_size)
         stream = self._transport.run(
@@ -142,6 +146,7 @@ class Client(BaseClient):
     def classify(
         self,
         values: Inputs,
+        *,
         version: int | None = None,
         label: str | None = None,
         timeout: float | None = None,
@@ -169,6 +174,7 @@ class Client(BaseClient):
     def label(
         self,
         values: Inputs,
+        *,
         version: int | None = None,
         label: str | None = None,
         timeout: float | None = None,
@@ -196,6 +202,7 @@ class Client(BaseClient):
     def explain(
         self,
         texts: Sequence[str],
+        *,
         version: int | None = None,
         label: str | None = None,
         timeout: float | None = None,
@@ -224,6 +231,7 @@ class Client(BaseClient):
         self,
         examples: Sequence[Features],
         signature: str | None = None,
+        *,
         context: Features | None = None,
         version: int | None = None,
         label: str | None = None,
@@ -257,6 +265,7 @@ class Client(BaseClient):
         self,
         examples: Sequence[Features],
         signature: str | None = None,
+        *,
         context: Features | None = None,
         version: int | None = None,
         label: str | None = None,
@@ -290,6 +299,7 @@ class Client(BaseClient):
         self,
         examples: Sequence[Features],
         tasks: Mapping[str, str],
+        *,
         context: Features | None = None,
         version: int | None = None,
         label: str | None = None,
@@ -320,7 +330,7 @@ class Client(BaseClient):
         )
 
     def metadata(
-        self, version: int | None = None, label: str | None = None, timeout: float | None = None
+        self, version: int | None = None, *, label: str | None = None, timeout: float | None = None
     ) -> ModelMetadata:
         """The signatures of a version: names, dtypes and shapes of inputs and outputs.
 
@@ -338,9 +348,9 @@ class Client(BaseClient):
         Example:
             client.metadata().signatures["serving_default"].inputs  # {"text": string [None]}
         """
-        return self._transport.run(self._core.metadata(Which(version, label)), timeout)
+        return self._transport.run(self._core.memory.ask(Which(version, label)), timeout)
 
-    def status(self, version: int | None = None, timeout: float | None = None) -> list[VersionStatus]:
+    def status(self, version: int | None = None, *, timeout: float | None = None) -> list[VersionStatus]:
         """The state of every version of the model that the server knows, newest first.
 
         Args:
@@ -359,7 +369,7 @@ class Client(BaseClient):
         """
         return self._transport.run(management.status(self._core, Which(version)), timeout)
 
-    def versions(self, timeout: float | None = None) -> list[int]:
+    def versions(self, *, timeout: float | None = None) -> list[int]:
         """The numbers of the versions that answer, newest first.
 
         Args:
@@ -403,7 +413,7 @@ class Client(BaseClient):
             The state of every version, or of the one.
 
         Raises:
-            DeadlineExceededError: none was available in time; the message ends with the last reason.
+            DeadlineExceededError: none was available in time; the message says the last reason.
             ServingError: waiting will not help, for example because the server does not know the call.
 
         Example:

@@ -1,6 +1,8 @@
 """Calls that are waited for in the thread that makes them, over a channel that survives a fork."""
 
+import inspect
 import os
+import queue
 import threading
 import time
 from collections import deque
@@ -9,10 +11,10 @@ from typing import Any, TypeVar
 
 import grpc
 
-from ..errors import ServingError, UnavailableError
+from ..errors import InvalidInputError, ServingError, UnavailableError
 from .connection import Connection
 from .steps import Many, Pause, Request, Step, Steps
-from .transport import Call, ClosedError, Transport, TransportSettings, broke_off
+from .transport import Call, ClosedError, Lookup, Transport, TransportSettings, broke_off
 
 _T = TypeVar("_T")
 
@@ -53,16 +55,30 @@ class SyncTransport(Transport):
     def stream(
         self, requests: Iterator[Request], deadline: Callable[[], float]
     ) -> Iterator[tuple[Request, bytes]]:
-        """Each request and its answer, in order, with a few calls under way."""
+        """Each request and its answer, in order, with a few calls under way.
+
+        What has been answered is yielded before the next request is taken; what is under way when taking one
+        fails is still yielded.
+        """
         pending: deque[tuple[Request, Any, float]] = deque()
+        failure: Exception | None = None
         try:
-            for request in requests:
+            while True:
+                while pending and (len(pending) >= self.settings.concurrency or pending[0][1].done()):
+                    yield pending[0][0], self._finish(*pending.popleft())
+                try:
+                    request = next(requests)
+                except StopIteration:
+                    break
+                except Exception as error:  # noqa: BLE001 - whatever a caller's rows raise; raised below
+                    failure = error
+                    break
                 until = deadline()
                 pending.append((request, self._begin(request, until), until))
-                if len(pending) == self.settings.concurrency:
-                    yield pending[0][0], self._finish(*pending.popleft())
             while pending:
                 yield pending[0][0], self._finish(*pending.popleft())
+            if failure is not None:
+                raise failure
         finally:
             for _, future, _ in pending:
                 future.cancel()
@@ -71,8 +87,8 @@ class SyncTransport(Transport):
         return self._answer(request, deadline, lambda: self._ask(request, deadline))
 
     def _begin(self, request: Request, deadline: float) -> Any:
-        call: Any = self._call(request)
-        options = self._options_of(request, self._time_left(deadline, request))
+        call: Any = self._call(request, deadline)
+        options = self._options_of(request, self._metadata(), deadline)
         return self._translated(request, lambda: call.future(request.message, **options))
 
     def _finish(self, request: Request, future: Any, deadline: float) -> bytes:
@@ -83,14 +99,25 @@ class SyncTransport(Transport):
         try:
             return self._translated(request, first)
         except UnavailableError as error:
+            self._channel.lookup.failed()
             if not broke_off(request, error):
                 raise
         return self._translated(request, lambda: self._ask(request, deadline))
 
     def _ask(self, request: Request, deadline: float) -> bytes:
         # Bytes in and out: `core` parses, so that an answer it cannot read is its own kind of error.
-        options = self._options_of(request, self._time_left(deadline, request))
-        return self._call(request)(request.message, **options)
+        call = self._call(request, deadline)
+        return call(request.message, **self._options_of(request, self._metadata(), deadline))
+
+    def _metadata(self) -> Any:
+        metadata = self.settings.connection.call_metadata()
+        if inspect.isawaitable(metadata):
+            if inspect.iscoroutine(metadata):
+                metadata.close()
+            raise InvalidInputError(
+                "metadata from a coroutine function needs AsyncClient; Client takes a function"
+            )
+        return metadata
 
     def _translated(self, request: Request, make: Callable[[], _T]) -> _T:
         """What `make` returns; what gRPC raises in it as an error of ours."""
@@ -105,16 +132,20 @@ class SyncTransport(Transport):
             raise
         except ValueError:
             # Another thread closed the channel after the check: grpc says so with a ValueError.
-            self._call(request)
+            self._call(request, time.monotonic() + 1)
             raise
         self._log(request, grpc.StatusCode.OK, started)
         return answer
 
-    def _call(self, request: Request) -> Call:
+    def _call(self, request: Request, deadline: float) -> Call:
         try:
-            return self._channel.call(request.method)
+            return self._channel.call(request.method, self._time_left(deadline, request))
         except ClosedError as error:
             raise self._closed(str(error)) from None
+        except TimeoutError as error:
+            if isinstance(error, ServingError):
+                raise
+            raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, str(error)) from None
 
     def close(self) -> None:
         """Ends the calls that are under way."""
@@ -134,42 +165,72 @@ class SyncChannel:
         self._inherited: list[grpc.Channel | None] = []
         self._begin()
 
-    def call(self, method: str) -> Call:
+    def call(self, method: str, seconds_left: float) -> Call:
         """The function that makes a call, from bytes to bytes.
 
         Raises:
             ClosedError: after `close`.
-            UnavailableError: one of several servers' names is not known.
+            TimeoutError: the names of several servers were not found in time.
+            UnavailableError: none of them is known.
         """
         if self._process != os.getpid():
             # Closing it would wait for threads that are in the other process; so would forgetting it.
             self._inherited.append(self._channel)
             self._begin()
+        target = self._find(seconds_left) if self.lookup.due or self._channel is None else None
         with self._lock:
             if self._closed:
                 raise ClosedError("is closed; make a new one")
-            if self._channel is None:
-                self._channel = _sync_channel(self._connection)
+            if target is not None and (self._channel is None or target != self._target):
+                # Calls under way keep the channel that they are on.
+                self._channel, self._target = _sync_channel(self._connection, target), target
+                self._calls = {}
             if method not in self._calls:
+                assert self._channel is not None  # the lookup was due
                 self._calls[method] = self._channel.unary_unary(method)
             return self._calls[method]
 
     def close(self) -> None:
         """Ends the calls that are under way. Closing twice is fine."""
         self._closed = True
-        if self._process == os.getpid() and self._channel is not None:
-            self._channel.close()
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            if self._channel is not None:
+                self._channel.close()
 
     def _begin(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._channel: grpc.Channel | None = None
+        self._target = ""
         self._calls: dict[str, Call] = {}
+        self.lookup = Lookup(self._connection.targets)
+
+    def _find(self, seconds_left: float) -> str:
+        if not self.lookup.takes_time:
+            return self.lookup.find()
+        found: queue.SimpleQueue[str | Exception] = queue.SimpleQueue()
+
+        def find() -> None:
+            try:
+                found.put(self.lookup.find())
+            except Exception as error:  # noqa: BLE001 - raised in the thread that waits
+                found.put(error)
+
+        # The system's lookup knows no deadline.
+        threading.Thread(target=find, name="lookup", daemon=True).start()
+        try:
+            answer = found.get(timeout=seconds_left)
+        except queue.Empty:
+            raise TimeoutError("the servers' names were not found in time") from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
-def _sync_channel(connection: Connection) -> grpc.Channel:
-    target, options = connection.targets.for_grpc(), connection.options()
-    credentials = connection.channel_credentials()
+def _sync_channel(connection: Connection, target: str) -> grpc.Channel:
+    options, credentials = connection.options(), connection.channel_credentials()
     if credentials is None:
         channel = grpc.insecure_channel(target, options)
     else:

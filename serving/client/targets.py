@@ -1,12 +1,16 @@
 """Addresses of servers: read, checked, and put together to one name that gRPC understands."""
 
 import ipaddress
+import logging
 import re
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import InvalidInputError, UnavailableError
+
+log = logging.getLogger("keras_selfattn.serving.client")
 
 _UNIX = "unix:"
 
@@ -32,7 +36,7 @@ class Targets:
         Raises:
             InvalidInputError: one is anything else than an address, such as a URL; or there is none.
         """
-        listed = [target] if isinstance(target, str) or target is None else list(target)
+        listed: list[Any] = list(target) if isinstance(target, list | tuple) else [target]
         if not listed:
             raise InvalidInputError('target must be "host:port", or a list of them. Received an empty list')
         addresses = tuple(_checked(address) for address in listed)
@@ -55,25 +59,37 @@ class Targets:
         """Whether there is more than one server to choose from."""
         return len(self.addresses) > 1
 
+    @property
+    def looked_up(self) -> bool:
+        """Whether `for_grpc` looks names up, which takes time, and may find others later."""
+        return self.several and not all(map(_is_address, self.hosts))
+
     def for_grpc(self) -> str:
         """The name by which gRPC finds all of them.
 
         gRPC looks a single name up by itself, again and again. It takes several servers as addresses only:
-        their names are looked up here, once for a connection.
+        their names are looked up here. One that is not known is left out, as a server that is down.
 
         Raises:
-            UnavailableError: a name is not known.
+            UnavailableError: no name is known.
         """
         if not self.several:
             return self.addresses[0]
-        found = {address: _looked_up(address) for address in self.addresses}
-        for family, scheme, form in ((socket.AF_INET, "ipv4", "{}:{}"), (socket.AF_INET6, "ipv6", "[{}]:{}")):
-            if all(family in addresses for addresses in found.values()):
-                listed = (
-                    form.format(*place[:2]) for addresses in found.values() for place in addresses[family]
-                )
-                return f"{scheme}:{','.join(dict.fromkeys(listed))}"
-        raise InvalidInputError(f"several targets must share IPv4 or IPv6. Received {list(self.addresses)!r}")
+        found: dict[int, list[str]] = {socket.AF_INET: [], socket.AF_INET6: []}
+        unknown: list[UnavailableError] = []
+        for address in self.addresses:
+            try:
+                for family, place in _looked_up(address):
+                    found[family].append(place)
+            except UnavailableError as error:
+                log.warning("left out: %s", error)
+                unknown.append(error)
+        if len(unknown) == len(self.addresses):
+            raise unknown[0]
+        # One channel has addresses of one family.
+        if len(found[socket.AF_INET]) >= len(found[socket.AF_INET6]):
+            return f"ipv4:{','.join(dict.fromkeys(found[socket.AF_INET]))}"
+        return f"ipv6:{','.join(dict.fromkeys(found[socket.AF_INET6]))}"
 
     def __str__(self) -> str:
         return ", ".join(self.addresses)
@@ -95,25 +111,30 @@ def _host(address: str) -> str:
     return address.rpartition(":")[0].strip("[]")
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+def _is_address(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True
 
 
-def _looked_up(address: str) -> dict[int, list[tuple[str, int]]]:
+def _is_loopback(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def _looked_up(address: str) -> list[tuple[int, str]]:
+    """The (family, address with port) pairs of a target."""
     host, port = _host(address), int(address.rpartition(":")[2])
-    found: dict[int, list[tuple[str, int]]] = {}
     try:
-        for family, _, _, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            found.setdefault(family, []).append((str(place[0]), int(place[1])))
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise UnavailableError(
             f"the name {host!r} is not known ({error.strerror}). Check the target {address!r}",
             details=str(error),
             target=address,
         ) from error
-    return found
+    forms = {socket.AF_INET: "{}:{}", socket.AF_INET6: "[{}]:{}"}
+    return [
+        (family, forms[family].format(*place[:2])) for family, _, _, _, place in places if family in forms
+    ]

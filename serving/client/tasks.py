@@ -14,10 +14,11 @@ from ..errors import (
     InvalidInputError,
     NotFoundError,
 )
-from .answers import Classification, Explanation, Labelling, Prediction
-from .core import DEFAULT_SIGNATURE, Core, Which
+from .answers import Classification, Explanation, Labelling, Prediction, with_text
+from .core import DEFAULT_SIGNATURE, Core
 from .examples import serialized_example
 from .inputs import Inputs
+from .memory import Which
 from .signatures import ModelMetadata, TensorSpec
 from .steps import Steps
 
@@ -39,38 +40,58 @@ class Tasks:
 
     def classify(self, values: Inputs, which: Which) -> Steps[list[Classification]]:
         """The label of each row, and the scores of all labels."""
+        values = _rows_of(values)
         try:
-            return (yield from self._classify(_rows_of(values), which))
+            return (yield from self._classify(values, which))
         except NotFoundError:
             if which.version is not None:
                 raise
             # The version that answered left before it was asked for its labels.
-            return (yield from self._classify(_rows_of(values), which))
+            return (yield from self._classify(values, which))
 
     def label(self, values: Inputs, which: Which) -> Steps[list[Labelling]]:
         """The label of each position of each row."""
-        parts, _ = yield from self._core.predict_parts(_rows_of(values), DEFAULT_SIGNATURE, None, which)
-        return list(chain.from_iterable(map(self._labelled, parts)))
+        ranks = {"label": 2, "score": 2}
+        parts = yield from self._parts(_rows_of(values), DEFAULT_SIGNATURE, which, ranks, "no labeller")
+        for part in parts:
+            self._check(part, part["label"].shape == part["score"].shape)
+        return list(chain.from_iterable(map(_labelled, parts)))
 
     def explain(self, texts: Sequence[str], which: Which) -> Steps[list[Explanation]]:
         """The tokens of each text and the weights between them."""
-        parts, _ = yield from self._core.predict_parts(_rows_of(texts), _EXPLAIN, None, which)
-        return list(chain.from_iterable(map(self._explained, parts)))
+        lack = "without an explanation of texts"
+        parts = yield from self._parts(_rows_of(texts), _EXPLAIN, which, {"tokens": 2, "weights": 5}, lack)
+        for part in parts:
+            self._check(part, part["weights"].shape[3:] == part["tokens"].shape[1:] * 2)
+        return list(chain.from_iterable(map(_explained, parts)))
+
+    def _parts(
+        self, values: Inputs, signature: str, which: Which, ranks: Mapping[str, int], lack: str
+    ) -> Steps[list[Prediction]]:
+        """The answers, each with outputs of these names and ranks, and one entry for each row in them."""
+        parts, rows = yield from self._core.predict_parts(values, signature, None, which)
+        for part, asked in zip(parts, rows, strict=True):
+            self._require(part, ranks, lack)
+            counts = {len(part[name]) for name in ranks} | ({len(asked)} if asked else set())
+            self._check(part, len(counts) == 1)
+        return [with_text(part) for part in parts]
 
     def _classify(self, values: Inputs, which: Which) -> Steps[list[Classification]]:
-        parts, _ = yield from self._core.predict_parts(values, DEFAULT_SIGNATURE, None, which)
-        for part in parts:
-            self._require(part, ("label", "score"), "no classifier", ranks=(1, 2))
+        ranks = {"label": 1, "score": 1}
+        parts = yield from self._parts(values, DEFAULT_SIGNATURE, which, ranks, "no classifier")
         version = parts[0].version
-        if version not in self._classes and any(len(part["label"]) for part in parts):
+        if not any(len(part["label"]) for part in parts):
+            return []
+        # A server that names no version, or has another model under the same number, is asked again.
+        if version not in self._classes or not version or not _fits(parts, self._classes[version]):
             self._classes[version] = yield from self._class_names(version, which)
-        classes = self._classes.get(version)
+        classes = self._classes[version]
         return list(chain.from_iterable(_classified(part, classes) for part in parts))
 
     def _class_names(self, version: int, which: Which) -> Steps[Sequence[str] | None]:
         """The labels in the order of the probabilities, as the signature `classify` has them for any row."""
-        known = yield from self._core.known(which)
-        if known is None or _CLASSIFY not in known.signatures:
+        known = yield from self._core.memory.known(which)
+        if known is None or _CLASSIFY not in known.signatures or DEFAULT_SIGNATURE not in known.signatures:
             return None
         row = _made_up_row(known)
         answering = Which(version) if version else which
@@ -78,60 +99,88 @@ class Tasks:
             answer = yield from self._core.predict([row], _CLASSIFY, ["classes"], answering)
         except (InvalidArgumentError, FailedPreconditionError, InvalidInputError):
             return None  # a signature of that name which is something else
-        return [str(name) for name in answer["classes"].reshape(-1)]
+        return [_text(name) for name in answer["classes"].reshape(-1)]
 
-    def _labelled(self, part: Prediction) -> list[Labelling]:
-        self._require(part, ("label", "score"), "no labeller", ranks=(2,))
-        tokens = part.get("tokens")
-        found = []
-        for row, labels in enumerate(part["label"]):
-            real = labels != ""  # what is padding has no label
-            words = None if tokens is None else [str(token) for token in tokens[row][real]]
-            found.append(Labelling([str(label) for label in labels[real]], part["score"][row][real], words))
-        return found
-
-    def _explained(self, part: Prediction) -> list[Explanation]:
-        self._require(part, ("tokens", "weights"), "without an explanation of texts", ranks=(2, 5))
-        found = []
-        for tokens, weights in zip(part["tokens"], part["weights"], strict=True):
-            length = int(np.count_nonzero(tokens != ""))  # padding, at the end
-            found.append(
-                Explanation([str(token) for token in tokens[:length]], weights[..., :length, :length])
-            )
-        return found
-
-    def _require(self, part: Prediction, names: Sequence[str], lack: str, ranks: Sequence[int]) -> None:
-        if all(name in part and part[name].ndim in ranks for name in names):
+    def _require(self, part: Prediction, ranks: Mapping[str, int], lack: str) -> None:
+        if all(name in part and part[name].ndim == rank for name, rank in ranks.items()):
             return
         asked = self._core.asked
-        listed = ", ".join(f"{name} {list(array.shape)}" for name, array in part.items())
+        wanted = " and ".join(f"{name} of rank {rank}" for name, rank in ranks.items())
         raise FailedPreconditionError(
             f"model {asked.model!r} at {asked.target} is {lack}: signature {part.signature!r} has the "
-            f"outputs {listed or 'none'}, not {' and '.join(names)} of rank {' or '.join(map(str, ranks))}. "
-            f"Use `client.predict(...)`.",
+            f"outputs {_listed(part)}, not {wanted}. Use `client.predict(...)`.",
             target=asked.target,
             model=asked.model,
         )
+
+    def _check(self, part: Prediction, fits: bool) -> None:
+        if not fits:
+            details = f"the outputs {_listed(part)} do not fit the rows, or each other"
+            raise self._core.asked.malformed(details, part.signature)
+
+
+def _listed(part: Prediction) -> str:
+    return ", ".join(f"{name} {list(array.shape)}" for name, array in part.items()) or "none"
 
 
 def _rows_of(values: Inputs) -> Inputs:
     """`values`, unless it is one text: its letters would be taken for texts."""
     if isinstance(values, str | bytes):
         raise InvalidInputError(f"texts must be a list of str. Received {values!r:.60}; pass a list: [text]")
-    if isinstance(values, Mapping | np.ndarray) or hasattr(values, "__array__") or hasattr(values, "dtype"):
+    if isinstance(values, Mapping) or hasattr(values, "__array__") or hasattr(values, "dtype"):
         return values
-    return list(values)  # pyright: ignore[reportArgumentType]  # any iterable of texts
+    try:
+        return list(values)  # pyright: ignore[reportArgumentType]  # any iterable of texts
+    except TypeError:
+        raise InvalidInputError(f"texts must be a list of str. Received {values!r:.60}") from None
+
+
+def _fits(parts: Sequence[Prediction], classes: Sequence[str] | None) -> bool:
+    """Whether the labels that were answered are those of the largest probabilities."""
+    if classes is None:
+        return True
+    for part in parts:
+        probabilities = part.get("probabilities")
+        if probabilities is None or probabilities.shape != (len(part["label"]), len(classes)):
+            return False
+        found = [classes[place] for place in probabilities.argmax(-1)]
+        if found != [_text(label) for label in part["label"]]:
+            return False
+    return True
 
 
 def _classified(part: Prediction, classes: Sequence[str] | None) -> list[Classification]:
-    labels = [str(label) for label in part["label"].reshape(-1)]
-    scores: list[float] = part["score"].reshape(-1).tolist()
-    probabilities = part.get("probabilities")
-    if classes is None or probabilities is None or probabilities.shape != (len(labels), len(classes)):
+    labels = [_text(label) for label in part["label"]]
+    scores: list[float] = part["score"].tolist()
+    if classes is None or not _fits([part], classes):
         every = [{label: score} for label, score in zip(labels, scores, strict=True)]
     else:
-        every = [dict(zip(classes, row, strict=True)) for row in probabilities.tolist()]
+        every = [dict(zip(classes, row, strict=True)) for row in part["probabilities"].tolist()]
     return [Classification(*answer) for answer in zip(labels, scores, every, strict=True)]
+
+
+def _labelled(part: Prediction) -> list[Labelling]:
+    tokens = part.get("tokens")
+    if tokens is not None and tokens.shape != part["label"].shape:
+        tokens = None  # of something else than the positions
+    found = []
+    for row, labels in enumerate(part["label"]):
+        real = labels.astype(bool)  # what is padding has no label
+        words = None if tokens is None else [_text(token) for token in tokens[row][real]]
+        found.append(Labelling([_text(label) for label in labels[real]], part["score"][row][real], words))
+    return found
+
+
+def _explained(part: Prediction) -> list[Explanation]:
+    found = []
+    for tokens, weights in zip(part["tokens"], part["weights"], strict=True):
+        length = int(np.count_nonzero(tokens.astype(bool)))  # padding, at the end
+        found.append(Explanation([_text(token) for token in tokens[:length]], weights[..., :length, :length]))
+    return found
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _made_up_row(known: ModelMetadata) -> bytes:

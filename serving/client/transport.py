@@ -14,7 +14,9 @@ import numpy as np
 from ..errors import ClientClosedError, InvalidInputError, ServingError, UnavailableError
 from .connection import Connection
 from .failures import Asked
+from .security import pairs_of
 from .steps import SAFE_TO_REPEAT, Request
+from .targets import Targets
 
 log = logging.getLogger("keras_selfattn.serving.client")
 
@@ -27,9 +29,42 @@ _BROKE_OFF = re.compile(
 
 Call = Callable[..., Any]
 
+_MOST_SECONDS = 365 * 24 * 3600  # gRPC takes ten times as much for no time at all
+
+# How often the names of several servers are looked up again while calls fail.
+_LOOK_AGAIN_SECONDS = 5.0
+
 
 class ClosedError(Exception):
     """A channel was closed, or cannot be used where it is; the message says which."""
+
+
+class Lookup:
+    """Where several servers are, looked up when a channel is made, and again once calls have failed.
+
+    Args:
+        targets: the servers.
+    """
+
+    def __init__(self, targets: Targets):
+        self._targets = targets
+        self._at = 0.0
+        self.due = True
+
+    def find(self) -> str:
+        """The name by which gRPC finds them now."""
+        found = self._targets.for_grpc()
+        self._at, self.due = time.monotonic(), False
+        return found
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether names must be looked up."""
+        return self._targets.looked_up
+
+    def failed(self) -> None:
+        """Notes that a call found no server: they may be elsewhere now."""
+        self.due = self.due or (self.takes_time and time.monotonic() - self._at > _LOOK_AGAIN_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -84,12 +119,12 @@ class Transport:
             raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, "the time is up")
         return left
 
-    def _options_of(self, request: Request, left: float) -> dict[str, Any]:
-        """How gRPC is to make a call."""
+    def _options_of(self, request: Request, metadata: Any, deadline: float) -> dict[str, Any]:
+        """How gRPC is to make a call. The metadata comes first: it may have taken time to get."""
         return {
-            "timeout": left,
+            "metadata": pairs_of(metadata) or None,
             "wait_for_ready": request.wait_for_ready or self.settings.wait_for_ready,
-            "metadata": self.settings.connection.call_metadata(),
+            "timeout": self._time_left(deadline, request),
         }
 
     def _error(self, request: Request | None, code: grpc.StatusCode, details: str) -> ServingError:
@@ -131,10 +166,10 @@ def seconds(name: str, value: float) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise InvalidInputError(f"{name} must be a number of seconds. Received {value!r}")
-    if not (math.isfinite(value) and value > 0):
+    if not (math.isfinite(value) and 0 < value <= _MOST_SECONDS):
         raise InvalidInputError(
-            f"{name} must be a positive, finite number of seconds, so that no call waits for ever. "
-            f"Received {value!r}"
+            f"{name} must be a positive, finite number of seconds, of a year at most, so that no call waits "
+            f"for ever. Received {value!r}"
         )
     return float(value)
 

@@ -35,6 +35,9 @@ _SERVER_OPTIONS = [
 _THREADS_PER_CPU = 4
 # After the last handler has returned, until its answer is on the wire; also what cuts health watchers off.
 _LAST_ANSWER_SECONDS = 1.0
+# Until clients that watch the health have gone elsewhere. A call that meets gRPC's own stop is cancelled, which
+# nobody tries again; one that comes before is told UNAVAILABLE.
+_LEAVING_SECONDS = 0.25
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -158,6 +161,8 @@ class Server:
         draining = asyncio.ensure_future(api.drain())
         aborting = asyncio.ensure_future(self._abort_requested.wait())
         await asyncio.wait({draining, aborting}, timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
+        if self._grace > 0 and not aborting.done():
+            await asyncio.wait({aborting}, timeout=_LEAVING_SECONDS)
         await server.stop(_LAST_ANSWER_SECONDS if draining.done() else None)
         draining.cancel()
         aborting.cancel()

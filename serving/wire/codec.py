@@ -8,10 +8,10 @@ Reference: tensorflow/core/framework/tensor.proto, and Tensor::FromProto in tens
 
 import math
 from collections.abc import Sequence
-from numbers import Number
 from typing import cast
 
 import numpy as np
+from google.protobuf.unknown_fields import UnknownFieldSet
 from numpy.typing import ArrayLike
 
 from . import messages_pb2 as pb
@@ -20,6 +20,8 @@ from .dtypes import CodecError, Kind, code_of, kind_of, named_dtype
 # A message holds at most INT32_MAX bytes, so no tensor written out in full is larger. The short form ("repeat
 # the last value") could name any size in a few bytes: without a limit it is an easy way to exhaust memory.
 MAX_TENSOR_BYTES = 2**31 - 1
+
+_MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 
 _STRING_KINDS = "OSUT"  # objects, bytes, str, and NumPy 2's StringDType
 
@@ -166,6 +168,8 @@ def to_array(value: ArrayLike, dtype: str | None = None) -> np.ndarray:
 
 
 def _as_numpy(value: ArrayLike) -> np.ndarray:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise CodecError("it has masked elements, which no tensor has; fill them (numpy.ma.filled)")
     try:
         return np.asarray(value)
     except ValueError:
@@ -179,7 +183,7 @@ def _numbers_in(array: np.ndarray, dtype: str) -> np.ndarray:
     if array.dtype.kind != "O":
         raise CodecError(f"strings cannot be sent as {dtype}")
     for place, item in enumerate(array.reshape(-1).tolist()):
-        if not isinstance(item, Number | np.number | np.bool_):
+        if not isinstance(item, int | float | complex | np.number | np.bool_):
             found = f"{type(item).__name__} {item!r:.40}"
             raise CodecError(
                 f"every element must be a number to be sent as {dtype}. Element {place} is {found}"
@@ -193,8 +197,8 @@ def _numbers_in(array: np.ndarray, dtype: str) -> np.ndarray:
 def _convert(array: np.ndarray, dtype: str) -> np.ndarray:
     """`array` as `dtype`, refused where that would change more than a float's last digits.
 
-    Floats are rounded to narrower ones, as Keras does; a finite one must stay finite, an integer the same
-    integer, and no fraction may be dropped.
+    Floats are rounded to the nearest narrower ones, as Keras does; a finite one must stay finite, an integer
+    the same integer, and no fraction may be dropped.
     """
     code_of(array.dtype)
     target = named_dtype(dtype)
@@ -262,6 +266,9 @@ def _known_shape(proto: pb.TensorProto) -> tuple[int, ...]:
     shape = tuple(dim.size for dim in proto.tensor_shape.dim)
     if proto.tensor_shape.unknown_rank or any(size < 0 for size in shape):
         raise CodecError(f"a tensor's shape must be known. Received {shape}")
+    # Of an empty tensor NumPy wants the other sizes to be possible, too.
+    if len(shape) > _MOST_AXES or math.prod(max(1, size) for size in shape) > MAX_TENSOR_BYTES:
+        raise CodecError(f"a tensor of {len(shape)} axes, {str(shape)[:80]}, is larger than an array can be")
     return shape
 
 
@@ -280,6 +287,8 @@ def _from_bytes(data: bytes | memoryview, dtype: np.dtype, shape: tuple[int, ...
 
 def _field_values(proto: pb.TensorProto, kind: Kind) -> np.ndarray:
     values = getattr(proto, kind.field)
+    if kind.raw and not values and _has_unknown(proto, kind.field):
+        raise CodecError(f"{kind.field} is not packed, as proto3 has it")
     if kind.raw:
         if len(values) % kind.dtype.itemsize:
             raise CodecError(f"{kind.field} has {len(values)} bytes, no multiple of {kind.dtype.itemsize}")
@@ -289,6 +298,12 @@ def _field_values(proto: pb.TensorProto, kind: Kind) -> np.ndarray:
     # int_val holds int32 values whatever the tensor's type; like TensorFlow, keep the low bits of those.
     wide = np.int32 if kind.field == "int_val" else kind.dtype
     return np.array(values, dtype=wide).astype(kind.dtype)
+
+
+def _has_unknown(proto: pb.TensorProto, field: str) -> bool:
+    """Whether a field came in a form that its declaration as bytes does not read."""
+    number = pb.TensorProto.DESCRIPTOR.fields_by_name[field].number
+    return any(each.field_number == number for each in UnknownFieldSet(proto))
 
 
 def _fill(values: np.ndarray, shape: tuple[int, ...], field: str) -> np.ndarray:

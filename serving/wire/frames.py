@@ -21,6 +21,8 @@ from .dtypes import CodecError, kind_of
 # Below this many bytes protobuf parses an answer faster than Python finds its way through it.
 _LARGE = 2**16
 
+_MOST_FIELDS = 1000
+
 _LENGTH_DELIMITED = 2
 _FIXED_SIZES = {1: 8, 5: 4}  # wire types I64 and I32, in bytes
 
@@ -168,8 +170,11 @@ def _is_all(proto: pb.TensorProto, field: str, values: memoryview) -> bool:
 
 def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | None]]:
     """(number, all of the field's bytes, its value if it is length-delimited) of a message's fields."""
-    position = 0
+    position = count = 0
     while position < len(data):
+        count += 1
+        if count > _MOST_FIELDS:
+            raise DecodeError("More fields than a tensor or its answer has: protobuf is faster")
         tag, after = _read_varint(data, position)
         value = None
         wire_type = tag & 7

@@ -6,7 +6,7 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from stock_serving import StockServing, StockSignature
+from stock_serving import StockServing, StockSignature, doubled
 
 from keras_selfattn.serving import errors
 
@@ -100,18 +100,82 @@ def test_all_rows_of_a_batch_are_answered_by_one_version(stock_server, connect):
     assert answer.version == 2
     assert answer["y"].tolist() == [[2, 4]] * 5
     again = serving.received("Predict")[5:]
-    assert [request.model_spec.version.value for request in again] == [2] * 5
+    assert [request.model_spec.version.value for request in again] == [2] * 2
+
+
+def refuse_other_versions(serving):
+    """As TensorFlow Serving does."""
+
+    def refuse(rpc, request, context):
+        wanted = request.model_spec.version.value
+        if rpc == "Predict" and wanted not in (0, serving.version):
+            context.abort(grpc.StatusCode.NOT_FOUND, f"Servable not found for request: Specific(m, {wanted})")
+
+    return refuse
+
+
+def test_a_batch_follows_a_model_that_is_rolled_back(stock_server, connect):
+    serving = StockServing(version=4)
+    refuse = refuse_other_versions(serving)
+
+    def roll_back(rpc, request, context):
+        if rpc == "Predict" and len(serving.received("Predict")) == 3:
+            serving.version = 3
+        refuse(rpc, request, context)
+
+    serving.before = roll_back
+    answer = connect(stock_server(serving), max_batch_size=1, concurrency=1).predict([[1, 2]] * 5)
+    assert answer.version == 3
+    assert len(serving.received("Predict")) == 5 + 2
+
+
+def test_a_batch_over_servers_of_two_versions_is_answered_by_one(connect):
+    servings = [StockServing(version=number) for number in (1, 2)]
+    for serving in servings:
+        serving.before = refuse_other_versions(serving)
+    running = [serving.serve() for serving in servings]
+    client = connect([f"127.0.0.1:{port}" for _, port in running], max_batch_size=1)
+    for _ in range(10):
+        answer = client.predict([[n, n] for n in range(6)])
+        assert answer["y"].tolist() == [[2 * n, 2 * n] for n in range(6)]
+        assert answer.version in (1, 2)
+    for server, _ in running:
+        server.stop(None).wait()
 
 
 def test_versions_that_will_not_agree_are_an_error(stock_server, connect):
     serving = StockServing()
+    refuse = refuse_other_versions(serving)
 
     def another(rpc, request, context):
+        refuse(rpc, request, context)
         serving.version += rpc == "Predict"
 
     serving.before = another
     with pytest.raises(errors.AbortedError, match="answered parts of one batch"):
         connect(stock_server(serving), max_batch_size=1).predict([[1, 2]] * 3)
+
+
+def test_examples_are_answered_by_one_version_too(stock_server, connect):
+    serving = StockServing()
+
+    def take_over(rpc, request, context):
+        if len(serving.received("Regress")) == 2:
+            serving.version = 2
+
+    serving.before = take_over
+    client = connect(stock_server(serving), max_batch_size=1, concurrency=1)
+    assert client.tf_regress([{"f": 1.0}, {"f": 2.0}, {"f": 3.0}], "s").tolist() == [1, 2, 3]
+    versions = [request.model_spec.version.value for request in serving.received("Regress")]
+    assert versions == [0, 0, 0, 2, 2, 2]
+
+
+def test_strings_of_a_batch_are_bytes_or_text_together(stock_server, connect):
+    spec = (tf.string, (None,))
+    signature = StockSignature({"x": spec}, lambda arrays: {"y": arrays["x"]}, {"y": spec})
+    target = stock_server(StockServing({"serving_default": signature}))
+    for size in (None, 1):
+        assert connect(target, max_batch_size=size).predict([b"a", b"\xff"])["y"].tolist() == [b"a", b"\xff"]
 
 
 def test_outputs_without_rows_cannot_be_put_together_and_say_so(stock_server, connect):
@@ -192,6 +256,55 @@ def test_a_stream_of_any_length_is_taken_a_few_batches_ahead(stock_server, conne
         assert taken <= number + 5 * 3
     assert hasattr(answers, "close")
     answers.close()
+
+
+@pytest.mark.parametrize("rows", ["film", b"film", {"x": [[1, 2]]}])
+def test_what_are_no_rows_is_refused(connect, rows):
+    with pytest.raises(errors.InvalidInputError, match="rows must be an iterable of rows"):
+        list(connect("127.0.0.1:1").predict_iter(rows))
+
+
+def test_a_stream_notices_a_version_with_other_inputs(stock_server, connect):
+    serving = StockServing()
+    client = connect(stock_server(serving))
+    client.predict([[1, 2]])
+    serving.version, serving.signatures = 2, {"serving_default": doubled("x", tf.float64, (None, 3))}
+    assert [answer["y"].tolist() for answer in client.predict_iter([[1, 2, 3]])] == [[2, 4, 6]]
+
+
+def test_a_stream_is_answered_before_the_next_row_is_taken_where_told_to(stock_server, connect):
+    answers = []
+
+    def rows():
+        for _ in range(4):
+            yield [len(answers), 0]
+
+    client = connect(stock_server(StockServing()), concurrency=1)
+    for answer in client.predict_iter(rows(), batch_size=1):
+        answers.append(answer["y"][0])
+    assert answers == [0, 2, 4, 6]
+
+
+def test_a_stream_gives_what_was_answered_before_its_rows_fail(stock_server, connect):
+    def rows():
+        yield from ([n, n] for n in range(10))
+        raise OSError("the file ends here")
+
+    found = []
+
+    def take(answers):
+        for answer in answers:
+            found.append(answer["y"][0])
+
+    with pytest.raises(OSError, match="the file ends here"):
+        take(connect(stock_server(StockServing())).predict_iter(rows(), batch_size=1))
+    assert found == [2 * n for n in range(10)]
+
+
+def test_a_batch_size_is_at_most_the_clients(stock_server, connect):
+    serving = StockServing()
+    list(connect(stock_server(serving), max_batch_size=2).predict_iter([[1, 2]] * 4, batch_size=8))
+    assert sizes(serving) == [2, 2]
 
 
 def test_a_stream_checks_its_signature_before_it_takes_a_row(stock_server, connect):

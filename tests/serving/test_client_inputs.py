@@ -144,6 +144,15 @@ def test_what_is_no_text_is_refused(stock_server, connect, value, message):
         connect(stock_server(one(tf.string))).predict(value)
 
 
+def test_the_same_refusal_costs_no_question_each_time(stock_server, connect):
+    serving = StockServing()
+    client = connect(stock_server(serving))
+    for _ in range(20):
+        with pytest.raises(errors.InvalidInputError):
+            client.predict([[1, 2, 3]])
+    assert len(serving.received("GetModelMetadata")) <= 2
+
+
 def test_scalars_and_unknown_ranks_take_what_they_say(stock_server, connect):
     client = connect(stock_server(one(tf.float32, ())))
     assert client.predict(1.5)["y"] == 1.5
@@ -174,13 +183,17 @@ def test_outputs_and_signatures_that_do_not_exist_are_refused(stock_server, conn
     client = connect(stock_server(serving))
     with pytest.raises(errors.InvalidInputError, match=r"has no output 'z'. It is \(x"):
         client.predict([[1, 2]], outputs=["y", "z"])
-    with pytest.raises(errors.InvalidInputError, match="outputs must be a list of names"):
-        client.predict([[1, 2]], outputs="y")
+    for outputs in ("y", [], [1], ["\ud800"]):
+        with pytest.raises(errors.InvalidInputError, match="outputs must be a list of names"):
+            client.predict([[1, 2]], outputs=outputs)
+    assert set(client.predict([[1, 2]], outputs=(name for name in ["y"]))) == {"y"}
+    assert set(client.predict([[1, 2]], outputs=np.array(["y"]))) == {"y"}
+    assert len(serving.received("Predict")) == 2
     with pytest.raises(
         errors.FailedPreconditionError, match="key \"sig\" not found; the model has 'serving_default'"
     ):
         client.predict([[1, 2]], "sig")
-    assert serving.received("Predict") == []
+    assert len(serving.received("Predict")) == 2
     assert "__init" in client.metadata().signatures
     assert "__init" not in repr(client.metadata())
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ import stock_serving
 from stock_serving import StockServing
 
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.client import Client, connection
+from keras_selfattn.serving.client import Client, connection, transport
 
 X = np.float32([[1, 2]])
 
@@ -240,16 +241,58 @@ def wait_for(condition, seconds=40):
 
 
 def test_a_host_that_nobody_knows_is_named(connect):
-    client = connect(["no-such-host.invalid:1", "localhost:1"], insecure=True)
+    client = connect(["no-such-host.invalid:1", "nor-this.invalid:1"], insecure=True)
     with pytest.raises(errors.UnavailableError, match=r"'no-such-host.invalid' is not known"):
         client.predict(X)
     with pytest.raises(errors.UnavailableError, match="no-such-host.invalid"):
         connect("no-such-host.invalid:1", insecure=True).predict(X)
 
 
+def test_a_host_that_nobody_knows_is_left_out_as_one_that_is_down(connect, caplog):
+    server, port = StockServing().serve()
+    client = connect(["no-such-host.invalid:1", f"localhost:{port}"], insecure=True)
+    assert client.predict(X)["y"].tolist() == [[2, 4]]
+    assert "left out: the name 'no-such-host.invalid' is not known" in caplog.text
+    server.stop(None).wait()
+
+
+def test_servers_that_move_are_looked_up_again(connect, monkeypatch):
+    monkeypatch.setattr(transport, "_LOOK_AGAIN_SECONDS", 0.0)
+    (old, old_port), (new, new_port) = StockServing(version=1).serve(), StockServing(version=2).serve()
+    where = [old_port]
+    found = lambda host, port, **_: [(socket.AF_INET, 0, 0, "", ("127.0.0.1", where[0]))]  # noqa: E731
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    client = connect(["one.test:1", "two.test:1"], insecure=True)
+    assert client.predict(X).version == 1
+    old.stop(None).wait()
+    where[0] = new_port
+    with pytest.raises(errors.UnavailableError):
+        client.predict(X)
+    assert client.predict(X).version == 2
+    new.stop(None).wait()
+
+
+def test_a_lookup_that_takes_long_ends_at_the_deadline(connect, monkeypatch):
+    release = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: release.wait(60) and [])
+    client = connect(["one.test:1", "two.test:1"], insecure=True)
+    started = time.monotonic()
+    try:
+        with pytest.raises(errors.DeadlineExceededError, match="not found in time"):
+            client.predict(X, timeout=0.3)
+        assert time.monotonic() - started < 5
+    finally:
+        release.set()
+
+
 @pytest.mark.parametrize(
     ("targets", "message"),
-    [([], "an empty list"), (["a:1", "unix:/s"], "must all be host:port"), (["a:1", "b"], '"host:port"')],
+    [
+        (8500, '"host:port"'),
+        ([], "an empty list"),
+        (["a:1", "unix:/s"], "must all be host:port"),
+        (["a:1", "b"], '"host:port"'),
+    ],
 )
 def test_lists_that_are_no_targets_are_refused(targets, message):
     with pytest.raises(errors.InvalidInputError, match=message):

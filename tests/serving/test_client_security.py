@@ -1,6 +1,8 @@
 """Encryption, credentials and metadata: sent where they should be, shown nowhere."""
 
+import asyncio
 import logging
+import time
 
 import certificates
 import grpc
@@ -9,7 +11,7 @@ import pytest
 from stock_serving import StockServing
 
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.client import TLS, Client
+from keras_selfattn.serving.client import TLS, AsyncClient, Client
 
 X = np.float32([[1, 2]])
 SECRET = "s3cret-t0ken"
@@ -129,6 +131,39 @@ def test_metadata_that_no_header_holds_is_refused_without_its_value(metadata):
         Client("localhost:1", metadata=metadata)
 
 
+def test_a_function_for_metadata_takes_time_from_the_call(stock_server, connect):
+    client = connect(stock_server(StockServing()), metadata=lambda: time.sleep(0.4) or {})
+    with pytest.raises(errors.DeadlineExceededError):
+        client.predict(X, timeout=0.5)
+
+
+def test_a_coroutine_function_for_metadata_is_awaited(stock_server):
+    serving = StockServing()
+    target = stock_server(serving)
+
+    async def token():
+        await asyncio.sleep(0)
+        return {"authorization": SECRET}
+
+    async def slow():
+        await asyncio.sleep(60)
+
+    async def ask():
+        async with AsyncClient(target, metadata=token) as client:
+            await client.predict(X)
+        async with AsyncClient(target, metadata=slow) as client:
+            with pytest.raises(errors.DeadlineExceededError, match="not found in time"):
+                await client.predict(X, timeout=0.2)
+
+    asyncio.run(ask())
+    assert [call["authorization"] for call in serving.metadata_of_calls] == [SECRET] * 2
+    with (
+        Client(target, metadata=token) as client,
+        pytest.raises(errors.InvalidInputError, match="needs AsyncClient"),
+    ):
+        client.predict(X)
+
+
 def test_no_secret_shows_in_a_repr_a_log_or_an_error(files, tls_server, connect, caplog):
     caplog.set_level(logging.DEBUG)
 
@@ -172,6 +207,12 @@ def test_this_machine_may_be_asked_in_clear_text(connect, target):
         ({"tls": TLS(), "insecure": True}, "give tls= or insecure=True, not both"),
         ({"tls": True}, r"tls must be a TLS\(...\)"),
         ({"credentials": grpc.access_token_call_credentials("t")}, "pass tls= too"),
+        ({"credentials": "token", "tls": TLS()}, "credentials must be grpc.CallCredentials"),
+        ({"interceptors": None}, "interceptors must be a list of gRPC's client interceptors"),
+        ({"interceptors": [object()]}, "interceptors must be a list of gRPC's client interceptors"),
+        ({"metadata": 5}, "metadata must be a dict"),
+        ({"model": "\ud800"}, "model must be a model's name"),
+        ({"timeout": 1e10}, "of a year at most"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(settings, message):
@@ -182,6 +223,23 @@ def test_settings_that_contradict_each_other_are_refused(settings, message):
 def test_several_hosts_with_tls_need_one_name():
     with pytest.raises(errors.InvalidInputError, match=r"TLS\(server_name=...\)"):
         Client(["a.example:1", "b.example:1"], tls=TLS())
+
+
+def test_pem_may_be_given_as_text(files, tls_server, connect):
+    target = tls_server(StockServing(), mutual=True)
+    texts = [(files / name).read_text() for name in ("ca.pem", "client.pem", "client.key")]
+    assert connect(target, tls=TLS(*texts)).predict(X)["y"].tolist() == [[2, 4]]
+
+
+@pytest.mark.parametrize("value", [b"", b"garbage", 5, "x" * 5000, SECRET * 100])
+def test_what_is_no_pem_is_refused_without_its_content(value, tmp_path):
+    with pytest.raises(errors.InvalidInputError, match="TLS key") as caught:
+        TLS(certificate=b"-----BEGIN CERTIFICATE-----", key=value)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None
+    (tmp_path / "empty.pem").write_bytes(b"")
+    with pytest.raises(errors.InvalidInputError, match="TLS ca must be PEM"):
+        TLS(ca=tmp_path / "empty.pem")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):

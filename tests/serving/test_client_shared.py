@@ -14,7 +14,7 @@ import pytest
 from stock_serving import StockServing
 
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.client import AsyncClient, Client
+from keras_selfattn.serving.client import AsyncClient, Client, aio_transport
 
 X = np.float32([[1, 2]])
 
@@ -117,6 +117,22 @@ def test_a_client_that_blocks_may_be_used_where_a_loop_runs(stock_server):
     assert asyncio.run(cell()) == [[2, 4]]
 
 
+def test_tasks_that_come_first_together_make_one_channel(stock_server):
+    made = []
+    original = aio_transport._async_channel
+
+    async def ask(target):
+        async with AsyncClient(target, timeout=30) as client:
+            await asyncio.gather(*(client.predict(X) for _ in range(50)))
+
+    try:
+        aio_transport._async_channel = lambda *args: made.append(args) or original(*args)
+        asyncio.run(ask(stock_server(StockServing())))
+    finally:
+        aio_transport._async_channel = original
+    assert len(made) == 1
+
+
 def test_a_cancelled_task_is_cancelled(raw_server):
     arrived, release = threading.Event(), threading.Event()
     target = raw_server(lambda data, context: (arrived.set(), release.wait(60), b"")[-1])
@@ -173,5 +189,4 @@ def test_both_clients_have_the_same_methods_with_the_same_arguments_and_words():
         ours, theirs = getattr(Client, name), getattr(AsyncClient, name)
         assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)
         assert ours.__doc__ == theirs.__doc__
-        waits = inspect.iscoroutinefunction(theirs) or inspect.isasyncgenfunction(theirs)
-        assert waits, name
+        assert inspect.iscoroutinefunction(theirs) == (name != "predict_iter"), name

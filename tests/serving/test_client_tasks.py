@@ -86,6 +86,14 @@ def test_classify_asks_for_the_labels_of_a_new_version(stock_server, connect):
     assert client.classify(["a"]) == [Classification("y", 0.75, {"x": 0.125, "y": 0.75})]
 
 
+def test_classify_asks_again_where_the_same_version_has_other_labels(stock_server, connect):
+    serving = StockServing(sentiment())
+    client = connect(stock_server(serving))
+    client.classify(["a"])
+    serving.signatures = sentiment(classes=CLASSES[::-1])
+    assert client.classify([""]) == [Classification("pös", 0.75, {"pös": 0.75, "so": 0.125, "neg": 0.125})]
+
+
 def test_classify_begins_again_when_the_version_leaves_before_it_names_its_labels(stock_server, connect):
     serving = StockServing(sentiment())
 
@@ -136,6 +144,36 @@ def test_a_model_for_another_task_says_what_it_answers(stock_server, connect):
         client.label([[1, 2]])
     with pytest.raises(errors.FailedPreconditionError, match='key "explain" not found'):
         client.explain(["a"])
+
+
+@pytest.mark.parametrize(
+    ("call", "outputs"),
+    [
+        ("classify", {"label": strings(["a"] * 3), "score": np.ones(2, np.float32)}),
+        ("classify", {"label": strings(["a"] * 2), "score": np.ones(2, np.float32)}),
+        ("label", {"label": np.full((3, 2), b"a", object), "score": np.ones((3, 4), np.float32)}),
+        ("label", {"label": np.full((3, 2), b"a", object), "score": np.ones((1, 2), np.float32)}),
+        ("label", {"label": np.full((1, 2), b"a", object), "score": np.ones((1, 2), np.float32)}),
+        (
+            "explain",
+            {"tokens": np.full((3, 2), b"a", object), "weights": np.ones((3, 1, 1, 3, 3), np.float32)},
+        ),
+        (
+            "explain",
+            {"tokens": np.full((3, 2), b"a", object), "weights": np.ones((2, 1, 1, 2, 2), np.float32)},
+        ),
+    ],
+)
+def test_outputs_that_do_not_fit_the_rows_are_malformed(stock_server, connect, call, outputs):
+    specs = {
+        name: (tf.as_dtype(array.dtype if array.dtype != object else "string"), None)
+        for name, array in outputs.items()
+    }
+    signature = StockSignature(TEXT, lambda arrays: outputs, specs)
+    serving = StockServing({"explain" if call == "explain" else "serving_default": signature})
+    client = connect(stock_server(serving))
+    with pytest.raises(errors.MalformedResponseError, match="do not fit the rows, or each other"):
+        getattr(client, call)(["x", "y", "z"])
 
 
 def test_label_gives_each_position_its_label_without_padding(stock_server, connect):
@@ -285,6 +323,22 @@ def test_no_examples_are_no_answers(stock_server, connect):
     assert client.tf_regress([]).tolist() == []
 
 
+def test_a_version_without_the_usual_signature_is_noticed(stock_server, connect):
+    serving = StockServing(sentiment())
+
+    def refuse(rpc, request, context):
+        if rpc == "Classify" and request.model_spec.signature_name not in serving.signatures:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "No signature was found with the name: classify")
+
+    serving.before = refuse
+    client = connect(stock_server(serving))
+    client.tf_classify([{"text": "a"}])
+    serving.signatures, serving.version = {"serving_default": sentiment()["serving_default"]}, 2
+    client.tf_classify([{"text": "a"}])
+    names = [request.model_spec.signature_name for request in serving.received("Classify")]
+    assert names == ["classify", "classify", "serving_default"]
+
+
 def test_the_signature_of_our_exports_is_the_default_where_the_model_has_it(stock_server, connect):
     serving = StockServing(sentiment())
     client = connect(stock_server(serving))
@@ -300,6 +354,8 @@ def test_the_signature_of_our_exports_is_the_default_where_the_model_has_it(stoc
     ("call", "message"),
     [
         (lambda client: client.tf_classify({"text": "a"}), "examples must be a list of dicts"),
+        (lambda client: client.tf_classify(None), "examples must be a list of dicts"),
+        (lambda client: client.classify(None), "texts must be a list of str"),
         (lambda client: client.tf_regress(["a"], "s"), "an example must be a dict"),
         (lambda client: client.multi_inference([{}], {"s": "predict"}), '"classify" or "regress"'),
         (lambda client: client.multi_inference([{}], {}), "tasks must be a dict"),
@@ -347,6 +403,8 @@ def test_reload_sends_the_configuration_that_tensorflow_serving_reads(stock_serv
 @pytest.mark.parametrize(
     ("config", "message"),
     [
+        (ModelConfig("film", "/models/film"), "config must be a list of ModelConfig"),
+        (None, "config must be a list of ModelConfig"),
         ("model_config_list {", "config is no ModelServerConfig in protobuf's text form"),
         ([("film", "/models/film")], "config must be a list of ModelConfig, or text. Received tuple"),
     ],
@@ -356,10 +414,29 @@ def test_a_configuration_that_is_none_is_refused(connect, config, message):
         connect("127.0.0.1:1").reload(config)
 
 
-@pytest.mark.parametrize("versions", ["latest", [], ["3"], [True]])
+@pytest.mark.parametrize("versions", ["latest", [], ["3"], [True], 5, [-1], [2**63]])
 def test_versions_that_are_none_are_refused(versions):
     with pytest.raises(errors.InvalidInputError, match='versions must be a list of numbers, "all" or None'):
         ModelConfig("film", "/models/film", versions=versions)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"name": 3, "base_path": "/x"}, "name must be a str"),
+        ({"name": "m", "base_path": ""}, "base_path must be a str"),
+        ({"name": "m", "base_path": "/x", "labels": {"stable": "t"}}, "labels must be a dict"),
+        ({"name": "m", "base_path": "/x", "labels": ["stable"]}, "labels must be a dict"),
+    ],
+)
+def test_a_model_that_is_none_is_refused(settings, message):
+    with pytest.raises(errors.InvalidInputError, match=message):
+        ModelConfig(**settings)
+
+
+def test_numpys_numbers_are_versions():
+    proto = ModelConfig("m", "/x", np.int64([2, 3]).tolist(), {"stable": np.int64(2)}).proto()
+    assert proto.version_labels["stable"] == 2
 
 
 def test_a_reload_that_failed_in_its_answer_is_an_error(raw_server, connect):

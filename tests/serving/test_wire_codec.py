@@ -163,7 +163,13 @@ def test_missing_strings_repeat_the_last_or_are_empty(values):
         (pb.TensorProto(dtype=pb.DT_FLOAT, tensor_shape={"unknown_rank": True}), "shape must be known"),
         (pb.TensorProto(dtype=pb.DT_FLOAT, tensor_shape={"dim": [{"size": -1}]}), "shape must be known"),
         (pb.TensorProto(dtype=pb.DT_INT8, tensor_shape={"dim": [{"size": 2**40}]}), "larger than"),
-        (pb.TensorProto(dtype=pb.DT_STRING, tensor_shape={"dim": [{"size": 2**40}]}), "too many elements"),
+        (pb.TensorProto(dtype=pb.DT_STRING, tensor_shape={"dim": [{"size": 2**29}]}), "too many elements"),
+        (pb.TensorProto(dtype=pb.DT_STRING, tensor_shape={"dim": [{"size": 2**40}]}), "larger than an array"),
+        (pb.TensorProto(dtype=pb.DT_INT8, tensor_shape={"dim": [{"size": 1}] * 65}), "a tensor of 65 axes"),
+        (
+            pb.TensorProto(dtype=pb.DT_INT8, tensor_shape={"dim": [{"size": 0}, {"size": 2**62}]}),
+            "larger than an array",
+        ),
     ],
 )
 def test_a_tensor_that_describes_no_array_is_refused(proto, message):
@@ -195,6 +201,22 @@ def test_a_value_that_no_tensor_holds_is_refused(value, dtype, message):
     with pytest.raises(dtypes.CodecError) as caught:
         codec.encode(value, dtype)
     assert message in str(caught.value)
+
+
+def test_masked_elements_are_not_sent_as_what_they_hide():
+    masked = np.ma.masked_array([1.0, 999.0], mask=[False, True])
+    with pytest.raises(dtypes.CodecError, match="masked elements"):
+        codec.encode(masked)
+    assert codec.decode(codec.encode(np.ma.masked_array([1.0, 2.0]))).tolist() == [1, 2]
+
+
+def test_values_that_are_not_packed_are_refused_rather_than_taken_for_zeros():
+    shape = pb.TensorProto(dtype=pb.DT_FLOAT, tensor_shape={"dim": [{"size": 2}]}).SerializeToString()
+    unpacked = b"".join(bytes([5 << 3 | 5]) + np.float32(value).tobytes() for value in (1.5, 2.5))
+    stock = tf.make_ndarray(tensor_pb2.TensorProto.FromString(shape + unpacked))
+    assert stock.tolist() == [1.5, 2.5]
+    with pytest.raises(dtypes.CodecError, match="float_val is not packed"):
+        codec.decode(pb.TensorProto.FromString(shape + unpacked))
 
 
 def test_python_numbers_take_the_dtype_asked_for():

@@ -158,6 +158,21 @@ def test_many_strings_are_left_to_protobuf(monkeypatch):
     assert len(steps) < 20
 
 
+def test_many_unknown_fields_are_left_to_protobuf():
+    unknown = b"\x98\x06\x01" * 1_000_000  # field 99: 1
+    array, data = large(codec.encode)
+    same(frames.predict_response(data + unknown)[0]["y"], array)
+    steps = sum(1 for _ in zip(range(2000), all_fields(data + unknown), strict=False))
+    assert steps <= 1001
+
+
+def all_fields(data):
+    try:
+        yield from frames._fields(memoryview(data))
+    except DecodeError:
+        return
+
+
 @pytest.mark.parametrize("dtype", [pb.DT_INT32, pb.DT_STRING, pb.DT_VARIANT, 99])
 def test_values_in_another_types_field_are_read_as_protobuf_would_have_it(dtype):
     proto = pb.TensorProto(

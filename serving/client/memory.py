@@ -1,0 +1,137 @@
+"""What is remembered of a model's metadata, and when it is asked for again."""
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from ..errors import InvalidInputError, ServingError, UnimplementedError
+from ..wire import messages_pb2 as pb
+from .failures import Asked
+from .signatures import ModelMetadata, signatures_of
+from .steps import GET_MODEL_METADATA, Request, Steps
+
+# For so long what was just found to be so still is not asked for again because an input does not fit it.
+_TRUSTED_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Which:
+    """The version of a model that is asked: by number, by label, or the latest.
+
+    Args:
+        version: a version's number, or None.
+        label: a version's label, such as "stable", or None.
+
+    Raises:
+        InvalidInputError: both are given, or one is of the wrong type.
+    """
+
+    version: int | None = None
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        version, label = self.version, self.label
+        if version is not None and (isinstance(version, bool) or not isinstance(version, int | np.integer)):
+            raise InvalidInputError(f"version must be an integer, or None: the latest. Received {version!r}")
+        if version is not None and not 0 <= version < 2**63:
+            raise InvalidInputError(f"version must be at least 0 and fit 64 bits. Received {version}")
+        if label is not None and not is_name(label):
+            raise InvalidInputError(f"label must be a version's label, or None. Received {label!r}")
+        if version is not None and label is not None:
+            raise InvalidInputError(f"give version or label, not both. Received {version} and {label!r}")
+
+    def spec(self, model: str, signature: str = "") -> pb.ModelSpec:
+        """The ModelSpec that asks for it."""
+        spec = pb.ModelSpec(name=model, signature_name=signature, version_label=self.label)
+        if self.version is not None:
+            spec.version.value = int(self.version)
+        return spec
+
+
+class Memory:
+    """The metadata of a model's versions, each asked for once.
+
+    Which version is the latest, or bears a label, changes under our feet. Every answer names its version,
+    and one that is new drops what is remembered; but once for each, since of several servers some may have
+    the old version for long. What is remembered is also asked for anew where it refuses something, or the
+    server does.
+
+    Args:
+        asked: the server and the model.
+    """
+
+    def __init__(self, asked: Asked):
+        self._asked = asked
+        # None: the server does not know the call.
+        self._known: dict[Which, ModelMetadata | None] = {}
+        self._checked_at: dict[Which, float] = {}
+        self._seen: set[int] = set()
+
+    def known(self, which: Which, signature: str = "") -> Steps[ModelMetadata | None]:
+        """The metadata as remembered, else as asked for a call of `signature`; None if there is none."""
+        try:
+            return self._known[which]
+        except KeyError:
+            pass  # not asked yet, or another thread has just dropped it
+        try:
+            return (yield from self.ask(which, signature))
+        except UnimplementedError:
+            self._known[which] = None
+            return None
+
+    def fresh(self, which: Which, error: ServingError, signature: str) -> Steps[ModelMetadata | None]:
+        """The metadata after `error` came of what is remembered, if it says anything else of `signature` now.
+
+        Where it cannot be had `error` stands, as it does within a second of the last time.
+        """
+        before, now = self._known.get(which), time.monotonic()
+        if now - self._checked_at.get(which, -math.inf) < _TRUSTED_SECONDS:
+            return None
+        self._checked_at[which] = now
+        try:
+            fresh = yield from self.ask(which, signature)
+        except ServingError:
+            raise error from error.__cause__
+        same = before is not None and before.signatures.get(signature) == fresh.signatures.get(signature)
+        return None if same else fresh
+
+    def ask(self, which: Which, signature: str = "") -> Steps[ModelMetadata]:
+        """The signatures of a version, fresh from the server, for a call of `signature`."""
+        model = self._asked.model
+        request = pb.GetModelMetadataRequest(model_spec=which.spec(model), metadata_field=["signature_def"])
+        answer = yield Request(GET_MODEL_METADATA, request.SerializeToString(), signature)
+        try:
+            response = pb.GetModelMetadataResponse.FromString(answer)
+            # Not Any.Unpack: the server names its own message type, which is not registered here.
+            signatures = pb.SignatureDefMap.FromString(response.metadata["signature_def"].value)
+        except DecodeError as error:
+            raise self._asked.malformed(f"GetModelMetadataResponse does not parse: {error}") from error
+        metadata = ModelMetadata(model, response.model_spec.version.value, signatures_of(signatures))
+        self._known[which] = metadata
+        self._seen.add(metadata.version)
+        return metadata
+
+    def answered(self, which: Which, version: int) -> None:
+        """Notes that a call was answered by a version."""
+        if self._known.get(which) is not None and version not in self._seen:
+            self._seen.add(version)
+            self.forget(which)
+
+    def forget(self, which: Which) -> None:
+        """Drops what is remembered, to be asked for by the next call."""
+        self._known.pop(which, None)
+        self._checked_at.pop(which, None)
+
+
+def is_name(value: object) -> bool:
+    """Whether a value is a str that a request can hold, and not empty."""
+    if not isinstance(value, str) or not value:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
