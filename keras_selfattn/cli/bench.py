@@ -1,4 +1,4 @@
-"""`keras-selfattn bench`: the layers beside their peers, measured in the same run."""
+"""`keras-selfattn bench`: layers and client beside their peers, measured in the same run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ _PERCENT = {"of matmul rate", "rate"}
 
 @click.group("bench")
 def command() -> None:
-    """Measure the layers beside their peers: time, memory, and that all compute the same.
+    """Measure layers and client beside their peers: time, memory, and that all compute the same.
 
     Every contestant runs in a process of its own; they are measured in turns. A peer that is not installed is
     skipped and named: `pip install 'keras-selfattn[bench,backends]'` brings them. CPU time is of one thread.
@@ -135,6 +135,28 @@ def scaling(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     fitted = ("time with length", "memory with length", "time with width")
     shown = {**_CPU, **_MEMORY, names[0]: "in turn", names[1]: "path", **{name: name for name in fitted}}
     _report(benchmark.run(_settings(settings)), shown, csv_file, plot, None)
+
+
+@command.command("client")
+@click.option("--rounds", type=click.IntRange(1), default=7, help="Measurements of each client.")
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="CSV to write.")
+def client(rounds: int, csv_file: Path | None) -> None:
+    """Our client beside TensorFlow Serving's stub: import, memory, codec and calls. Takes a few minutes."""
+    from keras_selfattn.atomic import write_file
+    from keras_selfattn.benchmarks.client import compare
+    from keras_selfattn.benchmarks.machine import machine, versions
+
+    rows = compare(rounds, lambda what: click.echo(f"measuring {what}", err=True))
+    console.print(machine(), versions(), sep="\n", highlight=False, soft_wrap=True)
+    headers = ("ours", "stock stub", "", "stock / ours")
+    table = columns(None, f"median of {rounds}", *headers, right=headers)
+    for what, ours, stock, unit in rows:
+        table.add_row(what, _number("", ours), _number("", stock), unit, f"{stock / ours:,.2f}")
+    console.print(table)
+    if csv_file is not None:
+        lines = [f'"{what}",{ours},{stock},{unit}' for what, ours, stock, unit in rows]
+        write_file(csv_file, "\n".join(["what,ours,stock,unit", *lines, ""]).encode())
+        console.print(f"Wrote {csv_file}")
 
 
 def _encoders(

@@ -143,6 +143,8 @@ class VersionStatus:
 
 def with_text(prediction: Prediction) -> Prediction:
     """A prediction with the strings of each output as `str` if all of them are UTF-8, else as `bytes`."""
+    if all(array.dtype != object for array in prediction.values()):
+        return prediction
     outputs = {name: _as_text(array) for name, array in prediction.items()}
     return Prediction(outputs, prediction.model, prediction.version, prediction.signature)
 

@@ -4,6 +4,9 @@ Reference: grpc.io/docs/guides/{service-config,retry,health-checking,keepalive};
 are those of grpc/service_config/service_config.proto.
 """
 
+# Not all callers have a type checker.
+# pyright: reportUnnecessaryIsInstance=false
+
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -155,4 +158,4 @@ def service_config(several: bool) -> dict[str, Any]:
 
 
 def _checked_list(values: Any) -> Sequence[Any]:
-    return list(values) if isinstance(values, Sequence) else [values]
+    return [*values] if isinstance(values, list | tuple) else [values]  # pyright: ignore[reportUnknownVariableType]

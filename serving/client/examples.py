@@ -4,6 +4,9 @@ Reference: tensorflow/core/example/example.proto; tensorflow_serving/apis/{input
 inference}.proto.
 """
 
+# Not all callers have a type checker.
+# pyright: reportUnnecessaryIsInstance=false
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain

@@ -1,5 +1,8 @@
 """What callers pass, checked against what the model wants, as arrays that can be sent."""
 
+# Not all callers have a type checker.
+# pyright: reportUnnecessaryIsInstance=false
+
 from collections.abc import Mapping
 
 import numpy as np
@@ -30,13 +33,13 @@ def checked_inputs(
     named = _named(asked, inputs, name, signature)
     if signature is not None:
         _check_names(asked, named, name, signature)
-    specs = {} if signature is None else signature.inputs
+    specs: Mapping[str, TensorSpec] = {} if signature is None else signature.inputs
     return {alias: _checked(asked, alias, value, specs.get(alias)) for alias, value in named.items()}
 
 
 def rowwise(arrays: Mapping[str, np.ndarray], signature: Signature | None) -> list[str]:
     """The names of the inputs whose first axis is the rows of a batch: those of any size there."""
-    specs = {} if signature is None else signature.inputs
+    specs: Mapping[str, TensorSpec] = {} if signature is None else signature.inputs
     return [name for name, array in arrays.items() if array.ndim and _any_rows(specs.get(name))]
 
 

@@ -4,8 +4,12 @@ Reference: tensorflow_serving/apis/{get_model_status,model_management}.proto and
 tensorflow_serving/config/model_server_config.proto.
 """
 
+# Not all callers have a type checker.
+# pyright: reportUnnecessaryIsInstance=false
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from google.protobuf import text_format
@@ -73,10 +77,10 @@ class ModelConfig:
         )
 
 
-def _is_version(value: object) -> bool:
+def _is_version(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         return False
-    return 0 <= int(value) < 2**63
+    return 0 <= int(value) < 2**63  # pyright: ignore[reportUnknownArgumentType]
 
 
 def server_config(config: str | Sequence[ModelConfig]) -> pb.ModelServerConfig:

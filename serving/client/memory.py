@@ -1,5 +1,8 @@
 """What is remembered of a model's metadata, and when it is asked for again."""
 
+# Not all callers have a type checker.
+# pyright: reportUnnecessaryIsInstance=false
+
 import math
 import time
 from dataclasses import dataclass

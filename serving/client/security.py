@@ -62,10 +62,11 @@ def pairs_of(metadata: Metadata) -> list[tuple[str, str | bytes]]:
     """
     listed: Any = metadata.items() if isinstance(metadata, Mapping) else metadata
     found: list[tuple[str, str | bytes]] = []
-    for pair in listed if isinstance(listed, Iterable) else [None]:
-        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+    pair: Any
+    for pair in listed if isinstance(listed, Iterable) else [None]:  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):  # pyright: ignore[reportUnknownArgumentType]
             raise InvalidInputError("metadata must be a dict, or a list of (key, value) pairs, of str")
-        key, value = pair[0].lower(), pair[1]
+        key, value = pair[0].lower(), pair[1]  # pyright: ignore[reportUnknownVariableType]
         wanted = bytes if key.endswith("-bin") else str
         if not isinstance(value, wanted) or not _is_header(key, value):
             raise InvalidInputError(

@@ -1,5 +1,8 @@
 """Addresses of servers: read, checked, and put together to one name that gRPC understands."""
 
+# Not all callers have a type checker.
+# pyright: reportUnnecessaryIsInstance=false
+
 import ipaddress
 import logging
 import re

@@ -5,6 +5,7 @@ The signatures and names are those of this project's exports; see docs/savedmode
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -72,7 +73,8 @@ class Tasks:
         parts, rows = yield from self._core.predict_parts(values, signature, None, which)
         for part, asked in zip(parts, rows, strict=True):
             self._require(part, ranks, lack)
-            counts = {len(part[name]) for name in ranks} | ({len(asked)} if asked else set())
+            counts = {len(part[name]) for name in ranks}
+            counts.update([len(asked)] if asked else [])
             self._check(part, len(counts) == 1)
         return [with_text(part) for part in parts]
 
@@ -130,7 +132,8 @@ def _rows_of(values: Inputs) -> Inputs:
     if isinstance(values, Mapping) or hasattr(values, "__array__") or hasattr(values, "dtype"):
         return values
     try:
-        return list(values)  # pyright: ignore[reportArgumentType]  # any iterable of texts
+        iterable: Any = values  # of texts
+        return list(iterable)
     except TypeError:
         raise InvalidInputError(f"texts must be a list of str. Received {values!r:.60}") from None
 
@@ -163,7 +166,7 @@ def _labelled(part: Prediction) -> list[Labelling]:
     tokens = part.get("tokens")
     if tokens is not None and tokens.shape != part["label"].shape:
         tokens = None  # of something else than the positions
-    found = []
+    found: list[Labelling] = []
     for row, labels in enumerate(part["label"]):
         real = labels.astype(bool)  # what is padding has no label
         words = None if tokens is None else [_text(token) for token in tokens[row][real]]
@@ -172,7 +175,7 @@ def _labelled(part: Prediction) -> list[Labelling]:
 
 
 def _explained(part: Prediction) -> list[Explanation]:
-    found = []
+    found: list[Explanation] = []
     for tokens, weights in zip(part["tokens"], part["weights"], strict=True):
         length = int(np.count_nonzero(tokens.astype(bool)))  # padding, at the end
         found.append(Explanation([_text(token) for token in tokens[:length]], weights[..., :length, :length]))

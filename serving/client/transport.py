@@ -1,5 +1,8 @@
 """What the two transports share but for the waiting: limits, options, and from gRPC's errors to ours."""
 
+# Not all callers have a type checker.
+# pyright: reportUnnecessaryIsInstance=false
+
 import logging
 import math
 import re

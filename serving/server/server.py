@@ -35,8 +35,8 @@ _SERVER_OPTIONS = [
 _THREADS_PER_CPU = 4
 # After the last handler has returned, until its answer is on the wire; also what cuts health watchers off.
 _LAST_ANSWER_SECONDS = 1.0
-# Until clients that watch the health have gone elsewhere. A call that meets gRPC's own stop is cancelled, which
-# nobody tries again; one that comes before is told UNAVAILABLE.
+# Until clients that watch the health have gone elsewhere. A call that meets gRPC's own stop is cancelled,
+# which nobody tries again; one that comes before is told UNAVAILABLE.
 _LEAVING_SECONDS = 0.25
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 

@@ -8,14 +8,14 @@ Reference: tensorflow/core/framework/tensor.proto, and Tensor::FromProto in tens
 
 import math
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from google.protobuf.unknown_fields import UnknownFieldSet
 from numpy.typing import ArrayLike
 
 from . import messages_pb2 as pb
-from .dtypes import CodecError, Kind, code_of, kind_of, named_dtype
+from .dtypes import CodecError, Kind, code_of, kind_of, named_dtype, plain_dtype
 
 # A message holds at most INT32_MAX bytes, so no tensor written out in full is larger. The short form ("repeat
 # the last value") could name any size in a few bytes: without a limit it is an easy way to exhaust memory.
@@ -154,6 +154,8 @@ def to_array(value: ArrayLike, dtype: str | None = None) -> np.ndarray:
         >>> to_array(["a", "b"]).tolist()
         [b'a', b'b']
     """
+    if type(value) is np.ndarray and value.dtype == plain_dtype(dtype):
+        return value  # as most arrays come
     if dtype == "string" or _holds_strings(value):
         if dtype not in (None, "string"):
             raise CodecError(f"strings cannot be sent as {dtype}")
@@ -168,7 +170,7 @@ def to_array(value: ArrayLike, dtype: str | None = None) -> np.ndarray:
 
 
 def _as_numpy(value: ArrayLike) -> np.ndarray:
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # pyright: ignore[reportUnknownArgumentType]
         raise CodecError("it has masked elements, which no tensor has; fill them (numpy.ma.filled)")
     try:
         return np.asarray(value)
@@ -221,15 +223,15 @@ def _preview(array: np.ndarray) -> str:
     return np.array2string(array.reshape(-1)[:5], separator=", ")
 
 
-def _holds_strings(value: object) -> bool:
+def _holds_strings(value: Any) -> bool:
     """Whether the first leaf is text: NumPy would pad a list of text to its longest, and strip NULs."""
     while isinstance(value, list | tuple) and value:
-        value = value[0]
+        value = value[0]  # pyright: ignore[reportUnknownVariableType]
     return isinstance(value, str | bytes)
 
 
-def _string_array(value: object) -> np.ndarray:
-    array = value if isinstance(value, np.ndarray) else _object_array(value)
+def _string_array(value: Any) -> np.ndarray:
+    array: np.ndarray = value if isinstance(value, np.ndarray) else _object_array(value)  # pyright: ignore[reportUnknownVariableType]
     encoded = np.empty(array.shape, dtype=object)
     encoded.reshape(-1)[:] = [_as_bytes(place, item) for place, item in enumerate(array.reshape(-1).tolist())]
     return encoded
@@ -263,11 +265,11 @@ def _shape(array: np.ndarray) -> pb.TensorShapeProto:
 
 
 def _known_shape(proto: pb.TensorProto) -> tuple[int, ...]:
-    shape = tuple(dim.size for dim in proto.tensor_shape.dim)
-    if proto.tensor_shape.unknown_rank or any(size < 0 for size in shape):
+    shape = tuple([dim.size for dim in proto.tensor_shape.dim])
+    if proto.tensor_shape.unknown_rank or min(shape, default=0) < 0:
         raise CodecError(f"a tensor's shape must be known. Received {shape}")
     # Of an empty tensor NumPy wants the other sizes to be possible, too.
-    if len(shape) > _MOST_AXES or math.prod(max(1, size) for size in shape) > MAX_TENSOR_BYTES:
+    if len(shape) > _MOST_AXES or math.prod([size or 1 for size in shape]) > MAX_TENSOR_BYTES:
         raise CodecError(f"a tensor of {len(shape)} axes, {str(shape)[:80]}, is larger than an array can be")
     return shape
 

@@ -1,5 +1,6 @@
 """TensorFlow's data types and NumPy's: the only table between them."""
 
+import functools
 import importlib
 import sys
 from typing import NamedTuple
@@ -97,6 +98,12 @@ def dtype_name(code: int) -> str:
     if code in _KINDS:
         return _KINDS[code].dtype.name
     return pb.DataType.Name(code) if code in pb.DataType.values() else f"DataType {code}"
+
+
+@functools.cache
+def plain_dtype(name: str | None) -> np.dtype | None:
+    """The NumPy dtype whose arrays can be sent as `name` as they are; None if they must be looked at."""
+    return next((kind.dtype for kind in _KINDS.values() if kind.dtype.name == name), None)
 
 
 def named_dtype(name: str) -> np.dtype:

@@ -8,6 +8,7 @@ what comes in is cut at the same places.
 Reference: protobuf.dev/programming-guides/encoding; tensorflow_serving/apis/predict.proto.
 """
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -32,6 +33,8 @@ _Apart = tuple[pb.TensorProto, memoryview | None]
 
 _KEY, _VALUE = 1, 2  # of any map's entry
 _INPUTS_TAG = bytes([pb.PredictRequest.INPUTS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
+_SPEC_TAG = bytes([pb.PredictRequest.MODEL_SPEC_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
+_FILTER_TAG = bytes([pb.PredictRequest.OUTPUT_FILTER_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
 _KEY_TAG = bytes([_KEY << 3 | _LENGTH_DELIMITED])
 _VALUE_TAG = bytes([_VALUE << 3 | _LENGTH_DELIMITED])
 _CONTENT_TAG = bytes([pb.TensorProto.TENSOR_CONTENT_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
@@ -56,10 +59,12 @@ def predict_request(spec: pb.ModelSpec, inputs: Mapping[str, np.ndarray], output
         >>> pb.PredictRequest.FromString(data).inputs["x"].tensor_content.hex()
         '0000803f'
     """
-    chunks: list[bytes | memoryview] = [pb.PredictRequest(model_spec=spec).SerializeToString()]
+    described = spec.SerializeToString()
+    chunks: list[bytes | memoryview] = _message(_SPEC_TAG, [described])
     for name, array in inputs.items():
         chunks += _message(_INPUTS_TAG, [*_message(_KEY_TAG, [name.encode()]), *_tensor(array)])
-    chunks.append(pb.PredictRequest(output_filter=outputs).SerializeToString())
+    for output in outputs:
+        chunks += _message(_FILTER_TAG, [output.encode()])
     return b"".join(chunks)
 
 
@@ -92,9 +97,13 @@ def _tensor(array: np.ndarray) -> list[bytes | memoryview]:
     if array.dtype == object or array.size == 0:
         return _message(_VALUE_TAG, [codec.encode_array(array).SerializeToString()])
     values = codec.little_endian(array).reshape(-1).view(np.uint8).data
-    return _message(
-        _VALUE_TAG, [codec.describe(array).SerializeToString(), *_message(_CONTENT_TAG, [values])]
-    )
+    return _message(_VALUE_TAG, [_description(array.dtype, array.shape), *_message(_CONTENT_TAG, [values])])
+
+
+@functools.lru_cache(1024)
+def _description(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    """A serialized TensorProto without values: calls come in few shapes."""
+    return codec.describe(np.broadcast_to(np.empty((), dtype), shape)).SerializeToString()
 
 
 def _message(tag: bytes, chunks: list[bytes | memoryview]) -> list[bytes | memoryview]:
@@ -102,6 +111,8 @@ def _message(tag: bytes, chunks: list[bytes | memoryview]) -> list[bytes | memor
 
 
 def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
     found = bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)
