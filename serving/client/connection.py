@@ -67,10 +67,27 @@ class Connection:
     interceptors: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
+        self._check_kinds()
+        self._check_secrecy()
+        if self.metadata is not None and not callable(self.metadata):
+            object.__setattr__(self, "metadata", pairs_of(self.metadata))
+
+    def _check_kinds(self) -> None:
         if self.tls is not None and not isinstance(self.tls, TLS | grpc.ChannelCredentials):
             raise InvalidInputError(
                 f"tls must be a TLS(...) or grpc.ChannelCredentials. Received {type(self.tls).__name__}"
             )
+        if self.credentials is not None and not isinstance(self.credentials, grpc.CallCredentials):
+            raise InvalidInputError(
+                "credentials must be grpc.CallCredentials, such as grpc.access_token_call_credentials(token)"
+            )
+        listed = isinstance(self.interceptors, Sequence)
+        if not listed or not all(isinstance(each, _INTERCEPTORS) for each in self.interceptors):
+            raise InvalidInputError(
+                f"interceptors must be a list of gRPC's client interceptors. Received {self.interceptors!r:.60}"
+            )
+
+    def _check_secrecy(self) -> None:
         if self.tls is not None and self.insecure:
             raise InvalidInputError("give tls= or insecure=True, not both")
         if self.tls is None and not self.insecure and not self.targets.loopback:
@@ -85,17 +102,6 @@ class Connection:
                 "several hosts with TLS need TLS(server_name=...): the one name that all of their "
                 "certificates have"
             )
-        if self.credentials is not None and not isinstance(self.credentials, grpc.CallCredentials):
-            raise InvalidInputError(
-                "credentials must be grpc.CallCredentials, such as grpc.access_token_call_credentials(token)"
-            )
-        for interceptor in _checked_list(self.interceptors):
-            if not isinstance(interceptor, _INTERCEPTORS):
-                raise InvalidInputError(
-                    f"interceptors must be a list of gRPC's client interceptors. Received {interceptor!r:.60}"
-                )
-        if self.metadata is not None and not callable(self.metadata):
-            object.__setattr__(self, "metadata", pairs_of(self.metadata))
 
     def call_metadata(self) -> Any:
         """What goes with the next call, unchecked; of a coroutine function what is to be awaited."""
@@ -155,7 +161,3 @@ def service_config(several: bool) -> dict[str, Any]:
         "retryThrottling": _THROTTLING,
     }
     return config | ({"healthCheckConfig": {"serviceName": ""}} if several else {})
-
-
-def _checked_list(values: Any) -> Sequence[Any]:
-    return [*values] if isinstance(values, list | tuple) else [values]  # pyright: ignore[reportUnknownVariableType]

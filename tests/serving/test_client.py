@@ -1,6 +1,7 @@
 """Our clients against a server built on the stock stubs: what they send, remember and raise."""
 
 import pickle
+import sys
 
 import grpc
 import numpy as np
@@ -193,6 +194,14 @@ def test_a_timeout_that_is_no_limit_is_refused(timeout):
             ):
                 with pytest.raises(errors.InvalidInputError, match="timeout"):
                     call()
+
+
+def test_a_machine_of_the_other_byte_order_is_refused(connect, monkeypatch):
+    monkeypatch.setattr(sys, "byteorder", "big")
+    with pytest.raises(
+        errors.InvalidInputError, match="big end first.*run the client on a little-endian machine"
+    ):
+        connect(NOBODY)
 
 
 def test_a_closed_client_says_so(connect):
