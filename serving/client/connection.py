@@ -84,7 +84,8 @@ class Connection:
         listed = isinstance(self.interceptors, Sequence)
         if not listed or not all(isinstance(each, _INTERCEPTORS) for each in self.interceptors):
             raise InvalidInputError(
-                f"interceptors must be a list of gRPC's client interceptors. Received {self.interceptors!r:.60}"
+                f"interceptors must be a list of gRPC's client interceptors. Received "
+                f"{self.interceptors!r:.60}"
             )
 
     def _check_secrecy(self) -> None:
