@@ -47,6 +47,11 @@ _OPTIONS = (
         help="host:port of the server, or unix:/path; several spread the calls.",
     ),
     click.option("--timeout", default=10.0, help="Seconds until a call is given up, retries included."),
+    click.option(
+        "--wait-for-ready",
+        is_flag=True,
+        help="Let calls wait, within --timeout, for a server that is not there.",
+    ),
     click.option("--tls", is_flag=True, help="Encrypt the connection."),
     click.option(
         "--ca", type=_FILE, help="Certificates (PEM) to trust, instead of the public ones; with --tls."
@@ -82,5 +87,6 @@ def connected(model: str, options: dict[str, Any], **settings: Any) -> Client:
         tls=tls,
         insecure=options["insecure"],
         metadata=options["header"] or None,
+        wait_for_ready=options["wait_for_ready"],
         **settings,
     )

@@ -48,11 +48,12 @@ _ANSWER = ("label", "score")
 def command(
     model: str, texts: tuple[str, ...], file: Path | None, column: str | None, **options: Any
 ) -> None:
-    """Ask the served MODEL about TEXTS, a file, or standard input, one row a line.
+    """Ask the served MODEL about TEXTS, a file, or standard input: there each line is a row of the only
+    input.
 
-    A classifier answers each text with its label and probability; other models with all their outputs. A
-    file's columns are written along; of several inputs each has the column of its name. Numbers, and lists of
-    them, are JSON.
+    A classifier answers each text with its label and probability (the score); other models with all their
+    outputs. A file's columns are written along, and an output of a column's name as predicted_NAME; of
+    several inputs each has the column of its name. Numbers, and lists of them, are JSON.
     """
     with connected(model, options) as client:
         signature = _signature(client, options)

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
+import click
 import numpy as np
 
 from keras_selfattn.atomic import new_file
@@ -21,12 +22,18 @@ Answer = dict[str, Any]
 _SHOWN_ROWS = 100
 
 
-def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> int:
-    """Writes rows, each of the same names; returns how many. A file appears when all are written."""
+def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> None:
+    """Writes rows, each of the same names. A file appears when all are written."""
     if form == "table" and output is None:
-        return _show(iter(answers))
-    with _destination(output) as stream:
-        return _WRITERS[form](stream, answers)
+        _show(iter(answers))
+        return
+    try:
+        with _destination(output) as stream:
+            _WRITERS[form](stream, answers)
+    except BaseException:
+        if output is not None:
+            click.echo(f"{output} was not written.", err=True)
+        raise
 
 
 @contextlib.contextmanager
@@ -41,18 +48,17 @@ def _destination(output: Path | None) -> Iterator[TextIO]:
         text.detach()
 
 
-def _show(answers: Iterator[Answer]) -> int:
+def _show(answers: Iterator[Answer]) -> None:
     shown = list(islice(answers, _SHOWN_ROWS))
+    more = next(answers, None) is not None
     if shown:
         names = ["probability" if name == "score" else name for name in shown[0]]
         table = columns(None, *names, right=("probability",))
         for answer in shown:
             table.add_row(*(_cell(name, value) for name, value in answer.items()))
         console.print(table)
-    more = sum(1 for _ in answers)
     if more:
-        console.print(f"and {more:,} more rows; --format csv or json writes all.")
-    return len(shown) + more
+        console.print(f"These are the first {_SHOWN_ROWS} rows; --format csv or json writes all.")
 
 
 def _cell(name: str, value: Any) -> str:
@@ -61,24 +67,20 @@ def _cell(name: str, value: Any) -> str:
     return _text(value)
 
 
-def _write_json(stream: TextIO, answers: Iterable[Answer]) -> int:
-    rows = 0
+def _write_json(stream: TextIO, answers: Iterable[Answer]) -> None:
     for answer in answers:
         stream.write(
             json.dumps({name: plain(value) for name, value in answer.items()}, ensure_ascii=False) + "\n"
         )
-        rows += 1
-    return rows
 
 
-def _write_csv(stream: TextIO, answers: Iterable[Answer]) -> int:
-    writer, rows = csv.writer(stream, lineterminator="\n"), 0
+def _write_csv(stream: TextIO, answers: Iterable[Answer]) -> None:
+    writer, first = csv.writer(stream, lineterminator="\n"), True
     for answer in answers:
-        if not rows:
+        if first:
             writer.writerow(answer)
+            first = False
         writer.writerow(_text(value) for value in answer.values())
-        rows += 1
-    return rows
 
 
 _WRITERS = {"json": _write_json, "csv": _write_csv, "table": _write_csv}

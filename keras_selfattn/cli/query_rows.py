@@ -26,6 +26,8 @@ def asked_rows(
     """Yields the rows; those of a file with a bar of how much is read, on a terminal's standard error."""
     if texts and file is not None:
         raise click.UsageError("Give texts or --file, not both.")
+    if column is not None and file is None:
+        raise click.UsageError("--column is that of a --file.")
     if file is not None:
         with _bar() as progress:
             yield _from_file(signature, file, column, progress)
@@ -59,12 +61,15 @@ def _from_file(signature: Signature, file: Path, column: str | None, progress: P
 
 def _columns(signature: Signature, file: Path, record: dict[str, Any], column: str | None) -> dict[str, str]:
     """The column of each input: of its name; of a single input the one that is named, or the only one."""
+    if column is not None and column not in record:
+        known = ", ".join(map(repr, record))
+        raise DataError(f"{file} has no column {column!r}. Its columns are {known}.")
     if column is not None:
         found = {_only_input(signature, "--column"): column}
     else:
         found = {name: name for name in signature.inputs if name in record}
         if not found and len(signature.inputs) == len(record) == 1:
-            found = {next(iter(signature.inputs)): next(iter(record))}
+            found = {next(iter(signature.inputs)): _only_column(file, next(iter(record)))}
     wanted = set(signature.inputs) - set(signature.defaults)
     if not wanted <= found.keys() or not set(found.values()) <= record.keys():
         known, inputs = ", ".join(map(repr, record)), ", ".join(map(repr, signature.inputs))
@@ -73,6 +78,15 @@ def _columns(signature: Signature, file: Path, record: dict[str, Any], column: s
             f"with --column."
         )
     return found
+
+
+def _only_column(file: Path, name: str) -> str:
+    if separator := next((mark for mark in ";\t|" if mark in name), None):
+        raise DataError(
+            f"{file} has one column, {name!r}, with {separator!r} in its name: a .csv is separated by "
+            f"commas, a .tsv by tabs. If it is one column all the same, name it with --column."
+        )
+    return name
 
 
 def _only_input(signature: Signature, what: str) -> str:

@@ -1,5 +1,8 @@
 """The asyncio client: the methods of `Client`, each a coroutine, over an `AsyncTransport`."""
 
+# As they are written, so that help() shows `Inputs` and not what it stands for.
+from __future__ import annotations
+
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar

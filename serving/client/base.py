@@ -33,7 +33,7 @@ class BaseClient:
     ):
         connection = Connection(Targets.of(target), tls, insecure, metadata, credentials, interceptors)
         size = None if max_batch_size is None else at_least_one("max_batch_size", max_batch_size)
-        self._core = Core(str(connection.targets), model, size)
+        self._core = Core(str(connection.targets), model, size, encrypted=tls is not None)
         self._tasks = Tasks(self._core)
         self._timeout = timeout
         settings = TransportSettings(self._core.asked, connection, timeout, concurrency, bool(wait_for_ready))

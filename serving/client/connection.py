@@ -93,8 +93,8 @@ class Connection:
             raise InvalidInputError("give tls= or insecure=True, not both")
         if self.tls is None and not self.insecure and not self.targets.loopback:
             raise InvalidInputError(
-                f"{self.targets} is another machine: pass tls=TLS(...) to encrypt the connection, or "
-                f"insecure=True to send everything in clear text"
+                f"{self.targets} is another machine: pass tls=TLS(...) (--tls) to encrypt the connection, "
+                f"or insecure=True (--insecure) to send everything in clear text"
             )
         if self.credentials is not None and self.tls is None:
             raise InvalidInputError("credentials= are sent over encrypted connections only: pass tls= too")

@@ -44,9 +44,12 @@ class Core:
         target: the server's address, for messages.
         model: the model's name.
         max_batch_size: the most rows in one call; None for no limit.
+        encrypted: whether the connection is, for messages.
     """
 
-    def __init__(self, target: str, model: str, max_batch_size: int | None = None):
+    def __init__(
+        self, target: str, model: str, max_batch_size: int | None = None, *, encrypted: bool = False
+    ):
         if not is_name(model):
             raise InvalidInputError(f"model must be a model's name. Received {model!r}")
         if sys.byteorder != "little":
@@ -54,7 +57,7 @@ class Core:
                 "this machine stores numbers big end first, and TensorFlow Serving's tensors hold them "
                 "little end first: run the client on a little-endian machine"
             )
-        self.asked = Asked(target, model)
+        self.asked = Asked(target, model, encrypted)
         self.model = model
         self.max_batch_size = max_batch_size
         self.memory = Memory(self.asked)

@@ -13,18 +13,20 @@ ADVICE = {
     grpc.StatusCode.INVALID_ARGUMENT: "`client.metadata()` shows each signature's inputs and outputs.",
     grpc.StatusCode.DEADLINE_EXCEEDED: "Give the call more time with timeout=, send less at once, or see "
     "with `client.status()` whether the model is ready.",
-    grpc.StatusCode.NOT_FOUND: "The model's name is the server's --model_name; `client.status()` lists its "
-    "versions.",
+    grpc.StatusCode.NOT_FOUND: "The model's name (model=) is the server's --model_name; of a model that is "
+    "there `client.status()`, or `keras-selfattn status`, lists the versions.",
     grpc.StatusCode.ALREADY_EXISTS: "Give it another name, or remove what is there.",
     grpc.StatusCode.PERMISSION_DENIED: "Ask with credentials= or metadata= of somebody who may.",
     grpc.StatusCode.RESOURCE_EXHAUSTED: "Send smaller batches (max_batch_size=), or fewer requests at once.",
     grpc.StatusCode.FAILED_PRECONDITION: "`client.metadata()` lists the signatures.",
     grpc.StatusCode.ABORTED: "Ask again.",
     grpc.StatusCode.OUT_OF_RANGE: "`client.metadata()` shows each signature's inputs and outputs.",
-    grpc.StatusCode.UNIMPLEMENTED: "Does a model server listen at {target}, and on this port its gRPC API?",
+    grpc.StatusCode.UNIMPLEMENTED: "Not every server has every call. Does a model server listen at {target}, "
+    "and on this port its gRPC API?",
     grpc.StatusCode.INTERNAL: "The server's log has the cause.",
-    grpc.StatusCode.UNAVAILABLE: "Is a server running at {target}? Start one with `keras-selfattn serve`, or "
-    "wait for it with `client.wait_until_ready(timeout)`.",
+    grpc.StatusCode.UNAVAILABLE: "Is a server running at {target}? Start one with `keras-selfattn serve`; "
+    "`client.wait_until_ready(timeout)` or `keras-selfattn status --wait` waits for it, and "
+    "wait_for_ready=True lets calls wait while it restarts.",
     grpc.StatusCode.DATA_LOSS: "The server's log has the cause; export the model again if files are damaged.",
     grpc.StatusCode.UNAUTHENTICATED: "Pass credentials= or metadata=, and tls= if they need an encrypted "
     "connection.",
@@ -33,7 +35,7 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Asked:
-    """Who is asked: the server's address and the model's name.
+    """Who is asked: the server's address, the model's name, and whether the connection is encrypted.
 
     Example:
         raise Asked("localhost:8500", "half").error(grpc.StatusCode.NOT_FOUND, "Servable not found")
@@ -41,6 +43,7 @@ class Asked:
 
     target: str
     model: str
+    encrypted: bool = False
 
     def error(
         self, code: grpc.StatusCode, details: str, signature: str = "", rows: range | None = None
@@ -51,6 +54,10 @@ class Asked:
         message = f"{code.name} from {self.target} ({about}{_rows(rows)}): {said}"
         message += "\n" if "\n" in said else " " if said.endswith((".", "!", "?")) else ". "
         message += ADVICE[code].format(target=self.target)
+        if self.encrypted and code is grpc.StatusCode.UNAVAILABLE:
+            message += (
+                " And does it speak TLS, with a certificate for this name that your authorities have signed?"
+            )
         error = ERROR_OF_CODE[code](message, details=details, target=self.target, model=self.model)
         error.signature, error.rows = signature, rows
         return error

@@ -4,6 +4,7 @@
 # pyright: reportUnnecessaryIsInstance=false
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -48,6 +49,12 @@ def _any_rows(spec: TensorSpec | None) -> bool:
 
 
 def _named(asked: Asked, inputs: Inputs, name: str, signature: Signature | None) -> Mapping[str, ArrayLike]:
+    columns: Any = getattr(inputs, "columns", None)
+    if columns is not None and hasattr(inputs, "iloc"):  # a DataFrame, which may be more than the model takes
+        frame: Any = inputs
+        wanted = columns if signature is None else [alias for alias in signature.inputs if alias in columns]
+        if len(wanted):
+            return {alias: frame[alias] for alias in wanted}
     if isinstance(inputs, Mapping):
         for alias in inputs:
             if not isinstance(alias, str):

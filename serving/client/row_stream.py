@@ -79,16 +79,21 @@ def rows_in_a_call(core: Core, batch_size: int | None) -> int:
     return size if most is None else min(size, most)
 
 
-def check_rows(rows: object) -> None:
+def check_rows(rows: Any) -> None:
     """Refuses what is one row, or a batch by names, where rows are wanted.
 
     Raises:
         InvalidInputError: that.
     """
-    if isinstance(rows, str | bytes | Mapping):
+    if isinstance(rows, str | bytes | Mapping) or (hasattr(rows, "iloc") and hasattr(rows, "columns")):
         raise InvalidInputError(
-            f"rows must be an iterable of rows, such as a list of texts or of dicts. Received {rows!r:.60}"
+            f"rows must be an iterable of rows, such as a list of texts, a column, or the dicts of "
+            f"DataFrame.to_dict('records'). Received {_shown(rows)}"
         )
+
+
+def _shown(value: object) -> str:
+    return f"{type(value).__name__} {str(value)[:60]!r}"
 
 
 def numbered_batches(rows: Iterable[_T], size: int) -> Iterator[tuple[int, list[_T]]]:

@@ -1,5 +1,8 @@
 """The synchronous client: `core`'s operations, each with its documentation, over a `SyncTransport`."""
 
+# As they are written, so that help() shows `Inputs` and not what it stands for.
+from __future__ import annotations
+
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self

@@ -4,6 +4,7 @@ import threading
 
 import grpc
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 from stock_serving import StockServing, StockSignature, doubled
@@ -258,7 +259,7 @@ def test_a_stream_of_any_length_is_taken_a_few_batches_ahead(stock_server, conne
     answers.close()
 
 
-@pytest.mark.parametrize("rows", ["film", b"film", {"x": [[1, 2]]}])
+@pytest.mark.parametrize("rows", ["film", b"film", {"x": [[1, 2]]}, pd.DataFrame({"x": ["film"]})])
 def test_what_are_no_rows_is_refused(connect, rows):
     with pytest.raises(errors.InvalidInputError, match="rows must be an iterable of rows"):
         list(connect("127.0.0.1:1").predict_iter(rows))

@@ -162,6 +162,18 @@ def test_scalars_and_unknown_ranks_take_what_they_say(stock_server, connect):
     assert any_rank.predict([["a"], ["b"]])["y"].shape == (2, 1)
 
 
+def test_a_frame_gives_the_columns_of_the_inputs(stock_server, connect):
+    spec = (tf.float32, (None,))
+    signature = StockSignature(
+        {"a": spec, "b": spec}, lambda arrays: {"sum": arrays["a"] + arrays["b"]}, {"sum": spec}
+    )
+    client = connect(stock_server(StockServing({"serving_default": signature})))
+    frame = pd.DataFrame({"a": [1, 2], "other": ["x", "y"], "b": [0.5, 0.25]})
+    assert client.predict(frame)["sum"].tolist() == [1.5, 2.25]
+    matrix = connect(stock_server(StockServing()))  # one input, of rows with two numbers
+    assert matrix.predict(pd.DataFrame({"p": [1, 2], "q": [3, 4]}))["y"].tolist() == [[2, 6], [4, 8]]
+
+
 def test_an_input_with_a_default_may_be_left_out(stock_server, connect):
     spec = (tf.float32, (None,))
     signature = StockSignature(

@@ -49,3 +49,11 @@ def test_the_server_imports_no_layers_models_or_stock_messages():
     names = result.stdout.split()
     assert "keras_selfattn.serving.server.servable" in names
     assert all(name.startswith("keras_selfattn.serving") for name in names)
+
+
+def test_the_command_says_what_an_install_of_the_client_alone_lacks():
+    without = "import sys; sys.modules['click'] = None; from keras_selfattn.cli.entry import main; main()"
+    done = subprocess.run([sys.executable, "-c", without], check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "The keras-selfattn command needs click" in done.stderr
+    assert "Traceback" not in done.stderr

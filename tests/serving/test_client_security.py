@@ -44,7 +44,8 @@ def test_tls_with_an_authority_of_ones_own(files, tls_server, connect):
     target = tls_server(StockServing())
     for ca in (files / "ca.pem", str(files / "ca.pem"), (files / "ca.pem").read_bytes()):
         assert connect(target, tls=TLS(ca=ca)).predict(X)["y"].tolist() == [[2, 4]]
-    with pytest.raises(errors.UnavailableError):  # an authority that the public ones do not know
+    # An authority that the public ones do not know.
+    with pytest.raises(errors.UnavailableError, match="And does it speak TLS"):
         connect(target, tls=TLS()).predict(X)
     with pytest.raises(errors.UnavailableError):
         connect(target).predict(X)

@@ -109,6 +109,21 @@ def test_a_column_of_another_name_is_named(texts, tmp_path, name, content):
     assert "has the columns 'id', 'review'; the model takes 'text'" in " ".join(done.output.split())
 
 
+def test_a_file_of_one_column_that_looks_like_two_is_refused(texts, tmp_path):
+    (tmp_path / "in.csv").write_text("id;text\n1;a film\n")
+    done = invoke(texts, "query", "--file", tmp_path / "in.csv")
+    assert (done.exit_code, "';' in its name" in " ".join(done.output.split())) == (1, True)
+    done = invoke(texts, "query", "--file", tmp_path / "in.csv", "--column", "id;text", "--format", "json")
+    assert json.loads(done.stdout)["label"] == "long"
+
+
+def test_a_column_that_is_not_there_is_named(texts, tmp_path):
+    (tmp_path / "in.csv").write_text("review,n\nabcd,1\n")
+    done = invoke(texts, "query", "--file", tmp_path / "in.csv", "--column", "reveiw")
+    assert done.exit_code == 1
+    assert "has no column 'reveiw'. Its columns are 'review', 'n'." in " ".join(done.output.split())
+
+
 def test_a_file_of_one_column_needs_no_name(texts, tmp_path):
     (tmp_path / "in.csv").write_text("whatever\nabcd\n")
     done = invoke(texts, "query", "--file", tmp_path / "in.csv", "--format", "json")
@@ -144,6 +159,7 @@ def test_an_output_file_appears_when_all_is_written(texts, tmp_path):
     done = invoke(texts, "query", "--file", tmp_path / "bad.csv", "--output", out, "--format", "json")
     assert done.exit_code == 1
     assert "line 3 has 2 fields" in done.output
+    assert "out.csv was not written." in done.output
     assert [file.name for file in out.parent.iterdir()] == ["out.csv"]
     assert out.read_text().startswith("text,label"), "what was there before stays"
 
@@ -152,7 +168,9 @@ def test_a_long_table_is_cut(texts, tmp_path):
     (tmp_path / "in.csv").write_text("text\n" + "abcd\n" * 1234)
     done = invoke(texts, "query", "--file", tmp_path / "in.csv")
     assert done.stdout.count("│ abcd") == 100
-    assert "and 1,134 more rows; --format csv or json writes all." in done.stdout
+    assert "These are the first 100 rows; --format csv or json writes all." in done.stdout
+    asked = sum(request.inputs["text"].tensor_shape.dim[0].size for request in texts.received("Predict"))
+    assert asked < 600, "what is not shown is not asked"
 
 
 def test_the_version_its_label_the_signature_and_headers_are_passed_on(texts, tmp_path):
@@ -178,6 +196,7 @@ def test_the_version_its_label_the_signature_and_headers_are_passed_on(texts, tm
         (("--file", "nope.csv"), 1, "There is no file nope.csv"),
         (("--file", "nope.csv", "a"), 2, "Give texts or --file, not both"),
         (("--insecure", "--tls", "a"), 2, "not both"),
+        (("--column", "x", "a"), 2, "--column is that of a --file"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line_with_a_status(texts, arguments, status, said):
