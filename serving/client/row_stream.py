@@ -85,15 +85,13 @@ def check_rows(rows: Any) -> None:
     Raises:
         InvalidInputError: that.
     """
-    if isinstance(rows, str | bytes | Mapping) or (hasattr(rows, "iloc") and hasattr(rows, "columns")):
+    frame = hasattr(rows, "iloc") and hasattr(rows, "columns")
+    if frame or isinstance(rows, str | bytes | Mapping):
+        found = f"{type(rows).__name__} {str(rows)[:60]!r}"  # pyright: ignore[reportUnknownArgumentType]
         raise InvalidInputError(
             f"rows must be an iterable of rows, such as a list of texts, a column, or the dicts of "
-            f"DataFrame.to_dict('records'). Received {_shown(rows)}"
+            f"DataFrame.to_dict('records'). Received {found}"
         )
-
-
-def _shown(value: object) -> str:
-    return f"{type(value).__name__} {str(value)[:60]!r}"
 
 
 def numbered_batches(rows: Iterable[_T], size: int) -> Iterator[tuple[int, list[_T]]]:
