@@ -10,7 +10,7 @@ def main() -> None:
         from keras_selfattn.cli.main import main as run
     except ModuleNotFoundError as error:
         sys.exit(
-            f"The keras-selfattn command needs {error.name}, which an install of the client alone leaves out.\n"
+            f"The keras-selfattn command needs {error.name}, which an install of the client alone lacks.\n"
             "Install all of it, without --no-deps; or ask from Python, with keras_selfattn.serving.client."
         )
     run()
