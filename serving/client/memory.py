@@ -14,10 +14,13 @@ from ..errors import InvalidInputError, ServingError, UnimplementedError
 from ..wire import messages_pb2 as pb
 from .failures import Asked
 from .signatures import ModelMetadata, signatures_of
-from .steps import GET_MODEL_METADATA, Request, Steps
+from .steps import GET_MODEL_METADATA, Pause, Request, Steps
 
 # For so long what was just found to be so still is not asked for again because an input does not fit it.
 _TRUSTED_SECONDS = 1.0
+
+# When a call looks whether another that asks already has an answer; after the last it asks for itself.
+_LOOKS = (0.002, 0.005, 0.01, 0.02, 0.04, *[0.08] * 25)  # seconds
 
 
 @dataclass(frozen=True)
@@ -72,18 +75,26 @@ class Memory:
         self._known: dict[Which, ModelMetadata | None] = {}
         self._checked_at: dict[Which, float] = {}
         self._seen: set[int] = set()
+        self._asking: set[Which] = set()
 
     def known(self, which: Which, signature: str = "") -> Steps[ModelMetadata | None]:
         """The metadata as remembered, else as asked for a call of `signature`; None if there is none."""
-        try:
-            return self._known[which]
-        except KeyError:
-            pass  # not asked yet, or another thread has just dropped it
+        for pause in _LOOKS:
+            try:
+                return self._known[which]
+            except KeyError:
+                pass  # not asked yet, or another thread has just dropped it
+            if which not in self._asking:
+                break
+            yield Pause(pause)  # of many calls that come first together, one asks
+        self._asking.add(which)
         try:
             return (yield from self.ask(which, signature))
         except UnimplementedError:
             self._known[which] = None
             return None
+        finally:
+            self._asking.discard(which)
 
     def fresh(self, which: Which, error: ServingError, signature: str) -> Steps[ModelMetadata | None]:
         """The metadata after `error` came of what is remembered, if it says anything else of `signature` now.

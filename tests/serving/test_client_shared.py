@@ -25,10 +25,12 @@ def test_64_threads_share_one_client(stock_server, connect):
     with ThreadPoolExecutor(64) as executor:
         answers = list(executor.map(lambda n: client.predict(np.full((1, 2), n))["y"][0, 0], range(1000)))
     assert answers == [2 * n for n in range(1000)]
+    assert len(serving.received("GetModelMetadata")) <= 2
 
 
 def test_1000_tasks_share_one_client(stock_server):
-    target = stock_server(StockServing())
+    serving = StockServing()
+    target = stock_server(serving)
 
     async def ask():
         async with AsyncClient(target, timeout=60) as client:
@@ -36,6 +38,7 @@ def test_1000_tasks_share_one_client(stock_server):
             return [answer["y"][0, 0] for answer in await asyncio.gather(*calls)]
 
     assert asyncio.run(ask()) == [2 * n for n in range(1000)]
+    assert len(serving.received("GetModelMetadata")) <= 2
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
@@ -131,6 +134,31 @@ def test_tasks_that_come_first_together_make_one_channel(stock_server):
     finally:
         aio_transport._async_channel = original
     assert len(made) == 1
+
+
+def test_a_call_that_was_to_ask_for_all_and_is_cancelled_leaves_it_to_the_next(stock_server):
+    asked, release = threading.Event(), threading.Event()
+
+    def hold(rpc, request, context):
+        if rpc == "GetModelMetadata" and not asked.is_set():
+            asked.set()
+            release.wait(60)
+
+    target = stock_server(StockServing(before=hold))
+
+    async def ask():
+        async with AsyncClient(target, timeout=30) as client:
+            first = asyncio.ensure_future(client.predict(X))
+            await asyncio.to_thread(asked.wait, 20)
+            first.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+            return (await client.predict(X))["y"].tolist()
+
+    try:
+        assert asyncio.run(ask()) == [[2, 4]]
+    finally:
+        release.set()
 
 
 def test_a_cancelled_task_is_cancelled(raw_server):
