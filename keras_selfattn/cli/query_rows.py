@@ -120,4 +120,7 @@ def _bar() -> Progress:
         console=error_console,
         disable=not error_console.is_terminal,
         transient=True,
+        # Or the answers would go where the bar is.
+        redirect_stdout=False,
+        redirect_stderr=False,
     )

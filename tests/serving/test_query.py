@@ -1,8 +1,12 @@
 """`keras-selfattn query`, `status` and `metadata`, against a server of stock stubs."""
 
+import contextlib
 import csv
 import io
 import json
+import os
+import pty
+import re
 import shlex
 import signal
 import subprocess
@@ -337,3 +341,30 @@ def test_a_reader_that_leaves_is_no_failure_to_shout_about(texts):
     )
     assert done.stdout.splitlines() == ["text,label,score"]
     assert done.stderr == ""
+
+
+def test_a_bar_shows_on_a_terminal_how_much_of_the_file_is_read(texts, tmp_path):
+    (tmp_path / "in.csv").write_text("text\n" + "abcd\n" * 20_000)
+    query = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()", "query", "m"]
+    arguments = ["--target", texts.target, "--file", str(tmp_path / "in.csv"), "--format", "csv"]
+    terminal, far_end = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(
+        [*query, *arguments], stdout=subprocess.PIPE, stderr=far_end, text=True, env=environment
+    ) as process:
+        os.close(far_end)
+        shown = bytearray()
+        reader = threading.Thread(target=read_all, args=(terminal, shown))
+        reader.start()
+        rows = process.stdout.read().splitlines()
+        assert process.wait(60) == 0
+        reader.join(20)
+    assert len(rows) == 20_001
+    assert b"in.csv" in shown
+    assert len(set(re.findall(rb"(\d+)%", shown))) > 2
+
+
+def read_all(descriptor, shown):
+    with contextlib.suppress(OSError):  # Linux' way to say that a terminal has no other end any more
+        while data := os.read(descriptor, 4096):
+            shown += data
