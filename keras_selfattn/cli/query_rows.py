@@ -105,9 +105,9 @@ def _value(signature: Signature, name: str, value: Any, where: str) -> Any:
     try:
         return json.loads(value)
     except ValueError:
-        wanted = signature.inputs[name]
         raise DataError(
-            f"{where}: {name!r} is {wanted!r} a row less, in JSON. Received {value[:40]!r}."
+            f"{where}: {name!r} must be one row of {signature.inputs[name]!r}, written as JSON. "
+            f"Received {value[:40]!r}."
         ) from None
 
 

@@ -215,7 +215,7 @@ def test_what_is_no_row_for_the_model_is_named(numbers, texts, tmp_path):
     assert (done.exit_code, "for one input only" in " ".join(done.output.split())) == (2, True)
     (tmp_path / "in.csv").write_text("x,scale\noops,1\n")
     done = invoke(numbers, "query", "--file", tmp_path / "in.csv")
-    assert (done.exit_code, "line 2: 'x' is" in done.output) == (1, True)
+    assert (done.exit_code, "line 2: 'x' must be one row of float32 [None, 2]" in done.output) == (1, True)
     (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": null}\n')
     done = invoke(texts, "query", "--file", tmp_path / "in.jsonl")
     assert (done.exit_code, "line 2 has no 'text'" in done.output) == (1, True)
