@@ -1,64 +1,101 @@
-"""`keras-selfattn serve`: TensorFlow Serving's gRPC API for the latest version of a model."""
+"""`keras-selfattn serve`: TensorFlow Serving's API for SavedModels, with TensorFlow Serving's flags."""
 
 import logging
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
+from keras_selfattn.cli.serve_flags import WITHOUT_EFFECT, options
+from keras_selfattn.serving.errors import ServingError
+from keras_selfattn.serving.server.config import SETTINGS
 
 if TYPE_CHECKING:
     from keras_selfattn.serving.server import Server
 
+_FAILED_TO_START = 255  # as TensorFlow Serving's binary
 
-@click.command("serve")
-@click.option("--model_name", default="default", help="Name that clients ask for.")
-@click.option(
-    "--model_base_path",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Folder with one numbered folder a version.",
-)
-@click.option("--port", default=8500, help="gRPC port; 0 takes a free one.")
-@click.option(
-    "--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 opens the server to the network."
-)
-@click.option(
-    "--file_system_poll_wait_seconds", default=1.0, help="Seconds between two looks for a new version."
-)
-@click.option(
-    "--shutdown_grace_seconds",
-    default=30.0,
-    help="Seconds that running requests have after SIGTERM or Ctrl-C.",
-)
-def command(
-    model_name: str,
-    model_base_path: Path,
-    port: int,
-    host: str,
-    file_system_poll_wait_seconds: float,
-    shutdown_grace_seconds: float,
-) -> None:
-    """Serve the latest version under a base path. A new version takes over once it is loaded."""
+
+class _Serve(click.Command):
+    """Prints its many options in groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = {parameter.name: parameter.get_help_record(ctx) for parameter in self.params}
+        for group, members in groupby(SETTINGS.items(), key=lambda item: item[1].group):
+            with formatter.section(group):
+                formatter.write_dl([record for name, _ in members if (record := records.pop(name))])
+        with formatter.section("Others"):
+            formatter.write_dl([record for record in records.values() if record])
+        with formatter.section("Accepted, without effect here"):
+            formatter.write_dl([(f"--{name}", why) for name, why in WITHOUT_EFFECT.items()])
+
+
+@click.command("serve", cls=_Serve, params=options())
+def command(version: bool, structured_logs: bool, **settings: Any) -> None:
+    """Serve models over TensorFlow Serving's gRPC API. A new version takes over once it is loaded.
+
+    Flags are TensorFlow Serving's and mean what they mean there; --help lists what differs.
+    """
+    if version:
+        _print_version()
+        return
+    ignored = [name for name in WITHOUT_EFFECT if settings.pop(name) is not None]
     import_tensorflow()
     from keras_selfattn.serving.server import ServerConfig, serve_forever
 
-    # What loads, takes over, leaves and ends is worth a line each.
-    logging.basicConfig(format="%(asctime)s %(message)s")
+    _log_to_stderr(structured_logs)
+    for name in ignored:
+        logging.getLogger("keras_selfattn.serving").warning(
+            "--%s has no effect here: %s", name, WITHOUT_EFFECT[name]
+        )
+    config = ServerConfig(**settings)
+    try:
+        status = serve_forever(config, on_ready=_announce)
+    except ServingError as error:
+        _explain(error)
+        sys.exit(_FAILED_TO_START)
+    sys.exit(status)
+
+
+def _print_version() -> None:
+    from importlib.metadata import version
+
+    console.print(f"keras-selfattn ModelServer: {version('keras-selfattn')}", highlight=False)
+    console.print(f"TensorFlow Library: {version('tensorflow')}", highlight=False)
+
+
+def _log_to_stderr(structured: bool) -> None:
+    """What loads, takes over, leaves and ends is worth a line each."""
+    from keras_selfattn.serving.server.structured_logs import JsonFormatter
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if structured else logging.Formatter("%(asctime)s %(message)s"))
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("keras_selfattn.serving").setLevel(logging.INFO)
-    config = ServerConfig(
-        model_name=model_name,
-        model_base_path=str(model_base_path.resolve()),
-        host=host,
-        port=port,
-        file_system_poll_wait_seconds=file_system_poll_wait_seconds,
-        shutdown_grace_seconds=shutdown_grace_seconds,
-    )
-    sys.exit(serve_forever(config, on_ready=lambda server: _announce(server, model_name)))
 
 
-def _announce(server: "Server", model_name: str) -> None:
-    console.print(f"Serving {model_name!r} at {server.target} (gRPC). Ctrl-C stops it. Ask it with:")
-    print_command("query", model_name, "some text", "--target", server.target)
+def _explain(error: ServingError) -> None:
+    cause = getattr(error, "cause", "")
+    message = f"Failed to start server. Error: {error.code.name}: {error}"
+    click.echo(f"{message}: {cause}" if cause else message, err=True)
+    if not sys.stdout.isatty():
+        # Where TensorFlow Serving says it; who sits at a terminal need not read it twice.
+        click.echo(message)
+
+
+def _announce(server: "Server") -> None:
+    from keras_selfattn.serving.server.listening import is_loopback
+
+    models = server.models.available()
+    for name, versions in models.items():
+        listed = ", ".join(map(str, versions)) or "none yet"
+        console.print(f"Serving {name!r} at {server.target} (gRPC), versions: {listed}.", highlight=False)
+    if is_loopback(server.config.grpc_host):
+        console.print(
+            "Only this machine reaches it; --host=0.0.0.0 opens it to all, as TensorFlow Serving is."
+        )
+    if models:
+        console.print("Ctrl-C stops it. Ask it with:")
+        print_command("query", next(iter(models)), "some text", "--target", server.target)

@@ -1,89 +1,212 @@
-"""The server's settings, checked once."""
+"""The server's settings, each with its default, its rule and its words, checked once.
+
+A setting bears the name of TensorFlow Serving's flag where it has one. The command line is made of this list.
+
+Reference: tensorflow_serving/model_servers/main.cc.
+"""
 
 import math
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from ..errors import InvalidInputError
 
+LOOPBACK = "127.0.0.1"
+ALL_ADDRESSES = "0.0.0.0"
 
-@dataclass(frozen=True)
-class ServerConfig:
-    """What to serve, and where. Named after TensorFlow Serving's flags where it has one.
-
-    Attributes:
-        model_name: the name clients ask for.
-        model_base_path: the folder whose numeric children are the model's versions.
-        host: the address to listen on; loopback unless told otherwise, since nothing is encrypted.
-        port: the gRPC port; 0 takes any free one.
-        file_system_poll_wait_seconds: seconds between two looks for new versions.
-        shutdown_grace_seconds: seconds that running requests get to finish when the server stops.
-        tensorflow_intra_op_parallelism: threads for one operation; 0 takes all cores. Requests run side by
-            side already, and with 1 a small one costs half the CPU time; only a single caller with large
-            batches gains from more. TensorFlow keeps what the first session of a process asked for.
-
-    Raises:
-        InvalidInputError: a setting is out of its range.
-
-    Example:
-        >>> ServerConfig(model_name="default", model_base_path="models/sentiment").port
-        8500
-    """
-
-    model_name: str
-    model_base_path: str | Path
-    host: str = "127.0.0.1"
-    port: int = 8500
-    file_system_poll_wait_seconds: float = 1.0
-    shutdown_grace_seconds: float = 30.0
-    tensorflow_intra_op_parallelism: int = 1
-
-    def __post_init__(self) -> None:
-        _require(
-            isinstance(self.model_name, str) and re.fullmatch(r"[^/:\s]+", self.model_name) is not None,
-            f"model_name must be a name without '/', ':' and spaces. Received {self.model_name!r}",
-        )
-        _require(
-            isinstance(self.model_base_path, str | Path) and bool(str(self.model_base_path)),
-            f"model_base_path must be the folder that holds the model's versions. "
-            f"Received {self.model_base_path!r}",
-        )
-        _require(
-            isinstance(self.host, str) and bool(self.host),
-            f"host must be an address, such as 127.0.0.1 or 0.0.0.0 for all. Received {self.host!r}",
-        )
-        _require(
-            _is_int(self.port) and 0 <= self.port < 2**16,
-            f"port must be an integer from 0 (any free one) to 65535. Received {self.port!r}",
-        )
-        _require(
-            _is_seconds(self.file_system_poll_wait_seconds) and self.file_system_poll_wait_seconds > 0,
-            f"file_system_poll_wait_seconds must be a positive number of seconds. "
-            f"Received {self.file_system_poll_wait_seconds!r}",
-        )
-        _require(
-            _is_seconds(self.shutdown_grace_seconds),
-            f"shutdown_grace_seconds must be a number of seconds, 0 to wait for nothing. "
-            f"Received {self.shutdown_grace_seconds!r}",
-        )
-        _require(
-            _is_int(self.tensorflow_intra_op_parallelism) and self.tensorflow_intra_op_parallelism >= 0,
-            f"tensorflow_intra_op_parallelism must be a number of threads, 0 for TensorFlow's choice. "
-            f"Received {self.tensorflow_intra_op_parallelism!r}",
-        )
+MODELS = "Models"
+NETWORK = "Network"
+LIMITS = "Limits"
+LIFE_CYCLE = "Life cycle"
+TENSORFLOW = "TensorFlow"
 
 
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InvalidInputError(message)
+class Rule(NamedTuple):
+    """What a setting's value must be: as a test, and in words that follow "must be"."""
+
+    holds: Callable[[Any], bool]
+    words: str
+
+
+class About(NamedTuple):
+    """What a setting is for."""
+
+    group: str
+    help: str
+    rule: Rule
 
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_seconds(value: object) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | Path)
+
+
+_NAME = Rule(
+    lambda value: isinstance(value, str) and re.fullmatch(r"[^/:\s]+", value) is not None,
+    "a name without '/', ':' and spaces",
+)
+_FLAG = Rule(lambda value: isinstance(value, bool), "True or False")
+_FILE = Rule(_is_path, "a path, or empty for none")
+_PORT = Rule(lambda value: _is_int(value) and 0 <= value < 2**16, "an integer from 0 (any free one) to 65535")
+_COUNT = Rule(lambda value: _is_int(value) and value >= 0, "an integer, at least 0")
+_POSITIVE = Rule(lambda value: _is_int(value) and value > 0, "a positive integer")
+_SECONDS = Rule(lambda value: _is_number(value) and value >= 0, "a number of seconds, at least 0")
+
+
+def _setting(default: Any, group: str, rule: Rule, words: str) -> Any:
+    return field(default=default, metadata={"about": About(group, words, rule)})
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """What to serve, where and how.
+
+    `SETTINGS` has what each setting is for; `keras-selfattn serve --help` prints it.
+
+    Raises:
+        InvalidInputError: a setting is out of its range, or there is nothing to serve.
+
+    Example:
+        >>> ServerConfig(model_name="default", model_base_path="models/sentiment").port
+        8500
+    """
+
+    model_name: str = _setting("default", MODELS, _NAME, "Name that clients ask for.")
+    model_base_path: str | Path = _setting(
+        "",
+        MODELS,
+        Rule(_is_path, "the folder that holds the model's versions"),
+        "Folder with one numbered folder a version. Or give --model_config_file.",
     )
+    model_config_file: str | Path = _setting(
+        "", MODELS, _FILE, "File that lists several models: a ModelServerConfig as protobuf text."
+    )
+    model_config_file_poll_wait_seconds: float = _setting(
+        0.0, MODELS, _SECONDS, "Seconds between two looks at that file; 0 reads it once."
+    )
+    file_system_poll_wait_seconds: float = _setting(
+        1.0, MODELS, _SECONDS, "Seconds between two looks for new versions; 0 looks once."
+    )
+    saved_model_tags: str = _setting(
+        "serve",
+        MODELS,
+        Rule(lambda value: isinstance(value, str) and bool(value), "tags, comma-separated"),
+        "Tags of the graph to load, comma-separated.",
+    )
+    allow_version_labels_for_unavailable_models: bool = _setting(
+        False, MODELS, _FLAG, "Accept labels for versions that are not loaded."
+    )
+
+    host: str = _setting(
+        "",
+        NETWORK,
+        Rule(lambda value: isinstance(value, str), "an address, such as 127.0.0.1 or 0.0.0.0 for all"),
+        "Address to listen on; without one, this machine alone is served unless gRPC is encrypted. "
+        "TensorFlow Serving listens on all: --host=0.0.0.0.",
+    )
+    port: int = _setting(8500, NETWORK, _PORT, "gRPC port; 0 takes a free one.")
+    grpc_socket_path: str | Path = _setting("", NETWORK, _FILE, "Unix socket for gRPC, besides the port.")
+    ssl_config_file: str | Path = _setting(
+        "", NETWORK, _FILE, "Key and certificates for gRPC: an SSLConfig as protobuf text."
+    )
+    grpc_channel_arguments: str = _setting(
+        "",
+        NETWORK,
+        Rule(lambda value: isinstance(value, str), "name=value, comma-separated"),
+        "Options of gRPC's core, such as grpc.max_connection_age_ms=2000, comma-separated.",
+    )
+    enable_serialization_as_tensor_content: bool = _setting(
+        False, NETWORK, _FLAG, "Answer numbers as raw bytes (tensor_content) instead of typed fields."
+    )
+    enable_signature_method_name_check: bool = _setting(
+        False, NETWORK, _FLAG, "Classify and Regress only signatures that were saved for them."
+    )
+
+    grpc_max_threads: int = _setting(
+        4 * (os.cpu_count() or 1), LIMITS, _POSITIVE, "Requests whose graphs run at the same time."
+    )
+    max_concurrent_requests: int = _setting(
+        2000, LIMITS, _POSITIVE, "Requests waiting or running; one more is refused with RESOURCE_EXHAUSTED."
+    )
+    max_concurrent_streams: int = _setting(
+        1000, LIMITS, _POSITIVE, "Requests that one connection may have open; further ones wait there."
+    )
+
+    startup_wait_seconds: float = _setting(
+        0.0,
+        LIFE_CYCLE,
+        Rule(lambda value: value == math.inf or _SECONDS.holds(value), _SECONDS.words),
+        "Seconds that a server with nothing to serve waits for a first version; inf waits for ever.",
+    )
+    shutdown_grace_seconds: float = _setting(
+        30.0, LIFE_CYCLE, _SECONDS, "Seconds that running requests have after SIGTERM or Ctrl-C."
+    )
+    num_load_threads: int = _setting(
+        0, LIFE_CYCLE, _COUNT, "Models that load at the same time; 0 for as many as there are CPUs."
+    )
+    max_num_load_retries: int = _setting(
+        5, LIFE_CYCLE, _COUNT, "Times that a version is tried again which failed and has not changed since."
+    )
+    load_retry_interval_micros: int = _setting(
+        60_000_000, LIFE_CYCLE, _COUNT, "Microseconds between two such tries."
+    )
+    enable_model_warmup: bool = _setting(
+        True, LIFE_CYCLE, _FLAG, "Run a version's own warmup requests before it answers."
+    )
+    num_request_iterations_for_warmup: int = _setting(
+        0, LIFE_CYCLE, _COUNT, "Times that each warmup request is run; 0 for once."
+    )
+
+    tensorflow_intra_op_parallelism: int = _setting(
+        1,
+        TENSORFLOW,
+        _COUNT,
+        "Threads for one operation; 0 for all CPUs. Requests run side by side already, and with 1 a small "
+        "one costs half the CPU time.",
+    )
+    tensorflow_inter_op_parallelism: int = _setting(
+        0, TENSORFLOW, _COUNT, "Threads for operations that can run side by side; 0 for all CPUs."
+    )
+    tensorflow_session_parallelism: int = _setting(
+        0, TENSORFLOW, _COUNT, "Sets both of the above; 0 leaves them as they are."
+    )
+    tensorflow_session_config_file: str | Path = _setting(
+        "", TENSORFLOW, _FILE, "Settings of TensorFlow's sessions: a ConfigProto as protobuf text."
+    )
+    per_process_gpu_memory_fraction: float = _setting(
+        0.0,
+        TENSORFLOW,
+        Rule(lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
+        "Share of a GPU's memory to take; 0 leaves it to TensorFlow.",
+    )
+
+    def __post_init__(self) -> None:
+        for name, about in SETTINGS.items():
+            value = getattr(self, name)
+            if not about.rule.holds(value):
+                raise InvalidInputError(f"{name} must be {about.rule.words}. Received {value!r}")
+        if not str(self.model_base_path) and not str(self.model_config_file):
+            raise InvalidInputError(
+                f"model_base_path must be the folder that holds the model's versions, unless "
+                f"model_config_file lists models. Received {self.model_base_path!r}"
+            )
+
+    @property
+    def grpc_host(self) -> str:
+        """The address of the gRPC port: what is not encrypted is not for the network unless it is told so."""
+        return self.host or (ALL_ADDRESSES if str(self.ssl_config_file) else LOOPBACK)
+
+
+SETTINGS: dict[str, About] = {each.name: each.metadata["about"] for each in fields(ServerConfig)}
+"""What each setting is for, by name and in the order of the groups."""

@@ -1,284 +1,267 @@
-"""The life of a model's versions: found on disk, loaded, swapped in, drained, unloaded.
+"""The life of one model's versions: found on disk, loaded, swapped in, drained, unloaded.
 
-    START ─▶ LOADING ─▶ AVAILABLE ─▶ UNLOADING ─▶ END
-               └────────────── failed ────────────▲
-
-The latest version in the base path is served. A newer one is loaded on the watcher's thread while the old
-one answers; the old one leaves when the newer is available and its running requests have finished. A version
-that is still being copied, or that fails to load, is tried again when its files change.
+Each model is watched by a thread of its own, which also loads: a slow disk or a broken version holds up
+nobody else, and requests run elsewhere. A newer version is loaded while those before it answer; these leave
+when it is available and their running requests have finished. A version that is still being copied is waited
+for; one that fails to load is tried again when its files change, and a few times even if they do not.
 
 Reference: AvailabilityPreservingPolicy and file_system_storage_path_source.cc in tensorflow/serving.
 """
 
-import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
-
-from ..errors import NotFoundError, ServerStartError, ServingError
-from ..wire import messages_pb2 as pb
 from .config import ServerConfig
+from .leases import Leases
+from .model_config import ModelSettings
 from .servable import Servable, without_path
+from .states import State, States
 from .versions import Look, look_at, missing_file, versions_in
 
 _log = logging.getLogger(__name__)
 
-_State = pb.ModelVersionStatus
-# TensorFlow Serving remembers every version it ever unloaded; a server that runs for a year should not.
-_REMEMBERED_VERSIONS = 100
+Load = Callable[[str, int, Path], Servable]
+"""Loads a version: the model's name, the version's number, its folder."""
 
 
 @dataclass(frozen=True)
-class VersionState:
-    """Where a version is in its life, and the error that ended it."""
+class Problem:
+    """Why a model, or one of its versions, is not served."""
 
-    version: int
-    state: pb.ModelVersionStatus.State
-    code: grpc.StatusCode = grpc.StatusCode.OK
-    message: str = ""
-
-
-class _Leased:
-    """A servable and how many requests are using it."""
-
-    def __init__(self, servable: Servable):
-        self.servable = servable
-        self.running = 0
-        self.retired = False
+    words: str
+    may_pass: bool
+    """Whether waiting may help: for what is not there yet, but not for what is wrong."""
 
 
-class ModelManager:
-    """Keeps the latest version of one model loaded.
+@dataclass(frozen=True)
+class _Failure:
+    """A version that did not load: what it looked like, why, and when it may be tried again."""
+
+    look: Look
+    problem: Problem
+    tries: int
+    next_try: float
+
+
+class Model:
+    """Keeps the wanted versions of one model loaded.
 
     Args:
-        config: what to serve.
+        settings: the model.
+        config: how often to look and to try again.
+        load: loads a version.
+        unloader: where versions are freed.
         on_change: called with True when there is a version to answer and there was none, with False when none
-            is left; from the thread that loads.
+            is left.
+
+    Attributes:
+        settings: the model as it is served now.
+        states: where each of its versions is in its life.
 
     Example:
-        manager = ModelManager(ServerConfig("default", "models/sentiment"), on_change=print)
-        manager.start()
-        with manager.lease(None) as servable:
-            response = servable.predict(request, timeout=1.0)
-        manager.stop()
+        model = Model(ModelSettings("half", Path("/models/half")), config, load, unloader, on_change=print)
+        model.start()
+        model.wait_for_look(timeout=60)
+        with model.lease(None) as servable:
+            ...
+        model.close()
     """
 
-    def __init__(self, config: ServerConfig, on_change: Callable[[bool], None]):
+    def __init__(
+        self,
+        settings: ModelSettings,
+        config: ServerConfig,
+        load: Load,
+        unloader: Executor,
+        on_change: Callable[[bool], None],
+    ):
+        self.settings = settings
+        self.states = States()
         self._config = config
-        # Absolute, but a link stays a link: switching it over is a way to deploy.
-        self._base = Path(config.model_base_path).expanduser().absolute()
-        self._on_change = on_change
-        self._lock = threading.RLock()
-        self._current: _Leased | None = None
-        self._retiring: set[_Leased] = set()
-        self._states: dict[int, VersionState] = {}
+        self._load_servable = load
+        self._leases = Leases(settings.name, self.states, unloader, on_change)
+        self._lock = threading.Lock()
         self._looks: dict[int, Look] = {}
-        self._failed: dict[int, Look] = {}
-        self._stopping = threading.Event()
-        self._watcher = threading.Thread(target=self._watch, name="model-watcher", daemon=True)
+        self._failed: dict[int, _Failure] = {}
+        self._problem: Problem | None = None
+        # The first look trusts what it finds; later ones wait until files have stopped changing.
+        self._trusting = True
+        self._looked = threading.Event()
+        self._woken = threading.Event()
+        self._stopping = False
+        self._watcher = threading.Thread(target=self._watch, name=f"watch-{settings.name}", daemon=True)
+
+    @property
+    def versions(self) -> list[int]:
+        """The versions that answer."""
+        return self._leases.versions
+
+    @property
+    def running(self) -> int:
+        """How many requests are using a version."""
+        return self._leases.running
+
+    @property
+    def problem(self) -> Problem | None:
+        """Why the last look did not find or load all it wanted; None if it did."""
+        return self._problem
 
     def start(self) -> None:
-        """Loads the latest complete version, then starts to watch for newer ones.
-
-        Raises:
-            ServerStartError: the base path is missing, is a file, has no complete version, or its latest
-                complete version does not load.
-        """
-        versions = self._first_versions()
-        complete = {number: path for number, path in versions.items() if missing_file(path) is None}
-        if not complete:
-            number = max(versions)
-            raise ServerStartError(
-                f"no version in model_base_path {self._base} is complete: version {number} lacks "
-                f"{missing_file(versions[number])}. Export the model again, or wait until it is copied"
-            )
-        latest = max(complete)
-        error = self._load(latest, complete[latest])
-        if error is not None:
-            raise ServerStartError(
-                f"version {latest} of model {self._config.model_name!r} in {self._base} does not load: "
-                f"{error}. Export the model again, or remove this version"
-            ) from error
+        """Begins to look at the base path; returns at once."""
         self._watcher.start()
 
-    def stop(self) -> None:
-        """Unloads everything at once: runs that are still on their way end with CANCELLED."""
-        self._stopping.set()
-        if self._watcher.is_alive():
-            self._watcher.join()
+    def update(self, settings: ModelSettings) -> None:
+        """Serves as `settings` says from now on; returns at once."""
         with self._lock:
-            leases = {*self._retiring, *([self._current] if self._current else [])}
-            self._current = None
-            self._retiring.clear()
-        for lease in leases:
-            lease.servable.close()
-            self._set_state(lease.servable.version, _State.END)
+            self.settings = settings
+            self._trusting = True
+            self._looked.clear()
+        self._woken.set()
 
-    @contextlib.contextmanager
-    def lease(self, version: int | None) -> Iterator[Servable]:
-        """The available servable, which stays loaded until the block ends.
+    def wait_for_look(self, timeout: float | None) -> bool:
+        """Waits until the base path has been looked at since `start` or `update`, and what was found loaded.
 
         Args:
-            version: the version asked for; None for the latest.
+            timeout: seconds to wait at most; None for no limit.
 
-        Raises:
-            NotFoundError: that version is not available, in TensorFlow Serving's words.
+        Returns:
+            Whether it has been.
         """
-        with self._lock:
-            lease = self._current
-            if lease is None or version not in (None, lease.servable.version):
-                raise servable_not_found(self._config.model_name, version)
-            lease.running += 1
-        try:
-            yield lease.servable
-        finally:
-            with self._lock:
-                lease.running -= 1
-                unused = self._unused(lease)
-            if unused:
-                self._unload(lease)
+        return self._looked.wait(timeout)
 
-    def states(self) -> list[VersionState]:
-        """The state of every version that is known, newest first."""
-        with self._lock:
-            return [self._states[number] for number in sorted(self._states, reverse=True)]
+    def lease(self, version: int | None) -> AbstractContextManager[Servable]:
+        """A version that answers, as in `Leases.lease`."""
+        return self._leases.lease(version)
 
-    def poll(self) -> None:
+    def retire(self) -> None:
+        """Stops looking, and unloads each version when its last request has finished; returns at once."""
+        self._stop_looking()
+        self._leases.retire(self.versions)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Unloads everything at once: runs that are still on their way end with CANCELLED.
+
+        Args:
+            timeout: seconds to wait for a version that is being loaded; None for no limit.
+        """
+        self._stop_looking()
+        if self._watcher.is_alive():
+            self._watcher.join(timeout)
+        self._leases.close()
+
+    def look(self) -> None:
         """Looks at the base path once and loads or unloads what that asks for."""
-        versions = versions_in(self._base)
+        with self._lock:
+            settings, trusting = self.settings, self._trusting
+            self._trusting = False
+        versions = versions_in(settings.base_path)
         if versions is None:
             # A file system that is away for a moment is no reason to stop answering.
-            _log.warning("model_base_path %s cannot be listed", self._base)
+            kind = "is a file, not a folder" if settings.base_path.is_file() else "does not exist"
+            self._note([Problem(f"{settings.base_path} {kind}", may_pass=False)], trusting)
             return
         self._forget_gone(versions)
-        if not versions:
-            self._replace(None)
-            return
-        # The latest that can be served: what is half copied or broken leaves those before it in place.
-        for number in sorted(versions, reverse=True):
-            if self._serves(number) or self._try_version(number, versions[number]):
-                self._forget_waiting(number)
+        candidates, wanted = settings.candidates(versions)
+        problems = [] if candidates else [_nothing_to_serve(settings)]
+        available: list[int] = []
+        for number in candidates:
+            if len(available) == wanted:
                 break
-
-    def _first_versions(self) -> dict[int, Path]:
-        versions = versions_in(self._base)
-        if versions is None:
-            problem = "is a file, not a folder" if self._base.is_file() else "does not exist"
-            raise ServerStartError(
-                f"model_base_path {self._base} {problem}. Pass the folder that holds the model's versions, "
-                f"whose names are numbers"
-            )
-        if not versions:
-            advice = (
-                "Pass its parent folder" if missing_file(self._base) is None else "Export a model into it"
-            )
-            raise ServerStartError(
-                f"model_base_path {self._base} has no version: no folder with a number as its name. {advice}"
-            )
-        return versions
+            problem = self._ensure(number, versions[number], trusting)
+            if problem is None:
+                available.append(number)
+            else:
+                problems.append(problem)
+        # What is half copied or broken leaves those before it in place.
+        if available or not candidates:
+            self._leases.retire([number for number in self.versions if number not in available])
+            self._forget_waiting(candidates, newest=max(available, default=0))
+        self._note(problems, trusting)
 
     def _watch(self) -> None:
-        while not self._stopping.wait(self._config.file_system_poll_wait_seconds):
+        pause = self._config.file_system_poll_wait_seconds or None
+        while not self._stopping:
+            self._woken.clear()
             try:
-                self.poll()
-            except Exception:  # noqa: BLE001 - outlive whatever a file system does: the next look may go well
-                _log.exception("looking for versions of model %s failed", self._config.model_name)
+                self.look()
+            except Exception as error:  # noqa: BLE001 - outlive what a file system does: the next look may go well
+                _log.exception("looking for versions of model %s failed", self.settings.name)
+                self._problem = Problem(f"{type(error).__name__}: {error}", may_pass=True)
+            with self._lock:
+                if not self._trusting:  # no update has come in between
+                    self._looked.set()
+            self._woken.wait(pause)
 
-    def _serves(self, number: int) -> bool:
-        return self._current is not None and self._current.servable.version == number
+    def _stop_looking(self) -> None:
+        with self._lock:
+            self._stopping = True
+        self._woken.set()
 
-    def _try_version(self, number: int, path: Path) -> bool:
-        """Loads a version once its files have stopped changing. True if it is available afterwards."""
+    def _note(self, problems: list[Problem], first: bool) -> None:
+        """Remembers what is wrong, and logs it once; of the first look, whoever asked for it tells."""
+        found = Problem("; ".join(each.words for each in problems), all(each.may_pass for each in problems))
+        if problems and found != self._problem and not first and not self._stopping:
+            # While another version answers, one that is being copied is nothing to worry about.
+            level = logging.INFO if found.may_pass and self.versions else logging.WARNING
+            _log.log(level, "model %s: %s", self.settings.name, found.words)
+        self._problem = found if problems else None
+
+    def _ensure(self, number: int, path: Path, trusting: bool) -> Problem | None:
+        """Loads a version unless it serves already. What keeps it from serving; None if nothing does."""
+        if self._leases.path_of(number) == path:
+            return None
         look = look_at(path)
-        settled = self._looks.get(number) == look
+        settled = trusting or self._looks.get(number) == look
         self._looks[number] = look
-        if self._failed.get(number) == look:
-            return False
+        failure = self._failed.get(number)
+        if failure is not None and failure.look != look:
+            failure = None
+        if failure is not None and not self._may_try(failure):
+            return failure.problem
         missing = missing_file(path)
-        if not settled or missing is not None:
-            if self._known_state(number) != _State.START:
-                _log.info("version %s is incomplete or still changing; waiting (lacks %s)", number, missing)
-                self._set_state(number, _State.START)
-            return False
-        if self._load(number, path) is None:
-            return True
-        self._failed[number] = look
-        return False
+        if missing is not None or not settled:
+            if self.states.of(number) != State.START:
+                self.states.set(number, State.START)
+            found = f"lacks {missing}" if missing else "is still changing"
+            return Problem(f"version {number} in {path.parent} {found}", may_pass=True)
+        problem = self._load(number, path)
+        if problem is None:
+            self._failed.pop(number, None)
+        else:
+            next_try = time.monotonic() + self._config.load_retry_interval_micros / 1e6
+            self._failed[number] = _Failure(look, problem, failure.tries + 1 if failure else 0, next_try)
+        return problem
 
-    def _load(self, number: int, path: Path) -> Exception | None:
-        """Makes a version the one that answers. Returns the error if it does not load."""
-        self._set_state(number, _State.LOADING)
-        name = self._config.model_name
+    def _may_try(self, failure: _Failure) -> bool:
+        return failure.tries < self._config.max_num_load_retries and time.monotonic() >= failure.next_try
+
+    def _load(self, number: int, path: Path) -> Problem | None:
+        """Makes a version one that answers. Why it does not load; None if it does."""
+        self.states.set(number, State.LOADING)
+        name = self.settings.name
         try:
-            servable = Servable(name, number, path, self._config.tensorflow_intra_op_parallelism)
+            servable = self._load_servable(name, number, path)
         except Exception as error:  # noqa: BLE001 - TensorFlow's loader raises six unrelated kinds
-            _log.warning("version %s of model %s does not load: %s", number, name, error)
-            code = error.code if isinstance(error, ServingError) else grpc.StatusCode.UNKNOWN
-            self._set_state(number, _State.END, code, without_path(str(error), path))
-            return error
+            self.states.failed(number, error, without_path(str(error), path))
+            return Problem(f"version {number} in {path.parent} does not load: {error}", may_pass=False)
+        with self._lock:
+            if self._stopping:
+                servable.close()
+                return None
+            self._leases.put(servable, path)
         _log.info("version %s of model %s is available", number, name)
-        self._replace(servable)
         return None
 
-    def _replace(self, servable: Servable | None) -> None:
-        """Lets `servable` answer from now on; the one before leaves when its last request has finished."""
-        unused = False
-        with self._lock:
-            old, self._current = self._current, _Leased(servable) if servable else None
-            if servable is not None:
-                self._set_state(servable.version, _State.AVAILABLE)
-            if old is not None:
-                old.retired = True
-                self._retiring.add(old)
-                self._set_state(old.servable.version, _State.UNLOADING)
-                unused = self._unused(old)
-        if (old is None) != (servable is None):
-            self._on_change(servable is not None)
-        if old is not None and unused:
-            self._unload(old)
-
-    def _unused(self, lease: _Leased) -> bool:
-        """Whether this caller, and nobody else, is to unload it. Hold the lock."""
-        if lease.retired and lease.running == 0 and lease in self._retiring:
-            self._retiring.discard(lease)
-            return True
-        return False
-
-    def _unload(self, lease: _Leased) -> None:
-        version = lease.servable.version
-        lease.servable.close()
-        self._set_state(version, _State.END)
-        _log.info("version %s of model %s is unloaded", version, self._config.model_name)
-
-    def _known_state(self, number: int) -> int | None:
-        with self._lock:
-            known = self._states.get(number)
-            return known.state if known else None
-
-    def _set_state(
-        self,
-        number: int,
-        state: pb.ModelVersionStatus.State,
-        code: grpc.StatusCode = grpc.StatusCode.OK,
-        message: str = "",
-    ) -> None:
-        with self._lock:
-            self._states.pop(number, None)
-            self._states[number] = VersionState(number, state, code, message)
-            ended = [version for version, known in self._states.items() if known.state == _State.END]
-            for version in ended[:-_REMEMBERED_VERSIONS]:
-                del self._states[version]
-
-    def _forget_waiting(self, served: int) -> None:
-        """Drops the versions below the served one that were waited for: nobody waits for them any more."""
-        with self._lock:
-            for number, known in list(self._states.items()):
-                if number < served and known.state == _State.START:
-                    del self._states[number]
+    def _forget_waiting(self, candidates: list[int], newest: int) -> None:
+        """Drops what was waited for and is wanted no more: nobody waits for it."""
+        waiting = self.states.in_state(State.START)
+        self.states.forget(number for number in waiting if number < newest or number not in candidates)
 
     def _forget_gone(self, versions: dict[int, Path]) -> None:
         for number in self._looks.keys() - versions.keys():
@@ -286,7 +269,13 @@ class ModelManager:
             self._failed.pop(number, None)
 
 
-def servable_not_found(model: str, version: int | None) -> NotFoundError:
-    """The error for a model or version that is not available, in TensorFlow Serving's words."""
-    wanted = f"Latest({model})" if version is None else f"Specific({model}, {version})"
-    return NotFoundError(f"Servable not found for request: {wanted}")
+def _nothing_to_serve(settings: ModelSettings) -> Problem:
+    base = settings.base_path
+    if missing_file(base) is None:
+        words = f"{base} is a version, and not the folder that holds the versions. Pass its parent folder"
+        return Problem(words, may_pass=False)
+    if settings.policy.specific.versions:
+        listed = ", ".join(map(str, settings.policy.specific.versions))
+        return Problem(f"{base} has none of the versions {listed}", may_pass=True)
+    words = f"{base} has no version: no folder with a number as its name. Export a model into it"
+    return Problem(words, may_pass=True)

@@ -1,4 +1,4 @@
-"""The server: one model, its gRPC port, and an orderly end.
+"""The server: its models, its ports, and an orderly end.
 
 The asyncio loop runs in a thread of its own, so that a server can live inside a program or a test; graphs
 run in a pool of threads, never on the loop.
@@ -6,9 +6,7 @@ run in a pool of threads, never on the loop.
 
 import asyncio
 import logging
-import os
 import signal
-import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,38 +14,42 @@ from types import FrameType
 from typing import Self
 
 import grpc.aio
-from grpc_health.v1 import health_pb2_grpc
 
-from ..errors import ServerStartError
+from .api import Api
 from .config import ServerConfig
-from .grpc_api import GrpcApi, Health
-from .lifecycle import ModelManager
+from .config_watch import ConfigWatch
+from .grpc_api import GrpcApi, Health, add_reflection
+from .listening import check_addresses, credentials, listen, local_target, server_options
+from .loading import Loader
+from .metrics import Metrics
+from .model_config import configured_models
+from .models import Models
+from .runner import Runner
 
 _log = logging.getLogger(__name__)
 
-_SERVER_OPTIONS = [
-    ("grpc.max_receive_message_length", -1),  # up to protobuf's own 2 GiB, as in TensorFlow Serving
-    ("grpc.max_send_message_length", -1),
-    # With SO_REUSEPORT a second server would quietly share the port, and answer half of the requests.
-    ("grpc.so_reuseport", 0),
-]
-# As many requests as TensorFlow Serving runs at once; most of them wait for TensorFlow's own threads.
-_THREADS_PER_CPU = 4
 # After the last handler has returned, until its answer is on the wire; also what cuts health watchers off.
 _LAST_ANSWER_SECONDS = 1.0
 # Until clients that watch the health have gone elsewhere. A call that meets gRPC's own stop is cancelled,
 # which nobody tries again; one that comes before is told UNAVAILABLE.
 _LEAVING_SECONDS = 0.25
-_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Server:
-    """Serves one model over TensorFlow Serving's gRPC API, with health checks and a graceful end.
+    """Serves models over TensorFlow Serving's gRPC API, with health checks and a graceful end.
 
     A context manager: starts on entry, stops on exit.
 
     Args:
         config: what to serve, and where.
+
+    Attributes:
+        config: the same.
+        models: the models.
+
+    Raises:
+        TextFileError: a file that the config names cannot be read.
+        InvalidArgumentError: model_config_file lists what cannot be served.
 
     Example:
         with Server(ServerConfig("default", "models/sentiment", port=0)) as server:
@@ -56,20 +58,23 @@ class Server:
 
     def __init__(self, config: ServerConfig):
         self.config = config
+        self.models = Models(config, Loader(config), on_change=self._availability_changed)
+        self._configured = configured_models(config)
+        self._config_watch = ConfigWatch(config, self.models)
+        self._options = server_options(config)
+        self._tls = credentials(config)
         self._health: Health | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._port: Future[int] = Future()
-        self._available = False
         self._stop_requested = asyncio.Event()
         self._abort_requested = asyncio.Event()
         self._grace = config.shutdown_grace_seconds
-        self._manager = ModelManager(config, on_change=self._availability_changed)
-        self._executor = ThreadPoolExecutor(_THREADS_PER_CPU * (os.cpu_count() or 1), "predict")
-        self._thread = threading.Thread(target=self._run_loop, name="grpc-server", daemon=True)
+        self._executor = ThreadPoolExecutor(config.grpc_max_threads, "run")
+        self._thread = threading.Thread(target=self._run_loop, name="server", daemon=True)
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The gRPC port it listens on."""
         if not self._port.done():
             raise RuntimeError("the server has no port before start()")
         return self._port.result()
@@ -77,20 +82,20 @@ class Server:
     @property
     def target(self) -> str:
         """The "host:port" for a client on this machine."""
-        host = _ANY_ADDRESS.get(self.config.host, self.config.host)
-        return _address(host, self.port)
+        return local_target(self.config, self.port)
 
     def start(self) -> Self:
-        """Loads the model, then opens the port. Returns when the first request can be answered.
+        """Loads the models, then opens the port. Returns when the first request can be answered.
 
         Raises:
-            ServerStartError: there is nothing to serve, the model does not load, or the port is in use.
+            ServerStartError: there is nothing to serve, no model loads, or the port is in use.
         """
-        _check_port_is_free(self.config)
+        check_addresses(self.config)
         try:
-            self._manager.start()
+            self.models.start(self._configured)
             self._thread.start()
             self._port.result()
+            self._config_watch.start()
         except BaseException:
             self.stop(grace=0)
             raise
@@ -109,17 +114,18 @@ class Server:
         return not self._thread.is_alive()
 
     def stop(self, grace: float | None = None) -> None:
-        """Stops: turns unhealthy, refuses new requests, lets running ones finish, unloads the model.
+        """Stops: turns unhealthy, refuses new requests, lets running ones finish, unloads the models.
 
         Args:
             grace: seconds that running requests get to finish; None for the config's.
         """
+        self._config_watch.stop()
         if self._thread.is_alive():
             self._grace = self.config.shutdown_grace_seconds if grace is None else grace
             self._on_loop(self._stop_requested.set)
             self._thread.join()
         # Closing the sessions ends the runs that are left, and so frees the threads.
-        self._manager.stop()
+        self.models.close(timeout=self.config.shutdown_grace_seconds if grace is None else grace)
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def abort(self) -> None:
@@ -143,13 +149,15 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        server = grpc.aio.server(options=_SERVER_OPTIONS)
-        api = GrpcApi(self.config.model_name, self._manager, self._executor)
-        server.add_generic_rpc_handlers(api.handlers())
+        server = grpc.aio.server(options=self._options)
+        runner = Runner(self._executor, self.config.max_concurrent_requests)
+        api = GrpcApi(Api(self.models, runner, Metrics(), self.config))
+        api.add_to(server)
         self._health = Health()
-        await self._health.set_all(self._available)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        port = _listen(server, self.config)
+        await self._health.set(self._healthy())
+        self._health.add_to(server)
+        add_reflection(server)
+        port = listen(server, self.config, self._tls)
         await server.start()
         self._port.set_result(port)
         await self._stop_requested.wait()
@@ -157,7 +165,7 @@ class Server:
 
     async def _drain(self, server: grpc.aio.Server, api: GrpcApi, health: Health) -> None:
         _log.info("stopping; running requests have %g s to finish", self._grace)
-        await health.enter_graceful_shutdown()
+        await health.leave()
         draining = asyncio.ensure_future(api.drain())
         aborting = asyncio.ensure_future(self._abort_requested.wait())
         await asyncio.wait({draining, aborting}, timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
@@ -167,10 +175,12 @@ class Server:
         draining.cancel()
         aborting.cancel()
 
-    def _availability_changed(self, available: bool) -> None:
-        self._available = available
+    def _healthy(self) -> dict[str, bool]:
+        return {name: bool(versions) for name, versions in self.models.available().items()}
+
+    def _availability_changed(self, name: str, available: bool) -> None:
         if self._health is not None and self._loop is not None and not self._loop.is_closed():
-            asyncio.run_coroutine_threadsafe(self._health.set_all(available), self._loop)
+            asyncio.run_coroutine_threadsafe(self._health.set(self._healthy()), self._loop)
 
     def _on_loop(self, callback: Callable[[], None]) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -230,32 +240,3 @@ def serve_forever(config: ServerConfig, on_ready: Callable[[Server], None] | Non
 
 class _StopBeforeReadyError(BaseException):
     """A signal while the model loads; no Exception, like KeyboardInterrupt, so that nothing holds it up."""
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _check_port_is_free(config: ServerConfig) -> None:
-    """Fails before the model is loaded, and with the system's reason, which gRPC only logs."""
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    try:
-        socket.create_server((config.host, config.port), family=family).close()
-    except OSError as error:
-        # Python's text ends with the address, which ours begins with.
-        reason = (error.strerror or str(error)).split(" (while attempting")[0]
-        raise _cannot_listen(config, reason) from error
-
-
-def _listen(server: grpc.aio.Server, config: ServerConfig) -> int:
-    try:
-        return server.add_insecure_port(_address(config.host, config.port))
-    except RuntimeError as error:
-        raise _cannot_listen(config, str(error)) from error
-
-
-def _cannot_listen(config: ServerConfig, reason: str) -> ServerStartError:
-    return ServerStartError(
-        f"cannot listen on {_address(config.host, config.port)}: {reason}. Stop what uses the port, or "
-        f"choose another port (0 takes any free one) or host"
-    )

@@ -345,6 +345,28 @@ class Input(_message.Message):
     example_list_with_context: ExampleListWithContext
     def __init__(self, example_list: _Optional[_Union[ExampleList, _Mapping]] = ..., example_list_with_context: _Optional[_Union[ExampleListWithContext, _Mapping]] = ...) -> None: ...
 
+class SerializedExampleList(_message.Message):
+    __slots__ = ("examples",)
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    examples: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, examples: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class SerializedExampleListWithContext(_message.Message):
+    __slots__ = ("examples", "context")
+    EXAMPLES_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    examples: _containers.RepeatedScalarFieldContainer[bytes]
+    context: bytes
+    def __init__(self, examples: _Optional[_Iterable[bytes]] = ..., context: _Optional[bytes] = ...) -> None: ...
+
+class SerializedInput(_message.Message):
+    __slots__ = ("example_list", "example_list_with_context")
+    EXAMPLE_LIST_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLE_LIST_WITH_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    example_list: SerializedExampleList
+    example_list_with_context: SerializedExampleListWithContext
+    def __init__(self, example_list: _Optional[_Union[SerializedExampleList, _Mapping]] = ..., example_list_with_context: _Optional[_Union[SerializedExampleListWithContext, _Mapping]] = ...) -> None: ...
+
 class Class(_message.Message):
     __slots__ = ("label", "score")
     LABEL_FIELD_NUMBER: _ClassVar[int]
@@ -380,6 +402,14 @@ class ClassificationResponse(_message.Message):
     result: ClassificationResult
     model_spec: ModelSpec
     def __init__(self, result: _Optional[_Union[ClassificationResult, _Mapping]] = ..., model_spec: _Optional[_Union[ModelSpec, _Mapping]] = ...) -> None: ...
+
+class SerializedInputRequest(_message.Message):
+    __slots__ = ("model_spec", "input")
+    MODEL_SPEC_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    model_spec: ModelSpec
+    input: SerializedInput
+    def __init__(self, model_spec: _Optional[_Union[ModelSpec, _Mapping]] = ..., input: _Optional[_Union[SerializedInput, _Mapping]] = ...) -> None: ...
 
 class Regression(_message.Message):
     __slots__ = ("value",)
@@ -435,6 +465,14 @@ class MultiInferenceRequest(_message.Message):
     input: Input
     def __init__(self, tasks: _Optional[_Iterable[_Union[InferenceTask, _Mapping]]] = ..., input: _Optional[_Union[Input, _Mapping]] = ...) -> None: ...
 
+class SerializedMultiInferenceRequest(_message.Message):
+    __slots__ = ("tasks", "input")
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[InferenceTask]
+    input: SerializedInput
+    def __init__(self, tasks: _Optional[_Iterable[_Union[InferenceTask, _Mapping]]] = ..., input: _Optional[_Union[SerializedInput, _Mapping]] = ...) -> None: ...
+
 class MultiInferenceResponse(_message.Message):
     __slots__ = ("results",)
     RESULTS_FIELD_NUMBER: _ClassVar[int]
@@ -468,7 +506,7 @@ class FileSystemStoragePathSourceConfig(_message.Message):
     def __init__(self) -> None: ...
 
 class ModelConfig(_message.Message):
-    __slots__ = ("name", "base_path", "model_platform", "model_version_policy", "version_labels")
+    __slots__ = ("name", "base_path", "model_type", "model_platform", "model_version_policy", "version_labels")
     class VersionLabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -478,15 +516,17 @@ class ModelConfig(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     BASE_PATH_FIELD_NUMBER: _ClassVar[int]
+    MODEL_TYPE_FIELD_NUMBER: _ClassVar[int]
     MODEL_PLATFORM_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_POLICY_FIELD_NUMBER: _ClassVar[int]
     VERSION_LABELS_FIELD_NUMBER: _ClassVar[int]
     name: str
     base_path: str
+    model_type: int
     model_platform: str
     model_version_policy: FileSystemStoragePathSourceConfig.ServableVersionPolicy
     version_labels: _containers.ScalarMap[str, int]
-    def __init__(self, name: _Optional[str] = ..., base_path: _Optional[str] = ..., model_platform: _Optional[str] = ..., model_version_policy: _Optional[_Union[FileSystemStoragePathSourceConfig.ServableVersionPolicy, _Mapping]] = ..., version_labels: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., base_path: _Optional[str] = ..., model_type: _Optional[int] = ..., model_platform: _Optional[str] = ..., model_version_policy: _Optional[_Union[FileSystemStoragePathSourceConfig.ServableVersionPolicy, _Mapping]] = ..., version_labels: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class ModelConfigList(_message.Message):
     __slots__ = ("config",)

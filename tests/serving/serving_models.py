@@ -93,6 +93,41 @@ class Types(tf.Module):
         return tf.function(lambda x: {"y": tf.identity(x)}, input_signature=[spec])
 
 
+def save_tf1(base, version=123, half=0.5, plus=2.0):
+    """Saves y = half x + plus as TensorFlow 1 did, with signatures for all of TensorFlow Serving's calls."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        a, b = v1.get_variable("a", initializer=half), v1.get_variable("b", initializer=plus)
+        examples = v1.placeholder(tf.string, [None], name="tf_example")
+        features = tf.io.parse_example(examples, {"x": tf.io.FixedLenFeature([1], tf.float32)})
+        x = tf.identity(features["x"], name="x")
+        y = tf.add(tf.multiply(a, x), b, name="y")
+        labels = tf.fill(tf.shape(y), "y", name="labels")
+        session.run(v1.global_variables_initializer())
+        info, signature = v1.saved_model.build_tensor_info, v1.saved_model.build_signature_def
+        inputs = {"inputs": info(examples)}
+        predict, classify, regress = (
+            f"tensorflow/serving/{each}" for each in ("predict", "classify", "regress")
+        )
+        signatures = {
+            "serving_default": signature({"x": info(x)}, {"y": info(y)}, predict),
+            "classify_x_to_y": signature(inputs, {"scores": info(y)}, classify),
+            "classify_with_labels": signature(inputs, {"scores": info(y), "classes": info(labels)}, classify),
+            "classify_labels": signature(inputs, {"classes": info(labels)}, classify),
+            "regress_x_to_y": signature(inputs, {"outputs": info(y)}, regress),
+            "regress_labels": signature(inputs, {"outputs": info(labels)}, regress),
+            "two_inputs": signature({"inputs": info(examples), "x": info(x)}, {"scores": info(y)}, classify),
+            "renamed": signature({"examples": info(examples)}, {"values": info(y)}, classify),
+            "values": signature(inputs, {"values": info(y)}, classify),
+            "other_input": signature({"inputs": info(x)}, {"outputs": info(y)}, regress),
+        }
+        path = Path(base) / str(version)
+        builder = v1.saved_model.Builder(str(path))
+        builder.add_meta_graph_and_variables(session, ["serve"], signatures)
+        builder.save()
+    return path
+
+
 def save(module, base, version=1, **signatures):
     """Saves `module` as a version of the model in `base`, under another name first as one should."""
     if isinstance(module, Types):

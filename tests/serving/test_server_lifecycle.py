@@ -44,6 +44,11 @@ def serve():
         server.stop(grace=0)
 
 
+def only_model(server):
+    (model,) = server.models._models.values()
+    return model
+
+
 def states(client):
     return [(status.version, status.state) for status in client.status()]
 
@@ -103,7 +108,7 @@ def test_a_running_request_keeps_its_version_loaded(base, serve, until, in_backg
     ready = save(HalfPlusTwo(), tmp_path, 2)  # before: on a busy machine it may take as long as the request
     server, client = serve(base)
     running = in_background(client.predict, {"seconds": np.float32(6)})
-    until(lambda: server._manager._current.running == 1)
+    until(lambda: only_model(server).running == 1)
     ready.rename(base / "2")
     until(lambda: (2, "AVAILABLE") in states(client))
     assert states(client) == [(2, "AVAILABLE"), (1, "UNLOADING")]
@@ -151,10 +156,10 @@ def test_a_version_that_is_still_growing_is_not_loaded(base, serve, until, tmp_p
     vocabulary.parent.mkdir(exist_ok=True)
     for lines in range(3):
         vocabulary.write_text("word\n" * lines)
-        server._manager.poll()
+        only_model(server).look()
         assert states(client) == [(2, "START"), (1, "AVAILABLE")]
-    server._manager.poll()
-    assert states(client) == [(2, "AVAILABLE"), (1, "END")]
+    only_model(server).look()
+    until(lambda: states(client) == [(2, "AVAILABLE"), (1, "END")])
 
 
 def test_a_broken_version_leaves_the_old_one_serving_and_is_retried_when_it_changes(base, serve, until):
@@ -169,9 +174,9 @@ def test_a_broken_version_leaves_the_old_one_serving_and_is_retried_when_it_chan
     assert ended.code is not grpc.StatusCode.OK
     assert ended.message
     assert str(base) not in ended.message
-    looks = server._manager._failed[2]
+    looks = only_model(server)._failed[2]
     threading.Event().wait(5 * QUICK)
-    assert server._manager._failed[2] is looks  # not loaded again while it is the same
+    assert only_model(server)._failed[2] is looks  # not loaded again while it is the same
     save(HalfPlusTwo(b=10.0), base, 2)
     until(lambda: states(client) == [(2, "AVAILABLE"), (1, "END")])
     assert answer(client) == 11.0
@@ -210,7 +215,7 @@ def test_a_base_path_that_goes_away_for_a_while_changes_nothing(base, serve, unt
     save(HalfPlusTwo(), base, 1)
     server, client = serve(base, file_system_poll_wait_seconds=3600)
     base.rename(base.with_name("away"))
-    server._manager.poll()
+    only_model(server).look()
     assert answer(client) == 3.0
 
 
@@ -220,7 +225,7 @@ def test_only_so_many_ended_versions_are_remembered(base, serve):
     from keras_selfattn.serving.wire import messages_pb2 as pb
 
     for version in range(300):
-        server._manager._set_state(version, pb.ModelVersionStatus.END)
+        only_model(server).states.set(version, pb.ModelVersionStatus.END)
     assert len(client.status()) == 101
     assert states(client)[:2] == [(1000, "AVAILABLE"), (299, "END")]
 
@@ -251,12 +256,12 @@ def test_a_server_that_cannot_start_says_why_and_what_to_do(base, tmp_path):
     assert "Pass its parent folder" in start_error(version)
     (version / "saved_model.pb").write_bytes(b"\xff" * 100)
     message = start_error(base)
-    assert "version 3 of model 'm'" in message
+    assert f"model 'm': version 3 in {base} does not load" in message
     assert "does not load" in message
     (version / "variables" / "variables.index").unlink()
-    assert "version 3 lacks variables/variables.index" in start_error(base)
+    assert f"version 3 in {base} lacks variables/variables.index" in start_error(base)
     (version / "saved_model.pb").unlink()
-    assert "version 3 lacks saved_model.pb" in start_error(base)
+    assert f"version 3 in {base} lacks saved_model.pb" in start_error(base)
 
 
 def test_an_incomplete_latest_version_does_not_keep_the_server_from_starting(base, serve, until, tmp_path):
@@ -287,7 +292,8 @@ def test_the_session_gets_the_threads_of_the_config(base, serve):
     save(HalfPlusTwo(), base, 1)
     for threads in (1, 3):
         server, _ = serve(base, tensorflow_intra_op_parallelism=threads)
-        session = server._manager._current.servable._session
+        with only_model(server).lease(None) as servable:
+            session = servable._session
         assert session._config.intra_op_parallelism_threads == threads
 
 
@@ -296,9 +302,9 @@ def test_the_session_gets_the_threads_of_the_config(base, serve):
     [
         *[("model_name", value) for value in ("", "a/b", "a b", "a:b", None)],
         *[("model_base_path", value) for value in ("", None, 3)],
-        *[("host", value) for value in ("", None)],
+        *[("host", value) for value in (3, None)],
         *[("port", value) for value in (-1, 65536, "8500", True, 1.5)],
-        *[("file_system_poll_wait_seconds", value) for value in (0, -1, float("nan"), "1")],
+        *[("file_system_poll_wait_seconds", value) for value in (-1, float("nan"), "1")],
         *[("shutdown_grace_seconds", value) for value in (-1, float("inf"), None)],
         *[("tensorflow_intra_op_parallelism", value) for value in (-1, 1.5)],
     ],
@@ -314,7 +320,7 @@ def test_stopping_lets_running_requests_finish_and_refuses_new_ones(base, serve,
     save(Slow(), base, 1)
     server, client = serve(base)
     running = in_background(client.predict, {"seconds": np.float32(2)})
-    until(lambda: server._manager._current.running == 1)
+    until(lambda: only_model(server).running == 1)
     stopping = in_background(server.stop, 30)
 
     with grpc.insecure_channel(server.target) as channel:
@@ -332,7 +338,7 @@ def test_the_grace_is_a_limit(base, serve, until, in_background):
     save(Slow(), base, 1)
     server, client = serve(base)
     running = in_background(client.predict, {"seconds": np.float32(120)}, timeout=100)
-    until(lambda: server._manager._current.running == 1)
+    until(lambda: only_model(server).running == 1)
     started = time.monotonic()
     server.stop(0.2)
     assert time.monotonic() - started < 20

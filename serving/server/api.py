@@ -1,0 +1,230 @@
+"""What a server can be asked, whatever the transport: requests in, responses out.
+
+Reference: tensorflow_serving/apis/{prediction,model}_service.proto; the error texts are those of
+tensorflow_serving/model_servers/{server_core,get_model_status_impl,model_service_impl}.cc and
+servables/tensorflow/get_model_metadata_impl.cc.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from ..errors import InternalError, InvalidArgumentError
+from ..wire import codec
+from ..wire import messages_pb2 as pb
+from .call import Call
+from .config import ServerConfig
+from .metrics import Metrics
+from .model_config import listed_models
+from .models import Models
+from .predict import predict_call
+from .runner import Runner, seconds_left
+from .servable import Servable
+from .states import VersionState
+from .tasks import classify_call, multi_inference_call, regress_call
+
+_M = TypeVar("_M", bound=Message)
+_T = TypeVar("_T")
+
+PREDICT, CLASSIFY, REGRESS, MULTI_INFERENCE = "Predict", "Classify", "Regress", "MultiInference"
+
+
+class Api:
+    """Answers requests with the models of a server.
+
+    The methods with bytes take a serialized request and a deadline of `time.monotonic`, None for no limit,
+    and return a serialized response. All raise a ServingError in TensorFlow Serving's words.
+
+    Args:
+        models: the models.
+        runner: where graphs run.
+        metrics: what is counted.
+        config: how answers are written and signatures checked.
+
+    Example:
+        response = await Api(models, runner, Metrics(), config).predict(request_bytes, deadline=None)
+    """
+
+    def __init__(self, models: Models, runner: Runner, metrics: Metrics, config: ServerConfig):
+        self._models = models
+        self._runner = runner
+        self._metrics = metrics
+        self._check_method = config.enable_signature_method_name_check
+        as_content = config.enable_serialization_as_tensor_content
+        self._encode = codec.encode_array if as_content else codec.encode_fields
+
+    async def predict(self, data: bytes, deadline: float | None) -> bytes:
+        """A PredictResponse."""
+        request = await self._parse(pb.PredictRequest, data)
+        spec = _spec(request)
+
+        def prepare(servable: Servable) -> Call[pb.PredictResponse]:
+            return predict_call(servable, request, self._encode)
+
+        with self._metrics.request(self.known(spec), PREDICT, "GRPC"):
+            return await self.infer(spec, PREDICT, prepare, _serialized, len(data), deadline)
+
+    async def classify(self, data: bytes, deadline: float | None) -> bytes:
+        """A ClassificationResponse."""
+        request = await self._parse(pb.SerializedInputRequest, data)
+        with self._metrics.request(self.known(_spec(request)), CLASSIFY, "GRPC"):
+            return await self.classified(request, _serialized, len(data), deadline)
+
+    async def regress(self, data: bytes, deadline: float | None) -> bytes:
+        """A RegressionResponse."""
+        request = await self._parse(pb.SerializedInputRequest, data)
+        with self._metrics.request(self.known(_spec(request)), REGRESS, "GRPC"):
+            return await self.regressed(request, _serialized, len(data), deadline)
+
+    async def multi_inference(self, data: bytes, deadline: float | None) -> bytes:
+        """A MultiInferenceResponse."""
+        request = await self._parse(pb.SerializedMultiInferenceRequest, data)
+        spec = request.tasks[0].model_spec if request.tasks else pb.ModelSpec()
+
+        def prepare(servable: Servable) -> Call[pb.MultiInferenceResponse]:
+            return multi_inference_call(servable, request, self._check_method)
+
+        with self._metrics.request(self.known(spec), MULTI_INFERENCE, "GRPC"):
+            return await self.infer(spec, MULTI_INFERENCE, prepare, _serialized, len(data), deadline)
+
+    async def get_model_metadata(self, data: bytes, deadline: float | None) -> bytes:
+        """A GetModelMetadataResponse."""
+        request = await self._parse(pb.GetModelMetadataRequest, data)
+        return self.metadata(request).SerializeToString(deterministic=True)
+
+    async def get_model_status(self, data: bytes, deadline: float | None) -> bytes:
+        """A GetModelStatusResponse."""
+        request = await self._parse(pb.GetModelStatusRequest, data)
+        return self.status(_spec(request)).SerializeToString()
+
+    async def reload_config(self, data: bytes, deadline: float | None) -> bytes:
+        """A ReloadConfigResponse, when all models of the new list are available."""
+        config = (await self._parse(pb.ReloadConfigRequest, data)).config
+        if config.WhichOneof("config") != "model_config_list":
+            raise InvalidArgumentError(
+                "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is "
+                "currently supported"
+            )
+        settings = listed_models(config)
+        # Not in the pool that runs graphs: it takes as long as loading does.
+        await asyncio.to_thread(self._models.reload, settings, seconds_left(deadline))
+        return pb.ReloadConfigResponse(status=pb.StatusProto()).SerializeToString()
+
+    def metadata(self, request: pb.GetModelMetadataRequest) -> pb.GetModelMetadataResponse:
+        """The signatures of the version that a request means."""
+        spec = _spec(request)
+        _check_metadata_fields(request.metadata_field)
+        with self._models.lease(spec) as servable:
+            response = pb.GetModelMetadataResponse(model_spec=pb.ModelSpec(name=spec.name))
+            response.model_spec.version.value = servable.version
+            signatures = pb.SignatureDefMap(signature_def=servable.signatures)
+        packed = response.metadata["signature_def"]
+        packed.type_url = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
+        packed.value = signatures.SerializeToString(deterministic=True)
+        return response
+
+    def status(self, spec: pb.ModelSpec) -> pb.GetModelStatusResponse:
+        """The states of a model's versions."""
+        response = pb.GetModelStatusResponse()
+        for state in self._models.states(spec):
+            status = response.model_version_status.add(version=state.version, state=state.state)
+            status.status.error_code = state.code.value[0]
+            status.status.error_message = state.message
+        return response
+
+    def states(self) -> dict[str, list[VersionState]]:
+        """The states of all versions of every model that is served."""
+        return {name: self._models.states(pb.ModelSpec(name=name)) for name in self._models.available()}
+
+    def known(self, spec: pb.ModelSpec) -> str:
+        """The name a request asks for if there is such a model: others are not worth a metric each."""
+        return spec.name if self._models.knows(spec.name) else ""
+
+    async def classified(
+        self,
+        request: pb.SerializedInputRequest,
+        finish: Callable[[pb.ClassificationResponse], bytes],
+        size: int,
+        deadline: float | None,
+    ) -> bytes:
+        """What `finish` makes of the ClassificationResponse; arguments as in `infer`."""
+
+        def prepare(servable: Servable) -> Call[pb.ClassificationResponse]:
+            return classify_call(servable, request, self._check_method)
+
+        return await self.infer(_spec(request), CLASSIFY, prepare, finish, size, deadline)
+
+    async def regressed(
+        self,
+        request: pb.SerializedInputRequest,
+        finish: Callable[[pb.RegressionResponse], bytes],
+        size: int,
+        deadline: float | None,
+    ) -> bytes:
+        """What `finish` makes of the RegressionResponse; arguments as in `infer`."""
+
+        def prepare(servable: Servable) -> Call[pb.RegressionResponse]:
+            return regress_call(servable, request, self._check_method)
+
+        return await self.infer(_spec(request), REGRESS, prepare, finish, size, deadline)
+
+    async def infer(
+        self,
+        spec: pb.ModelSpec,
+        api: str,
+        prepare: Callable[[Servable], Call[_T]],
+        finish: Callable[[_T], bytes],
+        size: int,
+        deadline: float | None,
+    ) -> bytes:
+        """Runs a graph for a request.
+
+        Args:
+            spec: the model that the request means.
+            api: what is asked of it, for the metrics.
+            prepare: makes the call of the request.
+            finish: makes the answer of the response.
+            size: bytes of the request: large ones are not taken apart on the event loop.
+            deadline: when nobody waits for the answer any more, of `time.monotonic`; None for no limit.
+        """
+        with self._models.lease(spec) as servable:
+            call = await self._runner.off_loop(size, prepare, servable)
+            if api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
+                self._metrics.examples(spec.name, sum(len(array) for array in call.feeds.values()))
+            started = time.perf_counter()
+            arrays = await self._runner.run(servable, call, deadline)
+            self._metrics.ran(spec.name, api, time.perf_counter() - started)
+            size = sum(array.nbytes for array in arrays)
+            return await self._runner.off_loop(size, lambda: finish(call.respond(arrays)))
+
+    async def _parse(self, message: type[_M], data: bytes) -> _M:
+        try:
+            return await self._runner.off_loop(len(data), message.FromString, data)
+        except DecodeError:
+            raise InternalError("Unable to parse request") from None
+
+
+def _serialized(response: Message) -> bytes:
+    # Deterministic: the same answer is the same bytes, whatever the order of a hash map.
+    return response.SerializeToString(deterministic=True)
+
+
+def _spec(
+    request: (
+        pb.PredictRequest | pb.SerializedInputRequest | pb.GetModelMetadataRequest | pb.GetModelStatusRequest
+    ),
+) -> pb.ModelSpec:
+    if not request.HasField("model_spec"):
+        raise InvalidArgumentError("Missing ModelSpec")
+    return request.model_spec
+
+
+def _check_metadata_fields(fields: Sequence[str]) -> None:
+    if not fields:
+        raise InvalidArgumentError("GetModelMetadataRequest must specify at least one metadata_field")
+    for field in fields:
+        if field != "signature_def":
+            raise InvalidArgumentError(f"Metadata field {field} is not supported")

@@ -1,0 +1,143 @@
+"""Where the server listens for gRPC: port, Unix socket, encryption, and the core's options.
+
+Reference: tensorflow_serving/model_servers/server.cc and config/ssl_config.proto.
+"""
+
+import ipaddress
+import os
+import socket
+import stat
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from ..errors import InvalidInputError, ServerStartError
+from . import flag_files_pb2
+from .config import ServerConfig
+from .text_files import read_text_file
+
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_UNIX = "unix:"
+
+
+def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
+    """The options of gRPC's core: this server's, and above them the operator's.
+
+    Raises:
+        InvalidInputError: grpc_channel_arguments is no list of name=value.
+    """
+    options: dict[str, int | str] = {
+        "grpc.max_receive_message_length": -1,  # up to protobuf's own 2 GiB, as in TensorFlow Serving
+        "grpc.max_send_message_length": -1,
+        "grpc.max_concurrent_streams": config.max_concurrent_streams,
+        # With SO_REUSEPORT a second server would quietly share the port, and answer half of the requests.
+        "grpc.so_reuseport": 0,
+    }
+    for argument in filter(None, config.grpc_channel_arguments.split(",")):
+        name, separator, value = argument.partition("=")
+        if not separator:
+            raise InvalidInputError(
+                f"grpc_channel_arguments must be name=value, comma-separated. Received {argument!r}"
+            )
+        options[name] = int(value) if value.lstrip("-").isdigit() else value
+    return list(options.items())
+
+
+def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
+    """Key and certificates of ssl_config_file; None without one.
+
+    Raises:
+        TextFileError: the file cannot be read.
+        ServerStartError: it lacks what encryption needs.
+    """
+    if not str(config.ssl_config_file):
+        return None
+    ssl = read_text_file(config.ssl_config_file, flag_files_pb2.SSLConfig, "tensorflow.serving.SSLConfig")
+    for name in ("server_key", "server_cert", *(["custom_ca"] if ssl.client_verify else [])):
+        if "-----BEGIN" not in getattr(ssl, name):
+            raise ServerStartError(
+                f"{name} in ssl_config_file {config.ssl_config_file} must be a PEM text, which begins with "
+                f"'-----BEGIN', and no path"
+            )
+    return grpc.ssl_server_credentials(
+        [(ssl.server_key.encode(), ssl.server_cert.encode())],
+        root_certificates=ssl.custom_ca.encode() or None,
+        require_client_auth=ssl.client_verify,
+    )
+
+
+def check_addresses(config: ServerConfig) -> None:
+    """Fails before models are loaded, and with the system's reason, which gRPC only logs.
+
+    Raises:
+        ServerStartError: the port is in use, the host not one of this machine, or the socket's path taken.
+    """
+    host = config.grpc_host
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, config.port), family=family).close()
+    except OSError as error:
+        # Python's text ends with the address, which ours begins with.
+        reason = (error.strerror or str(error)).split(" (while attempting")[0]
+        raise _cannot_listen(_address(config), reason) from error
+    path = Path(config.grpc_socket_path)
+    if str(config.grpc_socket_path) and path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
+        raise _cannot_listen(f"{_UNIX}{path}", "it is a file, and no socket")
+
+
+def listen(server: grpc.aio.Server, config: ServerConfig, tls: grpc.ServerCredentials | None) -> int:
+    """Opens the port, and the Unix socket if there is to be one. Returns the port.
+
+    Raises:
+        ServerStartError: one of them cannot be opened.
+    """
+    port = _open(server, _address(config), tls)
+    if str(config.grpc_socket_path):
+        # A socket that a server left behind is in the way of the next one; gRPC's core takes it away itself.
+        _open(server, f"{_UNIX}{os.path.abspath(config.grpc_socket_path)}", tls)
+    return port
+
+
+def local_target(config: ServerConfig, port: int) -> str:
+    """The "host:port" for a client on this machine."""
+    return _host_port(_ANY_ADDRESS.get(config.grpc_host, config.grpc_host), port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address.
+
+    Example:
+        >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
+        (True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _open(server: grpc.aio.Server, address: str, tls: grpc.ServerCredentials | None) -> int:
+    try:
+        if tls is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, tls)
+    except RuntimeError as error:
+        raise _cannot_listen(address, str(error)) from error
+
+
+def _address(config: ServerConfig) -> str:
+    return _host_port(config.grpc_host, config.port)
+
+
+def _host_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _cannot_listen(address: str, reason: str) -> ServerStartError:
+    advice = (
+        "Choose another path"
+        if address.startswith(_UNIX)
+        else "Stop what uses the port, or choose another port (0 takes any free one) or host"
+    )
+    return ServerStartError(f"cannot listen on {address}: {reason}. {advice}")

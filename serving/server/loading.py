@@ -1,0 +1,42 @@
+"""From a version's folder to a servable that is ready: loaded, and warmed up."""
+
+import os
+import threading
+from pathlib import Path
+
+from .config import ServerConfig
+from .servable import SavedModelServable, Servable, session_config
+from .warmup import warm_up
+
+
+class Loader:
+    """Loads versions, a few at a time.
+
+    Args:
+        config: of the sessions, the warmup and how many load at the same time.
+
+    Example:
+        servable = Loader(config)("half", 1, Path("/models/half/1"))
+    """
+
+    def __init__(self, config: ServerConfig):
+        self._config = config
+        self._tags = config.saved_model_tags.split(",")
+        self._session_config = session_config(config)
+        self._slots = threading.Semaphore(config.num_load_threads or os.cpu_count() or 1)
+
+    def __call__(self, model: str, version: int, path: Path) -> Servable:
+        """A version, ready to answer.
+
+        Raises:
+            Exception: it does not load, or one of its warmup requests fails.
+        """
+        with self._slots:
+            servable = SavedModelServable(model, version, path, self._tags, self._session_config)
+            if self._config.enable_model_warmup:
+                try:
+                    warm_up(servable, path, self._config.num_request_iterations_for_warmup or 1)
+                except BaseException:
+                    servable.close()
+                    raise
+            return servable

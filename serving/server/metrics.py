@@ -1,0 +1,159 @@
+"""What the server counts, and TensorFlow Serving's names for it, in Prometheus' text format.
+
+The names have colons at both ends of their parts and counters no `_total`, as no client library writes them.
+
+Reference: tensorflow_serving/servables/tensorflow/util.cc, util/prometheus_exporter.cc, and
+prometheus.io/docs/instrumenting/exposition_formats.
+"""
+
+import bisect
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+import grpc
+
+from ..errors import ServingError
+
+DEFAULT_PATH = "/monitoring/prometheus/metrics"
+CONTENT_TYPE = "text/plain"
+
+_PREFIX = ":tensorflow:serving:"
+# Microseconds: from 10, each 1.8 times the one before, up to about half an hour.
+_LATENCY_BOUNDS = [10 * 1.8**power for power in range(33)]
+_COUNT_BOUNDS = [float(2**power) for power in range(15)]
+
+
+class _Counter:
+    """A number that only grows, for each combination of labels."""
+
+    kind = "counter"
+
+    def __init__(self, name: str, *labels: str):
+        self.name = _PREFIX + name
+        self._labels = labels
+        self._values: dict[tuple[str, ...], float] = {}
+
+    def add(self, amount: float, *labels: str) -> None:
+        self._values[labels] = self._values.get(labels, 0) + amount
+
+    def samples(self) -> Iterator[str]:
+        for labels, value in self._values.items():
+            yield f"{self.name}{_braced(self._labels, labels)} {value:g}"
+
+
+class _Histogram:
+    """How often values fell below each of some bounds, for each combination of labels."""
+
+    kind = "histogram"
+
+    def __init__(self, name: str, bounds: Sequence[float], *labels: str):
+        self.name = _PREFIX + name
+        self._labels = labels
+        self._bounds = bounds
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._sums: dict[tuple[str, ...], float] = {}
+
+    def add(self, value: float, *labels: str) -> None:
+        counts = self._counts.setdefault(labels, [0] * (len(self._bounds) + 1))
+        counts[bisect.bisect_left(self._bounds, value)] += 1
+        self._sums[labels] = self._sums.get(labels, 0.0) + value
+
+    def samples(self) -> Iterator[str]:
+        for labels, counts in self._counts.items():
+            below = 0
+            for bound, count in zip((*self._bounds, float("inf")), counts, strict=True):
+                below += count
+                limit = "+Inf" if bound == float("inf") else f"{bound:g}"
+                named = _braced((*self._labels, "le"), (*labels, limit))
+                yield f"{self.name}_bucket{named} {below}"
+            yield f"{self.name}_sum{_braced(self._labels, labels)} {self._sums[labels]:.15g}"
+            yield f"{self.name}_count{_braced(self._labels, labels)} {below}"
+
+
+class Metrics:
+    """The server's counters. Safe to use from several threads.
+
+    Example:
+        metrics = Metrics()
+        with metrics.request("half", "Predict", "GRPC"):
+            ...
+        print(metrics.text())
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests = _Counter("request_count", "model_name", "status")
+        self._latency = _Histogram("request_latency", _LATENCY_BOUNDS, "model_name", "API", "entrypoint")
+        self._runtime = _Histogram("runtime_latency", _LATENCY_BOUNDS, "model_name", "API", "runtime")
+        self._examples = _Histogram("request_example_counts", _COUNT_BOUNDS, "model")
+        self._example_total = _Counter("request_example_count_total", "model")
+        self._warmup = _Histogram("model_warmup_latency", _LATENCY_BOUNDS, "model_path", "status")
+        self._metrics: tuple[_Counter | _Histogram, ...] = (
+            self._requests,
+            self._latency,
+            self._runtime,
+            self._examples,
+            self._example_total,
+            self._warmup,
+        )
+
+    @contextlib.contextmanager
+    def request(self, model: str, api: str, entrypoint: str) -> Iterator[None]:
+        """Counts a request and its time; the error that ends the block is its status.
+
+        Args:
+            model: the name it asks for; what no model has is no label, or clients would fill the memory.
+            api: "Predict", "Classify", ...
+            entrypoint: "GRPC" or "REST".
+        """
+        started = time.perf_counter()
+        status = grpc.StatusCode.OK
+        try:
+            yield
+        except ServingError as error:
+            status = error.code
+            raise
+        except BaseException as error:
+            status = grpc.StatusCode.INTERNAL if isinstance(error, Exception) else grpc.StatusCode.CANCELLED
+            raise
+        finally:
+            with self._lock:
+                self._requests.add(1, model, status.name)
+                self._latency.add((time.perf_counter() - started) * 1e6, model, api, entrypoint)
+
+    def ran(self, model: str, api: str, seconds: float) -> None:
+        """Notes how long a graph ran for a request, the wait for a thread included."""
+        with self._lock:
+            self._runtime.add(seconds * 1e6, model, api, "TF1")
+
+    def examples(self, model: str, count: int) -> None:
+        """Notes how many tf.Examples a request brought."""
+        with self._lock:
+            self._examples.add(count, model)
+            self._example_total.add(count, model)
+
+    def warmed_up(self, model: str, seconds: float) -> None:
+        """Notes how long a version's warmup took."""
+        with self._lock:
+            self._warmup.add(seconds * 1e6, model, grpc.StatusCode.OK.name)
+
+    def text(self) -> str:
+        """All of it, for Prometheus to read."""
+        with self._lock:
+            lines = [
+                line
+                for metric in self._metrics
+                for line in (f"# TYPE {metric.name} {metric.kind}", *metric.samples())
+            ]
+        return "\n".join(lines) + "\n"
+
+
+def _braced(names: Sequence[str], values: Sequence[str]) -> str:
+    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return f"{{{pairs}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

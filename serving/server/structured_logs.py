@@ -1,0 +1,28 @@
+"""Logs for machines: one JSON object a line."""
+
+import json
+import logging
+import time
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats a record as {"time": …, "level": …, "logger": …, "message": …}, with "error" for a traceback.
+
+    Times are UTC, as in RFC 3339.
+
+    Example:
+        handler.setFormatter(JsonFormatter())
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line of JSON."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        fields = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["error"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)

@@ -1,0 +1,87 @@
+"""Warmup requests: run before a version answers, so that nobody waits for TensorFlow's first run of a graph.
+
+Reference: tensorflow.org/tfx/serving/saved_model_warmup; tensorflow_serving/apis/prediction_log.proto and
+servables/tensorflow/saved_model_warmup_util.cc.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tensorflow.python.lib.io import _pywrap_record_io
+from tensorflow_serving.apis import prediction_log_pb2  # pyright: ignore[reportMissingImports]
+
+from ..errors import InvalidArgumentError, UnimplementedError
+from ..wire import messages_pb2 as pb
+from .call import Call
+from .predict import predict_call
+from .servable import Servable
+from .tasks import classify_call, multi_inference_call, regress_call
+
+_log = logging.getLogger(__name__)
+
+_FILE = Path("assets.extra") / "tf_serving_warmup_requests"
+_MOST_RECORDS = 1000
+
+
+def warm_up(servable: Servable, path: Path, iterations: int) -> None:
+    """Runs the warmup requests that a version brings along.
+
+    Args:
+        servable: the version.
+        path: its folder; without a file of requests nothing is run.
+        iterations: how many times each is run.
+
+    Raises:
+        InvalidArgumentError: the file has too many requests.
+        UnimplementedError: a request is of a kind that is no inference.
+        ServingError: a request fails.
+    """
+    if not (path / _FILE).is_file():
+        return
+    started = time.monotonic()
+    count = 0
+    for record in _records(path / _FILE):
+        count += 1
+        if count > _MOST_RECORDS:
+            raise InvalidArgumentError(
+                f"Number of warmup records exceeds the maximum ({_MOST_RECORDS}) in {_FILE}"
+            )
+        call = _call(servable, record)
+        for _ in range(iterations):
+            call.respond(servable.run(call.feeds, call.fetches, None))
+    seconds = time.monotonic() - started
+    _log.info(
+        "version %s of model %s: %d warmup requests in %.1f s",
+        servable.version,
+        servable.model,
+        count,
+        seconds,
+    )
+
+
+def _records(path: Path) -> Iterator[Any]:
+    # tf.data would start an eager context, threads and all, for a handful of records.
+    iterator: Any = _pywrap_record_io.RecordIterator(str(path), "")
+    stock_message: Any = prediction_log_pb2
+    for record in iterator:
+        yield stock_message.PredictionLog.FromString(record)
+
+
+def _call(servable: Servable, log: Any) -> Call[Any]:
+    kind = log.WhichOneof("log_type")
+    request = getattr(log, kind).request.SerializeToString() if kind else b""
+    match kind:
+        case "predict_log":
+            return predict_call(servable, pb.PredictRequest.FromString(request))
+        case "classify_log":
+            return classify_call(servable, pb.SerializedInputRequest.FromString(request), False)
+        case "regress_log":
+            return regress_call(servable, pb.SerializedInputRequest.FromString(request), False)
+        case "multi_inference_log":
+            message = pb.SerializedMultiInferenceRequest.FromString(request)
+            return multi_inference_call(servable, message, False)
+        case _:
+            raise UnimplementedError(f"Unsupported log_type for warmup: {kind}")

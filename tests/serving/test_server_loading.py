@@ -1,0 +1,173 @@
+"""What happens to a version before it answers and after it leaves: tags, sessions, warmup, memory."""
+
+import logging
+from contextlib import closing
+
+import numpy as np
+import pytest
+import serving_models as models
+import tensorflow as tf
+from serving_models import HalfPlusTwo, save
+from tensorflow_serving.apis import prediction_log_pb2
+
+from keras_selfattn.serving import errors
+from keras_selfattn.serving.client import Client
+from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server.loading import Loader
+from keras_selfattn.serving.server.servable import SavedModelServable
+
+CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
+
+
+@pytest.fixture
+def tf1_base(tmp_path):
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # TensorFlow 1's functions are all deprecated
+    models.save_tf1(tmp_path, 1)
+    return tmp_path
+
+
+def write_warmup(version, *logs):
+    folder = version / "assets.extra"
+    folder.mkdir(exist_ok=True)
+    with tf.io.TFRecordWriter(str(folder / "tf_serving_warmup_requests")) as writer:
+        for log in logs:
+            writer.write(log.SerializeToString())
+
+
+def warmup_requests():
+    """One of each kind, for the model of `save_tf1`."""
+    predict, classify, regress, infer = (prediction_log_pb2.PredictionLog() for _ in range(4))
+    request = predict.predict_log.request
+    request.model_spec.name = "default"
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto(np.float32([[2]])))
+    for request, signature in (
+        (classify.classify_log.request, "classify_x_to_y"),
+        (regress.regress_log.request, "regress_x_to_y"),
+    ):
+        request.model_spec.name = "default"
+        request.model_spec.signature_name = signature
+        example = request.input.example_list.examples.add()
+        example.features.feature["x"].float_list.value.append(2.0)
+    request = infer.multi_inference_log.request
+    request.input.CopyFrom(classify.classify_log.request.input)
+    for signature, method in (("classify_x_to_y", CLASSIFY), ("regress_x_to_y", REGRESS)):
+        task = request.tasks.add(method_name=method)
+        task.model_spec.name = "default"
+        task.model_spec.signature_name = signature
+    return predict, classify, regress, infer
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """What servables fetch, from now on."""
+    fetched = []
+    run = SavedModelServable.run
+
+    def noted(self, feeds, fetches, timeout):
+        fetched.append(list(fetches))
+        return run(self, feeds, fetches, timeout)
+
+    monkeypatch.setattr(SavedModelServable, "run", noted)
+    return fetched
+
+
+def test_warmup_requests_of_all_kinds_run_before_the_version_answers(tf1_base, runs):
+    write_warmup(tf1_base / "1", *warmup_requests())
+    with Server(ServerConfig("default", tf1_base, port=0)):
+        assert runs == [["y:0"]] * 4
+
+
+def test_warmup_requests_run_as_often_as_asked_or_not_at_all(tf1_base, runs):
+    write_warmup(tf1_base / "1", *warmup_requests())
+    Loader(ServerConfig("m", "m", num_request_iterations_for_warmup=3))("m", 1, tf1_base / "1").close()
+    assert len(runs) == 12
+    Loader(ServerConfig("m", "m", enable_model_warmup=False))("m", 1, tf1_base / "1").close()
+    assert len(runs) == 12
+
+
+def test_a_warmup_request_that_fails_keeps_the_version_from_serving(tf1_base):
+    bad = prediction_log_pb2.PredictionLog()
+    bad.predict_log.request.model_spec.name = "default"
+    write_warmup(tf1_base / "1", bad)
+    with pytest.raises(errors.ServerStartError, match="input size does not match signature"):
+        Server(ServerConfig("default", tf1_base, port=0)).start()
+
+
+def test_a_warmup_of_another_kind_or_of_too_many_requests_is_refused(tf1_base):
+    session_run = prediction_log_pb2.PredictionLog()
+    session_run.session_run_log.SetInParent()
+    load = Loader(ServerConfig("m", "m"))
+    write_warmup(tf1_base / "1", session_run)
+    with pytest.raises(errors.UnimplementedError, match="Unsupported log_type for warmup: session_run_log"):
+        load("m", 1, tf1_base / "1")
+    write_warmup(tf1_base / "1", *[warmup_requests()[0]] * 1001)
+    with pytest.raises(errors.InvalidArgumentError, match=r"exceeds the maximum \(1000\)"):
+        load("m", 1, tf1_base / "1")
+
+
+def test_a_broken_file_of_warmup_requests_keeps_the_version_from_serving(tf1_base):
+    write_warmup(tf1_base / "1", *warmup_requests())
+    file = tf1_base / "1" / "assets.extra" / "tf_serving_warmup_requests"
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(errors.ServerStartError, match="does not load"):
+        Server(ServerConfig("default", tf1_base, port=0)).start()
+
+
+def test_tags_choose_the_graph(tf1_base):
+    with pytest.raises(errors.ServerStartError, match="MetaGraphDef associated with tags"):
+        Server(ServerConfig("default", tf1_base, port=0, saved_model_tags="serve,gpu")).start()
+
+
+@pytest.mark.parametrize(
+    ("settings", "threads"),
+    [
+        ({}, (1, 0)),
+        ({"tensorflow_intra_op_parallelism": 3, "tensorflow_inter_op_parallelism": 5}, (3, 5)),
+        ({"tensorflow_session_parallelism": 7}, (7, 7)),
+    ],
+)
+def test_the_session_gets_the_threads_it_is_told(half_base, settings, threads):
+    with closing(Loader(ServerConfig("half", half_base, **settings))("half", 3, half_base / "3")) as servable:
+        config = servable._session._config
+    assert (config.intra_op_parallelism_threads, config.inter_op_parallelism_threads) == threads
+
+
+def test_the_session_gets_what_its_file_says(half_base, tmp_path):
+    file = tmp_path / "session.conf"
+    file.write_text("allow_soft_placement: true intra_op_parallelism_threads: 2")
+    settings = {"tensorflow_session_config_file": file, "per_process_gpu_memory_fraction": 0.25}
+    with closing(Loader(ServerConfig("half", half_base, **settings))("half", 3, half_base / "3")) as servable:
+        config = servable._session._config
+    assert config.allow_soft_placement
+    assert config.intra_op_parallelism_threads == 2
+    assert config.gpu_options.per_process_gpu_memory_fraction == 0.25
+    file.write_text("nothing: 1")
+    with pytest.raises(errors.InvalidArgumentError, match="Invalid protobuf file"):
+        Loader(ServerConfig("half", half_base, tensorflow_session_config_file=file))
+
+
+def test_a_version_that_fails_is_tried_again_a_few_times(tmp_path, until, monkeypatch):
+    save(HalfPlusTwo(), tmp_path, 1)
+    tries = []
+
+    def fails_three_times(self, model, version, path):
+        tries.append(version)
+        if len(tries) < 4:
+            raise errors.UnavailableError("the file system is away")
+        return load(self, model, version, path)
+
+    load = Loader.__call__
+    monkeypatch.setattr(Loader, "__call__", fails_three_times)
+    settings = {"port": 0, "file_system_poll_wait_seconds": 0.02, "load_retry_interval_micros": 1000}
+    config = ServerConfig("m", tmp_path, startup_wait_seconds=60, max_num_load_retries=5, **settings)
+    with pytest.raises(errors.ServerStartError, match="the file system is away"):
+        Server(config).start()
+    tries.clear()
+    save(HalfPlusTwo(), tmp_path, 0)
+    monkeypatch.setattr(Loader, "__call__", lambda self, *args: load(self, *args))
+    (tmp_path / "1").rename(tmp_path / "away")
+    with Server(config) as server, Client(server.target, "m") as client:
+        monkeypatch.setattr(Loader, "__call__", fails_three_times)
+        (tmp_path / "away").rename(tmp_path / "1")
+        until(lambda: [each.version for each in client.status() if each.available] == [1])
+        assert tries == [1, 1, 1, 1]
