@@ -6,6 +6,7 @@ import importlib
 import pytest
 
 MODULES = ["errors", "wire.codec", "wire.dtypes", "wire.frames", "server.config"]
+MODULES += [f"server.rest_json_{name}" for name in ("document", "values", "in", "examples", "out")]
 MODULES += [f"client.{name}" for name in ("answers", "examples", "management", "signatures", "targets")]
 
 
