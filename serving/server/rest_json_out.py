@@ -15,9 +15,9 @@ from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError, code_of
 from . import rest_json_values as rj
 
-# Powers of ten that bring the six leading digits of any float32 before the point.
-_LEAST_POWER = -40
-_POWERS = 10.0 ** np.arange(_LEAST_POWER, 60)
+# Powers of ten that bring the point of any float32 behind its six leading digits. None is below 1: those are
+# not exact, and a number in the middle of two float32 values would be taken for the wrong one.
+_POWERS = 10.0 ** np.arange(60)
 
 _WRITTEN = {np.dtype(kind) for kind in (bool, "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")}
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))
@@ -165,8 +165,9 @@ def _formats(numbers: np.ndarray) -> list[str]:
     with np.errstate(all="ignore"):
         sizes = np.abs(numbers)
         exponents = np.floor(np.log10(sizes))
-        powers = _POWERS[np.where(np.isfinite(exponents), 5 - exponents, 0).astype(np.intp) - _LEAST_POWER]
-        short = (np.rint(numbers * powers) / powers).astype(np.float32) == numbers
+        shifts = np.where(np.isfinite(exponents), 5 - exponents, 0).astype(np.intp)
+        up, down = _POWERS[np.maximum(shifts, 0)], _POWERS[np.maximum(-shifts, 0)]
+        short = (np.rint(numbers * up / down) / up * down).astype(np.float32) == numbers
         # What would be printed without a point gets one.
         whole = (np.rint(numbers) == numbers) & (sizes < np.where(short, 1e6, 1e9))
     if not short.any() and not whole.any():

@@ -334,6 +334,13 @@ def test_floats_have_six_digits_where_these_are_enough_and_always_a_point_or_an_
     assert predict_outputs({"y": array}, True) == f'{{"predictions": [{expected}]}}'.encode()
 
 
+def test_six_digits_in_the_middle_of_two_float32_values_stand_for_the_one_they_are_read_as():
+    middle = np.float32(1.41904e10)
+    for value in (np.nextafter(middle, np.float32(0)), middle, np.nextafter(middle, np.float32(math.inf))):
+        body = predict_outputs({"y": np.array([value])}, rows=True)
+        assert body == f'{{"predictions": [{float_text(value)}]}}'.encode()
+
+
 def test_what_is_not_finite_is_written_as_a_word():
     array = np.array([[math.nan, math.inf], [3, -math.inf]], np.float32)
     expected = b'{"predictions": [[NaN, Infinity], [3.0, -Infinity]]}'
