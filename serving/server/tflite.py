@@ -43,6 +43,10 @@ _METADATA_NAME = "signature_defs_metadata"
 
 _log = logging.getLogger(__name__)
 
+# What reading a broken file ends with: Python's readers of FlatBuffers and FlexBuffers check nothing, and the
+# interpreter, which has verified the file before, checks neither indices nor names.
+_UNREADABLE = (DecodeError, ValueError, TypeError, LookupError, AttributeError, struct.error)
+
 _TYPES: dict[int, int] = {
     schema.TensorType.FLOAT16: pb.DT_HALF,
     schema.TensorType.FLOAT32: pb.DT_FLOAT,
@@ -90,8 +94,10 @@ class TfliteServable:
         self.version = version
         content = _content(path)
         self._pool = _Pool(content, threads)
-        file: Any = schema.Model.GetRootAs(content, 0)  # the pool's first interpreter has verified it
-        self.signatures, graphs = _signatures(file)
+        try:
+            self.signatures, graphs = _signatures(schema.Model.GetRootAs(content, 0))
+        except _UNREADABLE as error:
+            raise InvalidArgumentError(f"Cannot build FlatBufferModel from buffer. {error}") from error
         self._inputs = _by_name(graph.inputs for graph in graphs)
         self._outputs = _by_name(graph.outputs for graph in graphs)
         # What a caller has to feed at least: one signature's inputs.
@@ -385,8 +391,7 @@ def _stored_signatures(file: Any) -> dict[str, pb.SignatureDef]:
                 key.AsKey: pb.SignatureDef.FromString(bytes(value.AsStringBytes))
                 for key, value in zip(entries.Keys, entries.Values, strict=True)
             }
-        # Python's reader of FlexBuffers checks nothing.
-        except (DecodeError, ValueError, TypeError, LookupError, AttributeError, struct.error) as error:
+        except _UNREADABLE as error:
             raise InvalidArgumentError(
                 "Invalid SignatureDefs found in TfLite model: Cannot parse signature def found in flatbuffer."
             ) from error

@@ -430,6 +430,7 @@ def test_sizes_that_an_operation_refuses_are_invalid(load, tmp_path):
     servable = load(data)
     with pytest.raises(errors.InvalidArgumentError, match="Failed to allocate tensors: .*batch_matmul"):
         call(servable, "serving_default", left=floats(2, 3), right=floats(5, 7))
+    assert not servable._pool._idle  # nobody gets the interpreter that failed
     answer = call(servable, "serving_default", left=floats(2, 5), right=floats(5, 7))
     np.testing.assert_array_equal(answer["product"], floats(2, 5) @ floats(5, 7))
 
@@ -478,6 +479,21 @@ def test_a_file_cut_short_does_not_load(load, half_data, kept):
 def test_what_is_no_tflite_file_does_not_load(load):
     with pytest.raises(errors.InvalidArgumentError, match=r"Cannot build FlatBufferModel from buffer\."):
         load(b"no model at all" * 100)
+
+
+def test_a_name_or_an_index_that_is_wrong_does_not_load(load, half_data):
+    def name(model):
+        model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].name = b"\xff"
+
+    def subgraph(model):
+        model.signatureDefs[0].subgraphIndex = 99
+
+    def tensor(model):
+        model.signatureDefs[0].outputs[0].tensorIndex = 99
+
+    for change in (name, subgraph, tensor):
+        with pytest.raises(errors.InvalidArgumentError, match="TfLite model|FlatBufferModel"):
+            load(edited(half_data, change))
 
 
 def test_a_folder_without_the_file_is_not_found(tmp_path):
