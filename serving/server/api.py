@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from ..errors import InternalError, InvalidArgumentError
+from ..errors import InternalError, InvalidArgumentError, NotFoundError
 from ..wire import codec
 from ..wire import messages_pb2 as pb
 from .call import Call
@@ -23,7 +23,6 @@ from .models import Models
 from .predict import predict_call
 from .runner import Runner, seconds_left
 from .servable import Servable
-from .states import VersionState
 from .tasks import classify_call, multi_inference_call, regress_call
 
 _M = TypeVar("_M", bound=Message)
@@ -135,9 +134,20 @@ class Api:
             status.status.error_message = state.message
         return response
 
-    def states(self) -> dict[str, list[VersionState]]:
-        """The states of all versions of every model that is served."""
-        return {name: self._models.states(pb.ModelSpec(name=name)) for name in self._models.available()}
+    def statuses(self) -> dict[str, pb.GetModelStatusResponse]:
+        """The states of the versions of every model on the list, some of which may have none yet."""
+        statuses: dict[str, pb.GetModelStatusResponse] = {}
+        for name in self._models.available():
+            try:
+                statuses[name] = self.status(pb.ModelSpec(name=name))
+            except NotFoundError:
+                statuses[name] = pb.GetModelStatusResponse()
+        return statuses
+
+    def ready(self) -> bool:
+        """Whether a model answers, or none is wanted: a broken one must not take requests from the others."""
+        models = self._models.available()
+        return not models or any(models.values())
 
     def known(self, spec: pb.ModelSpec) -> str:
         """The name a request asks for if there is such a model: others are not worth a metric each."""

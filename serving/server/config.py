@@ -116,6 +116,12 @@ class ServerConfig:
         "TensorFlow Serving listens on all: --host=0.0.0.0.",
     )
     port: int = _setting(8500, NETWORK, _PORT, "gRPC port; 0 takes a free one.")
+    rest_api_port: int = _setting(
+        0,
+        NETWORK,
+        Rule(lambda value: _is_int(value) and -1 <= value < 2**16, "an integer from -1 to 65535"),
+        "REST port; 0 for none, -1 takes a free one.",
+    )
     grpc_socket_path: str | Path = _setting("", NETWORK, _FILE, "Unix socket for gRPC, besides the port.")
     ssl_config_file: str | Path = _setting(
         "", NETWORK, _FILE, "Key and certificates for gRPC: an SSLConfig as protobuf text."
@@ -125,6 +131,12 @@ class ServerConfig:
         NETWORK,
         Rule(lambda value: isinstance(value, str), "name=value, comma-separated"),
         "Options of gRPC's core, such as grpc.max_connection_age_ms=2000, comma-separated.",
+    )
+    rest_api_enable_cors_support: bool = _setting(
+        False, NETWORK, _FLAG, "Let web pages of all origins ask over REST."
+    )
+    monitoring_config_file: str | Path = _setting(
+        "", NETWORK, _FILE, "Whether and where REST has metrics: a MonitoringConfig as protobuf text."
     )
     enable_serialization_as_tensor_content: bool = _setting(
         False, NETWORK, _FLAG, "Answer numbers as raw bytes (tensor_content) instead of typed fields."
@@ -138,6 +150,12 @@ class ServerConfig:
     )
     max_concurrent_requests: int = _setting(
         2000, LIMITS, _POSITIVE, "Requests waiting or running; one more is refused with RESOURCE_EXHAUSTED."
+    )
+    rest_api_timeout_in_ms: int = _setting(
+        30_000, LIMITS, _POSITIVE, "Milliseconds that a request over REST may take."
+    )
+    rest_api_max_body_bytes: int = _setting(
+        2**28, LIMITS, _POSITIVE, "Bytes that a request over REST may bring, inflated; more is refused."
     )
     max_concurrent_streams: int = _setting(
         1000, LIMITS, _POSITIVE, "Requests that one connection may have open; further ones wait there."
@@ -206,6 +224,11 @@ class ServerConfig:
     def grpc_host(self) -> str:
         """The address of the gRPC port: what is not encrypted is not for the network unless it is told so."""
         return self.host or (ALL_ADDRESSES if str(self.ssl_config_file) else LOOPBACK)
+
+    @property
+    def rest_host(self) -> str:
+        """The address of the REST port, which is never encrypted."""
+        return self.host or LOOPBACK
 
 
 SETTINGS: dict[str, About] = {each.name: each.metadata["about"] for each in fields(ServerConfig)}

@@ -4,7 +4,6 @@ Requests arrive as bytes and are parsed with this project's own messages, so tha
 share one codec. Calls that are not here answer UNIMPLEMENTED, as gRPC does by itself.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -22,6 +21,7 @@ from tensorflow_serving.apis import (  # pyright: ignore[reportMissingImports]
 
 from ..errors import ServingError
 from .api import Api
+from .in_flight import InFlight
 
 _log = logging.getLogger(__name__)
 _MESSAGE_LIMIT = 1024  # bytes
@@ -48,11 +48,8 @@ class GrpcApi:
     """
 
     def __init__(self, api: Api):
+        self.in_flight = InFlight()
         self._api = api
-        self._running = 0
-        self._draining = False
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Registers the two services."""
@@ -82,26 +79,15 @@ class GrpcApi:
             )
         )
 
-    async def drain(self) -> None:
-        """Refuses new calls from now on, and returns when those that are running have an answer."""
-        self._draining = True
-        await self._idle.wait()
-
     def _handler(self, method: _Method) -> _Handler:
         async def handle(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
-            if self._draining:
+            if self.in_flight.draining:
                 # Said here, because gRPC's own stop answers CANCELLED, which clients do not retry.
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
-            self._running += 1
-            self._idle.clear()
-            try:
+            with self.in_flight.request():
                 remaining = context.time_remaining()
                 deadline = None if remaining is None else time.monotonic() + remaining
                 return await _answered(context, method(data, deadline))
-            finally:
-                self._running -= 1
-                if self._running == 0:
-                    self._idle.set()
 
         return handle
 

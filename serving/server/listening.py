@@ -99,9 +99,9 @@ def listen(server: grpc.aio.Server, config: ServerConfig, tls: grpc.ServerCreden
     return port
 
 
-def local_target(config: ServerConfig, port: int) -> str:
+def local_target(host: str, port: int) -> str:
     """The "host:port" for a client on this machine."""
-    return _host_port(_ANY_ADDRESS.get(config.grpc_host, config.grpc_host), port)
+    return _host_port(_ANY_ADDRESS.get(host, host), port)
 
 
 def is_loopback(host: str) -> bool:

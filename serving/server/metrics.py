@@ -14,7 +14,10 @@ from collections.abc import Iterator, Sequence
 
 import grpc
 
-from ..errors import ServingError
+from ..errors import InvalidArgumentError, ServingError
+from . import flag_files_pb2
+from .config import ServerConfig
+from .text_files import read_text_file
 
 DEFAULT_PATH = "/monitoring/prometheus/metrics"
 CONTENT_TYPE = "text/plain"
@@ -148,6 +151,26 @@ class Metrics:
                 for line in (f"# TYPE {metric.name} {metric.kind}", *metric.samples())
             ]
         return "\n".join(lines) + "\n"
+
+
+def metrics_path(config: ServerConfig) -> str:
+    """The path of the metrics over REST; empty if monitoring_config_file turns them off.
+
+    Raises:
+        TextFileError: that file cannot be read.
+        InvalidArgumentError: its path is none.
+    """
+    if not str(config.monitoring_config_file):
+        return DEFAULT_PATH
+    known_as = "tensorflow.serving.MonitoringConfig"
+    monitoring = read_text_file(config.monitoring_config_file, flag_files_pb2.MonitoringConfig, known_as)
+    prometheus = monitoring.prometheus_config
+    if prometheus.path and not prometheus.path.startswith("/"):
+        raise InvalidArgumentError(
+            f"path of prometheus_config in {config.monitoring_config_file} must begin with a slash. "
+            f"Received {prometheus.path!r}"
+        )
+    return (prometheus.path or DEFAULT_PATH) if prometheus.enable else ""
 
 
 def _braced(names: Sequence[str], values: Sequence[str]) -> str:

@@ -19,11 +19,14 @@ from .api import Api
 from .config import ServerConfig
 from .config_watch import ConfigWatch
 from .grpc_api import GrpcApi, Health, add_reflection
+from .in_flight import InFlight
 from .listening import check_addresses, credentials, listen, local_target, server_options
 from .loading import Loader
-from .metrics import Metrics
+from .metrics import Metrics, metrics_path
 from .model_config import configured_models
 from .models import Models
+from .rest.app import RestApi
+from .rest.server import RestServer
 from .runner import Runner
 
 _log = logging.getLogger(__name__)
@@ -63,6 +66,8 @@ class Server:
         self._config_watch = ConfigWatch(config, self.models)
         self._options = server_options(config)
         self._tls = credentials(config)
+        self._metrics_path = metrics_path(config)
+        self._rest_port = 0
         self._health: Health | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._port: Future[int] = Future()
@@ -80,9 +85,19 @@ class Server:
         return self._port.result()
 
     @property
+    def rest_port(self) -> int:
+        """The REST port it listens on; 0 for none."""
+        return self._rest_port
+
+    @property
+    def rest_url(self) -> str:
+        """The "http://host:port" for a program on this machine; empty without a REST port."""
+        return f"http://{local_target(self.config.rest_host, self.rest_port)}" if self.rest_port else ""
+
+    @property
     def target(self) -> str:
         """The "host:port" for a client on this machine."""
-        return local_target(self.config, self.port)
+        return local_target(self.config.grpc_host, self.port)
 
     def start(self) -> Self:
         """Loads the models, then opens the port. Returns when the first request can be answered.
@@ -150,23 +165,33 @@ class Server:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         server = grpc.aio.server(options=self._options)
-        runner = Runner(self._executor, self.config.max_concurrent_requests)
-        api = GrpcApi(Api(self.models, runner, Metrics(), self.config))
-        api.add_to(server)
+        runner, metrics = Runner(self._executor, self.config.max_concurrent_requests), Metrics()
+        api = Api(self.models, runner, metrics, self.config)
+        grpc_api = GrpcApi(api)
+        grpc_api.add_to(server)
         self._health = Health()
         await self._health.set(self._healthy())
         self._health.add_to(server)
         add_reflection(server)
+        rest_api = RestApi(api, runner, metrics, self._metrics_path, self.config)
+        rest = RestServer(rest_api, self.config) if self.config.rest_api_port else None
         port = listen(server, self.config, self._tls)
         await server.start()
+        if rest is not None:
+            await rest.start()
+            self._rest_port = rest.port
         self._port.set_result(port)
         await self._stop_requested.wait()
-        await self._drain(server, api, self._health)
+        await self._drain(server, (grpc_api.in_flight, rest_api.in_flight), self._health)
+        if rest is not None:
+            await rest.stop()
 
-    async def _drain(self, server: grpc.aio.Server, api: GrpcApi, health: Health) -> None:
+    async def _drain(
+        self, server: grpc.aio.Server, in_flight: tuple[InFlight, InFlight], health: Health
+    ) -> None:
         _log.info("stopping; running requests have %g s to finish", self._grace)
         await health.leave()
-        draining = asyncio.ensure_future(api.drain())
+        draining = asyncio.ensure_future(asyncio.gather(*[each.drain() for each in in_flight]))
         aborting = asyncio.ensure_future(self._abort_requested.wait())
         await asyncio.wait({draining, aborting}, timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
         if self._grace > 0 and not aborting.done():

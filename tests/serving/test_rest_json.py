@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from keras_selfattn.serving.errors import InvalidArgumentError, ServingError, UnimplementedError
-from keras_selfattn.serving.server.rest_json_examples import examples_request
-from keras_selfattn.serving.server.rest_json_in import predict_inputs
-from keras_selfattn.serving.server.rest_json_out import (
+from keras_selfattn.serving.server.rest.json_examples import examples_request
+from keras_selfattn.serving.server.rest.json_in import predict_inputs
+from keras_selfattn.serving.server.rest.json_out import (
     classify_outputs,
     error_body,
     predict_outputs,

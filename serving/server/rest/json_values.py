@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from ..errors import InvalidArgumentError, ServingError
-from ..wire import messages_pb2 as pb
+from ...errors import InvalidArgumentError, ServingError
+from ...wire import messages_pb2 as pb
 
 # What an error text shows of a value: TensorFlow Serving repeats all of it, however many megabytes.
 _MOST_TEXT = 1024

@@ -11,8 +11,8 @@ import math
 import re
 from typing import Any
 
-from ..errors import InvalidArgumentError
-from .rest_json_values import Infinite, format_error, proper_text, too_big
+from ...errors import InvalidArgumentError
+from .json_values import Infinite, format_error, proper_text, too_big
 
 DEFAULT_SIGNATURE = "serving_default"
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidArgumentError
-from ..wire import messages_pb2 as pb
-from ..wire.dtypes import CodecError, code_of
-from . import rest_json_values as rj
+from ...errors import InvalidArgumentError
+from ...wire import messages_pb2 as pb
+from ...wire.dtypes import CodecError, code_of
+from . import json_values as rj
 
 # Powers of ten that bring the point of any float32 behind its six leading digits. None is below 1: those are
 # not exact, and a number in the middle of two float32 values would be taken for the wrong one.

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import InvalidArgumentError
-from ..wire import messages_pb2 as pb
-from . import rest_json_exact as exact
-from . import rest_json_values as rj
-from .rest_json_document import document, signature_name
+from ...errors import InvalidArgumentError
+from ...wire import messages_pb2 as pb
+from . import json_exact as exact
+from . import json_values as rj
+from .json_document import document, signature_name
 
 
 class PredictInputs(NamedTuple):

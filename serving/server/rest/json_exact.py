@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import InvalidArgumentError, ServingError, UnimplementedError
-from ..wire import messages_pb2 as pb
-from ..wire.dtypes import kind_of
-from . import rest_json_values as rj
+from ...errors import InvalidArgumentError, ServingError, UnimplementedError
+from ...wire import messages_pb2 as pb
+from ...wire.dtypes import kind_of
+from . import json_values as rj
 
 # An array's axes in every NumPy release this package runs on.
 MOST_AXES = 32

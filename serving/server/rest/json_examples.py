@@ -7,10 +7,10 @@ import math
 import struct
 from typing import Any, NamedTuple
 
-from ..errors import InvalidArgumentError
-from ..wire import messages_pb2 as pb
-from . import rest_json_values as rj
-from .rest_json_document import document, signature_name
+from ...errors import InvalidArgumentError
+from ...wire import messages_pb2 as pb
+from . import json_values as rj
+from .json_document import document, signature_name
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 

@@ -1,0 +1,40 @@
+"""The requests that have no answer yet: counted, so that a server can stop when they have one."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+
+class InFlight:
+    """Counts requests, and waits for the last one. For one event loop.
+
+    Example:
+        in_flight = InFlight()
+        with in_flight.request():
+            ...
+        await in_flight.drain()
+    """
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.draining = False
+        """Whether new requests are to be refused."""
+
+    @contextlib.contextmanager
+    def request(self) -> Iterator[None]:
+        """A request, until it has its answer."""
+        self._running += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if self._running == 0:
+                self._idle.set()
+
+    async def drain(self) -> None:
+        """Has new requests refused from now on, and returns when those that are running have an answer."""
+        self.draining = True
+        await self._idle.wait()

@@ -1,0 +1,242 @@
+"""The REST API as an ASGI application: requests of HTTP to calls, errors to statuses.
+
+Reference: tensorflow_serving/model_servers/{http_rest_api_handler,http_server}.cc; asgi.readthedocs.io.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, NoReturn
+
+from ...errors import HTTP_STATUS, InvalidArgumentError, ServingError, UnavailableError
+from ...wire import messages_pb2 as pb
+from ..api import CLASSIFY, PREDICT, REGRESS, Api
+from ..call import Call
+from ..config import ServerConfig
+from ..in_flight import InFlight
+from ..metrics import CONTENT_TYPE, Metrics
+from ..predict import arrays_call
+from ..runner import Runner
+from ..servable import Servable
+from . import routes
+from .json_examples import examples_request
+from .json_in import predict_inputs
+from .json_models import metadata_json, models_json, status_json
+from .json_out import classify_outputs, error_body, predict_outputs, regress_outputs
+
+_log = logging.getLogger(__name__)
+
+_JSON = "application/json"
+_CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "POST, GET",
+    "Access-Control-Allow-Headers": "Content-Type",
+}
+_API_OF = {routes.PREDICT: PREDICT, routes.CLASSIFY: CLASSIFY, routes.REGRESS: REGRESS}
+_GZIP = 16 + zlib.MAX_WBITS
+
+_Receive = Callable[[], Awaitable[dict[str, Any]]]
+_Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class _HttpError(Exception):
+    """An answer that gRPC has no code for."""
+
+    def __init__(self, status: int, message: str):
+        super().__init__(message)
+        self.status = status
+
+
+class _Answer(NamedTuple):
+    body: bytes
+    status: int = 200
+    content_type: str = _JSON
+
+
+class RestApi:
+    """TensorFlow Serving's REST API.
+
+    Args:
+        api: answers the calls.
+        runner: where large bodies are taken apart.
+        metrics: what is counted, and told at `metrics_path`.
+        metrics_path: where; empty for nowhere.
+        config: limits, and whether pages of other origins may ask.
+
+    Example:
+        uvicorn.run(RestApi(api, runner, metrics, DEFAULT_PATH, config))
+    """
+
+    def __init__(self, api: Api, runner: Runner, metrics: Metrics, metrics_path: str, config: ServerConfig):
+        self.in_flight = InFlight()
+        self._api = api
+        self._runner = runner
+        self._metrics = metrics
+        self._metrics_path = metrics_path
+        self._seconds = config.rest_api_timeout_in_ms / 1000
+        self._most_bytes = config.rest_api_max_body_bytes
+        self._headers = _CORS if config.rest_api_enable_cors_support else {}
+
+    async def __call__(self, scope: dict[str, Any], receive: _Receive, send: _Send) -> None:
+        """Answers one request."""
+        with self.in_flight.request():
+            answer = await self._answer(scope, receive)
+            headers = {
+                "Content-Type": answer.content_type,
+                "Content-Length": str(len(answer.body)),
+                **self._headers,
+            }
+            encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+            await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+            body = b"" if scope["method"] == "HEAD" else answer.body
+            await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, scope: dict[str, Any], receive: _Receive) -> _Answer:
+        try:
+            if self.in_flight.draining:
+                raise UnavailableError("the server is shutting down")
+            return await self._routed(scope, receive)
+        except ServingError as error:
+            return _Answer(error_body(error.details), HTTP_STATUS[error.code])
+        except _HttpError as error:
+            return _Answer(error_body(str(error)), error.status)
+        except Exception:  # noqa: BLE001 - the client gets a status, the log the traceback
+            _log.exception("a request failed")
+            return _Answer(error_body("internal error; the server's log has the cause"), 500)
+
+    async def _routed(self, scope: dict[str, Any], receive: _Receive) -> _Answer:
+        path = scope.get("raw_path", scope["path"].encode()).split(b"?")[0].decode("latin-1")
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        if method == "OPTIONS" and self._headers:
+            return _preflight(scope)
+        if method == "GET":
+            if path == self._metrics_path:
+                return _Answer(self._metrics.text().encode(), content_type=CONTENT_TYPE)
+            if path == "/healthz":
+                return _Answer(b'{"status": "alive"}')
+            if path == "/readyz":
+                return self._readiness()
+        if not routes.is_api(path):
+            raise _HttpError(404, f"there is nothing at {path}; the API begins with /v1/models")
+        asks, spec = routes.route(method, path)
+        if asks in _API_OF:
+            return await self._infer(asks, spec, scope, receive)
+        return _Answer(self._tell(asks, spec))
+
+    def _readiness(self) -> _Answer:
+        if self._api.ready():
+            return _Answer(b'{"status": "ready"}')
+        raise UnavailableError("no model has a version to answer")
+
+    def _tell(self, asks: str, spec: pb.ModelSpec) -> bytes:
+        """What the server knows of its models."""
+        if asks == routes.MODELS:
+            return models_json(self._api.statuses())
+        if asks == routes.STATUS:
+            return status_json(self._api.status(spec))
+        request = pb.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
+        return metadata_json(self._api.metadata(request))
+
+    async def _infer(
+        self, asks: str, spec: pb.ModelSpec, scope: dict[str, Any], receive: _Receive
+    ) -> _Answer:
+        deadline = time.monotonic() + self._seconds
+        with self._metrics.request(self._api.known(spec), _API_OF[asks], "REST"):
+            body = await self._body(scope, receive)
+            infer = self._predict if asks == routes.PREDICT else self._examples
+            return _Answer(await _unless_gone(receive, infer(asks, spec, body, deadline)))
+
+    async def _predict(self, asks: str, spec: pb.ModelSpec, body: bytes, deadline: float) -> bytes:
+        def prepare(servable: Servable) -> Call[bytes]:
+            name, rows, inputs = predict_inputs(body, servable.signatures)
+            call = arrays_call(servable.signatures[name], inputs)
+            return Call(call.feeds, call.fetches, lambda arrays: predict_outputs(call.respond(arrays), rows))
+
+        return await self._api.infer(spec, PREDICT, prepare, bytes, len(body), deadline)
+
+    async def _examples(self, asks: str, spec: pb.ModelSpec, body: bytes, deadline: float) -> bytes:
+        request = await self._runner.off_loop(len(body), _examples_request, spec, body)
+        if asks == routes.CLASSIFY:
+            return await self._api.classified(
+                request, lambda response: classify_outputs(response.result), len(body), deadline
+            )
+        return await self._api.regressed(
+            request, lambda response: regress_outputs(response.result), len(body), deadline
+        )
+
+    async def _body(self, scope: dict[str, Any], receive: _Receive) -> bytes:
+        """The request's body, inflated; within the limits of size and time."""
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._seconds):
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise _HttpError(499, "the client has gone")
+                    chunks.append(message.get("body", b""))
+                    size += len(chunks[-1])
+                    more = message.get("more_body", False)
+                    if size > self._most_bytes:
+                        self._refuse_size()
+        except TimeoutError:
+            raise _HttpError(408, f"the body has not come within {self._seconds:g} s") from None
+        body = b"".join(chunks)
+        if (b"content-encoding", b"gzip") not in [(name, value.lower()) for name, value in scope["headers"]]:
+            return body
+        return await self._runner.off_loop(len(body), self._inflated, body)
+
+    def _inflated(self, body: bytes) -> bytes:
+        inflater = zlib.decompressobj(_GZIP)
+        try:
+            inflated = inflater.decompress(body, self._most_bytes)
+        except zlib.error as error:
+            raise InvalidArgumentError(f"Failed to decompress the request's body: {error}") from None
+        if inflater.unconsumed_tail:
+            self._refuse_size()
+        if not inflater.eof:
+            raise InvalidArgumentError("Failed to decompress the request's body: it is cut short")
+        return inflated
+
+    def _refuse_size(self) -> NoReturn:
+        raise _HttpError(413, f"the body is larger than {self._most_bytes} bytes, this server's limit")
+
+
+def _preflight(scope: dict[str, Any]) -> _Answer:
+    origin = dict(scope["headers"]).get(b"origin", b"").decode("latin-1")
+    if not origin.startswith(("http://", "https://")):
+        raise InvalidArgumentError("Malformed request: OPTIONS without an Origin of http or https")
+    return _Answer(b"")
+
+
+def _examples_request(spec: pb.ModelSpec, body: bytes) -> pb.SerializedInputRequest:
+    name, examples, context = examples_request(body)
+    request = pb.SerializedInputRequest(model_spec=spec)
+    request.model_spec.signature_name = name
+    serialized = [example.SerializeToString() for example in examples]
+    if context is None:
+        request.input.example_list.examples.extend(serialized)
+    else:
+        request.input.example_list_with_context.examples.extend(serialized)
+        request.input.example_list_with_context.context = context.SerializeToString()
+    return request
+
+
+async def _unless_gone(receive: _Receive, work: Awaitable[bytes]) -> bytes:
+    """What `work` returns; it is cancelled when the client goes away before."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(receive())
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise _HttpError(499, "the client has gone")
+        return task.result()
+    finally:
+        for each in (task, gone):
+            each.cancel()
+            with contextlib.suppress(BaseException):
+                await each

@@ -1,0 +1,70 @@
+"""TensorFlow Serving's paths: what each asks, and of which model.
+
+Reference: tensorflow_serving/model_servers/http_rest_api_handler.cc.
+"""
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from ...errors import InvalidArgumentError
+from ...wire import messages_pb2 as pb
+
+_MODEL = r"/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+_INFER = re.compile(rf"/v1/models{_MODEL}:(?P<method>classify|regress|predict)", re.IGNORECASE)
+_TELL = re.compile(rf"/v1/models(?:{_MODEL}(?P<metadata>/metadata)?)?", re.IGNORECASE)
+_MOST = 2**63 - 1
+
+PREDICT, CLASSIFY, REGRESS = "predict", "classify", "regress"
+MODELS, STATUS, METADATA = "models", "status", "metadata"
+
+
+class Route(NamedTuple):
+    """What a request asks: one of the words above, and the model it means."""
+
+    asks: str
+    spec: pb.ModelSpec
+
+
+def is_api(path: str) -> bool:
+    """Whether a path belongs to TensorFlow Serving's API."""
+    return path[:4].lower() == "/v1/"
+
+
+def route(method: str, path: str) -> Route:
+    """What a request asks.
+
+    Args:
+        method: "GET" or "POST".
+        path: as it came, with its percent signs.
+
+    Raises:
+        InvalidArgumentError: nothing that the API knows.
+
+    Example:
+        >>> route("POST", "/v1/models/half/versions/3:predict").spec.version.value
+        3
+    """
+    pattern = {"POST": _INFER, "GET": _TELL}.get(method)
+    found = pattern.fullmatch(path) if pattern else None
+    if found is None:
+        raise InvalidArgumentError(f"Malformed request: {method} {path}")
+    parts = found.groupdict()
+    if parts["name"] is None:
+        return Route(MODELS, pb.ModelSpec())
+    spec = pb.ModelSpec(name=unquote(parts["name"]))
+    if parts["version"] is not None:
+        number = int(parts["version"])
+        if number > _MOST:
+            raise InvalidArgumentError(f"Failed to convert version: {parts['version']} to numeric.")
+        spec.version.value = number
+    if method == "POST":
+        if parts["label"] is not None:
+            spec.version_label = unquote(parts["label"])
+        return Route(parts["method"].lower(), spec)
+    # Of a label TensorFlow Serving tells all versions; its metadata is of the one that the label names.
+    if parts["metadata"] is None:
+        return Route(STATUS, spec)
+    if parts["label"] is not None:
+        spec.version_label = unquote(parts["label"])
+    return Route(METADATA, spec)

@@ -1,0 +1,383 @@
+"""The REST API over HTTP: what TensorFlow Serving answers, and what it should have answered."""
+
+import gzip
+import http.client
+import json
+import logging
+import socket
+import threading
+import urllib.error
+import urllib.request
+
+import grpc
+import numpy as np
+import pytest
+import serving_models as models
+from serving_models import HalfPlusTwo, save
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from keras_selfattn.serving import errors
+from keras_selfattn.serving.client import Client
+from keras_selfattn.serving.server import Server, ServerConfig
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tf1")
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # TensorFlow 1's functions are all deprecated
+    models.save_tf1(folder, 123)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(base):
+    with Server(ServerConfig("default", base, port=0, rest_api_port=-1)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def text_url(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text")
+    module = models.Sentiment()
+    save(module, folder, serving_default=module.serve, echo=module.echo)
+    with Server(ServerConfig("text", folder, port=0, rest_api_port=-1)) as server:
+        yield f"{server.rest_url}/v1/models/text:predict"
+
+
+def ask(url, body=None, headers=None, method=None):
+    """The status, the parsed body and the headers of an answer."""
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers=headers or {}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as response:
+            return response.status, response.read(), response.headers
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read(), error.headers
+
+
+def answer(url, body=None, **kwargs):
+    status, data, headers = ask(url, body, **kwargs)
+    assert headers["Content-Type"] == "application/json"
+    return status, json.loads(data)
+
+
+def test_rows_columns_examples_and_labels_get_tensorflow_servings_answers(server):
+    url = f"{server.rest_url}/v1/models/default"
+    rows = [{"x": [2.0]}, {"x": [4.0]}]
+    assert answer(f"{url}:predict", {"instances": rows}) == (200, {"predictions": [[3.0], [4.0]]})
+    assert answer(f"{url}:predict", {"instances": [[2.0], [4.0]]}) == (200, {"predictions": [[3.0], [4.0]]})
+    assert answer(f"{url}:predict", {"inputs": [[2.0]]}) == (200, {"outputs": [[3.0]]})
+    assert answer(f"{url}/versions/123:predict", {"inputs": {"x": [[2.0]]}}) == (200, {"outputs": [[3.0]]})
+    classify = {"signature_name": "classify_x_to_y", "examples": [{"x": 2.0}]}
+    assert answer(f"{url}:classify", classify) == (200, {"results": [[["", 3.0]]]})
+    classify["signature_name"] = "classify_with_labels"
+    assert answer(f"{url}:classify", classify) == (200, {"results": [[["y", 3.0]]]})
+    regress = {"signature_name": "regress_x_to_y", "context": {"x": 4.0}, "examples": [{}, {"x": [2.0]}]}
+    assert answer(f"{url}:regress", regress) == (200, {"results": [4.0, 3.0]})
+
+
+def test_texts_come_back_as_objects_of_all_outputs(text_url):
+    status, found = answer(text_url, {"instances": ["good", "bad"]})
+    assert status == 200
+    assert found["predictions"][0] == {
+        "label": "pos",
+        "probabilities": [0.125, 0.75, 0.125],
+        "score": 0.75,
+    }
+    status, found = answer(text_url, {"signature_name": "echo", "instances": [{"b64": "/wA="}]})
+    assert found == {"predictions": [{"bytes": 2, "text": "\N{REPLACEMENT CHARACTER}\0"}]}
+
+
+def test_the_status_is_told_in_protobufs_json(server):
+    expected = {
+        "model_version_status": [
+            {"version": "123", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+        ]
+    }
+    for path in ("", "/versions/123", "/labels/any"):
+        assert answer(f"{server.rest_url}/v1/models/default{path}") == (200, expected)
+    listed = {"models": [{"name": "default", **expected}]}
+    assert answer(f"{server.rest_url}/v1/models") == (200, listed)
+    assert answer(f"{server.rest_url}/v1/models/other") == (
+        404,
+        {"error": "Could not find any versions of model other"},
+    )
+    assert answer(f"{server.rest_url}/v1/models/default/versions/7") == (
+        404,
+        {"error": "Could not find version 7 of model default"},
+    )
+
+
+def test_the_metadata_is_told_in_protobufs_json(server):
+    status, found = answer(f"{server.rest_url}/v1/models/default/metadata")
+    assert status == 200
+    assert found["model_spec"] == {"name": "default", "signature_name": "", "version": "123"}
+    signatures = found["metadata"]["signature_def"]["signature_def"]
+    assert signatures["regress_x_to_y"] == {
+        "inputs": {
+            "inputs": {
+                "dtype": "DT_STRING",
+                "tensor_shape": {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False},
+                "name": "tf_example:0",
+            }
+        },
+        "outputs": {
+            "outputs": {
+                "dtype": "DT_FLOAT",
+                "tensor_shape": {
+                    "dim": [{"size": "-1", "name": ""}, {"size": "1", "name": ""}],
+                    "unknown_rank": False,
+                },
+                "name": "y:0",
+            }
+        },
+        "method_name": "tensorflow/serving/regress",
+        "defaults": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        (
+            "/v1/models/other:predict",
+            {"instances": [1]},
+            404,
+            "Servable not found for request: Latest(other)",
+        ),
+        (
+            "/v1/models/default/versions/7:predict",
+            {"instances": [1]},
+            404,
+            "Servable not found for request: Specific(default, 7)",
+        ),
+        (
+            "/v1/models/default/labels/new:predict",
+            {"instances": [1]},
+            400,
+            "Unrecognized servable version label: new",
+        ),
+        (
+            "/v1/models/default:predict",
+            {"signature_name": "none", "instances": [1]},
+            400,
+            'Serving signature name: "none" not found in signature def',
+        ),
+        (
+            "/v1/models/default:classify",
+            {"signature_name": "none", "examples": [{"x": 1.0}]},
+            400,
+            "No signature was found with the name: none",
+        ),
+        ("/v1/models/default:predict", b"", 400, "JSON Parse error: The document is empty"),
+        ("/v1/models/default:predict", b"[", 400, None),
+        ("/v1/models/default:predict", {}, 400, "Missing 'inputs' or 'instances' key"),
+        ("/v1/models/default:train", {}, 400, "Malformed request: POST /v1/models/default:train"),
+        ("/v1/foo", None, 400, "Malformed request: GET /v1/foo"),
+        ("/v1/models/default:predict", None, 400, "Malformed request: GET /v1/models/default:predict"),
+        ("/", None, 404, "there is nothing at /; the API begins with /v1/models"),
+    ],
+)
+def test_what_cannot_be_answered_has_a_status_and_words(server, path, body, status, message):
+    found, error = answer(f"{server.rest_url}{path}", body)
+    assert (found, list(error)) == (status, ["error"])
+    assert message in (None, error["error"])
+
+
+def test_the_method_and_the_path_are_matched_as_upstream_does(server):
+    url = f"{server.rest_url}/V1/MODELS/default:PREDICT"
+    assert answer(url, {"inputs": [[2.0]]}) == (200, {"outputs": [[3.0]]})
+    assert answer(f"{server.rest_url}/v1/models/def%61ult:predict?x=1", {"inputs": [[2.0]]})[0] == 200
+
+
+def test_a_body_may_come_gzipped_and_not_as_a_bomb(base):
+    config = ServerConfig("default", base, port=0, rest_api_port=-1, rest_api_max_body_bytes=10_000)
+    zipped = {"Content-Encoding": "gzip"}
+    with Server(config) as server:
+        url = f"{server.rest_url}/v1/models/default:predict"
+        body = json.dumps({"inputs": [[2.0]]}).encode()
+        assert answer(url, gzip.compress(body), headers=zipped) == (200, {"outputs": [[3.0]]})
+        assert answer(url, body, headers=zipped)[0] == 400
+        assert answer(url, gzip.compress(body)[:-9], headers=zipped)[0] == 400
+        bomb = gzip.compress(b" " * 10_000_000)
+        assert len(bomb) < 10_000
+        for data, headers in ((bomb, zipped), (b" " * 10_001, {})):
+            status, found = answer(url, data, headers=headers)
+            assert (status, found["error"]) == (
+                413,
+                "the body is larger than 10000 bytes, this server's limit",
+            )
+
+
+def test_pages_of_other_origins_may_ask_only_where_allowed(base, server):
+    url = "/v1/models/default:predict"
+    origin = {"Origin": "http://example.org"}
+    with Server(
+        ServerConfig("default", base, port=0, rest_api_port=-1, rest_api_enable_cors_support=True)
+    ) as open_server:
+        for _, _, headers in (
+            ask(open_server.rest_url + url, headers=origin, method="OPTIONS"),
+            ask(open_server.rest_url + url, {"inputs": [[2.0]]}, headers=origin),
+        ):
+            assert headers["Access-Control-Allow-Origin"] == "*"
+            assert headers["Access-Control-Allow-Methods"] == "POST, GET"
+            assert headers["Access-Control-Allow-Headers"] == "Content-Type"
+        assert ask(open_server.rest_url + url, method="OPTIONS")[0] == 400
+    status, _, headers = ask(server.rest_url + url, headers=origin, method="OPTIONS")
+    assert (status, headers["Access-Control-Allow-Origin"]) == (400, None)
+
+
+def test_health_and_readiness_have_their_paths(tmp_path, until):
+    save(HalfPlusTwo(), tmp_path)
+    config = ServerConfig("m", tmp_path, port=0, rest_api_port=-1, file_system_poll_wait_seconds=0.05)
+    with Server(config) as server:
+        assert answer(f"{server.rest_url}/healthz") == (200, {"status": "alive"})
+        assert answer(f"{server.rest_url}/readyz") == (200, {"status": "ready"})
+        (tmp_path / "1").rename(tmp_path / "away")
+        until(lambda: ask(f"{server.rest_url}/readyz")[0] == 503)
+        assert ask(f"{server.rest_url}/healthz")[0] == 200
+
+
+def samples(url):
+    """The metrics' values by name and labels, and the types by name."""
+    status, data, headers = ask(url)
+    assert (status, headers["Content-Type"]) == (200, "text/plain")
+    lines = data.decode().splitlines()
+    types = dict(line.split()[2:] for line in lines if line.startswith("# TYPE"))
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in values.items()}, types
+
+
+def test_prometheus_reads_tensorflow_servings_names(base, tmp_path):
+    config = tmp_path / "monitoring.conf"
+    config.write_text("prometheus_config { enable: true path: '/metrics' }")
+    with Server(
+        ServerConfig("default", base, port=0, rest_api_port=-1, monitoring_config_file=config)
+    ) as server:
+        with grpc.insecure_channel(server.target) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            request = predict_pb2.PredictRequest()
+            request.model_spec.name = "default"
+            with pytest.raises(grpc.RpcError):
+                stub.Predict(request, timeout=20)
+            with Client(server.target) as client:
+                for _ in range(3):
+                    client.predict({"x": np.float32([[2]])})
+        examples = {"signature_name": "regress_x_to_y", "examples": [{"x": 2.0}, {"x": 3.0}]}
+        ask(f"{server.rest_url}/v1/models/default:regress", examples)
+        ask(f"{server.rest_url}/v1/models/other:predict", {})
+        values, types = samples(f"{server.rest_url}/metrics")
+        assert ask(f"{server.rest_url}/monitoring/prometheus/metrics")[0] == 404
+    prefix = ":tensorflow:serving:"
+    assert values[prefix + 'request_count{model_name="default",status="OK"}'] == 4
+    assert values[prefix + 'request_count{model_name="default",status="INVALID_ARGUMENT"}'] == 1
+    assert values[prefix + 'request_count{model_name="",status="NOT_FOUND"}'] == 1
+    latency = prefix + 'request_latency{}{{model_name="default",API="{}",entrypoint="{}"{}}}'
+    assert values[latency.format("_count", "Predict", "GRPC", "")] == 4
+    assert values[latency.format("_bucket", "Predict", "GRPC", ',le="+Inf"')] == 4
+    assert values[latency.format("_bucket", "Predict", "GRPC", ',le="10"')] == 0
+    assert values[latency.format("_sum", "Regress", "REST", "")] > 0
+    runtime = prefix + 'runtime_latency_count{model_name="default",API="Predict",runtime="TF1"}'
+    assert values[runtime] == 3
+    assert values[prefix + 'request_example_count_total{model="default"}'] == 2
+    assert values[prefix + 'request_example_counts_bucket{model="default",le="1"}'] == 0
+    assert values[prefix + 'request_example_counts_bucket{model="default",le="2"}'] == 1
+    assert types[prefix + "request_count"] == "counter"
+    assert types[prefix + "request_latency"] == "histogram"
+
+
+def test_metrics_have_their_usual_path_unless_they_are_turned_off(base, server, tmp_path):
+    assert ask(f"{server.rest_url}/monitoring/prometheus/metrics")[0] == 200
+    config = tmp_path / "monitoring.conf"
+    config.write_text("prometheus_config { enable: false }")
+    with Server(
+        ServerConfig("default", base, port=0, rest_api_port=-1, monitoring_config_file=config)
+    ) as silent:
+        assert ask(f"{silent.rest_url}/monitoring/prometheus/metrics")[0] == 404
+    config.write_text("prometheus_config { enable: true path: 'metrics' }")
+    with pytest.raises(errors.InvalidArgumentError, match="must begin with a slash. Received 'metrics'"):
+        Server(ServerConfig("default", base, monitoring_config_file=config))
+
+
+def test_a_request_that_takes_too_long_is_ended_in_the_graph(slow_base, until):
+    config = ServerConfig("slow", slow_base, port=0, rest_api_port=-1, rest_api_timeout_in_ms=300)
+    with Server(config) as server:
+        url = f"{server.rest_url}/v1/models/slow:predict"
+        assert answer(url, {"inputs": 0.0})[0] in (200, 504)  # the first run of a graph takes long by itself
+        assert answer(url, {"inputs": 60.0}) == (504, {"error": "Timed out waiting for notification"})
+        until(lambda: server.models._models["slow"].running == 0)
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(base):
+    config = ServerConfig("default", base, port=0, rest_api_port=-1, rest_api_timeout_in_ms=200)
+    with Server(config) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=20)
+        connection.putrequest("POST", "/v1/models/default:predict")
+        connection.putheader("Content-Length", "100")
+        connection.endheaders(b"{")
+        response = connection.getresponse()
+        assert response.status == 408
+        assert json.loads(response.read()) == {"error": "the body has not come within 0.2 s"}
+        connection.close()
+
+
+def test_a_client_that_goes_away_takes_its_waiting_request_with_it(slow_base, in_background, until):
+    config = ServerConfig("slow", slow_base, port=0, rest_api_port=-1, grpc_max_threads=1)
+    with Server(config) as server, Client(server.target, "slow") as client:
+        model = server.models._models["slow"]
+        client.predict({"seconds": np.float32(0)})
+        running = in_background(client.predict, {"seconds": np.float32(2)})
+        until(lambda: model.running == 1)
+        body = json.dumps({"inputs": 60.0}).encode()
+        with socket.create_connection(("127.0.0.1", server.rest_port), timeout=20) as leaving:
+            head = f"POST /v1/models/slow:predict HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n\r\n"
+            leaving.sendall(head.encode() + body)
+            until(lambda: model.running == 2)
+        until(lambda: model.running == 1)
+        assert running.result()["rounds"] > 0
+
+
+def test_stopping_lets_running_requests_over_rest_finish(slow_base, in_background, until):
+    server = Server(ServerConfig("slow", slow_base, port=0, rest_api_port=-1)).start()
+    url = f"{server.rest_url}/v1/models/slow:predict"
+    answer(url, {"inputs": 0.0})
+    running = in_background(answer, url, {"inputs": 2.0})
+    until(lambda: server.models._models["slow"].running == 1)
+    stopping = in_background(server.stop, 30)
+    until(lambda: ask(f"{server.rest_url}/readyz")[0] == 503)
+    assert running.result()[0] == 200
+    stopping.result(20)
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", server.rest_port), timeout=5)
+
+
+def test_a_rest_port_in_use_is_an_error(base, server):
+    with pytest.raises(
+        errors.ServerStartError, match=rf"cannot listen on 127.0.0.1:{server.rest_port} \(REST\)"
+    ):
+        Server(ServerConfig("default", base, port=0, rest_api_port=server.rest_port)).start()
+
+
+def test_connections_are_kept_for_the_next_request(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=20)
+    sockets = set()
+    for _ in range(5):
+        connection.request("GET", "/v1/models/default")
+        assert connection.getresponse().read()
+        sockets.add(connection.sock.getsockname())
+    connection.close()
+    assert len(sockets) == 1
+
+
+def test_garbage_instead_of_http_leaves_the_server_answering(server):
+    for garbage in (
+        b"\x00" * 1000,
+        b"GET",
+        b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        b"\xff\xfe\r\n\r\n",
+    ):
+        with socket.create_connection(("127.0.0.1", server.rest_port), timeout=20) as connection:
+            connection.sendall(garbage)
+            threading.Event().wait(0.05)
+    assert ask(f"{server.rest_url}/healthz")[0] == 200
