@@ -91,7 +91,12 @@ def _announce(server: "Server") -> None:
     models = server.models.available()
     for name, versions in models.items():
         listed = ", ".join(map(str, versions)) or "none yet"
-        console.print(f"Serving {name!r} at {server.target} (gRPC), versions: {listed}.", highlight=False)
+        rest = f" and {server.rest_url}/v1/models/{name} (REST)" if server.rest_url else ""
+        console.print(
+            f"Serving {name!r} at {server.target} (gRPC){rest}, versions: {listed}.",
+            highlight=False,
+            soft_wrap=True,
+        )
     if is_loopback(server.config.grpc_host):
         console.print(
             "Only this machine reaches it; --host=0.0.0.0 opens it to all, as TensorFlow Serving is."

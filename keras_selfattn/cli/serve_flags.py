@@ -22,10 +22,16 @@ WITHOUT_EFFECT = {
     "mixed_precision": "export the model in the precision wanted",
     "skip_initialize_tpu": "TPUs are not supported",
     "enable_grpc_healthcheck_service": "health is always served",
+    "enable_batching": "requests run one by one, several at the same time",
+    "batching_parameters_file": "requests run one by one, several at the same time",
+    "enable_per_model_batching_parameters": "requests run one by one, several at the same time",
+    "num_unload_threads": "versions are freed one by one, on a thread of their own",
     "use_saved_model": "all models are SavedModels",
 }
 """What TensorFlow Serving's binary takes and this server does not need, and why."""
 
+# What a flag of TensorFlow Serving was called before.
+_OTHER_NAMES = {"prefer_tflite_model": ("--use_tflite_model",)}
 # A person who waits sees what is missing, and Ctrl-C is near; a container's model may come after its server.
 _DEFAULTS = {"startup_wait_seconds": math.inf}
 
@@ -45,8 +51,9 @@ def options() -> list[click.Parameter]:
 
 def _option(name: str, default: Any) -> click.Option:
     kind = type(default)
+    names = [f"--{name}", *_OTHER_NAMES.get(name, ())]
     settings: dict[str, Any] = {"type": kind, "default": default, "show_default": default != ""}
     if kind is bool:
         # TensorFlow's flags take no value, or one after an equals sign.
         settings |= {"type": click.BOOL, "is_flag": False, "flag_value": True}
-    return click.Option([f"--{name}"], help=SETTINGS[name].help, **settings)
+    return click.Option(names, help=SETTINGS[name].help, **settings)

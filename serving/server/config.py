@@ -104,6 +104,9 @@ class ServerConfig:
         Rule(lambda value: isinstance(value, str) and bool(value), "tags, comma-separated"),
         "Tags of the graph to load, comma-separated.",
     )
+    prefer_tflite_model: bool = _setting(
+        False, MODELS, _FLAG, "Load model.tflite where a version has it, instead of its SavedModel."
+    )
     allow_version_labels_for_unavailable_models: bool = _setting(
         False, MODELS, _FLAG, "Accept labels for versions that are not loaded."
     )
@@ -134,6 +137,9 @@ class ServerConfig:
     )
     rest_api_enable_cors_support: bool = _setting(
         False, NETWORK, _FLAG, "Let web pages of all origins ask over REST."
+    )
+    enable_profiler: bool = _setting(
+        True, NETWORK, _FLAG, "Answer TensorFlow's profiler, which opens a port of its own when it is asked."
     )
     monitoring_config_file: str | Path = _setting(
         "", NETWORK, _FILE, "Whether and where REST has metrics: a MonitoringConfig as protobuf text."

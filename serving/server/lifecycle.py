@@ -224,7 +224,7 @@ class Model:
             failure = None
         if failure is not None and not self._may_try(failure):
             return failure.problem
-        missing = missing_file(path)
+        missing = missing_file(path, self._config.prefer_tflite_model)
         if missing is not None or not settled:
             if self.states.of(number) != State.START:
                 self.states.set(number, State.START)

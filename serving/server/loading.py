@@ -6,6 +6,7 @@ from pathlib import Path
 
 from .config import ServerConfig
 from .servable import SavedModelServable, Servable, session_config
+from .tflite import TfliteServable, has_tflite
 from .warmup import warm_up
 
 
@@ -32,7 +33,7 @@ class Loader:
             Exception: it does not load, or one of its warmup requests fails.
         """
         with self._slots:
-            servable = SavedModelServable(model, version, path, self._tags, self._session_config)
+            servable = self._servable(model, version, path)
             if self._config.enable_model_warmup:
                 try:
                     warm_up(servable, path, self._config.num_request_iterations_for_warmup or 1)
@@ -40,3 +41,8 @@ class Loader:
                     servable.close()
                     raise
             return servable
+
+    def _servable(self, model: str, version: int, path: Path) -> Servable:
+        if self._config.prefer_tflite_model and has_tflite(path):
+            return TfliteServable(model, version, path, self._config.tensorflow_intra_op_parallelism)
+        return SavedModelServable(model, version, path, self._tags, self._session_config)

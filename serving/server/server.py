@@ -25,6 +25,7 @@ from .loading import Loader
 from .metrics import Metrics, metrics_path
 from .model_config import configured_models
 from .models import Models
+from .profiler import ProfilerProxy
 from .rest.app import RestApi
 from .rest.server import RestServer
 from .runner import Runner
@@ -173,6 +174,8 @@ class Server:
         await self._health.set(self._healthy())
         self._health.add_to(server)
         add_reflection(server)
+        if self.config.enable_profiler:
+            server.add_generic_rpc_handlers((ProfilerProxy(),))
         rest_api = RestApi(api, runner, metrics, self._metrics_path, self.config)
         rest = RestServer(rest_api, self.config) if self.config.rest_api_port else None
         port = listen(server, self.config, self._tls)

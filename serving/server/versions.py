@@ -7,6 +7,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2  # pyright: ignore[reportMissingImports]
 
+TFLITE_FILE = "model.tflite"
 _GRAPH_FILES = ("saved_model.pb", "saved_model.pbtxt")
 
 # Each file's path, size and time. Two looks differ while a copy goes on.
@@ -33,16 +34,19 @@ def look_at(path: Path) -> Look:
     return frozenset(files)
 
 
-def missing_file(path: Path) -> str | None:
+def missing_file(path: Path, prefer_tflite: bool = False) -> str | None:
     """What a version's folder still lacks to be loaded; None if nothing.
 
     Args:
         path: the version's folder.
+        prefer_tflite: whether a TFLite file will do.
 
     Returns:
         The name of the missing file. A folder that is still being copied lacks its graph or the index of its
         variables, and TensorFlow would load the latter without a word.
     """
+    if prefer_tflite and (path / TFLITE_FILE).is_file():
+        return None
     graph = next((path / name for name in _GRAPH_FILES if (path / name).is_file()), None)
     if graph is None:
         return _GRAPH_FILES[0]

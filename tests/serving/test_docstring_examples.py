@@ -5,8 +5,9 @@ import importlib
 
 import pytest
 
-MODULES = ["errors", "wire.codec", "wire.dtypes", "wire.frames", "server.config"]
-MODULES += [f"server.rest_json_{name}" for name in ("document", "values", "in", "examples", "out")]
+MODULES = ["errors", "wire.codec", "wire.dtypes", "wire.frames", "server.config", "server.listening"]
+MODULES += [f"server.rest.json_{name}" for name in ("document", "values", "in", "examples", "out", "models")]
+MODULES += ["server.rest.routes"]
 MODULES += [f"client.{name}" for name in ("answers", "examples", "management", "signatures", "targets")]
 
 

@@ -7,6 +7,7 @@ import certificates
 import grpc
 import numpy as np
 import pytest
+import tensorflow as tf
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tensorflow_serving.apis import predict_pb2
 
@@ -202,3 +203,29 @@ def test_numbers_are_answered_as_raw_bytes_where_asked_for(half_base):
         response = pb.PredictResponse.FromString(call(request.SerializeToString(), timeout=20))
     assert response.outputs["y"].tensor_content == np.float32([3]).tobytes()
     assert not response.outputs["y"].float_val
+
+
+def test_the_profiler_records_what_the_server_runs(half_base, tmp_path, in_background):
+    with (
+        Server(ServerConfig("half", half_base, port=0)) as server,
+        Client(server.target, "half") as client,
+    ):
+        stop = threading.Event()
+
+        def load():
+            while not stop.is_set():
+                answer(client)
+
+        asking = in_background(load)
+        tf.profiler.experimental.client.trace(server.target, str(tmp_path), duration_ms=300)
+        stop.set()
+        asking.result()
+    assert [file.stat().st_size > 0 for file in tmp_path.rglob("*.xplane.pb")] == [True]
+
+
+def test_the_profiler_can_be_turned_off(half_base):
+    config = ServerConfig("half", half_base, port=0, enable_profiler=False)
+    with Server(config) as server, grpc.insecure_channel(server.target) as channel:
+        with pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary("/tensorflow.ProfilerService/Profile")(b"", timeout=20)
+        assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from flatbuffers import Builder, flexbuffers
+from serving_models import HalfPlusTwo, save
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow.lite.python import schema_py_generated as schema
 
 from keras_selfattn.serving import errors
+from keras_selfattn.serving.client import Client
+from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.tflite import TfliteServable, has_tflite
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
@@ -604,3 +607,16 @@ def test_a_thousand_calls_leave_the_memory_as_it_was(load, several_data, text_da
     before = anonymous_bytes()
     calls()
     assert anonymous_bytes() - before < 4 * 2**20
+
+
+def test_the_server_prefers_a_tflite_file_where_it_is_told_to(tmp_path):
+    saved = save(HalfPlusTwo(b=20.0), tmp_path, 7)
+    config = {"port": 0, "prefer_tflite_model": True}
+    with Server(ServerConfig("m", tmp_path, **config)) as server, Client(server.target, "m") as client:
+        assert client.predict({"x": np.float32([2])})["y"].tolist() == [21.0]
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(save(HalfPlusTwo(), tmp_path / "other", 1)))
+    (saved / "model.tflite").write_bytes(converter.convert())
+    (saved / "saved_model.pb").unlink()
+    with Server(ServerConfig("m", tmp_path, **config)) as server, Client(server.target, "m") as client:
+        assert client.predict({"x": np.float32([2])})["y"].tolist() == [3.0]
+        assert client.metadata().version == 7
