@@ -237,8 +237,8 @@ def test_what_a_user_can_mend_is_one_line(reviews, arguments, said):
         (("export", "{folder}/runs/reviews", "{folder}/reviews.csv"), "is a file; choose another name"),
         (("inspect", "{folder}/runs"), "There is no SavedModel in"),
         (("versions", "{folder}/runs"), "has no versions"),
-        (("serve", "--model_base_path", "{folder}/nothing"), "nothing"),
-        (("serve", "--model_base_path", "{folder}/runs"), "version"),
+        (("serve", "--model_base_path", "{folder}/nothing"), "nothing does not exist"),
+        (("serve", "--model_base_path", "{folder}/runs", "--startup_wait_seconds=0"), "has no version"),
         (
             (
                 "train",
