@@ -21,6 +21,7 @@ ALL_ADDRESSES = "0.0.0.0"
 MODELS = "Models"
 NETWORK = "Network"
 LIMITS = "Limits"
+BATCHING = "Batching"
 LIFE_CYCLE = "Life cycle"
 TENSORFLOW = "TensorFlow"
 
@@ -165,6 +166,17 @@ class ServerConfig:
     )
     max_concurrent_streams: int = _setting(
         1000, LIMITS, _POSITIVE, "Requests that one connection may have open; further ones wait there."
+    )
+
+    enable_batching: bool = _setting(
+        False,
+        BATCHING,
+        _FLAG,
+        "Run requests that wait together, for every model. Those of this project are, without it, as soon "
+        "as more wait than can run.",
+    )
+    batching_parameters_file: str | Path = _setting(
+        "", BATCHING, _FILE, "Sizes, queues and waits of batches: BatchingParameters as protobuf text."
     )
 
     startup_wait_seconds: float = _setting(

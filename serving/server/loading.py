@@ -2,12 +2,17 @@
 
 import os
 import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ..wire import messages_pb2 as pb
 from .config import ServerConfig
 from .servable import SavedModelServable, Servable, session_config
 from .tflite import TfliteServable, has_tflite
 from .warmup import warm_up
+
+# Of the models that this project exports: they say what they are, and that rows are independent.
+_CARD = Path("assets.extra") / "model_card.json"
 
 
 class Loader:
@@ -45,4 +50,21 @@ class Loader:
     def _servable(self, model: str, version: int, path: Path) -> Servable:
         if self._config.prefer_tflite_model and has_tflite(path):
             return TfliteServable(model, version, path, self._config.tensorflow_intra_op_parallelism)
-        return SavedModelServable(model, version, path, self._tags, self._session_config)
+        servable = SavedModelServable(model, version, path, self._tags, self._session_config)
+        if (path / _CARD).is_file():
+            servable.row_tensors = frozenset(_row_tensors(servable.signatures.values()))
+        return servable
+
+
+def _row_tensors(signatures: Iterable[pb.SignatureDef]) -> Iterator[str]:
+    """The tensors whose rows a batch leaves as they are.
+
+    The first axis is open; of an output all others are known: where they are not, the longest row of a batch
+    makes all others as long.
+    """
+    for signature in signatures:
+        for tensors, may_vary in ((signature.inputs, True), (signature.outputs, False)):
+            for info in tensors.values():
+                sizes = [dim.size for dim in info.tensor_shape.dim]
+                if sizes[:1] == [-1] and (may_vary or -1 not in sizes[1:]):
+                    yield info.name

@@ -9,7 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..errors import DeadlineExceededError, ResourceExhaustedError
+from .batching import Batcher
+from .batching_parameters import BatchingParameters
 from .call import Call
+from .config import ServerConfig
 from .servable import Servable
 
 _T = TypeVar("_T")
@@ -22,15 +25,20 @@ class Runner:
 
     Args:
         executor: the threads.
-        limit: requests that may wait or run; one more is refused at once, so that no queue grows for ever.
+        config: requests that may wait or run (one more is refused at once, so that no queue grows for ever),
+            and whether all are batched.
+        parameters: how they are.
 
     Example:
-        arrays = await Runner(executor, limit=1000).run(servable, call, deadline=None)
+        arrays = await Runner(executor, config, BatchingParameters()).run(servable, call, deadline=None)
     """
 
-    def __init__(self, executor: Executor, limit: int):
+    def __init__(self, executor: Executor, config: ServerConfig, parameters: BatchingParameters):
         self._executor = executor
-        self._limit = limit
+        self._limit = config.max_concurrent_requests
+        self._batch_all = config.enable_batching
+        self._most = parameters.max_execution_batch_size
+        self._batcher = Batcher(self._in_thread, parameters)
         self._admitted = 0
 
     async def run(self, servable: Servable, call: Call[Any], deadline: float | None) -> list[np.ndarray]:
@@ -50,13 +58,13 @@ class Runner:
             raise ResourceExhaustedError(
                 f"{self._limit} requests wait or run, which is this server's limit; try again later"
             )
-
-        def run() -> list[np.ndarray]:
-            return servable.run(call.feeds, call.fetches, seconds_left(deadline))
-
         self._admitted += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, run)
+            if self._batch_all or _has_rows(servable, call, self._most):
+                return await self._batcher.run(servable, call, deadline)
+            return await self._in_thread(
+                lambda: servable.run(call.feeds, call.fetches, seconds_left(deadline))
+            )
         finally:
             self._admitted -= 1
 
@@ -71,6 +79,18 @@ class Runner:
         if size < _SMALL:
             return function(*args)
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
+
+    def _in_thread(self, function: Callable[[], _T]) -> "asyncio.Future[_T]":
+        return asyncio.get_running_loop().run_in_executor(self._executor, function)
+
+
+def _has_rows(servable: Servable, call: Call[Any], most: int) -> bool:
+    """Whether a call is known to gain from a run with others: so many rows at most, that are independent."""
+    tensors = servable.row_tensors
+    if not tensors.issuperset(call.feeds) or not tensors.issuperset(call.fetches):
+        return False
+    sizes = {len(array) if array.ndim else 0 for array in call.feeds.values()}
+    return len(sizes) == 1 and 0 < max(sizes) <= most
 
 
 def seconds_left(deadline: float | None) -> float | None:

@@ -31,11 +31,13 @@ class Servable(Protocol):
         model: the model's name.
         version: the version's number.
         signatures: what it can be asked, by name.
+        row_tensors: names of the tensors whose first axis is rows that are known to be independent.
     """
 
     model: str
     version: int
     signatures: dict[str, pb.SignatureDef]
+    row_tensors: frozenset[str]
 
     def run(
         self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str], timeout: float | None
@@ -79,6 +81,7 @@ class SavedModelServable:
     def __init__(self, model: str, version: int, path: Path, tags: Sequence[str], config: Any):
         self.model = model
         self.version = version
+        self.row_tensors: frozenset[str] = frozenset()
         self._path = path
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:

@@ -16,6 +16,7 @@ from typing import Self
 import grpc.aio
 
 from .api import Api
+from .batching_parameters import batching_parameters
 from .config import ServerConfig
 from .config_watch import ConfigWatch
 from .grpc_api import GrpcApi, Health, add_reflection
@@ -67,6 +68,7 @@ class Server:
         self._config_watch = ConfigWatch(config, self.models)
         self._options = server_options(config)
         self._tls = credentials(config)
+        self._batching = batching_parameters(config)
         self._metrics_path = metrics_path(config)
         self._rest_port = 0
         self._health: Health | None = None
@@ -166,7 +168,7 @@ class Server:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         server = grpc.aio.server(options=self._options)
-        runner, metrics = Runner(self._executor, self.config.max_concurrent_requests), Metrics()
+        runner, metrics = Runner(self._executor, self.config, self._batching), Metrics()
         api = Api(self.models, runner, metrics, self.config)
         grpc_api = GrpcApi(api)
         grpc_api.add_to(server)

@@ -49,6 +49,7 @@ class TfliteServable:
     def __init__(self, model: str, version: int, path: Path, threads: int):
         self.model = model
         self.version = version
+        self.row_tensors: frozenset[str] = frozenset()
         content = _content(path)
         self._pool = InterpreterPool(content, threads)
         try:

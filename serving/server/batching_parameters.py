@@ -1,0 +1,113 @@
+"""How requests are batched: TensorFlow Serving's parameters, and this server's own choice.
+
+Reference: tensorflow_serving/servables/tensorflow/session_bundle_config.proto (BatchingParameters) and
+bundle_factory_util.cc.
+"""
+
+import bisect
+import os
+from dataclasses import dataclass
+
+from ..errors import InvalidArgumentError, ServerStartError
+from . import flag_files_pb2
+from .config import ServerConfig
+from .text_files import read_text_file
+
+# Beyond this a row of a small transformer gets no cheaper, and everybody waits longer.
+_OWN_BATCH_SIZE = 64
+_NO_LIMIT = 2**62
+
+
+@dataclass(frozen=True)
+class BatchingParameters:
+    """How requests are batched. The defaults are this server's own: no timer, and no queue that is ever full.
+
+    Attributes:
+        max_batch_size: rows of one request at most, unless it may be split.
+        max_execution_batch_size: rows of one run at most.
+        timeout_seconds: how long a batch that is not full waits for more; 0 starts with the next free thread.
+        max_enqueued_batches: batches that may wait.
+        num_batch_threads: batches that run at the same time.
+        allowed_batch_sizes: numbers of rows a run may have, ascending; empty for any.
+        pad: whether rows of unequal sizes are padded to one.
+        split: whether requests larger than a run are split.
+    """
+
+    max_batch_size: int = _NO_LIMIT
+    max_execution_batch_size: int = _OWN_BATCH_SIZE
+    timeout_seconds: float = 0.0
+    max_enqueued_batches: int = _NO_LIMIT
+    num_batch_threads: int = max(1, os.cpu_count() or 1)
+    allowed_batch_sizes: tuple[int, ...] = ()
+    pad: bool = False
+    split: bool = False
+
+    @property
+    def capacity(self) -> int:
+        """Rows that may wait."""
+        return self.max_enqueued_batches * self.max_execution_batch_size
+
+    def padded_size(self, rows: int) -> int:
+        """The number of rows that a run of so many is given."""
+        place = bisect.bisect_left(self.allowed_batch_sizes, rows)
+        return self.allowed_batch_sizes[place] if place < len(self.allowed_batch_sizes) else rows
+
+
+def batching_parameters(config: ServerConfig) -> BatchingParameters:
+    """The parameters that the config asks for.
+
+    Raises:
+        TextFileError: batching_parameters_file cannot be read.
+        ServerStartError: there is such a file, but batching is not enabled.
+        InvalidArgumentError: the parameters contradict each other.
+    """
+    if not config.enable_batching:
+        if str(config.batching_parameters_file):
+            raise ServerStartError(
+                "--batching_parameters_file is set without setting --enable_batching to true. Set it, or "
+                "leave the file out: models with a card of this project are batched without either"
+            )
+        return BatchingParameters()
+    proto = flag_files_pb2.BatchingParameters()
+    if str(config.batching_parameters_file):
+        proto = read_text_file(
+            config.batching_parameters_file,
+            flag_files_pb2.BatchingParameters,
+            "tensorflow.serving.BatchingParameters",
+        )
+    return _checked(proto)
+
+
+def _checked(proto: flag_files_pb2.BatchingParameters) -> BatchingParameters:
+    """What TensorFlow Serving makes of a file, with its defaults."""
+    size = proto.max_batch_size.value if proto.HasField("max_batch_size") else 1000
+    split = proto.enable_large_batch_splitting.value
+    execution = (
+        proto.max_execution_batch_size.value if split and proto.max_execution_batch_size.value else size
+    )
+    allowed = tuple(proto.allowed_batch_sizes)
+    if size < 1 or execution < 1 or execution > size:
+        raise InvalidArgumentError(
+            f"max_batch_size must be positive and not below max_execution_batch_size; were {size} and "
+            f"{execution}"
+        )
+    if list(allowed) != sorted(set(allowed)) or (allowed and allowed[0] < 1):
+        raise InvalidArgumentError(f"allowed_batch_sizes must be positive and ascend; was {list(allowed)}")
+    if allowed and allowed[-1] != execution:
+        limit = "max_execution_batch_size" if split else "max_batch_size"
+        raise InvalidArgumentError(
+            f"Last entry in allowed_batch_sizes must match {limit}; last entry was {allowed[-1]}; expected "
+            f"{execution}"
+        )
+    return BatchingParameters(
+        max_batch_size=size,
+        max_execution_batch_size=execution,
+        timeout_seconds=proto.batch_timeout_micros.value / 1e6,
+        max_enqueued_batches=proto.max_enqueued_batches.value
+        if proto.HasField("max_enqueued_batches")
+        else 10,
+        num_batch_threads=proto.num_batch_threads.value or (os.cpu_count() or 1),
+        allowed_batch_sizes=allowed,
+        pad=proto.pad_variable_length_inputs,
+        split=split,
+    )

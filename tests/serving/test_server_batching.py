@@ -1,0 +1,323 @@
+"""Requests that wait are run together, and nobody notices but for the time it takes."""
+
+import logging
+import threading
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from serving_models import save, save_tf1
+
+from keras_selfattn.serving import errors
+from keras_selfattn.serving.client import Client
+from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server.batching_parameters import BatchingParameters, batching_parameters
+from keras_selfattn.serving.wire import codec
+from keras_selfattn.serving.wire import messages_pb2 as pb
+
+
+class Rows(tf.Module):
+    """Squares of rows; a row that begins with 13 fails. And outputs whose shapes are not the rows'."""
+
+    def __init__(self):
+        super().__init__()
+        self.zero = tf.Variable(0.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.float32, name="x")])
+    def serve(self, x):
+        checked = tf.debugging.assert_none_equal(x[:, 0], 13.0, message="a row of bad luck")
+        with tf.control_dependencies([checked]):
+            return {"y": tf.reduce_sum(x * x, axis=1) + self.zero}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.float32, name="x")])
+    def widest(self, x):
+        return {"y": x + self.zero}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.float32, name="x")])
+    def total(self, x):
+        return {"sum": tf.reduce_sum(x) + self.zero}
+
+
+def with_card(version):
+    (version / "assets.extra").mkdir(exist_ok=True)
+    (version / "assets.extra" / "model_card.json").write_text('{"format": 1, "files": {}}')
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rows")
+    module = Rows()
+    version = save(module, folder, serving_default=module.serve, widest=module.widest, total=module.total)
+    with_card(version)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain_base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plain")
+    module = Rows()
+    save(module, folder, serving_default=module.serve, widest=module.widest, total=module.total)
+    return folder
+
+
+class Gate:
+    """Holds a model's runs up; notes how many rows each has."""
+
+    def __init__(self, server, model="rows"):
+        self.sizes = []
+        self._open = threading.Semaphore(0)
+        self.model = server.models._models[model]
+        with self.model.lease(None) as servable:
+            self._run = servable.run
+        servable.run = self._noted
+
+    def _noted(self, feeds, fetches, timeout):
+        self.sizes.append(next(array.shape for array in feeds.values()))
+        assert self._open.acquire(timeout=30)
+        return self._run(feeds, fetches, timeout)
+
+    def let(self, runs):
+        for _ in range(runs):
+            self._open.release()
+
+
+@pytest.fixture
+def serve(in_background, until):
+    """Serves a base path; gives a function that asks in the background, and the gate."""
+    opened = []
+
+    def start(base, **settings):
+        server = Server(ServerConfig("rows", base, port=0, **settings)).start()
+        client = Client(server.target, "rows", timeout=60)
+        opened.extend([client.close, lambda: server.stop(grace=0)])
+        gate = Gate(server)
+
+        def ask(x, signature="serving_default"):
+            running = gate.model.running
+            future = in_background(client.predict, {"x": np.float32(x)}, signature)
+            until(lambda: gate.model.running == running + 1)
+            return future
+
+        gate.client = client
+        return ask, gate
+
+    yield start
+    for close in opened:
+        close()
+
+
+def one_thread(tmp_path, more=""):
+    """Batching by the flags, with a single thread so that what comes second waits."""
+    file = tmp_path / "batching.conf"
+    file.write_text(f"num_batch_threads {{ value: 1 }} {more}")
+    return {"enable_batching": True, "batching_parameters_file": file}
+
+
+@pytest.fixture
+def lone_thread(monkeypatch):
+    """The server's own batching, with a single thread."""
+    monkeypatch.setattr(
+        "keras_selfattn.serving.server.server.batching_parameters",
+        lambda config: BatchingParameters(num_batch_threads=1),
+    )
+
+
+def answers(*futures):
+    return [future.result(60)["y"].tolist() for future in futures]
+
+
+@pytest.mark.usefixtures("lone_thread")
+def test_what_arrives_during_a_run_is_run_together_and_each_gets_its_own_rows(base, serve, until):
+    ask, gate = serve(base)
+    first = ask([[1, 2]])
+    until(lambda: gate.sizes == [(1, 2)])
+    second, third, fourth = ask([[3, 4]]), ask([[5, 6], [7, 8]]), ask([[1, 1]])
+    gate.let(2)
+    assert answers(first, second, third, fourth) == [[5.0], [25.0], [61.0, 113.0], [2.0]]
+    assert gate.sizes == [(1, 2), (4, 2)]
+
+
+@pytest.mark.usefixtures("lone_thread")
+def test_a_run_takes_no_more_rows_than_fit_and_a_large_request_runs_by_itself(base, serve, until):
+    ask, gate = serve(base)
+    waiting = [ask([[1, 2]])]
+    until(lambda: len(gate.sizes) == 1)
+    waiting += [ask(np.ones((rows, 2))) for rows in (40, 24, 1)]
+    large = ask(np.ones((65, 2)))
+    until(lambda: len(gate.sizes) == 2)  # beside the batch, not behind it
+    gate.let(4)
+    assert [len(each) for each in answers(*waiting, large)] == [1, 40, 24, 1, 65]
+    assert sorted(gate.sizes) == [(1, 2), (1, 2), (64, 2), (65, 2)]
+
+
+@pytest.mark.usefixtures("lone_thread")
+def test_rows_of_other_lengths_and_signatures_are_run_apart(base, serve, until):
+    ask, gate = serve(base)
+    first = ask([[1, 2]])
+    until(lambda: len(gate.sizes) == 1)
+    others = [ask([[1, 2, 3]]), ask([[2, 2]]), ask([[2, 2, 2]])]
+    gate.let(3)
+    assert answers(first, *others) == [[5.0], [14.0], [8.0], [12.0]]
+    assert sorted(gate.sizes) == [(1, 2), (1, 2), (2, 3)]
+
+
+@pytest.mark.usefixtures("lone_thread")
+def test_outputs_as_wide_as_the_longest_row_are_never_batched_by_default(base, serve, until):
+    ask, gate = serve(base)
+    futures = [ask([[1, 2]], "widest") for _ in range(3)]
+    until(lambda: len(gate.sizes) == 3)
+    gate.let(3)
+    assert answers(*futures) == [[[1.0, 2.0]]] * 3
+
+
+@pytest.mark.usefixtures("lone_thread")
+def test_a_model_without_our_card_is_batched_only_when_asked_to(plain_base, serve, until):
+    ask, gate = serve(plain_base)
+    futures = [ask([[1, 2]]) for _ in range(3)]
+    until(lambda: len(gate.sizes) == 3)
+    gate.let(3)
+    assert answers(*futures) == [[5.0]] * 3
+
+
+@pytest.mark.usefixtures("lone_thread")
+def test_a_row_that_fails_is_refused_by_itself(base, serve, until):
+    ask, gate = serve(base)
+    first = ask([[1, 2]])
+    until(lambda: len(gate.sizes) == 1)
+    bad, good = ask([[13, 0]]), ask([[3, 4]])
+    gate.let(4)
+    assert answers(first, good) == [[5.0], [25.0]]
+    with pytest.raises(errors.InvalidArgumentError, match="a row of bad luck"):
+        bad.result(60)
+    assert gate.sizes == [(1, 2), (2, 2), (1, 2), (1, 2)]
+
+
+def test_requests_that_expire_or_are_cancelled_leave_the_queue(base, in_background, until, monkeypatch):
+    monkeypatch.setattr(
+        "keras_selfattn.serving.server.server.batching_parameters",
+        lambda config: BatchingParameters(num_batch_threads=1),
+    )
+    with (
+        Server(ServerConfig("rows", base, port=0)) as server,
+        Client(server.target, "rows", timeout=60) as client,
+        grpc.insecure_channel(server.target) as channel,
+    ):
+        gate = Gate(server)
+        first = in_background(client.predict, {"x": np.float32([[1, 2]])})
+        until(lambda: len(gate.sizes) == 1)
+        with pytest.raises(errors.DeadlineExceededError):
+            client.predict({"x": np.float32([[3, 4]])}, timeout=0.3)
+        call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+        inputs = {"x": codec.encode(np.float32([[5, 6]]))}
+        request = pb.PredictRequest(model_spec=pb.ModelSpec(name="rows"), inputs=inputs)
+        cancelled = call.future(request.SerializeToString())
+        until(lambda: gate.model.running == 2)
+        cancelled.cancel()
+        until(lambda: gate.model.running == 1)
+        last = in_background(client.predict, {"x": np.float32([[7, 8]])})
+        until(lambda: gate.model.running == 2)
+        gate.let(2)
+        assert answers(first, last) == [[5.0], [113.0]]
+        assert gate.sizes == [(1, 2), (1, 2)]
+
+
+def test_batching_by_the_flags_takes_any_model_and_pads_where_told_to(plain_base, serve, until, tmp_path):
+    more = (
+        "pad_variable_length_inputs: true allowed_batch_sizes: 4 allowed_batch_sizes: 8 "
+        "max_batch_size { value: 8 }"
+    )
+    ask, gate = serve(plain_base, **one_thread(tmp_path, more))
+    first = ask([[1, 2]])
+    until(lambda: len(gate.sizes) == 1)
+    others = [ask([[1, 2, 3]]), ask([[2, 2], [3, 3]])]
+    gate.let(2)
+    # What is missing repeats a tensor's first element: 2 2 2, and 3 3 2.
+    assert answers(first, *others) == [[5.0], [14.0], [12.0, 22.0]]
+    assert gate.sizes == [(4, 2), (4, 3)]
+
+
+def test_the_parameters_bound_tasks_and_queues(plain_base, serve, until, tmp_path):
+    more = "max_batch_size { value: 2 } max_enqueued_batches { value: 1 }"
+    ask, gate = serve(plain_base, **one_thread(tmp_path, more))
+    first = ask([[1, 2]])
+    until(lambda: len(gate.sizes) == 1)
+    second = ask([[1, 2], [3, 4]])
+    client = gate.client
+    with pytest.raises(errors.UnavailableError) as full:
+        client.predict({"x": np.float32([[1, 1]])}, timeout=5)
+    assert full.value.details == "The batch scheduling queue to which this task was submitted is full"
+    with pytest.raises(errors.InvalidArgumentError) as large:
+        client.predict({"x": np.ones((3, 2), np.float32)}, timeout=5)
+    assert large.value.details == "Task size 3 is larger than maximum input batch size 2"
+    gate.let(2)
+    assert answers(first, second) == [[5.0], [5.0, 25.0]]
+
+
+def test_large_requests_are_split_where_told_to(plain_base, serve, tmp_path):
+    more = (
+        "max_batch_size { value: 8 } enable_large_batch_splitting { value: true } "
+        "max_execution_batch_size { value: 3 }"
+    )
+    ask, gate = serve(plain_base, **one_thread(tmp_path, more))
+    gate.let(3)
+    x = np.arange(14).reshape(7, 2)
+    assert answers(ask(x)) == [(x * x).sum(axis=1).tolist()]
+    assert gate.sizes == [(3, 2), (3, 2), (1, 2)]
+
+
+def test_a_batch_that_is_not_full_waits_as_long_as_it_is_told(plain_base, serve, tmp_path):
+    more = "max_batch_size { value: 3 } batch_timeout_micros { value: 60000000 }"
+    ask, gate = serve(plain_base, **one_thread(tmp_path, more))
+    gate.let(1)
+    futures = [ask([[1, 2]]) for _ in range(3)]
+    assert answers(*futures) == [[5.0]] * 3
+    assert gate.sizes == [(3, 2)]
+
+
+def test_inputs_without_rows_are_refused_where_all_is_batched(half_base):
+    config = ServerConfig("half", half_base, port=0, enable_batching=True)
+    with Server(config) as server, Client(server.target, "half") as client:
+        assert client.predict({"x": np.float32([2])})["y"].tolist() == [3.0]
+        call = {"left": np.ones((2, 3), "f4"), "right": np.ones((3, 5), "f4")}
+        with pytest.raises(errors.InvalidArgumentError, match="must have equal 0th-dimension size"):
+            client.predict(call, "matmul")
+
+
+def test_examples_are_batched_too(tmp_path):
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # TensorFlow 1's functions are all deprecated
+    save_tf1(tmp_path / "model", 1)
+    settings = one_thread(tmp_path)
+    with (
+        Server(ServerConfig("rows", tmp_path / "model", port=0, **settings)) as server,
+        Client(server.target, "rows") as client,
+    ):
+        gate = Gate(server)
+        gate.let(10)
+        rows = [{"x": np.float32(2)}, {"x": np.float32(4)}]
+        assert client.tf_regress(rows, "regress_x_to_y").tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("max_batch_size { value: 0 }", "max_batch_size must be positive"),
+        ("allowed_batch_sizes: 4 allowed_batch_sizes: 2", "allowed_batch_sizes must be positive and ascend"),
+        ("max_batch_size { value: 8 } allowed_batch_sizes: 4", "must match max_batch_size; last entry was 4"),
+        ("size: 3", "Invalid protobuf file"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused_at_the_start(tmp_path, text, message):
+    file = tmp_path / "batching.conf"
+    file.write_text(text)
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        Server(ServerConfig("m", tmp_path, enable_batching=True, batching_parameters_file=file))
+    with pytest.raises(errors.ServerStartError, match="without setting --enable_batching to true"):
+        Server(ServerConfig("m", tmp_path, batching_parameters_file=file))
+
+
+def test_the_defaults_of_a_file_are_tensorflow_servings(tmp_path):
+    found = batching_parameters(ServerConfig("m", tmp_path, enable_batching=True))
+    assert (found.max_batch_size, found.timeout_seconds, found.max_enqueued_batches) == (1000, 0.0, 10)
+    assert (found.padded_size(7), found.pad, found.split) == (7, False, False)
+    assert BatchingParameters(allowed_batch_sizes=(2, 8)).padded_size(3) == 8
