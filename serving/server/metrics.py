@@ -92,14 +92,12 @@ class Metrics:
         self._runtime = _Histogram("runtime_latency", _LATENCY_BOUNDS, "model_name", "API", "runtime")
         self._examples = _Histogram("request_example_counts", _COUNT_BOUNDS, "model")
         self._example_total = _Counter("request_example_count_total", "model")
-        self._warmup = _Histogram("model_warmup_latency", _LATENCY_BOUNDS, "model_path", "status")
         self._metrics: tuple[_Counter | _Histogram, ...] = (
             self._requests,
             self._latency,
             self._runtime,
             self._examples,
             self._example_total,
-            self._warmup,
         )
 
     @contextlib.contextmanager
@@ -136,11 +134,6 @@ class Metrics:
         with self._lock:
             self._examples.add(count, model)
             self._example_total.add(count, model)
-
-    def warmed_up(self, model: str, seconds: float) -> None:
-        """Notes how long a version's warmup took."""
-        with self._lock:
-            self._warmup.add(seconds * 1e6, model, grpc.StatusCode.OK.name)
 
     def text(self) -> str:
         """All of it, for Prometheus to read."""
