@@ -1,4 +1,4 @@
-"""Programs that know nothing of this project get the protocol's answers: Node.js over gRPC, curl over REST."""
+"""Programs that know nothing of this project get the protocol's answers: Node.js, and curl for REST."""
 
 import json
 import shutil
