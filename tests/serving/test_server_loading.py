@@ -1,6 +1,9 @@
 """What happens to a version before it answers and after it leaves: tags, sessions, warmup, memory."""
 
+import gc
 import logging
+import os
+import sys
 from contextlib import closing
 
 import numpy as np
@@ -171,3 +174,42 @@ def test_a_version_that_fails_is_tried_again_a_few_times(tmp_path, until, monkey
         (tmp_path / "away").rename(tmp_path / "1")
         until(lambda: [each.version for each in client.status() if each.available] == [1])
         assert tries == [1, 1, 1, 1]
+
+
+class Large(tf.Module):
+    """A model of 16 MB."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = tf.Variable(tf.random.uniform([4_000_000]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
+    def serve(self, x):
+        return {"y": x + self.weights[0]}
+
+
+def anonymous_megabytes():
+    with open("/proc/self/status", encoding="ascii") as lines:
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_versions_that_come_and_go_leave_memory_threads_and_descriptors_as_they_were(tmp_path, until):
+    folder = tmp_path / "model"
+    path = save(Large(), folder, 1)
+    config = ServerConfig("m", folder, port=0, file_system_poll_wait_seconds=0.02)
+
+    def used():
+        gc.collect()
+        return anonymous_megabytes(), len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+
+    with Server(config) as server, Client(server.target, "m") as client:
+        for version in range(2, 32):
+            path = path.rename(folder / str(version))
+            until(lambda version=version: server.models.available() == {"m": [version]})
+            client.predict({"x": np.float32([1])})
+            if version == 11:
+                before = used()
+        after = used()
+    assert after[0] - before[0] < 16  # of 20 versions of 16 MB each
+    assert after[1:] == before[1:]
