@@ -5,7 +5,6 @@ tensorflow_serving/model_servers/{server_core,get_model_status_impl,model_servic
 servables/tensorflow/get_model_metadata_impl.cc.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -17,11 +16,12 @@ from ..wire import codec
 from ..wire import messages_pb2 as pb
 from .call import Call
 from .config import ServerConfig
+from .deadlines import seconds_left
 from .metrics import Metrics
 from .model_config import listed_models
 from .models import Models
 from .predict import predict_call
-from .runner import Runner, seconds_left
+from .runner import Runner, in_own_thread
 from .servable import Servable
 from .tasks import classify_call, multi_inference_call, regress_call
 
@@ -37,6 +37,9 @@ class Api:
     The methods with bytes take a serialized request and a deadline of `time.monotonic`, None for no limit,
     and return a serialized response. All raise a ServingError in TensorFlow Serving's words.
 
+    Attributes:
+        admitted: as in Runner.
+
     Args:
         models: the models.
         runner: where graphs run.
@@ -48,6 +51,7 @@ class Api:
     """
 
     def __init__(self, models: Models, runner: Runner, metrics: Metrics, config: ServerConfig):
+        self.admitted = runner.admitted
         self._models = models
         self._runner = runner
         self._metrics = metrics
@@ -108,8 +112,8 @@ class Api:
                 "currently supported"
             )
         settings = listed_models(config)
-        # Not in the pool that runs graphs: it takes as long as loading does.
-        await asyncio.to_thread(self._models.reload, settings, seconds_left(deadline))
+        timeout = seconds_left(deadline)
+        await in_own_thread(lambda: self._models.reload(settings, timeout))
         return pb.ReloadConfigResponse(status=pb.StatusProto()).SerializeToString()
 
     def metadata(self, request: pb.GetModelMetadataRequest) -> pb.GetModelMetadataResponse:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from ..errors import (
-    DeadlineExceededError,
     FailedPreconditionError,
     InvalidArgumentError,
     ServingError,
@@ -26,6 +25,7 @@ from ..errors import (
 )
 from .batching_parameters import BatchingParameters
 from .call import Call
+from .deadlines import by, expired, seconds_left
 from .servable import Servable
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class _Queue:
                 taken.append(task)
                 rows += task.rows
             elif not task.done.done():
-                task.done.set_exception(_expired())
+                task.done.set_exception(expired())
         return taken
 
 
@@ -149,13 +149,7 @@ class Batcher:
             raise UnavailableError("The batch scheduling queue to which this task was submitted is full")
         queue.add(task)
         self._start_what_can(loop)
-        try:
-            async with asyncio.timeout_at(
-                None if deadline is None else loop.time() + deadline - time.monotonic()
-            ):
-                return await task.done
-        except TimeoutError:
-            raise _expired() from None
+        return await by(deadline, task.done)
 
     def _start_what_can(self, loop: asyncio.AbstractEventLoop) -> None:
         """Starts runs while there are tasks and threads for them."""
@@ -225,10 +219,7 @@ class Batcher:
 
         def run() -> _Arrays:
             feeds = _merged([task.feeds for task in tasks], parameters)
-            left = None if latest is None else latest - time.monotonic()
-            if left is not None and left <= 0:
-                raise _expired()
-            return queue.servable.run(feeds, queue.fetches, left)
+            return queue.servable.run(feeds, queue.fetches, seconds_left(latest))
 
         arrays = await self._run_in_thread(run)
         return _split(arrays, [task.rows for task in tasks], padded=bool(parameters.allowed_batch_sizes))
@@ -302,7 +293,3 @@ def _split(arrays: Sequence[np.ndarray], rows: Sequence[int], padded: bool) -> l
 def _fail(task: _Task, error: Exception) -> None:
     if not task.done.done():
         task.done.set_exception(error)
-
-
-def _expired() -> DeadlineExceededError:
-    return DeadlineExceededError("Timed out waiting for notification")

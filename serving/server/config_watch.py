@@ -15,11 +15,15 @@ _log = logging.getLogger(__name__)
 class ConfigWatch:
     """Looks at the file of models now and then, and has a changed list served.
 
-    A list that cannot be read or served is logged, once, and leaves everything as it is.
+    A file that cannot be read, or lists what cannot be, is logged, once, and leaves everything as it is.
+    Models that do not load are waited for, as at the start.
 
     Args:
         config: the file, and how often to look at it.
         models: are told.
+
+    Raises:
+        TextFileError: the file cannot be read.
 
     Example:
         watch = ConfigWatch(config, models)
@@ -33,7 +37,8 @@ class ConfigWatch:
         self._models = models
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watch-config", daemon=True)
-        self._known = self._content()
+        self._served = read_model_config(self._path) if str(self._path) else None
+        self._complaint = ""
 
     def start(self) -> None:
         """Begins to look, unless the config says to read the file once; returns at once."""
@@ -46,18 +51,21 @@ class ConfigWatch:
 
     def look(self) -> None:
         """Looks once, and returns when what a changed file lists is available or has failed."""
-        content = self._content()
-        if content == self._known:
-            return
-        self._known = content
         try:
-            settings = listed_models(read_model_config(self._path))
+            config = read_model_config(self._path)
+            # A file that says nothing, such as one that somebody is about to write, changes nothing.
+            if config == self._served or not config.HasField("model_config_list"):
+                return
+            settings = listed_models(config)
             _log.info("model_config_file has changed; models: %s", ", ".join(settings) or "none")
+            self._served = config
             self._models.reload(settings, timeout=None)
         except TextFileError as error:
-            _log.error("model_config_file is left as it was: %s: %s", error, error.cause)
+            self._complain(f"it cannot be read, and all stays as it is: {error}: {error.cause}")
         except ServingError as error:
-            _log.error("model_config_file: %s", error)
+            self._complain(error.details)
+        else:
+            self._complaint = ""
 
     def _watch(self) -> None:
         while not self._stopping.wait(self._seconds):
@@ -66,12 +74,8 @@ class ConfigWatch:
             except Exception:  # noqa: BLE001 - outlive what a file system does: the next look may go well
                 _log.exception("looking at model_config_file failed")
 
-    def _content(self) -> bytes | None:
-        """The file's bytes; None while it cannot be read."""
-        if not str(self._path):
-            return None
-        try:
-            with open(self._path, "rb") as file:
-                return file.read()
-        except OSError:
-            return None
+    def _complain(self, words: str) -> None:
+        """Logs what is wrong, unless it has been wrong before."""
+        if words != self._complaint:
+            _log.error("model_config_file: %s", words)
+        self._complaint = words

@@ -33,7 +33,6 @@ _OVERALL = ""
 _HEALTH_SERVICES = (_OVERALL, _PREDICTION, _MODEL, "PredictionService", "ModelService")
 
 _Method = Callable[[bytes, float | None], Awaitable[bytes]]
-_Handler = Callable[[bytes, grpc.aio.ServicerContext], Awaitable[bytes]]
 
 
 class GrpcApi:
@@ -54,42 +53,51 @@ class GrpcApi:
     def add_to(self, server: grpc.aio.Server) -> None:
         """Registers the two services."""
         api = self._api
-        prediction = {
+        inference = {
             "Predict": api.predict,
             "Classify": api.classify,
             "Regress": api.regress,
             "MultiInference": api.multi_inference,
-            "GetModelMetadata": api.get_model_metadata,
         }
-        model = {
-            "GetModelStatus": api.get_model_status,
-            "HandleReloadConfigRequest": api.reload_config,
+        handlers = {
+            _PREDICTION: {
+                **{name: self._handler(_admitted(api, method)) for name, method in inference.items()},
+                "GetModelMetadata": self._handler(api.get_model_metadata),
+            },
+            _MODEL: {
+                "GetModelStatus": self._handler(api.get_model_status),
+                "HandleReloadConfigRequest": self._handler(api.reload_config),
+            },
         }
-        services = {_PREDICTION: prediction, _MODEL: model}
-        server.add_generic_rpc_handlers(
-            tuple(
-                grpc.method_handlers_generic_handler(
-                    service,
-                    {
-                        name: grpc.unary_unary_rpc_method_handler(self._handler(method))
-                        for name, method in methods.items()
-                    },
-                )
-                for service, methods in services.items()
-            )
-        )
+        for service, methods in handlers.items():
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
 
-    def _handler(self, method: _Method) -> _Handler:
+    def _handler(self, method: _Method) -> "grpc.RpcMethodHandler[bytes, bytes]":
         async def handle(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
             if self.in_flight.draining:
                 # Said here, because gRPC's own stop answers CANCELLED, which clients do not retry.
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
-            with self.in_flight.request():
-                remaining = context.time_remaining()
-                deadline = None if remaining is None else time.monotonic() + remaining
-                return await _answered(context, method(data, deadline))
+            # Until its answer is on the wire, which is after this function has returned.
+            self.in_flight.begin()
+            context.add_done_callback(self._ended)  # pyright: ignore[reportArgumentType]
+            remaining = context.time_remaining()
+            deadline = None if remaining is None else time.monotonic() + remaining
+            return await _answered(context, method(data, deadline))
 
-        return handle
+        return grpc.unary_unary_rpc_method_handler(handle)
+
+    def _ended(self, servicer_context: object) -> None:
+        self.in_flight.end()
+
+
+def _admitted(api: Api, method: _Method) -> _Method:
+    """`method`, which refuses what is more than the server takes on."""
+
+    async def infer(data: bytes, deadline: float | None) -> bytes:
+        with api.admitted():
+            return await method(data, deadline)
+
+    return infer
 
 
 async def _answered(context: grpc.aio.ServicerContext, answer: Awaitable[bytes]) -> bytes:

@@ -1,8 +1,6 @@
 """The requests that have no answer yet: counted, so that a server can stop when they have one."""
 
 import asyncio
-import contextlib
-from collections.abc import Iterator
 
 
 class InFlight:
@@ -10,8 +8,8 @@ class InFlight:
 
     Example:
         in_flight = InFlight()
-        with in_flight.request():
-            ...
+        in_flight.begin()
+        in_flight.end()
         await in_flight.drain()
     """
 
@@ -22,17 +20,16 @@ class InFlight:
         self.draining = False
         """Whether new requests are to be refused."""
 
-    @contextlib.contextmanager
-    def request(self) -> Iterator[None]:
-        """A request, until it has its answer."""
+    def begin(self) -> None:
+        """A request has come."""
         self._running += 1
         self._idle.clear()
-        try:
-            yield
-        finally:
-            self._running -= 1
-            if self._running == 0:
-                self._idle.set()
+
+    def end(self) -> None:
+        """A request has its answer."""
+        self._running -= 1
+        if self._running == 0:
+            self._idle.set()
 
     async def drain(self) -> None:
         """Has new requests refused from now on, and returns when those that are running have an answer."""

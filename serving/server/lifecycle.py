@@ -141,8 +141,14 @@ class Model:
 
     def retire(self) -> None:
         """Stops looking, and unloads each version when its last request has finished; returns at once."""
-        self._stop_looking()
+        self.stop_looking()
         self._leases.retire(self.versions)
+
+    def stop_looking(self) -> None:
+        """Loads nothing from now on; returns at once."""
+        with self._lock:
+            self._stopping = True
+        self._woken.set()
 
     def close(self, timeout: float | None = None) -> None:
         """Unloads everything at once: runs that are still on their way end with CANCELLED.
@@ -150,7 +156,7 @@ class Model:
         Args:
             timeout: seconds to wait for a version that is being loaded; None for no limit.
         """
-        self._stop_looking()
+        self.stop_looking()
         if self._watcher.is_alive():
             self._watcher.join(timeout)
         self._leases.close()
@@ -163,7 +169,8 @@ class Model:
         versions = versions_in(settings.base_path)
         if versions is None:
             # A file system that is away for a moment is no reason to stop answering.
-            kind = "is a file, not a folder" if settings.base_path.is_file() else "does not exist"
+            kind = "is a file, not a folder" if settings.base_path.is_file() else "cannot be listed"
+            kind = kind if settings.base_path.exists() else "does not exist"
             self._note([Problem(f"{settings.base_path} {kind}", may_pass=False)], trusting)
             return
         self._forget_gone(versions)
@@ -171,7 +178,7 @@ class Model:
         problems = [] if candidates else [_nothing_to_serve(settings)]
         available: list[int] = []
         for number in candidates:
-            if len(available) == wanted:
+            if len(available) == wanted or self._stopping:
                 break
             problem = self._ensure(number, versions[number], trusting)
             if problem is None:
@@ -198,11 +205,6 @@ class Model:
                     self._looked.set()
             self._woken.wait(pause)
 
-    def _stop_looking(self) -> None:
-        with self._lock:
-            self._stopping = True
-        self._woken.set()
-
     def _note(self, problems: list[Problem], first: bool) -> None:
         """Remembers what is wrong, and logs it once; of the first look, whoever asked for it tells."""
         found = Problem("; ".join(each.words for each in problems), all(each.may_pass for each in problems))
@@ -214,7 +216,8 @@ class Model:
 
     def _ensure(self, number: int, path: Path, trusting: bool) -> Problem | None:
         """Loads a version unless it serves already. What keeps it from serving; None if nothing does."""
-        if self._leases.path_of(number) == path:
+        # Resolved: a link that is switched over leads to another version of the same number.
+        if self._leases.path_of(number) == path.resolve():
             return None
         look = look_at(path)
         settled = trusting or self._looks.get(number) == look
@@ -253,8 +256,9 @@ class Model:
         with self._lock:
             if self._stopping:
                 servable.close()
+                self.states.set(number, State.END)
                 return None
-            self._leases.put(servable, path)
+            self._leases.put(servable, path.resolve())
         _log.info("version %s of model %s is available", number, name)
         return None
 

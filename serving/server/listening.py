@@ -5,8 +5,10 @@ Reference: tensorflow_serving/model_servers/server.cc and config/ssl_config.prot
 
 import ipaddress
 import os
+import re
 import socket
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -14,11 +16,13 @@ import grpc.aio
 
 from ..errors import InvalidInputError, ServerStartError
 from . import flag_files_pb2
-from .config import ServerConfig
+from .config import LOOPBACK, ServerConfig
 from .text_files import read_text_file
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _UNIX = "unix:"
+_FREE_REST_PORT = -1  # 0 turns REST off, as in TensorFlow Serving
+_BACKLOG = 2048
 
 
 def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
@@ -40,7 +44,7 @@ def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
             raise InvalidInputError(
                 f"grpc_channel_arguments must be name=value, comma-separated. Received {argument!r}"
             )
-        options[name] = int(value) if value.lstrip("-").isdigit() else value
+        options[name] = int(value) if re.fullmatch(r"-?[0-9]{1,10}", value) else value
     return list(options.items())
 
 
@@ -60,11 +64,20 @@ def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
                 f"{name} in ssl_config_file {config.ssl_config_file} must be a PEM text, which begins with "
                 f"'-----BEGIN', and no path"
             )
-    return grpc.ssl_server_credentials(
+    found = grpc.ssl_server_credentials(
         [(ssl.server_key.encode(), ssl.server_cert.encode())],
         root_certificates=ssl.custom_ca.encode() or None,
         require_client_auth=ssl.client_verify,
     )
+    try:
+        # gRPC reads them when it listens; models may take minutes to load until then.
+        grpc.server(ThreadPoolExecutor(1)).add_secure_port(f"{LOOPBACK}:0", found)
+    except RuntimeError as error:
+        raise ServerStartError(
+            f"the key and certificates in ssl_config_file {config.ssl_config_file} cannot be used: they must "
+            f"be PEM texts, and the key the certificate's"
+        ) from error
+    return found
 
 
 def check_addresses(config: ServerConfig) -> None:
@@ -73,17 +86,36 @@ def check_addresses(config: ServerConfig) -> None:
     Raises:
         ServerStartError: the port is in use, the host not one of this machine, or the socket's path taken.
     """
-    host = config.grpc_host
+    bind(config.grpc_host, config.port, "port").close()
+    if config.rest_api_port:
+        bind(config.rest_host, rest_port(config), "rest_api_port").close()
+    if str(config.grpc_socket_path):
+        _check_socket_path(Path(config.grpc_socket_path))
+
+
+def rest_port(config: ServerConfig) -> int:
+    """The REST port to ask the system for; 0 for any free one."""
+    return 0 if config.rest_api_port == _FREE_REST_PORT else config.rest_api_port
+
+
+def bind(host: str, port: int, setting: str) -> socket.socket:
+    """A listening socket.
+
+    Args:
+        host: an address of this machine.
+        port: 0 for any free one.
+        setting: which setting the port came from.
+
+    Raises:
+        ServerStartError: there is none to be had, with the system's reason.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.create_server((host, config.port), family=family).close()
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         # Python's text ends with the address, which ours begins with.
         reason = (error.strerror or str(error)).split(" (while attempting")[0]
-        raise _cannot_listen(_address(config), reason) from error
-    path = Path(config.grpc_socket_path)
-    if str(config.grpc_socket_path) and path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
-        raise _cannot_listen(f"{_UNIX}{path}", "it is a file, and no socket")
+        raise _cannot_listen(_host_port(host, port), reason, setting) from error
 
 
 def listen(server: grpc.aio.Server, config: ServerConfig, tls: grpc.ServerCredentials | None) -> int:
@@ -134,10 +166,18 @@ def _host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _cannot_listen(address: str, reason: str) -> ServerStartError:
+def _check_socket_path(path: Path) -> None:
+    if not path.absolute().parent.is_dir():
+        raise _cannot_listen(f"{_UNIX}{path}", "its folder does not exist")
+    if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
+        raise _cannot_listen(f"{_UNIX}{path}", "it is a file, and no socket")
+
+
+def _cannot_listen(address: str, reason: str, setting: str = "port") -> ServerStartError:
+    free = _FREE_REST_PORT if setting == "rest_api_port" else 0
     advice = (
         "Choose another path"
         if address.startswith(_UNIX)
-        else "Stop what uses the port, or choose another port (0 takes any free one) or host"
+        else f"Stop what uses the port, or choose another {setting} ({free} takes any free one) or host"
     )
     return ServerStartError(f"cannot listen on {address}: {reason}. {advice}")

@@ -39,13 +39,14 @@ class Loader:
         """
         with self._slots:
             servable = self._servable(model, version, path)
-            if self._config.enable_model_warmup:
-                try:
-                    warm_up(servable, path, self._config.num_request_iterations_for_warmup or 1)
-                except BaseException:
-                    servable.close()
-                    raise
-            return servable
+        # After its slot is free again: a warmup that hangs holds up nobody else.
+        if self._config.enable_model_warmup:
+            try:
+                warm_up(servable, path, self._config.num_request_iterations_for_warmup or 1)
+            except BaseException:
+                servable.close()
+                raise
+        return servable
 
     def _servable(self, model: str, version: int, path: Path) -> Servable:
         if self._config.prefer_tflite_model and has_tflite(path):

@@ -1,7 +1,6 @@
 """Memory that was freed, given back to the system."""
 
 import ctypes
-import gc
 import sys
 
 
@@ -10,7 +9,6 @@ def give_memory_back() -> None:
 
     Reference: malloc_trim(3); other systems than Linux with glibc do so by themselves, or cannot.
     """
-    gc.collect()  # a graph's Python objects hold its C++ ones, in circles
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:

@@ -36,14 +36,14 @@ class _Counter:
     def __init__(self, name: str, *labels: str):
         self.name = _PREFIX + name
         self._labels = labels
-        self._values: dict[tuple[str, ...], float] = {}
+        self._values: dict[tuple[str, ...], int] = {}
 
-    def add(self, amount: float, *labels: str) -> None:
+    def add(self, amount: int, *labels: str) -> None:
         self._values[labels] = self._values.get(labels, 0) + amount
 
     def samples(self) -> Iterator[str]:
         for labels, value in self._values.items():
-            yield f"{self.name}{_braced(self._labels, labels)} {value:g}"
+            yield f"{self.name}{_braced(self._labels, labels)} {value}"
 
 
 class _Histogram:

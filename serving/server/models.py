@@ -7,7 +7,7 @@ are.
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 
@@ -33,6 +33,9 @@ _log = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 10.0
 _ANSWER_SECONDS = 0.5
 _REMEMBERED_MODELS = 100
+# At the start, for models that take longer than others that could answer already.
+_OTHERS_SECONDS = 60.0
+_LOOK_SECONDS = 0.1
 
 
 class Models:
@@ -61,8 +64,8 @@ class Models:
         self._changed = threading.Condition()
         self._models: dict[str, Model] = {}
         self._labels: dict[str, dict[str, int]] = {}
-        # What has been taken off the list, and may still be finishing requests.
-        self._former: dict[str, Model] = {}
+        # What has been taken off the list, and may still be finishing requests; the newest last.
+        self._former: list[Model] = []
 
     def start(self, settings: Mapping[str, ModelSettings]) -> None:
         """Loads the models. Returns when there is something to serve; what is missing is waited for later.
@@ -72,20 +75,15 @@ class Models:
                 long enough.
         """
         self._apply(settings)
-        for model in list(self._models.values()):
-            model.wait_for_look(None)
+        self._labels = {name: dict(each.labels) for name, each in settings.items()}
+        self._wait_for(self._all_looked, _OTHERS_SECONDS, unless=lambda: not self._answers())
         if not self._has_something() and self._config.startup_wait_seconds:
             _log.warning("nothing to serve yet: %s; waiting", self._problems())
-            self._wait_for(self._has_something, time.monotonic() + self._config.startup_wait_seconds)
-        if self._models and not any(model.versions for model in self._models.values()):
+            self._wait_for(self._has_something, self._config.startup_wait_seconds)
+        if self._models and not self._answers():
             raise ServerStartError(f"nothing to serve: {self._problems()}")
         if self._problems():
             _log.warning("not served yet: %s", self._problems())
-        for name, each in settings.items():
-            unavailable = self._unavailable_labels(name, each.labels)
-            if unavailable and not self._config.allow_version_labels_for_unavailable_models:
-                _log.warning("labels of model %s for versions that are not available: %s", name, unavailable)
-            self._labels[name] = dict(each.labels)
 
     def reload(self, settings: Mapping[str, ModelSettings], timeout: float | None) -> None:
         """Serves what is listed, and nothing else. Returns when all of it is available.
@@ -97,24 +95,25 @@ class Models:
         Raises:
             DeadlineExceededError: loading takes longer; it goes on.
             UnknownError: a model has no version that can be served. All others are, and it is waited for.
-            FailedPreconditionError: a label is for a version that is not available; it is not assigned.
+            FailedPreconditionError: a label is for a version that is not available; its model's
+                stay as they were.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        started = time.monotonic()
         if not self._reloading.acquire(timeout=-1 if timeout is None else timeout):
             raise DeadlineExceededError("another reload has not finished yet; try again")
         try:
-            self._apply(settings)
-            for name in settings:
-                if not self._models[name].wait_for_look(_left(deadline)):
-                    raise DeadlineExceededError(
-                        f"model {name} is still being loaded, and will be served then"
-                    )
-            patience = time.monotonic() + _PATIENCE_SECONDS
-            until = patience if deadline is None else min(patience, deadline - _ANSWER_SECONDS)
-            self._wait_for(lambda: self._all_settled(settings), until)
-            self._check_available(settings)
-            for name, each in settings.items():
-                self._assign_labels(name, each.labels)
+            changed = self._apply(settings)
+            patience = None if timeout is None else timeout - (time.monotonic() - started) - _ANSWER_SECONDS
+            looked = self._wait_for(self._all_looked, patience)
+            if looked:
+                waiting = _PATIENCE_SECONDS if patience is None else min(_PATIENCE_SECONDS, patience)
+                self._wait_for(lambda: self._all_settled(changed), waiting)
+            refused = self._assign_labels(settings)
+            if not looked:
+                raise DeadlineExceededError("models are still being loaded, and will be served then")
+            self._check_available(settings, changed)
+            if refused:
+                raise FailedPreconditionError(refused)
         finally:
             self._reloading.release()
 
@@ -139,7 +138,8 @@ class Models:
         Raises:
             NotFoundError: there is no such model or version.
         """
-        model = self._models.get(spec.name) or self._former.get(spec.name)
+        former = [model for model in self._former if model.settings.name == spec.name]
+        model = self._models.get(spec.name) or (former[-1] if former else None)
         version = self._version(spec)
         states = model.states.newest_first() if model else []
         if version is not None:
@@ -163,26 +163,34 @@ class Models:
         Args:
             timeout: seconds to wait for what is being loaded; None for no limit.
         """
-        for model in [*self._models.values(), *self._former.values()]:
-            model.close(timeout)
+        models = [*self._models.values(), *self._former]
+        for model in models:
+            model.stop_looking()
+        ends = None if timeout is None else time.monotonic() + timeout
+        for model in models:
+            model.close(None if ends is None else max(0.0, ends - time.monotonic()))
         self._unloader.shutdown()
 
-    def _apply(self, settings: Mapping[str, ModelSettings]) -> None:
-        """Begins to serve what is listed; what is not, leaves."""
+    def _apply(self, settings: Mapping[str, ModelSettings]) -> list[str]:
+        """Begins to serve what is listed; what is not, leaves. The names of what is new or has changed."""
+        changed: list[str] = []
         with self._lock:
             for name in self._models.keys() - settings.keys():
                 _log.info("model %s is not on the list any more", name)
                 model = self._models.pop(name)
                 self._labels.pop(name, None)
-                self._former[name] = model
+                self._former.append(model)
                 model.retire()
             for name, each in settings.items():
                 if name not in self._models:
                     self._add(each)
                 elif (each.base_path, each.policy) != _source(self._models[name]):
                     self._models[name].update(each)
-            for name in list(self._former)[:-_REMEMBERED_MODELS]:
-                del self._former[name]
+                else:
+                    continue
+                changed.append(name)
+            del self._former[:-_REMEMBERED_MODELS]
+        return changed
 
     def _add(self, settings: ModelSettings) -> None:
         def changed(available: bool) -> None:
@@ -190,7 +198,6 @@ class Models:
                 self._changed.notify_all()
             self._on_change(settings.name, available)
 
-        self._former.pop(settings.name, None)
         model = Model(settings, self._config, self._load, self._unloader, changed)
         self._models[settings.name] = model
         model.start()
@@ -204,50 +211,74 @@ class Models:
             return labels[spec.version_label]
         return spec.version.value if spec.HasField("version") else None
 
-    def _wait_for(self, condition: Callable[[], bool], until: float) -> None:
+    def _wait_for(
+        self, condition: Callable[[], bool], seconds: float | None, unless: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Waits until a condition holds. Whether it does.
+
+        Args:
+            condition: what is waited for.
+            seconds: how long at most; None for no limit.
+            unless: while it holds, there is no limit.
+        """
+        ends = None if seconds is None else time.monotonic() + seconds
         with self._changed:
             while not condition():
-                left = until - time.monotonic()
-                if left <= 0:
-                    return
+                if ends is not None and time.monotonic() >= ends and not unless():
+                    return False
                 # Versions come with a notice, problems without: look again now and then.
-                self._changed.wait(min(left, 1.0))
+                self._changed.wait(_LOOK_SECONDS)
+        return True
+
+    def _answers(self) -> bool:
+        """Whether a model answers."""
+        return any(model.versions for model in self._models.values())
+
+    def _all_looked(self) -> bool:
+        """Whether all base paths have been looked at, and what was there loaded."""
+        return all(model.wait_for_look(0) for model in self._models.values())
 
     def _has_something(self) -> bool:
         """Whether a model answers, or none ever will."""
-        models = list(self._models.values())
-        hopeless = any(model.problem is not None and not model.problem.may_pass for model in models)
-        return hopeless or not models or any(model.versions for model in models)
+        hopeless = any(model.problem and not model.problem.may_pass for model in self._models.values())
+        return hopeless or not self._models or self._answers()
 
     def _all_settled(self, names: Iterable[str]) -> bool:
-        """Whether each model answers, or never will."""
-        models = [self._models[name] for name in names]
-        return all(model.versions or (model.problem and not model.problem.may_pass) for model in models)
+        """Whether each model is served as it should be, or never will."""
+        problems = [self._models[name].problem for name in names]
+        return all(problem is None or not problem.may_pass for problem in problems)
 
     def _problems(self) -> str:
         """What keeps models from being served as they should."""
         found = {name: model.problem for name, model in self._models.items() if model.problem}
         return "; ".join(f"model {name!r}: {problem.words}" for name, problem in found.items())
 
-    def _check_available(self, settings: Mapping[str, ModelSettings]) -> None:
+    def _check_available(self, settings: Mapping[str, ModelSettings], changed: Collection[str]) -> None:
         failed: list[str] = []
         for name, each in settings.items():
             model = self._models[name]
-            if not model.versions:
+            if not model.versions or (name in changed and model.problem):
                 words = model.problem.words if model.problem else "no version"
                 failed.append(f"{{name: {name}}} due to error: {without_path(words, each.base_path)}")
         if failed:
             listed = "".join(f"{{{each}}}, " for each in failed)
             raise UnknownError(f"{len(failed)} model(s) did not become available: {{{listed}}}")
 
-    def _assign_labels(self, name: str, labels: Mapping[str, int]) -> None:
-        unavailable = self._unavailable_labels(name, labels)
-        if unavailable and not self._config.allow_version_labels_for_unavailable_models:
-            raise FailedPreconditionError(
-                f"Request to assign label to version {min(unavailable.values())} of model {name}, which is "
-                f"not currently available for inference"
-            )
-        self._labels[name] = dict(labels)
+    def _assign_labels(self, settings: Mapping[str, ModelSettings]) -> str:
+        """Assigns what can be. Why something cannot; empty if nothing is left."""
+        refused = ""
+        for name, each in settings.items():
+            missing = self._unavailable_labels(name, each.labels)
+            # Of a model that is late all labels are for later.
+            late = not self._models[name].versions
+            if not missing or late or self._config.allow_version_labels_for_unavailable_models:
+                self._labels[name] = dict(each.labels)
+            else:
+                refused = (
+                    f"Request to assign label to version {min(missing.values())} of model {name}, which is "
+                    f"not currently available for inference"
+                )
+        return refused
 
     def _unavailable_labels(self, name: str, labels: Mapping[str, int]) -> dict[str, int]:
         versions = self._models[name].versions
@@ -256,7 +287,3 @@ class Models:
 
 def _source(model: Model) -> tuple[object, object]:
     return model.settings.base_path, model.settings.policy
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ..errors import FailedPreconditionError, InvalidArgumentError
+from ..errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
 from ..wire import codec
 from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError
@@ -42,10 +42,13 @@ def predict_call(
         return _decoded(alias, request.inputs[alias])
 
     def respond(arrays: Sequence[np.ndarray]) -> pb.PredictResponse:
-        return pb.PredictResponse(
-            outputs={alias: encode(array) for alias, array in zip(aliases, arrays, strict=True)},
-            model_spec=answering_spec(servable, request.model_spec),
-        )
+        outputs: dict[str, pb.TensorProto] = {}
+        for alias, array in zip(aliases, arrays, strict=True):
+            try:
+                outputs[alias] = encode(array)
+            except CodecError as error:
+                raise UnimplementedError(f"output {alias} cannot be sent: {error}") from error
+        return pb.PredictResponse(outputs=outputs, model_spec=answering_spec(servable, request.model_spec))
 
     feeds = _feeds(signature, request.inputs.keys(), sent)
     return Call(feeds, [signature.outputs[alias].name for alias in aliases], respond)

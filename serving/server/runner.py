@@ -1,18 +1,20 @@
 """Where graphs run: a pool of threads, and a limit to how many requests wait for it."""
 
 import asyncio
-import time
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ..errors import DeadlineExceededError, ResourceExhaustedError
+from ..errors import ResourceExhaustedError
 from .batching import Batcher
 from .batching_parameters import BatchingParameters
 from .call import Call
 from .config import ServerConfig
+from .deadlines import by, seconds_left
 from .servable import Servable
 
 _T = TypeVar("_T")
@@ -41,6 +43,23 @@ class Runner:
         self._batcher = Batcher(self._in_thread, parameters)
         self._admitted = 0
 
+    @contextlib.contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Counts a request until it has its answer.
+
+        Raises:
+            ResourceExhaustedError: as many as may wait or run already do.
+        """
+        if self._admitted >= self._limit:
+            raise ResourceExhaustedError(
+                f"{self._limit} requests wait or run, which is this server's limit; try again later"
+            )
+        self._admitted += 1
+        try:
+            yield
+        finally:
+            self._admitted -= 1
+
     async def run(self, servable: Servable, call: Call[Any], deadline: float | None) -> list[np.ndarray]:
         """The values of what a call fetches.
 
@@ -50,23 +69,13 @@ class Runner:
             deadline: when nobody waits for the answer any more, of `time.monotonic`; None for no limit.
 
         Raises:
-            ResourceExhaustedError: too many requests wait or run.
             DeadlineExceededError: the deadline has passed before a thread was free, or in the graph.
             ServingError: what the graph ended with.
         """
-        if self._admitted >= self._limit:
-            raise ResourceExhaustedError(
-                f"{self._limit} requests wait or run, which is this server's limit; try again later"
-            )
-        self._admitted += 1
-        try:
-            if self._batch_all or _has_rows(servable, call, self._most):
-                return await self._batcher.run(servable, call, deadline)
-            return await self._in_thread(
-                lambda: servable.run(call.feeds, call.fetches, seconds_left(deadline))
-            )
-        finally:
-            self._admitted -= 1
+        if self._batch_all or _has_rows(servable, call, self._most):
+            return await self._batcher.run(servable, call, deadline)
+        running = self._in_thread(lambda: servable.run(call.feeds, call.fetches, seconds_left(deadline)))
+        return await by(deadline, running)
 
     async def off_loop(self, size: int, function: Callable[..., _T], *args: Any) -> _T:
         """What `function` returns; it runs in a thread if there is much to do.
@@ -93,15 +102,25 @@ def _has_rows(servable: Servable, call: Call[Any], most: int) -> bool:
     return len(sizes) == 1 and 0 < max(sizes) <= most
 
 
-def seconds_left(deadline: float | None) -> float | None:
-    """Seconds until a deadline of `time.monotonic`; None if there is none.
+async def in_own_thread(function: Callable[[], _T]) -> _T:
+    """What `function` returns, from a thread that nobody waits for when the process ends.
 
-    Raises:
-        DeadlineExceededError: it has passed, in TensorFlow's words.
+    For what may take as long as a model takes to load: the threads of a pool are waited for.
     """
-    if deadline is None:
-        return None
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise DeadlineExceededError("Timed out waiting for notification")
-    return left
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+
+    def settle(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        if not done.done():
+            set_outcome(outcome)
+
+    def run() -> None:
+        try:
+            outcome = (done.set_result, function())
+        except Exception as error:  # noqa: BLE001 - it is for whoever awaits
+            outcome = (done.set_exception, error)
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and so has whoever awaited
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session as session_api
+from tensorflow.python.framework import ops
 from tensorflow.python.saved_model.loader_impl import SavedModelLoader
 
 from ..errors import ERROR_OF_CODE, InvalidArgumentError, ServingError, status_code
@@ -114,6 +115,10 @@ class SavedModelServable:
             values = _session_run(self._session._session, options, fed, fetched, [], None)
         except tf.errors.OpError as error:
             raise self._serving_error(error) from error
+        except UnicodeDecodeError as error:
+            # What TensorFlow said quotes bytes of the request, and Python's binding expects text.
+            message = bytes(error.object).decode(errors="replace")
+            raise InvalidArgumentError(without_path(message, self._path)) from error
         finally:
             if options is not None:
                 session_api.TF_DeleteBuffer(options)
@@ -123,6 +128,8 @@ class SavedModelServable:
     def close(self) -> None:
         """As in `Servable`."""
         self._session.close()
+        # It and its operations refer to each other. To find that out, Python's collector stops all threads.
+        ops.dismantle_graph(self._session.graph)
 
     def _serving_error(self, error: tf.errors.OpError) -> ServingError:
         return ERROR_OF_CODE[status_code(error.error_code)](without_path(error.message, self._path))
@@ -174,5 +181,7 @@ def session_config(config: ServerConfig) -> Any:
 def without_path(message: str, path: Path) -> str:
     """`message` without the folders that a version lies in: clients need not know them."""
     for folder in (path, path.parent):
+        if not folder.name:  # the root, which is part of every path
+            continue
         message = message.replace(str(folder), folder.name)
     return message

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import FrameType
@@ -33,8 +34,10 @@ from .runner import Runner
 
 _log = logging.getLogger(__name__)
 
-# After the last handler has returned, until its answer is on the wire; also what cuts health watchers off.
-_LAST_ANSWER_SECONDS = 1.0
+# After the last answer: for those who watch the health, and never end by themselves.
+_WATCHERS_SECONDS = 0.5
+# For what is being loaded when the server stops: nothing is lost if it is not waited for.
+_LOADING_SECONDS = 2.0
 # Until clients that watch the health have gone elsewhere. A call that meets gRPC's own stop is cancelled,
 # which nobody tries again; one that comes before is told UNAVAILABLE.
 _LEAVING_SECONDS = 0.25
@@ -74,6 +77,7 @@ class Server:
         self._health: Health | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._port: Future[int] = Future()
+        self._started = self._stopping = False
         self._stop_requested = asyncio.Event()
         self._abort_requested = asyncio.Event()
         self._grace = config.shutdown_grace_seconds
@@ -107,8 +111,12 @@ class Server:
 
         Raises:
             ServerStartError: there is nothing to serve, no model loads, or the port is in use.
+            RuntimeError: it has been started before.
         """
+        if self._started:
+            raise RuntimeError("a Server starts once; make another one of the same config")
         check_addresses(self.config)
+        self._started = True
         try:
             self.models.start(self._configured)
             self._thread.start()
@@ -138,12 +146,14 @@ class Server:
             grace: seconds that running requests get to finish; None for the config's.
         """
         self._config_watch.stop()
+        self._grace = self.config.shutdown_grace_seconds if grace is None else grace
+        self._stopping = True
         if self._thread.is_alive():
-            self._grace = self.config.shutdown_grace_seconds if grace is None else grace
             self._on_loop(self._stop_requested.set)
             self._thread.join()
         # Closing the sessions ends the runs that are left, and so frees the threads.
-        self.models.close(timeout=self.config.shutdown_grace_seconds if grace is None else grace)
+        aborted = self._abort_requested.is_set()
+        self.models.close(timeout=0.0 if aborted else min(self._grace, _LOADING_SECONDS))
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def abort(self) -> None:
@@ -186,22 +196,29 @@ class Server:
             await rest.start()
             self._rest_port = rest.port
         self._port.set_result(port)
-        await self._stop_requested.wait()
-        await self._drain(server, (grpc_api.in_flight, rest_api.in_flight), self._health)
-        if rest is not None:
-            await rest.stop()
+        if not self._stopping:  # or nobody could tell this loop, which was not there yet
+            await self._stop_requested.wait()
+        await self._drain(server, rest, (grpc_api.in_flight, rest_api.in_flight))
 
     async def _drain(
-        self, server: grpc.aio.Server, in_flight: tuple[InFlight, InFlight], health: Health
+        self, server: grpc.aio.Server, rest: RestServer | None, in_flight: tuple[InFlight, InFlight]
     ) -> None:
         _log.info("stopping; running requests have %g s to finish", self._grace)
-        await health.leave()
+        ends = time.monotonic() + self._grace
+        assert self._health is not None
+        await self._health.leave()
         draining = asyncio.ensure_future(asyncio.gather(*[each.drain() for each in in_flight]))
         aborting = asyncio.ensure_future(self._abort_requested.wait())
         await asyncio.wait({draining, aborting}, timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
         if self._grace > 0 and not aborting.done():
             await asyncio.wait({aborting}, timeout=_LEAVING_SECONDS)
-        await server.stop(_LAST_ANSWER_SECONDS if draining.done() else None)
+        if rest is not None:
+            closing = asyncio.ensure_future(rest.stop(max(0.0, ends - time.monotonic())))
+            await asyncio.wait({closing, aborting}, return_when=asyncio.FIRST_COMPLETED)
+            if not closing.done():
+                await rest.abort()
+                await closing
+        await server.stop(_WATCHERS_SECONDS if draining.done() else None)
         draining.cancel()
         aborting.cancel()
 
@@ -210,7 +227,12 @@ class Server:
 
     def _availability_changed(self, name: str, available: bool) -> None:
         if self._health is not None and self._loop is not None and not self._loop.is_closed():
-            asyncio.run_coroutine_threadsafe(self._health.set(self._healthy()), self._loop)
+            asyncio.run_coroutine_threadsafe(self._tell_health(), self._loop)
+
+    async def _tell_health(self) -> None:
+        # What is true now, whatever the order in which several changes arrive here.
+        if self._health is not None:
+            await self._health.set(self._healthy())
 
     def _on_loop(self, callback: Callable[[], None]) -> None:
         if self._loop is not None and not self._loop.is_closed():

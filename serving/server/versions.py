@@ -7,6 +7,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2  # pyright: ignore[reportMissingImports]
 
+_LARGEST = 2**63 - 1  # what a request can ask for
 TFLITE_FILE = "model.tflite"
 _GRAPH_FILES = ("saved_model.pb", "saved_model.pbtxt")
 
@@ -20,8 +21,9 @@ def versions_in(base: Path) -> dict[int, Path] | None:
         children = list(base.iterdir())
     except OSError:
         return None
-    numbered = [child for child in children if re.fullmatch("[0-9]+", child.name) and child.is_dir()]
-    return {int(child.name): child for child in sorted(numbered)}
+    numbered = [child for child in children if re.fullmatch("[0-9]{1,99}", child.name) and child.is_dir()]
+    versions = {int(child.name): child for child in sorted(numbered)}
+    return {number: path for number, path in versions.items() if number <= _LARGEST}
 
 
 def look_at(path: Path) -> Look:

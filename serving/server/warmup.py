@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 _FILE = Path("assets.extra") / "tf_serving_warmup_requests"
 _MOST_RECORDS = 1000
+# A graph that does not end is better told of than waited for; the slowest first run takes a few.
+_LONGEST_SECONDS = 600.0
 
 
 def warm_up(servable: Servable, path: Path, iterations: int) -> None:
@@ -37,7 +39,7 @@ def warm_up(servable: Servable, path: Path, iterations: int) -> None:
     Raises:
         InvalidArgumentError: the file has too many requests.
         UnimplementedError: a request is of a kind that is no inference.
-        ServingError: a request fails.
+        ServingError: a request fails, or takes more than ten minutes.
     """
     if not (path / _FILE).is_file():
         return
@@ -51,7 +53,7 @@ def warm_up(servable: Servable, path: Path, iterations: int) -> None:
             )
         call = _call(servable, record)
         for _ in range(iterations):
-            call.respond(servable.run(call.feeds, call.fetches, None))
+            call.respond(servable.run(call.feeds, call.fetches, _LONGEST_SECONDS))
     seconds = time.monotonic() - started
     _log.info(
         "version %s of model %s: %d warmup requests in %.1f s",

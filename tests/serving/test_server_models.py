@@ -7,9 +7,14 @@ import time
 import grpc
 import numpy as np
 import pytest
+import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from serving_models import HalfPlusTwo, Slow, save
-from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
+from tensorflow_serving.apis import (
+    model_management_pb2,
+    model_service_pb2_grpc,
+    prediction_log_pb2,
+)
 from tensorflow_serving.config import model_server_config_pb2
 
 from keras_selfattn.serving import errors
@@ -372,3 +377,106 @@ def test_the_latest_policy_asks_for_as_many_as_it_says():
     policy = Policy(latest=Policy.Latest(num_versions=3))
     assert ModelSettings("m", None, policy).candidates([5, 1, 9]) == ([9, 5, 1], 3)
     assert ModelSettings("m", None).candidates([5, 1]) == ([5, 1], 1)
+
+
+def test_a_file_that_somebody_has_just_emptied_changes_nothing_and_an_empty_list_unloads(
+    bases, serve, ask, until, tmp_path
+):
+    server = serve(entry("a", bases["left"]), model_config_file_poll_wait_seconds=QUICK)
+    (tmp_path / "models.conf").write_text("")
+    threading.Event().wait(5 * QUICK)
+    assert ask(server, "a") == 2.0
+    write(tmp_path / "models.conf")
+    until(lambda: server.models.available() == {})
+
+
+def test_labels_of_a_model_that_comes_late_are_there_when_it_is(bases, serve, ask, until, tmp_path):
+    late, label = tmp_path / "late", "version_labels {{ key: 'stable' value: {} }}"
+    server = serve(entry("a", bases["left"]), model_config_file_poll_wait_seconds=QUICK)
+    write(
+        tmp_path / "models.conf",
+        entry("a", bases["left"], label.format(2)),
+        entry("late", late, label.format(5)),
+    )
+    until(lambda: "late" in server.models.available())
+    until(lambda: ask_or_none(ask, server, "a", "stable") == 2.0)
+    save(HalfPlusTwo(b=5.0), late, 5)
+    until(lambda: ask_or_none(ask, server, "late", "stable") == 5.0)
+
+
+def ask_or_none(ask, server, model, label):
+    try:
+        return ask(server, model, label=label)
+    except errors.ServingError:
+        return None
+
+
+def test_a_reload_to_a_place_with_nothing_says_so_and_what_served_goes_on(bases, serve, ask, tmp_path):
+    server = serve(entry("a", bases["left"]))
+    with pytest.raises(errors.UnknownError, match="none does not exist"):
+        reload(server, ModelConfig("a", str(tmp_path / "none")))
+    assert ask(server, "a") == 2.0
+
+
+def test_a_link_that_is_switched_over_leads_to_the_other_version_of_the_same_number(
+    bases, serve, ask, until, tmp_path
+):
+    save(HalfPlusTwo(b=20.0), tmp_path / "other", 2)
+    link = tmp_path / "link"
+    link.symlink_to(bases["left"])
+    server = serve(entry("a", link))
+    assert ask(server, "a") == 2.0
+    (tmp_path / "next").symlink_to(tmp_path / "other")
+    (tmp_path / "next").rename(link)
+    until(lambda: ask(server, "a") == 20.0)
+
+
+def test_a_number_that_no_request_can_ask_for_is_no_version(bases, serve, ask):
+    save(HalfPlusTwo(b=9.0), bases["left"], 20240101120000000000)
+    assert ask(serve(entry("a", bases["left"])), "a") == 2.0
+
+
+@pytest.fixture
+def hanging(tmp_path):
+    """A model whose warmup does not end."""
+    version = save(Slow(), tmp_path / "hanging")
+    log = prediction_log_pb2.PredictionLog()
+    log.predict_log.request.model_spec.name = "hanging"
+    log.predict_log.request.inputs["seconds"].CopyFrom(tf.make_tensor_proto(np.float32(1000)))
+    (version / "assets.extra").mkdir()
+    with tf.io.TFRecordWriter(str(version / "assets.extra" / "tf_serving_warmup_requests")) as writer:
+        writer.write(log.SerializeToString())
+    return tmp_path / "hanging"
+
+
+def test_a_warmup_that_hangs_holds_up_neither_other_models_nor_the_end(bases, serve, ask, hanging):
+    server = serve(entry("a", bases["left"]), num_load_threads=1)
+    with pytest.raises(errors.DeadlineExceededError):
+        reload(server, ModelConfig("a", str(bases["left"])), ModelConfig("h", str(hanging)), timeout=2)
+    with pytest.raises(errors.DeadlineExceededError):
+        reload(server, ModelConfig("h", str(hanging)), ModelConfig("b", str(bases["right"])), timeout=5)
+    assert ask(server, "b") == 2.0
+    reload(server, ModelConfig("b", str(bases["right"])))
+    assert ask(server, "b") == 2.0
+    server.stop(grace=0)
+    assert server.wait(0)
+
+
+def test_a_reload_without_a_deadline_does_not_hold_up_the_end(bases, serve, hanging):
+    server = serve(entry("a", bases["left"]))
+    with grpc.insecure_channel(server.target) as channel:
+        call = channel.unary_unary("/tensorflow.serving.ModelService/HandleReloadConfigRequest")
+        config = pb.ModelServerConfig()
+        config.model_config_list.config.add(name="h", base_path=str(hanging), model_platform="tensorflow")
+        waiting = call.future(pb.ReloadConfigRequest(config=config).SerializeToString())
+        threading.Event().wait(1)
+        server.stop(grace=0)
+        assert server.wait(0)
+        assert waiting.exception(20) is not None
+
+
+def test_a_server_starts_once(bases, serve, ask):
+    server = serve(entry("a", bases["left"]))
+    with pytest.raises(RuntimeError, match="a Server starts once"):
+        server.start()
+    assert ask(server, "a") == 2.0

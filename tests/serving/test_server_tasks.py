@@ -17,6 +17,7 @@ from tensorflow_serving.apis import (
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.wire import messages_pb2 as pb
 
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 
@@ -287,3 +288,16 @@ def test_our_client_classifies_regresses_and_infers(target):
 def test_predict_on_a_model_of_tensorflow_1_answers(target):
     with Client(target) as client:
         assert client.predict({"x": np.float32([[2], [4]])})["y"].tolist() == [[3.0], [4.0]]
+
+
+def test_bytes_that_are_no_example_are_refused_whatever_they_are(target):
+    with grpc.insecure_channel(target) as channel:
+        call = channel.unary_unary("/tensorflow.serving.PredictionService/Regress")
+        request = pb.SerializedInputRequest()
+        request.model_spec.name = "default"
+        request.model_spec.signature_name = "regress_x_to_y"
+        request.input.example_list.examples.append(b"\xff\xfe")
+        with pytest.raises(grpc.RpcError) as caught:
+            call(request.SerializeToString(), timeout=20)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert "Could not parse example input" in caught.value.details()

@@ -4,14 +4,13 @@ Reference: tensorflow_serving/model_servers/{http_rest_api_handler,http_server}.
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, NoReturn
 
-from ...errors import HTTP_STATUS, InvalidArgumentError, ServingError, UnavailableError
+from ...errors import HTTP_STATUS, CancelledError, InvalidArgumentError, ServingError, UnavailableError
 from ...wire import messages_pb2 as pb
 from ..api import CLASSIFY, PREDICT, REGRESS, Api
 from ..call import Call
@@ -35,15 +34,22 @@ _CORS = {
     "Access-Control-Allow-Methods": "POST, GET",
     "Access-Control-Allow-Headers": "Content-Type",
 }
-_API_OF = {routes.PREDICT: PREDICT, routes.CLASSIFY: CLASSIFY, routes.REGRESS: REGRESS}
+_API_OF = {
+    routes.PREDICT: PREDICT,
+    routes.CLASSIFY: CLASSIFY,
+    routes.REGRESS: REGRESS,
+    routes.MODELS: "GetModelStatus",
+    routes.STATUS: "GetModelStatus",
+    routes.METADATA: "GetModelMetadata",
+}
 _GZIP = 16 + zlib.MAX_WBITS
 
 _Receive = Callable[[], Awaitable[dict[str, Any]]]
 _Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-class _HttpError(Exception):
-    """An answer that gRPC has no code for."""
+class _HttpError(InvalidArgumentError):
+    """A request that is wrong in a way that HTTP has its own status for."""
 
     def __init__(self, status: int, message: str):
         super().__init__(message)
@@ -82,7 +88,8 @@ class RestApi:
 
     async def __call__(self, scope: dict[str, Any], receive: _Receive, send: _Send) -> None:
         """Answers one request."""
-        with self.in_flight.request():
+        self.in_flight.begin()
+        try:
             answer = await self._answer(scope, receive)
             headers = {
                 "Content-Type": answer.content_type,
@@ -93,16 +100,18 @@ class RestApi:
             await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
             body = b"" if scope["method"] == "HEAD" else answer.body
             await send({"type": "http.response.body", "body": body})
+        finally:
+            self.in_flight.end()
 
     async def _answer(self, scope: dict[str, Any], receive: _Receive) -> _Answer:
         try:
             if self.in_flight.draining:
                 raise UnavailableError("the server is shutting down")
             return await self._routed(scope, receive)
+        except _HttpError as error:
+            return _Answer(error_body(error.details), error.status)
         except ServingError as error:
             return _Answer(error_body(error.details), HTTP_STATUS[error.code])
-        except _HttpError as error:
-            return _Answer(error_body(str(error)), error.status)
         except Exception:  # noqa: BLE001 - the client gets a status, the log the traceback
             _log.exception("a request failed")
             return _Answer(error_body("internal error; the server's log has the cause"), 500)
@@ -122,9 +131,10 @@ class RestApi:
         if not routes.is_api(path):
             raise _HttpError(404, f"there is nothing at {path}; the API begins with /v1/models")
         asks, spec = routes.route(method, path)
-        if asks in _API_OF:
+        if asks in (routes.PREDICT, routes.CLASSIFY, routes.REGRESS):
             return await self._infer(asks, spec, scope, receive)
-        return _Answer(self._tell(asks, spec))
+        with self._metrics.request(self._api.known(spec), _API_OF[asks], "REST"):
+            return _Answer(self._tell(asks, spec))
 
     def _readiness(self) -> _Answer:
         if self._api.ready():
@@ -144,7 +154,8 @@ class RestApi:
         self, asks: str, spec: pb.ModelSpec, scope: dict[str, Any], receive: _Receive
     ) -> _Answer:
         deadline = time.monotonic() + self._seconds
-        with self._metrics.request(self._api.known(spec), _API_OF[asks], "REST"):
+        counted = self._metrics.request(self._api.known(spec), _API_OF[asks], "REST")
+        with counted, self._runner.admitted():
             body = await self._body(scope, receive)
             infer = self._predict if asks == routes.PREDICT else self._examples
             return _Answer(await _unless_gone(receive, infer(asks, spec, body, deadline)))
@@ -177,7 +188,7 @@ class RestApi:
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise _HttpError(499, "the client has gone")
+                        raise CancelledError("the client has gone")
                     chunks.append(message.get("body", b""))
                     size += len(chunks[-1])
                     more = message.get("more_body", False)
@@ -233,10 +244,9 @@ async def _unless_gone(receive: _Receive, work: Awaitable[bytes]) -> bytes:
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise _HttpError(499, "the client has gone")
+            raise CancelledError("the client has gone")
         return task.result()
     finally:
         for each in (task, gone):
             each.cancel()
-            with contextlib.suppress(BaseException):
-                await each
+        await asyncio.wait({task, gone})

@@ -14,6 +14,7 @@ _MODEL = r"/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:
 _INFER = re.compile(rf"/v1/models{_MODEL}:(?P<method>classify|regress|predict)", re.IGNORECASE)
 _TELL = re.compile(rf"/v1/models(?:{_MODEL}(?P<metadata>/metadata)?)?", re.IGNORECASE)
 _MOST = 2**63 - 1
+_MOST_DIGITS = 99  # with leading zeros; Python refuses to read very many
 
 PREDICT, CLASSIFY, REGRESS = "predict", "classify", "regress"
 MODELS, STATUS, METADATA = "models", "status", "metadata"
@@ -54,10 +55,7 @@ def route(method: str, path: str) -> Route:
         return Route(MODELS, pb.ModelSpec())
     spec = pb.ModelSpec(name=unquote(parts["name"]))
     if parts["version"] is not None:
-        number = int(parts["version"])
-        if number > _MOST:
-            raise InvalidArgumentError(f"Failed to convert version: {parts['version']} to numeric.")
-        spec.version.value = number
+        spec.version.value = _version(parts["version"])
     if method == "POST":
         if parts["label"] is not None:
             spec.version_label = unquote(parts["label"])
@@ -68,3 +66,9 @@ def route(method: str, path: str) -> Route:
     if parts["label"] is not None:
         spec.version_label = unquote(parts["label"])
     return Route(METADATA, spec)
+
+
+def _version(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS or int(digits) > _MOST:
+        raise InvalidArgumentError(f"Failed to convert version: {digits[:_MOST_DIGITS]} to numeric.")
+    return int(digits)

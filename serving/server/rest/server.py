@@ -2,17 +2,14 @@
 
 import asyncio
 import logging
-import socket
 
 import uvicorn
 
-from ...errors import ServerStartError
 from ..config import ServerConfig
+from ..listening import bind, rest_port
 from .app import RestApi
 
-_FREE_PORT = -1
 _KEEP_ALIVE_SECONDS = 75  # longer than load balancers keep idle connections, so that they close them
-_BACKLOG = 2048
 
 
 class RestServer:
@@ -35,7 +32,7 @@ class RestServer:
     """
 
     def __init__(self, app: RestApi, config: ServerConfig):
-        self._socket = _listening_socket(config)
+        self._socket = bind(config.rest_host, rest_port(config), "rest_api_port")
         self.port: int = self._socket.getsockname()[1]
         settings = uvicorn.Config(
             app,
@@ -59,23 +56,24 @@ class RestServer:
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.01)
 
-    async def stop(self) -> None:
-        """Closes the port and all connections."""
+    async def stop(self, timeout: float) -> None:
+        """Closes the port, and each connection when its answer has been written.
+
+        Args:
+            timeout: seconds for that; what is still being written then is cut off.
+        """
+        if self._task is None:
+            return
         self._server.should_exit = True
-        self._server.force_exit = True
+        await asyncio.wait({self._task}, timeout=timeout)
+        await self.abort()
+
+    async def abort(self) -> None:
+        """Closes the port and all connections at once."""
+        self._server.should_exit = self._server.force_exit = True
+        for connection in list(self._server.server_state.connections):
+            transport = connection.transport
+            if transport is not None:
+                transport.abort()
         if self._task is not None:
-            await self._task
-
-
-def _listening_socket(config: ServerConfig) -> socket.socket:
-    host = config.rest_host
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    port = 0 if config.rest_api_port == _FREE_PORT else config.rest_api_port
-    try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        reason = (error.strerror or str(error)).split(" (while attempting")[0]
-        raise ServerStartError(
-            f"cannot listen on {host}:{port} (REST): {reason}. Stop what uses the port, or choose another "
-            f"rest_api_port (-1 takes any free one) or host"
-        ) from error
+            await asyncio.wait({self._task})
