@@ -8,7 +8,18 @@ from pathlib import Path
 
 from keras_selfattn import __version__
 
-_PACKAGES = ("tensorflow", "keras", "keras-hub", "jax", "torch", "openvino", "onnxruntime")
+_PACKAGES = (
+    "tensorflow",
+    "keras",
+    "keras-hub",
+    "jax",
+    "torch",
+    "openvino",
+    "onnxruntime",
+    "grpcio",
+    "fastapi",
+    "ray",
+)
 _MODEL = "model name"
 
 

@@ -1,4 +1,4 @@
-"""The parent's end of a worker: starting it, asking it with a deadline, ending it in every case."""
+"""The parent's end of a process: starting it, asking it with a deadline, ending it in every case."""
 
 import json
 import os
@@ -8,8 +8,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
+
+from keras_selfattn.benchmarks.usage import tree
 
 _ONE_THREAD = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
@@ -25,7 +28,75 @@ class WorkerError(Exception):
     """A worker failed, died or kept its parent waiting; the message is the reason, on one line."""
 
 
-class Worker:
+class Child:
+    """A process whose last words are kept, and that ends with all that it started.
+
+    Args:
+        command: the program and its arguments.
+        environment: further variables.
+        talks: whether its standard input and output are pipes, or nothing.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None, *, talks: bool = False
+    ) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+        ends = subprocess.PIPE if talks else subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            command,
+            stdin=ends,
+            stdout=ends,
+            stderr=self._errors,
+            env={**os.environ, **_EVERYWHERE, **(environment or {})},
+            start_new_session=True,  # so that what it started ends with it
+        )
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Kills it and all that it started; may be called twice."""
+        # Some leave their parent's group. Of one that was waited for, the number may be another's by now.
+        started = tree(self.pid) if self._process.returncode is None else set()
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        for pid in started:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+        for file in (self._process.stdin, self._process.stdout, self._errors):
+            with suppress(OSError):  # what was not flushed to a dead process
+                if file is not None:
+                    file.close()
+
+    def last_words(self) -> str:
+        """Returns why it died: its signal, or the last line that it wrote to standard error."""
+        try:
+            status = self._process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            return "closed its output"
+        if status < 0:
+            return f"killed by {signal.Signals(-status).name}"
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").split("\n")
+        written = [line.strip() for line in lines if line.strip()]
+        return written[-1][:300] if written else f"ended with status {status}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Worker(Child):
     """A process that measures one contestant.
 
     Args:
@@ -33,36 +104,24 @@ class Worker:
         one_thread: on one core and with one thread in every library, or with all that they take.
         environment: further variables.
         deadline: seconds to wait for an answer; then the worker is killed.
+        program: the module that answers, if not the one for contestants that are functions.
     """
 
     def __init__(
         self,
-        build: str,
+        build: str = "",
         *,
         one_thread: bool = True,
-        environment: dict[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
         deadline: float = 900.0,
+        program: str = "keras_selfattn.benchmarks.worker",
     ) -> None:
         self._deadline = deadline
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the worker
         self._buffer = b""
-        command = [sys.executable, "-m", "keras_selfattn.benchmarks.worker", build]
+        command = [sys.executable, "-m", program, *filter(None, [build])]
         if one_thread and hasattr(os, "sched_getaffinity"):
             command += ["--core", str(max(os.sched_getaffinity(0)))]
-        threads = _ONE_THREAD if one_thread else {}
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, **_EVERYWHERE, **threads, **(environment or {})},
-            start_new_session=True,  # so that what it started ends with it
-        )
-
-    @property
-    def alive(self) -> bool:
-        """Whether the worker still runs."""
-        return self._process.poll() is None
+        super().__init__(command, {**(_ONE_THREAD if one_thread else {}), **(environment or {})}, talks=True)
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Returns the worker's answer to a request.
@@ -75,26 +134,11 @@ class Worker:
             self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
             self._process.stdin.flush()
         except (OSError, ValueError):  # it died, or was closed
-            raise WorkerError(self._last_words()) from None
+            raise WorkerError(self.last_words()) from None
         answer = json.loads(self._line())
         if "failed" in answer:
             raise WorkerError(answer["failed"])
         return answer
-
-    def close(self) -> None:
-        """Kills the worker and all that it started; may be called twice."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for file in (self._process.stdin, self._process.stdout, self._errors):
-            with suppress(OSError):  # what was not flushed to a dead worker
-                file.close()  # pyright: ignore[reportOptionalMemberAccess]
-
-    def __enter__(self) -> "Worker":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _line(self) -> bytes:
         assert self._process.stdout is not None
@@ -108,20 +152,7 @@ class Worker:
                     raise WorkerError(f"gave no answer within {self._deadline:g} s")
                 part = os.read(self._process.stdout.fileno(), 1 << 16)
                 if not part:
-                    raise WorkerError(self._last_words())
+                    raise WorkerError(self.last_words())
                 self._buffer += part
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
-
-    def _last_words(self) -> str:
-        """Returns why a dead worker died: its signal, or the last line that it wrote to standard error."""
-        try:
-            status = self._process.wait(_GRACE)
-        except subprocess.TimeoutExpired:
-            return "closed its output"
-        if status < 0:
-            return f"killed by {signal.Signals(-status).name}"
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").split("\n")
-        written = [line.strip() for line in lines if line.strip()]
-        return written[-1][:300] if written else f"ended with status {status}"

@@ -1,6 +1,7 @@
 """`keras-selfattn bench`: layers and client beside their peers, measured in the same run."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,18 @@ _CPU = {"cpu median ms": "CPU ms"}
 _WALL = {"wall median ms": "wall ms"}
 _MEMORY = {"memory MB": "MB"}
 _CHECKED = {"difference": "differs", "gradient": "gradient"}
+_SERVED = {
+    "examples/s": "examples/s",
+    "cpu ms of one": "CPU ms of one",
+    "requests/s": "requests/s",
+    **{name: name for name in ("p50 ms", "p99 ms", "p99.9 ms")},
+    "cpu ms": "CPU ms",
+    "client cpu ms": "client's",
+    "seconds": "seconds",
+    "cpu s": "CPU s",
+    **_MEMORY,
+    "failures": "failures",
+}
 _SHARE = {"times ours": "× ours", "of matmul rate": "of peak"}
 _LEAST = {"cpu median ms": "cpu min ms", "wall median ms": "wall min ms"}  # shown behind it
 _PIPE = 120  # columns
@@ -135,6 +148,29 @@ def scaling(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     fitted = ("time with length", "memory with length", "time with width")
     shown = {**_CPU, **_MEMORY, names[0]: "in turn", names[1]: "path", **{name: name for name in fitted}}
     _report(benchmark.run(_settings(settings)), shown, csv_file, plot, None)
+
+
+@command.command("serving")
+@_options
+@click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), default=5.0, help="Seconds of one measurement."
+)
+@click.option(
+    "--connections",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(1, 64),
+    help="Clients that ask at the same time; for several loads, several times.",
+)
+def serving(
+    csv_file: Path | None, plot: Path | None, seconds: float, connections: tuple[int, ...], **settings: Any
+) -> None:
+    """Our server beside others in Python on the same model: requests, latency, CPU time, memory, start-up."""
+    from keras_selfattn.benchmarks import serving as benchmark
+
+    _check_plot(plot)
+    table = benchmark.run(replace(_settings(settings), seconds=seconds), connections)
+    _report(table, _SERVED, csv_file, plot, ("requests/s", "requests/s"))
 
 
 @command.command("client")

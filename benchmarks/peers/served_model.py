@@ -1,0 +1,59 @@
+"""The model of `bench serving`: a text classifier as users export it, and run without a server."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from keras_selfattn.benchmarks.prepared import Prepared
+
+NAME = "text"
+TOKENS = 64
+EXPECTED = "expected.json"  # probabilities of the first text
+KERAS_FILE = "model.keras"
+_WORDS = 2000
+_TEXTS = 64
+
+
+def texts() -> list[str]:
+    """Returns texts of 64 tokens each, no two alike."""
+    return [
+        " ".join(f"word{(number * 31 + place * 7) % _WORDS}" for place in range(TOKENS))
+        for number in range(_TEXTS)
+    ]
+
+
+def export_base(folder: str | Path) -> Path:
+    """Returns where, in the benchmark's folder, the model's versions lie."""
+    return Path(folder) / NAME
+
+
+def write(case: dict[str, Any]) -> Prepared:
+    """Writes the model into `folder`, as a SavedModel and as a Keras file, with what it must answer."""
+    from keras_selfattn.export import export_saved_model
+    from keras_selfattn.models import TextClassifier, TextConfig
+
+    folder = Path(case["folder"])
+    config = TextConfig(width=32, num_layers=1) if case["quick"] else TextConfig(width=128, num_layers=2)
+    vocabulary = [f"word{number}" for number in range(_WORDS)]
+    model = TextClassifier(config, vocabulary=vocabulary, labels=["a", "b", "c"])
+    (tokens,) = model.tokenizer.rows(texts()[:1])
+    if len(tokens) != TOKENS:
+        raise RuntimeError(f"a text has {len(tokens)} tokens instead of {TOKENS}")
+    export_saved_model(model, export_base(folder))
+    model.save(folder / KERAS_FILE)
+    expected = model.predict(texts()[:1], verbose=0)[0]
+    (folder / EXPECTED).write_text(json.dumps(expected.tolist()), encoding="utf-8")
+    return Prepared(run=lambda: None, warm=lambda: None)
+
+
+def in_process(case: dict[str, Any]) -> Prepared:
+    """The SavedModel in `folder`, called with `batch` texts at a time."""
+    import tensorflow as tf
+
+    loaded: Any = tf.saved_model.load(str(export_base(case["folder"]) / "1"))
+    signature = loaded.signatures["serving_default"]
+    batch = tf.constant(texts()[: case["batch"]])
+    return Prepared(
+        run=lambda: [output.numpy() for output in signature(text=batch).values()],
+        warm=lambda: signature(text=batch[:1]),
+    )

@@ -1,0 +1,153 @@
+"""`bench serving`: our server beside other ways to serve the same SavedModel from Python.
+
+In every round each server is started anew, waited for, warmed up, measured and stopped: nobody else runs
+meanwhile, and what differs from start to start is in the median.
+"""
+
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from keras_selfattn.benchmarks.peers.served_model import TOKENS
+from keras_selfattn.benchmarks.process import WorkerError
+from keras_selfattn.benchmarks.results import Result, Table
+from keras_selfattn.benchmarks.rounds import Settings
+from keras_selfattn.benchmarks.serving_contest import (
+    BATCHES,
+    IN_PROCESS,
+    SERVERS,
+    START_UP,
+    Measured,
+    Place,
+    Server,
+    clients,
+    measure_in_process,
+    measure_served,
+    write_model,
+)
+from keras_selfattn.benchmarks.usage import PROC
+from keras_selfattn.errors import ConfigError
+
+CONNECTIONS = (1, 64)
+_SUMMED = "failures"  # over the rounds; of all other figures the median is shown
+
+
+def run(
+    settings: Settings, connections: Sequence[int] = CONNECTIONS, servers: Sequence[Server] = SERVERS
+) -> Table:
+    """Returns requests, latencies, CPU time and memory of each server, and the same model without one.
+
+    Args:
+        settings: how to measure; `seconds` are of one load on one server in one round.
+        connections: how many clients ask at the same time, for each load.
+        servers: who competes.
+
+    Raises:
+        ConfigError: the system does not tell what other processes use.
+    """
+    if not (PROC / "self" / "stat").exists():
+        raise ConfigError("CPU time and memory of the servers are read from Linux' /proc, which is not here.")
+    loads = {f"{count} connection{'s' if count > 1 else ''}": count for count in connections}
+    with tempfile.TemporaryDirectory(prefix="served-") as folder, clients(settings) as asking:
+        place = Place(Path(folder), settings, asking, loads)
+        entries = _entries(place, servers)
+        if entries:
+            settings.progress("exporting the model")
+            _write_model(place)
+        _measure(entries, settings)
+    rows = [*BATCHES, *loads, START_UP]
+    found = [entry.found(row) for row in rows for entry in entries if row in entry.rows]
+    return Table(found, _notes(settings))
+
+
+class _Entry:
+    """A contestant while it is measured: its rows, and what each round found of them."""
+
+    def __init__(
+        self, name: str, rows: list[str], measure: Callable[[list[str]], dict[str, Measured]]
+    ) -> None:
+        self.name = name
+        self.rows = rows
+        self._measure = measure
+        self._rounds: list[dict[str, Measured]] = []
+        self._skipped = ""
+
+    def measure(self) -> None:
+        """One round; who fails is out, in all of its rows."""
+        if self._skipped:
+            return
+        try:
+            self._rounds.append(self._measure(self.rows))
+        except WorkerError as error:
+            self._skipped = str(error)
+
+    def found(self, row: str) -> Result:
+        """What all rounds together found."""
+        if self._skipped:
+            return Result(row, self.name, skipped=self._skipped)
+        rounds = [measured[row] for measured in self._rounds]
+        reasons = [measured.note for measured in rounds if measured.note]
+        note = f"the first failure: {reasons[0]}" if reasons else ""
+        return Result(row, self.name, over_rounds([measured.figures for measured in rounds]), note)
+
+
+def over_rounds(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Returns the median of each figure, and all failures together.
+
+    Example:
+
+        >>> over_rounds([{"p50 ms": 1.0, "failures": 2}, {"p50 ms": 3.0, "failures": 0}])
+        {'p50 ms': 2.0, 'failures': 2}
+    """
+    return {
+        name: (sum if name == _SUMMED else statistics.median)([figures[name] for figures in rounds])
+        for name in rounds[0]
+    }
+
+
+def _entries(place: Place, servers: Sequence[Server]) -> list[_Entry]:
+    chosen = place.settings.chosen
+    entries = [
+        _Entry(
+            each.name,
+            [row for row in BATCHES if chosen(row, each.name)],
+            lambda rows, each=each: measure_in_process(each, rows, place),
+        )
+        for each in IN_PROCESS
+    ]
+    entries += [
+        _Entry(
+            each.name,
+            [row for row in (*place.loads, START_UP) if chosen(row, each.name)],
+            lambda rows, each=each: measure_served(each, rows, place),
+        )
+        for each in servers
+    ]
+    return [entry for entry in entries if entry.rows]
+
+
+def _write_model(place: Place) -> None:
+    try:
+        write_model(place.folder, place.settings)
+    except WorkerError as error:
+        raise ConfigError(f"The model to serve could not be exported: {error}") from None
+
+
+def _measure(entries: list[_Entry], settings: Settings) -> None:
+    for number in range(settings.rounds):
+        shift = number % max(1, len(entries))  # each is first in its turn
+        for entry in entries[shift:] + entries[:shift]:
+            settings.progress(f"round {number + 1} of {settings.rounds}: {entry.name}")
+            entry.measure()
+
+
+def _notes(settings: Settings) -> list[str]:
+    model = "1 layer, d=32" if settings.quick else "2 layers, d=128"
+    return [
+        f"Text classifier, {model}, random weights; a request holds one text of {TOKENS} tokens, as a string.",
+        f"Median of {settings.rounds} rounds of {settings.seconds:g} s for each load, every round in a fresh "
+        "process; failures are of all rounds.",
+        "Clients share the cores: each sends its next request when the last one is answered, made beforehand.",
+        "CPU is of the server with all of its processes, for each good answer; MB are its RssAnon.",
+    ]

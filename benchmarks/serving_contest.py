@@ -1,0 +1,224 @@
+"""Who competes in `bench serving`, and one measurement of each: start, wait for its health, ask, stop."""
+
+import contextlib
+import json
+import socket
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from keras_selfattn.benchmarks.peers.served_model import EXPECTED, NAME
+from keras_selfattn.benchmarks.process import Child, Worker, WorkerError
+from keras_selfattn.benchmarks.rounds import Contestant, Settings, refusal
+from keras_selfattn.benchmarks.serving_servers import HEALTH_PATH, HOST
+from keras_selfattn.benchmarks.usage import anonymous_bytes, cpu_seconds
+
+START_UP = "start-up"
+BATCHES = {f"in process, batch of {count}": count for count in (1, 64)}  # by row
+_CLIENTS = "keras_selfattn.benchmarks.serving_worker"
+_MODEL = "keras_selfattn.benchmarks.peers.served_model"
+_LOOK = 0.02  # seconds between two looks at a server that starts
+_HEALTH_TIMEOUT = 1.0  # seconds
+
+_SERVE = (sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()", "serve")
+_OURS = (*_SERVE, f"--model_name={NAME}", f"--model_base_path={{folder}}/{NAME}")
+_OTHERS = (sys.executable, "-m", "keras_selfattn.benchmarks.serving_servers")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that competes.
+
+    Args:
+        name: in the table.
+        command: what starts it; `{folder}`, `{port}` and `{health_port}` are filled in.
+        protocol: "grpc" or "http": what it is asked over, on `port`.
+        path: of HTTP: where it is asked.
+        health: "grpc" or "http": over what it says that it is ready, on `health_port`.
+        one_port: whether the two ports are one.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    protocol: str = "grpc"
+    path: str = ""
+    health: str = "grpc"
+    one_port: bool = True
+
+
+OURS = Server("ours, gRPC", (*_OURS, "--port={port}"))
+OURS_REST = Server(
+    "ours, REST",
+    (*_OURS, "--port={health_port}", "--rest_api_port={port}"),
+    protocol="http",
+    path=f"/v1/models/{NAME}:predict",
+    one_port=False,
+)
+PLAIN = Server("grpc.server, 8 threads", (*_OTHERS, "plain", "{folder}", "{port}"))
+RAY = Server("Ray Serve, gRPC", (*_OTHERS, "ray-serve", "{folder}", "{port}"))
+
+
+def _fastapi(name: str, server: str) -> Server:
+    command = (*_OTHERS, server, "{folder}", "{port}")
+    return Server(name, command, protocol="http", path="/predict", health="http")
+
+
+SERVERS = (
+    OURS,
+    OURS_REST,
+    PLAIN,
+    _fastapi("FastAPI, SavedModel", "fastapi-saved-model"),
+    _fastapi("FastAPI, model.predict", "fastapi-keras"),
+    RAY,
+)
+IN_PROCESS = (
+    Contestant("TensorFlow's default threads", f"{_MODEL}:in_process"),
+    Contestant("1 thread an operation", f"{_MODEL}:in_process", {"TF_NUM_INTRAOP_THREADS": "1"}),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one round found of a contestant in a row; `note` has the first failure, if there was one."""
+
+    figures: dict[str, float]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where contestants are measured.
+
+    Args:
+        folder: the model's.
+        settings: how long, and how patiently.
+        clients: the process of those who ask.
+        loads: the number of connections by row.
+    """
+
+    folder: Path
+    settings: Settings
+    clients: Worker
+    loads: dict[str, int]
+
+
+def clients(settings: Settings) -> Worker:
+    """Starts the process of those who ask."""
+    return Worker(one_thread=False, deadline=settings.deadline, program=_CLIENTS)
+
+
+def write_model(folder: Path, settings: Settings) -> None:
+    """Writes what all contestants serve.
+
+    Raises:
+        WorkerError: it cannot be written.
+    """
+    with Worker(f"{_MODEL}:write", one_thread=False, deadline=settings.deadline) as worker:
+        worker.ask("prepare", case={"folder": str(folder), "quick": settings.quick})
+
+
+def measure_in_process(contestant: Contestant, rows: list[str], place: Place) -> dict[str, Measured]:
+    """Returns, for each row that holds batches, the examples a second and CPU milliseconds of each.
+
+    Raises:
+        WorkerError: the contestant failed.
+    """
+    found = {}
+    deadline, environment = place.settings.deadline, contestant.environment
+    with Worker(contestant.build, one_thread=False, environment=environment, deadline=deadline) as worker:
+        for row in rows:
+            worker.ask("prepare", case={"folder": str(place.folder), "batch": BATCHES[row]})
+            calls = worker.ask("warm", seconds=place.settings.seconds / 2)["calls"]
+            taken = worker.ask("time", calls=calls)["wall"]  # warms it up, and tells how fast it then is
+            calls = max(1, round(place.settings.seconds / taken))
+            took = worker.ask("time", calls=calls)
+            count = BATCHES[row]
+            found[row] = Measured(
+                {"examples/s": count / took["wall"], "cpu ms of one": 1e3 * took["cpu"] / count}
+            )
+    return found
+
+
+def measure_served(server: Server, rows: list[str], place: Place) -> dict[str, Measured]:
+    """Returns what it takes a server to start, and what each load finds.
+
+    Raises:
+        WorkerError: the server does not start, ends, answers wrongly, or fails every request.
+    """
+    port, health_port = _free_ports()
+    if server.one_port:
+        health_port = port
+    known = {"folder": str(place.folder), "port": str(port), "health_port": str(health_port)}
+    with Child([argument.format_map(known) for argument in server.command]) as child:
+        found = {START_UP: _started(child, server, f"{HOST}:{health_port}", place.settings.deadline)}
+        asked = {"protocol": server.protocol, "address": f"{HOST}:{port}", "path": server.path}
+        _check(place, asked)
+        for row in rows:
+            if row in place.loads:
+                load = {"connections": place.loads[row], "seconds": place.settings.seconds}
+                answer = place.clients.ask("load", **asked, **load, server=child.pid)
+                found[row] = Measured(answer["figures"], answer["reason"])
+    return {row: measured for row, measured in found.items() if row in rows}
+
+
+def _started(child: Child, server: Server, address: str, deadline: float) -> Measured:
+    """Waits for the first good health check."""
+    healthy = {"grpc": _grpc_health, "http": _http_health}[server.health]
+    start = time.perf_counter()
+    while not healthy(address):
+        if not child.alive:
+            raise WorkerError(child.last_words())
+        if time.perf_counter() - start > deadline:
+            raise WorkerError(f"was not healthy within {deadline:g} s")
+        time.sleep(_LOOK)
+    passed = time.perf_counter() - start
+    cpu, memory = cpu_seconds(child.pid), anonymous_bytes(child.pid) / 1e6
+    return Measured({"seconds": passed, "cpu s": cpu, "memory MB": memory})
+
+
+def _grpc_health(address: str) -> bool:
+    import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    if not _listens(address):  # gRPC would wait a second before it looks again
+        return False
+    with grpc.insecure_channel(address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        request = health_pb2.HealthCheckRequest()
+        try:
+            answer = stub.Check(request, timeout=_HEALTH_TIMEOUT)
+        except grpc.RpcError:
+            return False
+    return answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def _http_health(address: str) -> bool:
+    with contextlib.suppress(OSError):
+        with urllib.request.urlopen(f"http://{address}{HEALTH_PATH}", timeout=_HEALTH_TIMEOUT) as answer:
+            return answer.status == 200
+    return False
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError):
+        socket.create_connection((host, int(port)), timeout=_HEALTH_TIMEOUT).close()
+        return True
+    return False
+
+
+def _check(place: Place, asked: dict[str, str]) -> None:
+    """Who computes something else is not measured."""
+    expected = json.loads((place.folder / EXPECTED).read_text(encoding="utf-8"))
+    answered = place.clients.ask("check", **asked)["probabilities"]
+    pairs = zip(answered, expected, strict=True)
+    refused = refusal({"difference": max(abs(one - other) for one, other in pairs)}, "float32")
+    if refused:
+        raise WorkerError(refused)
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.create_server((HOST, 0)) as one, socket.create_server((HOST, 0)) as other:
+        return one.getsockname()[1], other.getsockname()[1]

@@ -1,0 +1,157 @@
+"""The servers that `bench serving` compares ours with, each as its tutorials have it.
+
+    python -m keras_selfattn.benchmarks.serving_servers NAME FOLDER PORT
+
+They serve the model that `peers.served_model` wrote into FOLDER, on 127.0.0.1:PORT, until they are killed.
+"""
+
+import sys
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+from keras_selfattn.benchmarks.peers.served_model import KERAS_FILE, export_base
+
+HOST = "127.0.0.1"
+HEALTH_PATH = "/health"
+_THREADS = 8
+_REPLICA_REQUESTS = 100  # more than there are connections: nobody waits for the replica's permission
+
+
+def plain(folder: Path, port: int) -> None:
+    """gRPC's synchronous server, TensorFlow's own messages, and the signature called as it is loaded."""
+    import grpc
+    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+    from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+    predict = _predict_rpc(folder)
+
+    class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
+        def Predict(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
+            return predict(request)
+
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=_THREADS))
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Service(), server)
+    servicer: Any = health.HealthServicer()
+    servicer.set("", health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    server.add_insecure_port(f"{HOST}:{port}")
+    server.start()
+    server.wait_for_termination()
+
+
+def fastapi_keras(folder: Path, port: int) -> None:
+    """FastAPI around `model.predict` of the Keras file."""
+    import keras
+
+    import keras_selfattn.models  # noqa: F401  the file's classes
+
+    model: Any = keras.models.load_model(folder / KERAS_FILE)
+    _fastapi(lambda texts: model.predict(texts, verbose=0).tolist(), port)
+
+
+def fastapi_saved_model(folder: Path, port: int) -> None:
+    """FastAPI around the signature of the SavedModel."""
+    import tensorflow as tf
+
+    signature = _signature(folder)
+    _fastapi(lambda texts: signature(text=tf.constant(texts))["probabilities"].numpy().tolist(), port)
+
+
+def _fastapi(predict: Any, port: int) -> None:
+    """One worker; `def` instead of `async def` has FastAPI run the model in threads, off its event loop."""
+    import fastapi
+    import pydantic
+    import uvicorn
+
+    class Body(pydantic.BaseModel):
+        instances: list[str]
+
+    app = fastapi.FastAPI()
+
+    @app.get(HEALTH_PATH)
+    def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.post("/predict")
+    def answer(body: Body) -> dict[str, Any]:
+        return {"predictions": predict(body.instances)}
+
+    uvicorn.run(app, host=HOST, port=port, log_level="warning", access_log=False)
+
+
+def ray_serve(folder: Path, port: int) -> None:
+    """Ray Serve's gRPC proxy, as it is set up by default, in front of one replica."""
+    import ray
+    from ray import serve
+
+    adders = (
+        "tensorflow_serving.apis.prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server",
+        "grpc_health.v1.health_pb2_grpc.add_HealthServicer_to_server",
+    )
+
+    @serve.deployment(max_ongoing_requests=_REPLICA_REQUESTS)
+    class Model:
+        def __init__(self) -> None:
+            self._predict = _predict_rpc(folder)
+
+        def Predict(self, request: Any) -> Any:  # noqa: N802
+            return self._predict(request)
+
+        def Check(self, _request: Any) -> Any:  # noqa: N802
+            from grpc_health.v1 import health_pb2
+
+            return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+
+    ray.init(include_dashboard=False, log_to_driver=False, _temp_dir=str(folder / "ray"))
+    serve.start(
+        http_options={"host": HOST, "port": 0, "location": "NoServer"},
+        grpc_options={"port": port, "grpc_servicer_functions": list(adders)},
+    )
+    serve.run(Model.bind(), blocking=True)
+
+
+def _signature(folder: Path) -> Any:
+    import tensorflow as tf
+
+    loaded: Any = tf.saved_model.load(str(export_base(folder) / "1"))
+    # The signature does not keep what it was loaded with.
+    signature = loaded.signatures["serving_default"]
+    signature.loaded = loaded
+    return signature
+
+
+def _predict_rpc(folder: Path) -> Any:
+    """From a stock PredictRequest to a stock PredictResponse."""
+    import tensorflow as tf
+    from tensorflow_serving.apis import predict_pb2
+
+    stock: Any = predict_pb2  # its messages are made at import
+    signature = _signature(folder)
+
+    def predict(request: Any) -> Any:
+        inputs = {name: tf.constant(tf.make_ndarray(tensor)) for name, tensor in request.inputs.items()}
+        response = stock.PredictResponse()
+        for name, output in signature(**inputs).items():
+            response.outputs[name].CopyFrom(tf.make_tensor_proto(output.numpy()))
+        return response
+
+    return predict
+
+
+SERVERS = {
+    "plain": plain,
+    "fastapi-keras": fastapi_keras,
+    "fastapi-saved-model": fastapi_saved_model,
+    "ray-serve": ray_serve,
+}
+
+
+def main() -> None:
+    """Serves."""
+    name, folder, port = sys.argv[1:]
+    SERVERS[name](Path(folder), int(port))
+
+
+if __name__ == "__main__":
+    main()

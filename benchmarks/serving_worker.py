@@ -1,0 +1,286 @@
+"""The clients of `bench serving`: closed loops over connections of their own, in a process of their own.
+
+Each connection sends its next request when the last one is answered. Requests are bytes made beforehand, and
+answers are not taken apart while it counts, so that as much of the machine as possible is the server's.
+"""
+
+import asyncio
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+import numpy as np
+
+from keras_selfattn.benchmarks.peers.served_model import NAME, texts
+from keras_selfattn.benchmarks.usage import anonymous_bytes, cpu_seconds
+from keras_selfattn.benchmarks.worker import serve
+from keras_selfattn.serving.wire import codec, frames
+from keras_selfattn.serving.wire import messages_pb2 as pb
+
+_PREDICT = "/tensorflow.serving.PredictionService/Predict"
+# Channels to one address would share a connection.
+_OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
+_TIMEOUT = 30.0  # seconds, of one request
+_PAUSE = 0.05  # seconds, after a failure
+_LARGEST_REASON = 200  # characters
+
+
+class Failed(Exception):
+    """A request had no good answer; the message is the reason."""
+
+
+class Connection(Protocol):
+    """One connection to a server."""
+
+    async def ask(self, number: int) -> bytes:
+        """Returns the answer to one of the prepared requests.
+
+        Raises:
+            Failed: there is none, or it is an error.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Ends it."""
+        ...
+
+
+class GrpcConnection:
+    """A channel that carries bytes."""
+
+    def __init__(self, address: str, _path: str) -> None:
+        self._channel = grpc.aio.insecure_channel(address, _OWN_CONNECTION)
+        self._call: Any = self._channel.unary_unary(_PREDICT)
+        self._requests = [self._request(text) for text in texts()]
+
+    async def ask(self, number: int) -> bytes:
+        try:
+            return await self._call(self._requests[number % len(self._requests)], timeout=_TIMEOUT)
+        except grpc.aio.AioRpcError as error:
+            raise Failed(f"{error.code().name}: {error.details()}") from None
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    @staticmethod
+    def probabilities(answer: bytes) -> list[float]:
+        """Returns what the answer says of the request's text."""
+        return frames.predict_response(answer)[0]["probabilities"][0].tolist()
+
+    @staticmethod
+    def _request(text: str) -> bytes:
+        inputs = {"text": codec.encode_fields(np.array([text.encode()], dtype=object))}
+        return pb.PredictRequest(model_spec={"name": NAME}, inputs=inputs).SerializeToString()
+
+
+class HttpConnection(asyncio.Protocol):
+    """A connection of HTTP/1.1 that is kept; answers have a Content-Length, as all of these servers' do."""
+
+    def __init__(self, address: str, path: str) -> None:
+        self._address = address
+        self._requests = [self._request(address, path, text) for text in texts()]
+        self._transport: asyncio.Transport | None = None
+        self._received = b""
+        self._answer: asyncio.Future[bytes] | None = None
+
+    async def ask(self, number: int) -> bytes:
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                if self._transport is None:
+                    host, _, port = self._address.rpartition(":")
+                    await asyncio.get_running_loop().create_connection(lambda: self, host, int(port))
+                assert self._transport is not None
+                self._received = b""
+                self._answer = asyncio.get_running_loop().create_future()
+                self._transport.write(self._requests[number % len(self._requests)])
+                return await self._answer
+        except (OSError, TimeoutError) as error:
+            await self.close()
+            raise Failed(str(error) or "no answer in time") from None
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, separator, body = self._received.partition(b"\r\n\r\n")
+        if separator and len(body) >= _content_length(head) and self._answer and not self._answer.done():
+            if b" 200 " in head.partition(b"\r\n")[0]:
+                self._answer.set_result(body)
+            else:
+                self._answer.set_exception(Failed(_shown(head.partition(b"\r\n")[0] + b": " + body)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._answer and not self._answer.done():
+            self._answer.set_exception(Failed("the server closed the connection"))
+
+    @staticmethod
+    def probabilities(answer: bytes) -> list[float]:
+        """Returns what the answer says of the request's text."""
+        (row,) = json.loads(answer)["predictions"]
+        return row["probabilities"] if isinstance(row, dict) else row
+
+    @staticmethod
+    def _request(address: str, path: str, text: str) -> bytes:
+        body = json.dumps({"instances": [text]})
+        head = f"POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n"
+        return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+CONNECTIONS: dict[str, Any] = {"grpc": GrpcConnection, "http": HttpConnection}
+
+
+@dataclass
+class Taken:
+    """What the loops saw: seconds of each good answer, and the reason of each that was none."""
+
+    seconds: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+class Session:
+    """What this process does for its parent; one public method for each request."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+
+    def check(self, protocol: str, address: str, path: str) -> dict[str, Any]:
+        """Answers with the probabilities that a server has for the first text."""
+        answers: list[bytes] = []
+
+        async def ask(connections: Sequence[Connection]) -> None:
+            answers.append(await connections[0].ask(0))
+
+        self._connected(protocol, address, path, 1, ask)
+        return {"probabilities": CONNECTIONS[protocol].probabilities(answers[0])}
+
+    def load(
+        self, protocol: str, address: str, path: str, connections: int, seconds: float, server: int
+    ) -> dict[str, Any]:
+        """Warms a server up for half the time, then measures it; answers with figures and failures.
+
+        Args:
+            protocol: a key of CONNECTIONS.
+            address: "host:port".
+            path: of HTTP.
+            connections: how many ask at the same time.
+            seconds: of the measurement.
+            server: the number of the server's process.
+        """
+        found: dict[str, Any] = {}
+
+        async def measure(opened: Sequence[Connection]) -> None:
+            await _loops(opened, seconds / 2)
+            cpu, own, start = cpu_seconds(server), time.process_time(), time.perf_counter()
+            taken = await _loops(opened, seconds)
+            passed, own = time.perf_counter() - start, time.process_time() - own
+            found.update(_figures(taken, passed, cpu_seconds(server) - cpu, own))
+            found["figures"]["memory MB"] = anonymous_bytes(server) / 1e6
+
+        self._connected(protocol, address, path, connections, measure)
+        return found
+
+    def _connected(
+        self,
+        protocol: str,
+        address: str,
+        path: str,
+        count: int,
+        action: Callable[[Sequence[Connection]], Awaitable[None]],
+    ) -> None:
+        async def run() -> None:
+            opened = [CONNECTIONS[protocol](address, path) for _ in range(count)]
+            try:
+                await action(opened)
+            finally:
+                for connection in opened:
+                    await connection.close()
+
+        self._runner.run(run())
+
+
+async def _loops(connections: Sequence[Connection], seconds: float) -> Taken:
+    taken = Taken()
+    end = time.perf_counter() + seconds
+    await asyncio.gather(
+        *(_loop(connection, place, end, taken) for place, connection in enumerate(connections))
+    )
+    return taken
+
+
+async def _loop(connection: Connection, number: int, end: float, taken: Taken) -> None:
+    """One at least, however slow the server."""
+    while True:
+        start = time.perf_counter()
+        try:
+            await connection.ask(number)
+            taken.seconds.append(time.perf_counter() - start)
+        except Failed as error:
+            taken.failures.append(str(error)[:_LARGEST_REASON])
+            await asyncio.sleep(_PAUSE)
+        if time.perf_counter() >= end:
+            return
+        number += 1
+
+
+def _figures(taken: Taken, passed: float, server_cpu: float, client_cpu: float) -> dict[str, Any]:
+    reason = taken.failures[0] if taken.failures else ""
+    if not taken.seconds:
+        raise RuntimeError(f"not one request was answered; the first: {reason}")
+    count = len(taken.seconds)
+    quantiles = {f"p{100 * share:g} ms": 1e3 * quantile(taken.seconds, share) for share in (0.5, 0.99, 0.999)}
+    figures = {
+        "requests/s": count / passed,
+        **quantiles,
+        "cpu ms": 1e3 * server_cpu / count,
+        "client cpu ms": 1e3 * client_cpu / count,
+        "failures": len(taken.failures),
+    }
+    return {"figures": figures, "reason": reason}
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """Returns the least value that a share of the values does not exceed.
+
+    Example:
+
+        >>> quantile([4, 1, 3, 2], 0.5), quantile([4, 1, 3, 2], 0.99)
+        (2, 4)
+    """
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def _content_length(head: bytes) -> int:
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            return int(line.partition(b":")[2])
+    return 0
+
+
+def _shown(data: bytes) -> str:
+    return " ".join(data.decode(errors="replace").split())
+
+
+def main() -> None:
+    """Keeps what it prints apart from its answers, then serves its parent."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    serve(Session(), sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    main()
