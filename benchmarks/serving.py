@@ -145,9 +145,9 @@ def _measure(entries: list[_Entry], settings: Settings) -> None:
 def _notes(settings: Settings) -> list[str]:
     model = "1 layer, d=32" if settings.quick else "2 layers, d=128"
     return [
-        f"Text classifier, {model}, random weights; a request holds one text of {TOKENS} tokens, as a string.",
+        f"Text classifier, {model}, random weights; a request is one text of {TOKENS} tokens, as a string.",
         f"Median of {settings.rounds} rounds of {settings.seconds:g} s for each load, every round in a fresh "
         "process; failures are of all rounds.",
-        "Clients share the cores: each sends its next request when the last one is answered, made beforehand.",
+        "Clients share the cores; each sends its next request, made beforehand, when the last is answered.",
         "CPU is of the server with all of its processes, for each good answer; MB are its RssAnon.",
     ]

@@ -195,10 +195,11 @@ def _grpc_health(address: str) -> bool:
 
 
 def _http_health(address: str) -> bool:
-    with contextlib.suppress(OSError):
+    try:
         with urllib.request.urlopen(f"http://{address}{HEALTH_PATH}", timeout=_HEALTH_TIMEOUT) as answer:
             return answer.status == 200
-    return False
+    except OSError:
+        return False
 
 
 def _listens(address: str) -> bool:

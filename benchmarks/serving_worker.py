@@ -32,7 +32,7 @@ _PAUSE = 0.05  # seconds, after a failure
 _LARGEST_REASON = 200  # characters
 
 
-class Failed(Exception):
+class RequestError(Exception):
     """A request had no good answer; the message is the reason."""
 
 
@@ -43,7 +43,7 @@ class Connection(Protocol):
         """Returns the answer to one of the prepared requests.
 
         Raises:
-            Failed: there is none, or it is an error.
+            RequestError: there is none, or it is an error.
         """
         ...
 
@@ -64,7 +64,7 @@ class GrpcConnection:
         try:
             return await self._call(self._requests[number % len(self._requests)], timeout=_TIMEOUT)
         except grpc.aio.AioRpcError as error:
-            raise Failed(f"{error.code().name}: {error.details()}") from None
+            raise RequestError(f"{error.code().name}: {error.details()}") from None
 
     async def close(self) -> None:
         await self._channel.close()
@@ -103,7 +103,7 @@ class HttpConnection(asyncio.Protocol):
                 return await self._answer
         except (OSError, TimeoutError) as error:
             await self.close()
-            raise Failed(str(error) or "no answer in time") from None
+            raise RequestError(str(error) or "no answer in time") from None
 
     async def close(self) -> None:
         if self._transport is not None:
@@ -121,12 +121,12 @@ class HttpConnection(asyncio.Protocol):
             if b" 200 " in head.partition(b"\r\n")[0]:
                 self._answer.set_result(body)
             else:
-                self._answer.set_exception(Failed(_shown(head.partition(b"\r\n")[0] + b": " + body)))
+                self._answer.set_exception(RequestError(_shown(head.partition(b"\r\n")[0] + b": " + body)))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if self._answer and not self._answer.done():
-            self._answer.set_exception(Failed("the server closed the connection"))
+            self._answer.set_exception(RequestError("the server closed the connection"))
 
     @staticmethod
     def probabilities(answer: bytes) -> list[float]:
@@ -229,7 +229,7 @@ async def _loop(connection: Connection, number: int, end: float, taken: Taken) -
         try:
             await connection.ask(number)
             taken.seconds.append(time.perf_counter() - start)
-        except Failed as error:
+        except RequestError as error:
             taken.failures.append(str(error)[:_LARGEST_REASON])
             await asyncio.sleep(_PAUSE)
         if time.perf_counter() >= end:
