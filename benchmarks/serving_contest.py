@@ -8,11 +8,12 @@ import time
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from keras_selfattn.benchmarks.peers.served_model import EXPECTED, NAME
 from keras_selfattn.benchmarks.process import Child, Worker, WorkerError
 from keras_selfattn.benchmarks.rounds import Contestant, Settings, refusal
-from keras_selfattn.benchmarks.serving_servers import HEALTH_PATH, HOST
+from keras_selfattn.benchmarks.serving_servers import HEALTH_PATH, HOST, free_ports
 from keras_selfattn.benchmarks.usage import anonymous_bytes, cpu_seconds
 
 START_UP = "start-up"
@@ -147,7 +148,7 @@ def measure_served(server: Server, rows: list[str], place: Place) -> dict[str, M
     Raises:
         WorkerError: the server does not start, ends, answers wrongly, or fails every request.
     """
-    port, health_port = _free_ports()
+    port, health_port = free_ports(2)
     if server.one_port:
         health_port = port
     known = {"folder": str(place.folder), "port": str(port), "health_port": str(health_port)}
@@ -185,7 +186,7 @@ def _grpc_health(address: str) -> bool:
     if not _listens(address):  # gRPC would wait a second before it looks again
         return False
     with grpc.insecure_channel(address) as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
+        stub: Any = health_pb2_grpc.HealthStub(channel)
         request = health_pb2.HealthCheckRequest()
         try:
             answer = stub.Check(request, timeout=_HEALTH_TIMEOUT)
@@ -218,8 +219,3 @@ def _check(place: Place, asked: dict[str, str]) -> None:
     refused = refusal({"difference": max(abs(one - other) for one, other in pairs)}, "float32")
     if refused:
         raise WorkerError(refused)
-
-
-def _free_ports() -> tuple[int, int]:
-    with socket.create_server((HOST, 0)) as one, socket.create_server((HOST, 0)) as other:
-        return one.getsockname()[1], other.getsockname()[1]

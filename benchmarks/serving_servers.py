@@ -5,6 +5,8 @@
 They serve the model that `peers.served_model` wrote into FOLDER, on 127.0.0.1:PORT, until they are killed.
 """
 
+import contextlib
+import socket
 import sys
 from concurrent import futures
 from pathlib import Path
@@ -60,8 +62,8 @@ def fastapi_saved_model(folder: Path, port: int) -> None:
 
 def _fastapi(predict: Any, port: int) -> None:
     """One worker; `def` instead of `async def` has FastAPI run the model in threads, off its event loop."""
-    import fastapi
-    import pydantic
+    import fastapi  # pyright: ignore[reportMissingImports]
+    import pydantic  # pyright: ignore[reportMissingImports]
     import uvicorn
 
     class Body(pydantic.BaseModel):
@@ -82,8 +84,8 @@ def _fastapi(predict: Any, port: int) -> None:
 
 def ray_serve(folder: Path, port: int) -> None:
     """Ray Serve's gRPC proxy, as it is set up by default, in front of one replica."""
-    import ray
-    from ray import serve
+    import ray  # pyright: ignore[reportMissingImports]
+    from ray import serve  # pyright: ignore[reportMissingImports]
 
     adders = (
         "tensorflow_serving.apis.prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server",
@@ -105,10 +107,18 @@ def ray_serve(folder: Path, port: int) -> None:
 
     ray.init(include_dashboard=False, log_to_driver=False, _temp_dir=str(folder / "ray"))
     serve.start(
-        http_options={"host": HOST, "port": 0, "location": "NoServer"},
+        http_options={"host": HOST, "port": free_ports(1)[0]},
         grpc_options={"port": port, "grpc_servicer_functions": list(adders)},
     )
-    serve.run(Model.bind(), blocking=True)
+    application: Any = Model
+    serve.run(application.bind(), blocking=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Returns ports that nothing listens on."""
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
+        return [one.getsockname()[1] for one in opened]
 
 
 def _signature(folder: Path) -> Any:

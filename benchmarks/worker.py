@@ -67,7 +67,7 @@ class Session:
         return self._prepared
 
 
-def serve(session: Session, requests: Any, answers: Any) -> None:
+def serve(session: object, requests: Any, answers: Any) -> None:
     """Answers request after request until there are no more; an exception is an answer, too."""
     for line in requests:
         request = json.loads(line)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from keras_selfattn.benchmarks import encoders, memory, reference, scaling
+from keras_selfattn.benchmarks import encoders, memory, reference, scaling, serving, serving_worker
 from keras_selfattn.benchmarks.case import Case, seeded_lengths
 from keras_selfattn.benchmarks.figures import bars
 from keras_selfattn.benchmarks.figures import scaling as scaling_figure
@@ -28,11 +28,16 @@ from keras_selfattn.benchmarks.rounds import (
     refusal,
     summary,
 )
+from keras_selfattn.benchmarks.serving_contest import OURS, PLAIN, START_UP, Server
+from keras_selfattn.benchmarks.usage import anonymous_bytes, cpu_seconds
 from keras_selfattn.cli.main import main
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()"]
 SETTINGS = Settings(rounds=3, seconds=1e-4, deadline=60)
 CASE = Case("case", (5, 3, 2), 16, heads=4, dropout=0.0)
+
+
+LINUX = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads Linux' files")
 
 
 def contestant(name):
@@ -280,7 +285,7 @@ def test_without_all_cores_there_is_no_wall_time(tmp_path):
     assert "wall" not in (tmp_path / "out.csv").read_text("utf-8")
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads Linux' files")
+@LINUX
 def test_an_interrupt_ends_the_command_and_its_workers():
     command = [*COMMAND, "bench", "dropout", "--quick", "--only", "ours"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -299,3 +304,65 @@ def test_an_interrupt_ends_the_command_and_its_workers():
     while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
         time.sleep(0.05)
     assert [pid for pid in workers if Path(f"/proc/{pid}").exists()] == []
+
+
+@LINUX
+def test_servers_answer_under_load_and_one_that_cannot_start_says_why():
+    """Ours and a plain server answer every request; a command that fails is a row with its last words."""
+    broken = Server("broken", (sys.executable, "-c", "raise SystemExit('no such model')"))
+    settings = Settings(rounds=1, seconds=0.3, deadline=120, quick=True, only=("n",))
+    table = serving.run(settings, connections=(2,), servers=(OURS, PLAIN, broken))
+    found = {(result.row, result.contestant): result for result in table.results}
+    for server in (OURS, PLAIN):
+        result = found["2 connections", server.name]
+        assert (result.skipped, result.note, result.figures["failures"]) == ("", "", 0)
+        assert 0 < result.figures["p50 ms"] <= result.figures["p99 ms"] <= result.figures["p99.9 ms"]
+        assert min(result.figures[name] for name in ("requests/s", "client cpu ms", "memory MB")) > 0
+        assert min(found[START_UP, server.name].figures.values()) > 0
+    assert found["2 connections", "broken"].skipped == found[START_UP, "broken"].skipped == "no such model"
+    for batch in (1, 64):
+        of_one = found[f"in process, batch of {batch}", "1 thread an operation"].figures
+        assert min(of_one.values()) > 0
+
+
+@LINUX
+def test_the_clients_count_what_fails_with_the_first_reason_and_go_on():
+    """A server that closes each second connection unanswered."""
+    program = (
+        "import itertools, socket, sys\n"
+        "server = socket.create_server(('127.0.0.1', 0))\n"
+        "print(server.getsockname()[1], flush=True)\n"
+        "for number in itertools.count():\n"
+        "    one, _ = server.accept()\n"
+        "    one.recv(65536)\n"
+        "    if number % 2: one.sendall(b'HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\n{}')\n"
+        "    one.close()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as server:
+        address = f"127.0.0.1:{int(server.stdout.readline())}"
+        try:
+            found = serving_worker.Session().load("http", address, "/", 1, 0.5, server.pid)
+        finally:
+            server.kill()
+    assert found["reason"] == "the server closed the connection"
+    assert found["figures"]["failures"] > 0
+    assert found["figures"]["requests/s"] > 0
+
+
+def test_the_median_of_rounds_is_shown_and_all_failures():
+    rounds = [{"p50 ms": value, "failures": 1} for value in (1.0, 9.0, 2.0)]
+    assert serving.over_rounds(rounds) == {"p50 ms": 2.0, "failures": 3}
+    assert serving_worker.quantile(range(1, 1001), 0.999) == 999
+
+
+@LINUX
+def test_what_a_process_uses_counts_the_processes_that_it_started():
+    """A shell's child takes the CPU time and the memory; the shell itself waits."""
+    busy = "import time; kept = bytearray(b'x') * 10**8; sum(range(10**7)); print(); time.sleep(600)"
+    command = ["sh", "-c", f'"{sys.executable}" -c "{busy}"; true']
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        process.stdout.readline()
+        cpu, memory = cpu_seconds(process.pid), anonymous_bytes(process.pid)
+        os.killpg(process.pid, signal.SIGKILL)
+    assert 0.05 < cpu < 60
+    assert 1e8 < memory < 2e8
