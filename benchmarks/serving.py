@@ -12,7 +12,7 @@ from pathlib import Path
 from keras_selfattn.benchmarks.peers.served_model import TOKENS
 from keras_selfattn.benchmarks.process import WorkerError
 from keras_selfattn.benchmarks.results import Result, Table
-from keras_selfattn.benchmarks.rounds import Settings
+from keras_selfattn.benchmarks.rounds import Contestant, Settings
 from keras_selfattn.benchmarks.serving_contest import (
     BATCHES,
     IN_PROCESS,
@@ -34,7 +34,11 @@ _SUMMED = "failures"  # over the rounds; of all other figures the median is show
 
 
 def run(
-    settings: Settings, connections: Sequence[int] = CONNECTIONS, servers: Sequence[Server] = SERVERS
+    settings: Settings,
+    connections: Sequence[int] = CONNECTIONS,
+    *,
+    servers: Sequence[Server] = SERVERS,
+    in_process: Sequence[Contestant] = IN_PROCESS,
 ) -> Table:
     """Returns requests, latencies, CPU time and memory of each server, and the same model without one.
 
@@ -42,6 +46,7 @@ def run(
         settings: how to measure; `seconds` are of one load on one server in one round.
         connections: how many clients ask at the same time, for each load.
         servers: who competes.
+        in_process: who runs the model without a server.
 
     Raises:
         ConfigError: the system does not tell what other processes use.
@@ -51,7 +56,7 @@ def run(
     loads = {f"{count} connection{'s' if count > 1 else ''}": count for count in connections}
     with tempfile.TemporaryDirectory(prefix="served-") as folder, clients(settings) as asking:
         place = Place(Path(folder), settings, asking, loads)
-        entries = _entries(place, servers)
+        entries = _entries(place, servers, in_process)
         if entries:
             settings.progress("exporting the model")
             _write_model(place)
@@ -106,7 +111,7 @@ def over_rounds(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
     }
 
 
-def _entries(place: Place, servers: Sequence[Server]) -> list[_Entry]:
+def _entries(place: Place, servers: Sequence[Server], in_process: Sequence[Contestant]) -> list[_Entry]:
     chosen = place.settings.chosen
     entries = [
         _Entry(
@@ -114,7 +119,7 @@ def _entries(place: Place, servers: Sequence[Server]) -> list[_Entry]:
             [row for row in BATCHES if chosen(row, each.name)],
             lambda rows, each=each: measure_in_process(each, rows, place),
         )
-        for each in IN_PROCESS
+        for each in in_process
     ]
     entries += [
         _Entry(

@@ -18,7 +18,7 @@ from keras_selfattn.benchmarks.case import Case, seeded_lengths
 from keras_selfattn.benchmarks.figures import bars
 from keras_selfattn.benchmarks.figures import scaling as scaling_figure
 from keras_selfattn.benchmarks.peers.keras_blocks import ours
-from keras_selfattn.benchmarks.process import Worker, WorkerError
+from keras_selfattn.benchmarks.process import Child, Worker, WorkerError
 from keras_selfattn.benchmarks.results import Result, exponent, write_csv
 from keras_selfattn.benchmarks.rounds import (
     Contestant,
@@ -28,8 +28,8 @@ from keras_selfattn.benchmarks.rounds import (
     refusal,
     summary,
 )
-from keras_selfattn.benchmarks.serving_contest import OURS, PLAIN, START_UP, Server
-from keras_selfattn.benchmarks.usage import anonymous_bytes, cpu_seconds
+from keras_selfattn.benchmarks.serving_contest import IN_PROCESS, OURS, PLAIN, START_UP, Server
+from keras_selfattn.benchmarks.usage import anonymous_bytes, cpu_seconds, tree
 from keras_selfattn.cli.main import main
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()"]
@@ -257,6 +257,7 @@ def test_what_cannot_work_is_refused_before_anything_is_measured(tmp_path):
     nothing = CliRunner().invoke(main, ["bench", "training", "--only", "no such row"])
     assert nothing.exit_code == 1
     assert "Nothing to measure" in nothing.output
+    assert CliRunner().invoke(main, ["bench", "serving", "--connections", "0"]).exit_code == 2
 
 
 def test_the_command_measures_ours_and_writes_the_files(tmp_path):
@@ -310,8 +311,9 @@ def test_an_interrupt_ends_the_command_and_its_workers():
 def test_servers_answer_under_load_and_one_that_cannot_start_says_why():
     """Ours and a plain server answer every request; a command that fails is a row with its last words."""
     broken = Server("broken", (sys.executable, "-c", "raise SystemExit('no such model')"))
-    settings = Settings(rounds=1, seconds=0.3, deadline=120, quick=True, only=("n",))
-    table = serving.run(settings, connections=(2,), servers=(OURS, PLAIN, broken))
+    settings = Settings(rounds=1, seconds=0.3, deadline=120, quick=True)
+    servers = (OURS, PLAIN, broken)
+    table = serving.run(settings, connections=(2,), servers=servers, in_process=IN_PROCESS[1:])
     found = {(result.row, result.contestant): result for result in table.results}
     for server in (OURS, PLAIN):
         result = found["2 connections", server.name]
@@ -356,13 +358,26 @@ def test_the_median_of_rounds_is_shown_and_all_failures():
 
 
 @LINUX
-def test_what_a_process_uses_counts_the_processes_that_it_started():
-    """A shell's child takes the CPU time and the memory; the shell itself waits."""
-    busy = "import time; kept = bytearray(b'x') * 10**8; sum(range(10**7)); print(); time.sleep(600)"
-    command = ["sh", "-c", f'"{sys.executable}" -c "{busy}"; true']
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
-        process.stdout.readline()
-        cpu, memory = cpu_seconds(process.pid), anonymous_bytes(process.pid)
-        os.killpg(process.pid, signal.SIGKILL)
-    assert 0.05 < cpu < 60
-    assert 1e8 < memory < 2e8
+def test_what_a_process_uses_is_that_of_all_it_started_and_all_of_them_end_with_it():
+    """A shell's child, which left the shell's session, takes the time and the memory; the shell waits."""
+    busy = "import time; sum(range(10**7)); kept = bytearray(b'x') * 10**8; time.sleep(600)"
+    with Child(["sh", "-c", f'setsid "{sys.executable}" -c "{busy}"; true']) as child:
+        end = time.monotonic() + 60
+        while anonymous_bytes(child.pid) < 1e8 and time.monotonic() < end:
+            time.sleep(0.05)
+        assert 1e8 <= anonymous_bytes(child.pid) < 2e8
+        assert 0.05 < cpu_seconds(child.pid) < 60
+        started = tree(child.pid)
+    assert len(started) == 2
+    end = time.monotonic() + 30
+    while any(map(is_running, started)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(map(is_running, started))
+
+
+def is_running(pid):
+    """Whether a process is there and no zombie: what has lost its parent may wait long for another."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text("utf-8")
+    except OSError:
+        return False

@@ -3,16 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from rich.console import Console
 
+from keras_selfattn.cli.bench_report import check_plot, number, report
 from keras_selfattn.cli.console import columns, console
-from keras_selfattn.errors import ConfigError, DataError
-
-if TYPE_CHECKING:
-    from keras_selfattn.benchmarks.results import Result, Table
+from keras_selfattn.errors import DataError
 
 _CPU = {"cpu median ms": "CPU ms"}
 _WALL = {"wall median ms": "wall ms"}
@@ -31,9 +28,6 @@ _SERVED = {
     "failures": "failures",
 }
 _SHARE = {"times ours": "× ours", "of matmul rate": "of peak"}
-_LEAST = {"cpu median ms": "cpu min ms", "wall median ms": "wall min ms"}  # shown behind it
-_PIPE = 120  # columns
-_PERCENT = {"of matmul rate", "rate"}
 
 
 @click.group("bench")
@@ -121,9 +115,9 @@ def memory(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     """Peak memory of inference and training, and how it grows with the length."""
     from keras_selfattn.benchmarks import memory as benchmark
 
-    _check_plot(plot)
+    check_plot(plot)
     shown = _MEMORY | {"memory exponent": "exponent"}
-    _report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("memory MB", "MB"))
+    report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("memory MB", "MB"))
 
 
 @command.command("dropout")
@@ -132,9 +126,9 @@ def dropout(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     """Dropout in training: time for each element, the share that it drops and the variance."""
     from keras_selfattn.benchmarks import dropout as benchmark
 
-    _check_plot(plot)
+    check_plot(plot)
     shown = {"ns per element": "ns per element", **_CPU, **_MEMORY, "rate": "dropped", "variance": "variance"}
-    _report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("ns per element", "ns per element"))
+    report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("ns per element", "ns per element"))
 
 
 @command.command("scaling")
@@ -143,11 +137,11 @@ def scaling(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     """Convolution, recurrence and attention against length and width, on paper and measured."""
     from keras_selfattn.benchmarks import scaling as benchmark
 
-    _check_plot(plot)
+    check_plot(plot)
     names = ("sequential operations", "maximum path length")
     fitted = ("time with length", "memory with length", "time with width")
     shown = {**_CPU, **_MEMORY, names[0]: "in turn", names[1]: "path", **{name: name for name in fitted}}
-    _report(benchmark.run(_settings(settings)), shown, csv_file, plot, None)
+    report(benchmark.run(_settings(settings)), shown, csv_file, plot, None)
 
 
 @command.command("serving")
@@ -168,9 +162,9 @@ def serving(
     """Our server beside others in Python on the same model: requests, latency, CPU time, memory, start-up."""
     from keras_selfattn.benchmarks import serving as benchmark
 
-    _check_plot(plot)
+    check_plot(plot)
     table = benchmark.run(replace(_settings(settings), seconds=seconds), connections)
-    _report(table, _SERVED, csv_file, plot, ("requests/s", "requests/s"))
+    report(table, _SERVED, csv_file, plot, ("requests/s", "requests/s"))
 
 
 @command.command("client")
@@ -187,7 +181,7 @@ def client(rounds: int, csv_file: Path | None) -> None:
     headers = ("ours", "stock stub", "", "stock / ours")
     table = columns(None, f"median of {rounds}", *headers, right=headers)
     for what, ours, stock, unit in rows:
-        table.add_row(what, _number("", ours), _number("", stock), unit, f"{stock / ours:,.2f}")
+        table.add_row(what, number("", ours), number("", stock), unit, f"{stock / ours:,.2f}")
     console.print(table)
     if csv_file is not None:
         lines = [f'"{what}",{ours},{stock},{unit}' for what, ours, stock, unit in rows]
@@ -207,13 +201,13 @@ def _encoders(
 ) -> None:
     from keras_selfattn.benchmarks import encoders
 
-    _check_plot(plot)
+    check_plot(plot)
     texts = None if data is None else ("/".join(data.parts[-2:]), _texts(data, text_column))
     table = encoders.run(
         _settings(settings), training=is_training, sentences=texts, memory=memory, all_cores=all_cores
     )
     shown = {**_CPU, **_SHARE, **_WALL, **_MEMORY, **_CHECKED}
-    _report(table, shown, csv_file, plot, ("cpu median ms", "CPU ms of one thread"))
+    report(table, shown, csv_file, plot, ("cpu median ms", "CPU ms of one thread"))
 
 
 def _settings(options: dict[str, Any]) -> Any:
@@ -230,84 +224,3 @@ def _texts(data: Path, column: str) -> list[str]:
     if not texts:
         raise DataError(f"{data} has no text in its column {column!r}.")
     return texts
-
-
-def _check_plot(plot: Path | None) -> None:
-    """Before anything is measured, not after."""
-    if plot is None:
-        return
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise ConfigError("--plot needs matplotlib: pip install 'keras-selfattn[plots]'.") from None
-
-
-def _report(
-    table: "Table",
-    shown: dict[str, str],
-    csv_file: Path | None,
-    plot: Path | None,
-    drawn: tuple[str, str] | None,
-) -> None:
-    """Prints a table for each row, then writes the files that were asked for."""
-    from keras_selfattn.benchmarks.machine import machine, versions
-    from keras_selfattn.benchmarks.results import write_csv
-
-    if not table.results:
-        raise ConfigError("Nothing to measure: no row and contestant together hold all that --only asks for.")
-    for line in (machine(), versions(), *table.notes):
-        console.print(line, highlight=False, soft_wrap=True)
-    for row in dict.fromkeys(result.row for result in table.results):
-        _print_row(row, [result for result in table.results if result.row == row], shown)
-    if csv_file is not None:
-        write_csv(csv_file, table.results)
-        console.print(f"Wrote {csv_file}")
-    if plot is not None:
-        _draw(table, drawn, plot)
-        console.print(f"Wrote {plot}")
-
-
-def _print_row(row: str, results: "list[Result]", shown: dict[str, str]) -> None:
-    names = [name for name in shown if any(name in result.figures for result in results)]
-    headers = [shown[name] for name in names]
-    table = columns(None, "", *headers, right=headers)
-    table.columns[0].no_wrap = True
-    for result in results:
-        if not result.skipped:
-            table.add_row(result.contestant, *(_cell(name, result.figures) for name in names))
-    console.print(f"\n{row}", style="bold", highlight=False, soft_wrap=True)
-    if names:
-        # A pipe has no width to keep to, and folded numbers cannot be read.
-        wide = console if console.is_terminal else Console(markup=False, emoji=False, width=_PIPE)
-        wide.print(table)
-    for result in results:
-        remark = f"skipped: {result.skipped}" if result.skipped else result.note
-        if remark:
-            console.print(f"  {result.contestant}: {remark}", highlight=False, soft_wrap=True)
-
-
-def _cell(name: str, figures: dict[str, float]) -> str:
-    least = _number(name, figures.get(_LEAST.get(name, "")))
-    return _number(name, figures.get(name)) + (f" ({least})" if least else "")
-
-
-def _number(name: str, value: float | None) -> str:
-    if value is None:
-        return ""
-    if name in _PERCENT:
-        return f"{value:.1%}"
-    if name in _CHECKED:
-        return f"{value:.0e}"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _draw(table: "Table", drawn: tuple[str, str] | None, plot: Path) -> None:
-    import io
-
-    from keras_selfattn.atomic import write_file
-    from keras_selfattn.benchmarks import figures
-
-    figure = figures.scaling(table.results) if drawn is None else figures.bars(table.results, *drawn)
-    image = io.BytesIO()
-    figure.savefig(image, format=plot.suffix.lstrip(".") or "png", dpi=120)
-    write_file(plot, image.getvalue())
