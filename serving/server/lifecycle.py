@@ -19,15 +19,13 @@ from pathlib import Path
 
 from .config import ServerConfig
 from .leases import Leases
+from .loading import Loader
 from .model_config import ModelSettings
 from .servable import Servable, without_path
 from .states import State, States
 from .versions import Look, look_at, missing_file, versions_in
 
 _log = logging.getLogger(__name__)
-
-Load = Callable[[str, int, Path], Servable]
-"""Loads a version: the model's name, the version's number, its folder."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Model:
     Args:
         settings: the model.
         config: how often to look and to try again.
-        load: loads a version.
+        loader: loads versions and warms them up.
         unloader: where versions are freed.
         on_change: called with True when there is a version to answer and there was none, with False when none
             is left.
@@ -65,7 +63,7 @@ class Model:
         states: where each of its versions is in its life.
 
     Example:
-        model = Model(ModelSettings("half", Path("/models/half")), config, load, unloader, on_change=print)
+        model = Model(ModelSettings("half", Path("/models/half")), config, loader, unloader, on_change=print)
         model.start()
         model.wait_for_look(timeout=60)
         with model.lease(None) as servable:
@@ -77,14 +75,16 @@ class Model:
         self,
         settings: ModelSettings,
         config: ServerConfig,
-        load: Load,
+        loader: Loader,
         unloader: Executor,
         on_change: Callable[[bool], None],
     ):
         self.settings = settings
         self.states = States()
         self._config = config
-        self._load_servable = load
+        self._loader = loader
+        # Loaded, and not answering yet.
+        self._warming: Servable | None = None
         self._leases = Leases(settings.name, self.states, unloader, on_change)
         self._lock = threading.Lock()
         self._looks: dict[int, Look] = {}
@@ -145,9 +145,11 @@ class Model:
         self._leases.retire(self.versions)
 
     def stop_looking(self) -> None:
-        """Loads nothing from now on; returns at once."""
+        """Loads nothing from now on, and ends a warmup that runs; returns at once."""
         with self._lock:
             self._stopping = True
+            if self._warming is not None:
+                self._warming.close()
         self._woken.set()
 
     def close(self, timeout: float | None = None) -> None:
@@ -249,7 +251,8 @@ class Model:
         self.states.set(number, State.LOADING)
         name = self.settings.name
         try:
-            servable = self._load_servable(name, number, path)
+            servable = self._loader.load(name, number, path)
+            self._warm_up(servable, path)
         except Exception as error:  # noqa: BLE001 - TensorFlow's loader raises six unrelated kinds
             self.states.failed(number, error, without_path(str(error), path))
             return Problem(f"version {number} in {path.parent} does not load: {error}", may_pass=False)
@@ -261,6 +264,19 @@ class Model:
             self._leases.put(servable, path.resolve())
         _log.info("version %s of model %s is available", number, name)
         return None
+
+    def _warm_up(self, servable: Servable, path: Path) -> None:
+        with self._lock:
+            self._warming = servable
+        try:
+            if not self._stopping:
+                self._loader.warm_up(servable, path)
+        except BaseException:
+            servable.close()
+            raise
+        finally:
+            with self._lock:
+                self._warming = None
 
     def _forget_waiting(self, candidates: list[int], newest: int) -> None:
         """Drops what was waited for and is wanted no more: nobody waits for it."""

@@ -22,7 +22,9 @@ class Loader:
         config: of the sessions, the warmup and how many load at the same time.
 
     Example:
-        servable = Loader(config)("half", 1, Path("/models/half/1"))
+        loader = Loader(config)
+        servable = loader.load("half", 1, Path("/models/half/1"))
+        loader.warm_up(servable, Path("/models/half/1"))
     """
 
     def __init__(self, config: ServerConfig):
@@ -31,22 +33,23 @@ class Loader:
         self._session_config = session_config(config)
         self._slots = threading.Semaphore(config.num_load_threads or os.cpu_count() or 1)
 
-    def __call__(self, model: str, version: int, path: Path) -> Servable:
-        """A version, ready to answer.
+    def load(self, model: str, version: int, path: Path) -> Servable:
+        """A version that can answer.
 
         Raises:
-            Exception: it does not load, or one of its warmup requests fails.
+            Exception: it does not load; what TensorFlow raises then are many kinds.
         """
         with self._slots:
-            servable = self._servable(model, version, path)
-        # After its slot is free again: a warmup that hangs holds up nobody else.
+            return self._servable(model, version, path)
+
+    def warm_up(self, servable: Servable, path: Path) -> None:
+        """Runs the requests that a version brings along for that; closing it ends them.
+
+        Raises:
+            Exception: one of them fails.
+        """
         if self._config.enable_model_warmup:
-            try:
-                warm_up(servable, path, self._config.num_request_iterations_for_warmup or 1)
-            except BaseException:
-                servable.close()
-                raise
-        return servable
+            warm_up(servable, path, self._config.num_request_iterations_for_warmup or 1)
 
     def _servable(self, model: str, version: int, path: Path) -> Servable:
         if self._config.prefer_tflite_model and has_tflite(path):

@@ -22,7 +22,8 @@ from ..errors import (
 from ..wire import messages_pb2 as pb
 from .config import ServerConfig
 from .leases import servable_not_found
-from .lifecycle import Load, Model
+from .lifecycle import Model
+from .loading import Loader
 from .model_config import ModelSettings
 from .servable import Servable, without_path
 from .states import VersionState
@@ -43,20 +44,20 @@ class Models:
 
     Args:
         config: how often to look for versions, and how to treat labels.
-        load: loads a version.
+        loader: loads versions and warms them up.
         on_change: called with a model's name and whether it has a version to answer, when that changes.
 
     Example:
-        models = Models(config, load, on_change=print)
+        models = Models(config, Loader(config), on_change=print)
         models.start(configured_models(config))
         with models.lease(pb.ModelSpec(name="half")) as servable:
             ...
         models.close()
     """
 
-    def __init__(self, config: ServerConfig, load: Load, on_change: Callable[[str, bool], None]):
+    def __init__(self, config: ServerConfig, loader: Loader, on_change: Callable[[str, bool], None]):
         self._config = config
-        self._load = load
+        self._loader = loader
         self._on_change = on_change
         self._unloader = ThreadPoolExecutor(1, "unload")
         self._lock = threading.Lock()
@@ -198,7 +199,7 @@ class Models:
                 self._changed.notify_all()
             self._on_change(settings.name, available)
 
-        model = Model(settings, self._config, self._load, self._unloader, changed)
+        model = Model(settings, self._config, self._loader, self._unloader, changed)
         self._models[settings.name] = model
         model.start()
 

@@ -29,6 +29,11 @@ def tf1_base(tmp_path):
     return tmp_path
 
 
+def load_and_warm_up(loader, path):
+    with closing(loader.load("m", 1, path)) as servable:
+        loader.warm_up(servable, path)
+
+
 def write_warmup(version, *logs):
     folder = version / "assets.extra"
     folder.mkdir(exist_ok=True)
@@ -82,10 +87,9 @@ def test_warmup_requests_of_all_kinds_run_before_the_version_answers(tf1_base, r
 
 def test_warmup_requests_run_as_often_as_asked_or_not_at_all(tf1_base, runs):
     write_warmup(tf1_base / "1", *warmup_requests())
-    Loader(ServerConfig("m", "m", num_request_iterations_for_warmup=3))("m", 1, tf1_base / "1").close()
-    assert len(runs) == 12
-    Loader(ServerConfig("m", "m", enable_model_warmup=False))("m", 1, tf1_base / "1").close()
-    assert len(runs) == 12
+    for settings in ({"num_request_iterations_for_warmup": 3}, {"enable_model_warmup": False}):
+        load_and_warm_up(Loader(ServerConfig("m", "m", **settings)), tf1_base / "1")
+        assert len(runs) == 12
 
 
 def test_a_warmup_request_that_fails_keeps_the_version_from_serving(tf1_base):
@@ -99,13 +103,13 @@ def test_a_warmup_request_that_fails_keeps_the_version_from_serving(tf1_base):
 def test_a_warmup_of_another_kind_or_of_too_many_requests_is_refused(tf1_base):
     session_run = prediction_log_pb2.PredictionLog()
     session_run.session_run_log.SetInParent()
-    load = Loader(ServerConfig("m", "m"))
+    loader = Loader(ServerConfig("m", "m"))
     write_warmup(tf1_base / "1", session_run)
     with pytest.raises(errors.UnimplementedError, match="Unsupported log_type for warmup: session_run_log"):
-        load("m", 1, tf1_base / "1")
+        load_and_warm_up(loader, tf1_base / "1")
     write_warmup(tf1_base / "1", *[warmup_requests()[0]] * 1001)
     with pytest.raises(errors.InvalidArgumentError, match=r"exceeds the maximum \(1000\)"):
-        load("m", 1, tf1_base / "1")
+        load_and_warm_up(loader, tf1_base / "1")
 
 
 def test_a_broken_file_of_warmup_requests_keeps_the_version_from_serving(tf1_base):
@@ -130,7 +134,9 @@ def test_tags_choose_the_graph(tf1_base):
     ],
 )
 def test_the_session_gets_the_threads_it_is_told(half_base, settings, threads):
-    with closing(Loader(ServerConfig("half", half_base, **settings))("half", 3, half_base / "3")) as servable:
+    with closing(
+        Loader(ServerConfig("half", half_base, **settings)).load("half", 3, half_base / "3")
+    ) as servable:
         config = servable._session._config
     assert (config.intra_op_parallelism_threads, config.inter_op_parallelism_threads) == threads
 
@@ -139,7 +145,9 @@ def test_the_session_gets_what_its_file_says(half_base, tmp_path):
     file = tmp_path / "session.conf"
     file.write_text("allow_soft_placement: true intra_op_parallelism_threads: 2")
     settings = {"tensorflow_session_config_file": file, "per_process_gpu_memory_fraction": 0.25}
-    with closing(Loader(ServerConfig("half", half_base, **settings))("half", 3, half_base / "3")) as servable:
+    with closing(
+        Loader(ServerConfig("half", half_base, **settings)).load("half", 3, half_base / "3")
+    ) as servable:
         config = servable._session._config
     assert config.allow_soft_placement
     assert config.intra_op_parallelism_threads == 2
@@ -159,18 +167,18 @@ def test_a_version_that_fails_is_tried_again_a_few_times(tmp_path, until, monkey
             raise errors.UnavailableError("the file system is away")
         return load(self, model, version, path)
 
-    load = Loader.__call__
-    monkeypatch.setattr(Loader, "__call__", fails_three_times)
+    load = Loader.load
+    monkeypatch.setattr(Loader, "load", fails_three_times)
     settings = {"port": 0, "file_system_poll_wait_seconds": 0.02, "load_retry_interval_micros": 1000}
     config = ServerConfig("m", tmp_path, startup_wait_seconds=60, max_num_load_retries=5, **settings)
     with pytest.raises(errors.ServerStartError, match="the file system is away"):
         Server(config).start()
     tries.clear()
     save(HalfPlusTwo(), tmp_path, 0)
-    monkeypatch.setattr(Loader, "__call__", lambda self, *args: load(self, *args))
+    monkeypatch.setattr(Loader, "load", lambda self, *args: load(self, *args))
     (tmp_path / "1").rename(tmp_path / "away")
     with Server(config) as server, Client(server.target, "m") as client:
-        monkeypatch.setattr(Loader, "__call__", fails_three_times)
+        monkeypatch.setattr(Loader, "load", fails_three_times)
         (tmp_path / "away").rename(tmp_path / "1")
         until(lambda: [each.version for each in client.status() if each.available] == [1])
         assert tries == [1, 1, 1, 1]
