@@ -20,6 +20,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server.listening import bind
 
 
 @pytest.fixture(scope="module")
@@ -425,3 +426,8 @@ def test_a_version_of_thousands_of_digits_is_a_bad_request(server):
     status, found = answer(f"{server.rest_url}/v1/models/default/versions/{'9' * 5000}")
     assert status == 400
     assert found["error"].startswith("Failed to convert version: 999")
+
+
+def test_answers_are_not_held_back_until_they_fill_a_packet():
+    with bind("127.0.0.1", 0, "rest_api_port") as listening:
+        assert listening.proto == socket.IPPROTO_TCP  # what asyncio looks at
