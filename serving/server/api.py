@@ -7,7 +7,7 @@ servables/tensorflow/get_model_metadata_impl.cc.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -29,6 +29,8 @@ _M = TypeVar("_M", bound=Message)
 _T = TypeVar("_T")
 
 PREDICT, CLASSIFY, REGRESS, MULTI_INFERENCE = "Predict", "Classify", "Regress", "MultiInference"
+
+_CALLS_ON_EXAMPLES = {CLASSIFY: classify_call, REGRESS: regress_call}
 
 
 class Api:
@@ -74,13 +76,13 @@ class Api:
         """A ClassificationResponse."""
         request = await self._parse(pb.SerializedInputRequest, data)
         with self._metrics.request(self.known(_spec(request)), CLASSIFY, "GRPC"):
-            return await self.classified(request, _serialized, len(data), deadline)
+            return await self.on_examples(CLASSIFY, request, _serialized, len(data), deadline)
 
     async def regress(self, data: bytes, deadline: float | None) -> bytes:
         """A RegressionResponse."""
         request = await self._parse(pb.SerializedInputRequest, data)
         with self._metrics.request(self.known(_spec(request)), REGRESS, "GRPC"):
-            return await self.regressed(request, _serialized, len(data), deadline)
+            return await self.on_examples(REGRESS, request, _serialized, len(data), deadline)
 
     async def multi_inference(self, data: bytes, deadline: float | None) -> bytes:
         """A MultiInferenceResponse."""
@@ -157,33 +159,21 @@ class Api:
         """The name a request asks for if there is such a model: others are not worth a metric each."""
         return spec.name if self._models.knows(spec.name) else ""
 
-    async def classified(
+    async def on_examples(
         self,
+        api: str,
         request: pb.SerializedInputRequest,
-        finish: Callable[[pb.ClassificationResponse], bytes],
+        finish: Callable[[Any], bytes],
         size: int,
         deadline: float | None,
     ) -> bytes:
-        """What `finish` makes of the ClassificationResponse; arguments as in `infer`."""
+        """What `finish` makes of the response; `api` is CLASSIFY or REGRESS, all else as in `infer`."""
+        make = _CALLS_ON_EXAMPLES[api]
 
-        def prepare(servable: Servable) -> Call[pb.ClassificationResponse]:
-            return classify_call(servable, request, self._check_method)
+        def prepare(servable: Servable) -> Call[Any]:
+            return make(servable, request, self._check_method)
 
-        return await self.infer(_spec(request), CLASSIFY, prepare, finish, size, deadline)
-
-    async def regressed(
-        self,
-        request: pb.SerializedInputRequest,
-        finish: Callable[[pb.RegressionResponse], bytes],
-        size: int,
-        deadline: float | None,
-    ) -> bytes:
-        """What `finish` makes of the RegressionResponse; arguments as in `infer`."""
-
-        def prepare(servable: Servable) -> Call[pb.RegressionResponse]:
-            return regress_call(servable, request, self._check_method)
-
-        return await self.infer(_spec(request), REGRESS, prepare, finish, size, deadline)
+        return await self.infer(_spec(request), api, prepare, finish, size, deadline)
 
     async def infer(
         self,

@@ -1,4 +1,5 @@
 import contextlib
+import logging
 import subprocess
 import sys
 import threading
@@ -20,6 +21,15 @@ def half_base(tmp_path_factory):
     base = tmp_path_factory.mktemp("half")
     module = models.HalfPlusTwo()
     models.save(module, base, 3, serving_default=module.serve, matmul=module.matmul)
+    return base
+
+
+@pytest.fixture(scope="session")
+def tf1_base(tmp_path_factory):
+    """A model as TensorFlow 1 saved them, with signatures for all of TensorFlow Serving's calls."""
+    base = tmp_path_factory.mktemp("tf1")
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # TensorFlow 1's functions are all deprecated
+    models.save_tf1(base, 123)
     return base
 
 

@@ -1,7 +1,6 @@
 """`keras-selfattn serve`, started as `tensorflow_model_server` is: its flags, its words, its end."""
 
 import json
-import logging
 import re
 import shutil
 import signal
@@ -13,7 +12,6 @@ import urllib.request
 import grpc
 import numpy as np
 import pytest
-import serving_models as models
 import tensorflow as tf
 from click.testing import CliRunner
 from serving_models import HalfPlusTwo, save
@@ -28,14 +26,6 @@ COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return taken.getsockname()[1]
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tf1")
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # TensorFlow 1's functions are all deprecated
-    models.save_tf1(folder, 123)
-    return folder
 
 
 @pytest.fixture
@@ -71,7 +61,7 @@ def predicted(target, model="default"):
     return tf.make_ndarray(response.outputs["y"]).tolist()
 
 
-def test_the_flags_of_tensorflow_serving_start_what_they_start_there(base, serve, tmp_path):
+def test_the_flags_of_tensorflow_serving_start_what_they_start_there(tf1_base, serve, tmp_path):
     batching = tmp_path / "batching.conf"
     batching.write_text("max_batch_size { value: 128 } batch_timeout_micros { value: 0 }")
     monitoring = tmp_path / "monitoring.conf"
@@ -83,7 +73,7 @@ def test_the_flags_of_tensorflow_serving_start_what_they_start_there(base, serve
         "--rest_api_timeout_in_ms=5000",
         f"--grpc_socket_path={path}",
         "--model_name=default",
-        f"--model_base_path={base}",
+        f"--model_base_path={tf1_base}",
         f"--monitoring_config_file={monitoring}",
         "--enable_batching",
         f"--batching_parameters_file={batching}",
@@ -108,12 +98,12 @@ def test_the_flags_of_tensorflow_serving_start_what_they_start_there(base, serve
     assert "--flush_filesystem_caches has no effect here: " in errors
 
 
-def test_a_file_of_models_is_served_and_logs_may_be_json(base, serve, tmp_path):
+def test_a_file_of_models_is_served_and_logs_may_be_json(tf1_base, serve, tmp_path):
     save(HalfPlusTwo(b=10.0), tmp_path / "ten", 5)
     file = tmp_path / "models.conf"
     entries = [
         f"config {{ name: '{name}' base_path: '{path}' model_platform: 'tensorflow' }}"
-        for name, path in (("two", base), ("ten", tmp_path / "ten"))
+        for name, path in (("two", tf1_base), ("ten", tmp_path / "ten"))
     ]
     file.write_text(f"model_config_list {{ {' '.join(entries)} }}")
     port = free_port()
@@ -152,12 +142,12 @@ def test_a_model_that_does_not_load_ends_the_command_with_255(serve, tmp_path):
     assert "Traceback" not in errors
 
 
-def test_a_folder_without_versions_is_waited_for_and_ctrl_c_ends_the_wait(serve, tmp_path, base):
+def test_a_folder_without_versions_is_waited_for_and_ctrl_c_ends_the_wait(serve, tmp_path, tf1_base):
     port = free_port()
     process = serve(f"--port={port}", f"--model_base_path={tmp_path}", "--file_system_poll_wait_seconds=0.05")
     line = process.stderr.readline()
     assert f"nothing to serve yet: model 'default': {tmp_path} has no version" in line
-    shutil.copytree(base / "123", tmp_path / "tmp")
+    shutil.copytree(tf1_base / "123", tmp_path / "tmp")
     (tmp_path / "tmp").rename(tmp_path / "7")
     wait_for(f"localhost:{port}")
     assert predicted(f"localhost:{port}") == [[3.0]]

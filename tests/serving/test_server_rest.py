@@ -3,7 +3,6 @@
 import gzip
 import http.client
 import json
-import logging
 import re
 import socket
 import threading
@@ -24,16 +23,8 @@ from keras_selfattn.serving.server.listening import bind
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tf1")
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # TensorFlow 1's functions are all deprecated
-    models.save_tf1(folder, 123)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(base):
-    with Server(ServerConfig("default", base, port=0, rest_api_port=-1)) as server:
+def server(tf1_base):
+    with Server(ServerConfig("default", tf1_base, port=0, rest_api_port=-1)) as server:
         yield server
 
 
@@ -193,8 +184,8 @@ def test_the_method_and_the_path_are_matched_as_upstream_does(server):
     assert answer(f"{server.rest_url}/v1/models/def%61ult:predict?x=1", {"inputs": [[2.0]]})[0] == 200
 
 
-def test_a_body_may_come_gzipped_and_not_as_a_bomb(base):
-    config = ServerConfig("default", base, port=0, rest_api_port=-1, rest_api_max_body_bytes=10_000)
+def test_a_body_may_come_gzipped_and_not_as_a_bomb(tf1_base):
+    config = ServerConfig("default", tf1_base, port=0, rest_api_port=-1, rest_api_max_body_bytes=10_000)
     zipped = {"Content-Encoding": "gzip"}
     with Server(config) as server:
         url = f"{server.rest_url}/v1/models/default:predict"
@@ -212,11 +203,11 @@ def test_a_body_may_come_gzipped_and_not_as_a_bomb(base):
             )
 
 
-def test_pages_of_other_origins_may_ask_only_where_allowed(base, server):
+def test_pages_of_other_origins_may_ask_only_where_allowed(tf1_base, server):
     url = "/v1/models/default:predict"
     origin = {"Origin": "http://example.org"}
     with Server(
-        ServerConfig("default", base, port=0, rest_api_port=-1, rest_api_enable_cors_support=True)
+        ServerConfig("default", tf1_base, port=0, rest_api_port=-1, rest_api_enable_cors_support=True)
     ) as open_server:
         for _, _, headers in (
             ask(open_server.rest_url + url, headers=origin, method="OPTIONS"),
@@ -251,11 +242,11 @@ def samples(url):
     return {name: float(value) for name, value in values.items()}, types
 
 
-def test_prometheus_reads_tensorflow_servings_names(base, tmp_path):
+def test_prometheus_reads_tensorflow_servings_names(tf1_base, tmp_path):
     config = tmp_path / "monitoring.conf"
     config.write_text("prometheus_config { enable: true path: '/metrics' }")
     with Server(
-        ServerConfig("default", base, port=0, rest_api_port=-1, monitoring_config_file=config)
+        ServerConfig("default", tf1_base, port=0, rest_api_port=-1, monitoring_config_file=config)
     ) as server:
         with grpc.insecure_channel(server.target) as channel:
             stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
@@ -289,17 +280,17 @@ def test_prometheus_reads_tensorflow_servings_names(base, tmp_path):
     assert types[prefix + "request_latency"] == "histogram"
 
 
-def test_metrics_have_their_usual_path_unless_they_are_turned_off(base, server, tmp_path):
+def test_metrics_have_their_usual_path_unless_they_are_turned_off(tf1_base, server, tmp_path):
     assert ask(f"{server.rest_url}/monitoring/prometheus/metrics")[0] == 200
     config = tmp_path / "monitoring.conf"
     config.write_text("prometheus_config { enable: false }")
     with Server(
-        ServerConfig("default", base, port=0, rest_api_port=-1, monitoring_config_file=config)
+        ServerConfig("default", tf1_base, port=0, rest_api_port=-1, monitoring_config_file=config)
     ) as silent:
         assert ask(f"{silent.rest_url}/monitoring/prometheus/metrics")[0] == 404
     config.write_text("prometheus_config { enable: true path: 'metrics' }")
     with pytest.raises(errors.InvalidArgumentError, match="must begin with a slash. Received 'metrics'"):
-        Server(ServerConfig("default", base, monitoring_config_file=config))
+        Server(ServerConfig("default", tf1_base, monitoring_config_file=config))
 
 
 def test_a_request_that_takes_too_long_is_ended_in_the_graph(slow_base, until):
@@ -311,8 +302,8 @@ def test_a_request_that_takes_too_long_is_ended_in_the_graph(slow_base, until):
         until(lambda: server.models._models["slow"].running == 0)
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(base):
-    config = ServerConfig("default", base, port=0, rest_api_port=-1, rest_api_timeout_in_ms=200)
+def test_a_body_that_does_not_come_is_not_waited_for(tf1_base):
+    config = ServerConfig("default", tf1_base, port=0, rest_api_port=-1, rest_api_timeout_in_ms=200)
     with Server(config) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=20)
         connection.putrequest("POST", "/v1/models/default:predict")
@@ -354,10 +345,10 @@ def test_stopping_lets_running_requests_over_rest_finish(slow_base, in_backgroun
         socket.create_connection(("127.0.0.1", server.rest_port), timeout=5)
 
 
-def test_a_rest_port_in_use_is_an_error(base, server):
+def test_a_rest_port_in_use_is_an_error(tf1_base, server):
     taken = f"cannot listen on 127.0.0.1:{server.rest_port}: Address already in use.*another rest_api_port"
     with pytest.raises(errors.ServerStartError, match=taken):
-        Server(ServerConfig("default", base, port=0, rest_api_port=server.rest_port)).start()
+        Server(ServerConfig("default", tf1_base, port=0, rest_api_port=server.rest_port)).start()
 
 
 def test_connections_are_kept_for_the_next_request(server):

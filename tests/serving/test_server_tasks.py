@@ -1,7 +1,5 @@
 """Classify, Regress and MultiInference: to a stock client, in TensorFlow Serving's own words."""
 
-import logging
-
 import grpc
 import numpy as np
 import pytest
@@ -23,16 +21,8 @@ CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tf1")
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # TensorFlow 1's functions are all deprecated
-    models.save_tf1(folder, 123)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def target(base):
-    with Server(ServerConfig("default", base, port=0)) as server:
+def target(tf1_base):
+    with Server(ServerConfig("default", tf1_base, port=0)) as server:
         yield server.target
 
 
@@ -43,9 +33,9 @@ def stub(target):
 
 
 @pytest.fixture(scope="module")
-def strict(base):
+def strict(tf1_base):
     with (
-        Server(ServerConfig("default", base, port=0, enable_signature_method_name_check=True)) as server,
+        Server(ServerConfig("default", tf1_base, port=0, enable_signature_method_name_check=True)) as server,
         grpc.insecure_channel(server.target) as channel,
     ):
         yield prediction_service_pb2_grpc.PredictionServiceStub(channel)

@@ -170,13 +170,12 @@ class RestApi:
 
     async def _examples(self, asks: str, spec: pb.ModelSpec, body: bytes, deadline: float) -> bytes:
         request = await self._runner.off_loop(len(body), _examples_request, spec, body)
-        if asks == routes.CLASSIFY:
-            return await self._api.classified(
-                request, lambda response: classify_outputs(response.result), len(body), deadline
-            )
-        return await self._api.regressed(
-            request, lambda response: regress_outputs(response.result), len(body), deadline
-        )
+        write = classify_outputs if asks == routes.CLASSIFY else regress_outputs
+
+        def finish(response: Any) -> bytes:
+            return write(response.result)
+
+        return await self._api.on_examples(_API_OF[asks], request, finish, len(body), deadline)
 
     async def _body(self, scope: dict[str, Any], receive: _Receive) -> bytes:
         """The request's body, inflated; within the limits of size and time."""
