@@ -45,7 +45,8 @@ class Models:
     Args:
         config: how often to look for versions, and how to treat labels.
         loader: loads versions and warms them up.
-        on_change: called with a model's name and whether it has a version to answer, when that changes.
+        on_change: called with a model's name and whether it has a version to answer: when it is added, and
+            when that changes.
 
     Example:
         models = Models(config, Loader(config), on_change=print)
@@ -201,6 +202,7 @@ class Models:
 
         model = Model(settings, self._config, self._loader, self._unloader, changed)
         self._models[settings.name] = model
+        self._on_change(settings.name, False)
         model.start()
 
     def _version(self, spec: pb.ModelSpec) -> int | None:

@@ -67,8 +67,9 @@ class Server:
     def __init__(self, config: ServerConfig):
         self.config = config
         self.models = Models(config, Loader(config), on_change=self._availability_changed)
-        self._configured = configured_models(config)
+        # Before the list is read: should it change in between, the watch sees that.
         self._config_watch = ConfigWatch(config, self.models)
+        self._configured = configured_models(config)
         self._options = server_options(config)
         self._tls = credentials(config)
         self._batching = batching_parameters(config)

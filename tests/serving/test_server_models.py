@@ -331,6 +331,10 @@ def test_health_is_told_for_each_model_and_overall(bases, serve, until, tmp_path
         until(lambda: [status(name) for name in ("", "a")] == [2, 2])
         save(HalfPlusTwo(), tmp_path / "none")
         until(lambda: [status(name) for name in ("", "none")] == [1, 1])
+        with pytest.raises(errors.UnknownError):
+            reload(server, *(ModelConfig(name, str(tmp_path / name)) for name in ("none", "new")))
+        until(lambda: [status(name) for name in ("", "none", "new")] == [1, 1, 2])
+        assert status("a") == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 
 def test_a_server_with_an_empty_list_waits_for_a_reload(bases, serve, ask):
