@@ -140,7 +140,7 @@ class ServerConfig:
         False, NETWORK, _FLAG, "Let web pages of all origins ask over REST."
     )
     enable_profiler: bool = _setting(
-        True, NETWORK, _FLAG, "Answer TensorFlow's profiler, which opens a port of its own when it is asked."
+        True, NETWORK, _FLAG, "Answer TensorFlow's profiler, which has the server write traces."
     )
     monitoring_config_file: str | Path = _setting(
         "", NETWORK, _FILE, "Whether and where REST has metrics: a MonitoringConfig as protobuf text."

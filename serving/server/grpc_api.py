@@ -6,7 +6,7 @@ share one codec. Calls that are not here answer UNIMPLEMENTED, as gRPC does by i
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import grpc
 import grpc.aio
@@ -32,7 +32,8 @@ _OVERALL = ""
 # The services' names, and the short ones that TensorFlow Serving registers.
 _HEALTH_SERVICES = (_OVERALL, _PREDICTION, _MODEL, "PredictionService", "ModelService")
 
-_Method = Callable[[bytes, float | None], Awaitable[bytes]]
+Method = Callable[[bytes, float | None], Awaitable[bytes]]
+"""Answers a serialized request, with a deadline of `time.monotonic` or None."""
 
 
 class GrpcApi:
@@ -59,20 +60,20 @@ class GrpcApi:
             "Regress": api.regress,
             "MultiInference": api.multi_inference,
         }
-        handlers = {
-            _PREDICTION: {
-                **{name: self._handler(_admitted(api, method)) for name, method in inference.items()},
-                "GetModelMetadata": self._handler(api.get_model_metadata),
-            },
-            _MODEL: {
-                "GetModelStatus": self._handler(api.get_model_status),
-                "HandleReloadConfigRequest": self._handler(api.reload_config),
-            },
+        limited = {name: _admitted(api, method) for name, method in inference.items()}
+        model = {
+            "GetModelStatus": api.get_model_status,
+            "HandleReloadConfigRequest": api.reload_config,
         }
-        for service, methods in handlers.items():
-            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+        self.add_service(server, _PREDICTION, {**limited, "GetModelMetadata": api.get_model_metadata})
+        self.add_service(server, _MODEL, model)
 
-    def _handler(self, method: _Method) -> "grpc.RpcMethodHandler[bytes, bytes]":
+    def add_service(self, server: grpc.aio.Server, name: str, methods: Mapping[str, Method]) -> None:
+        """Registers a service; its calls are drained like all others."""
+        handlers = {method: self._handler(answer) for method, answer in methods.items()}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+
+    def _handler(self, method: Method) -> "grpc.RpcMethodHandler[bytes, bytes]":
         async def handle(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
             if self.in_flight.draining:
                 # Said here, because gRPC's own stop answers CANCELLED, which clients do not retry.
@@ -90,7 +91,7 @@ class GrpcApi:
         self.in_flight.end()
 
 
-def _admitted(api: Api, method: _Method) -> _Method:
+def _admitted(api: Api, method: Method) -> Method:
     """`method`, which refuses what is more than the server takes on."""
 
     async def infer(data: bytes, deadline: float | None) -> bytes:

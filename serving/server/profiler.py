@@ -1,58 +1,97 @@
-"""TensorFlow's profiler service on the server's own gRPC port, for `tf.profiler.experimental.client.trace`.
+"""TensorFlow's profiler service, which `tf.profiler.experimental.client.trace` and TensorBoard ask.
 
-TensorFlow's implementation opens a port of its own, on all addresses and for as long as the process lives.
-So it is started by the first call, and calls are handed on to it as bytes.
+TensorFlow's own implementation opens a port of its own, on all addresses and for as long as the process
+lives. Here the server's port answers, and nothing else listens. As there, the trace is written by the server,
+into the folder that the client names.
 
-Reference: tensorflow/core/profiler (profiler_service.proto) and tensorflow_serving/model_servers/server.cc.
+Reference: tsl/profiler/rpc/profiler_service_impl.cc.
 """
 
-import asyncio
-import logging
-import socket
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
-import grpc
-import grpc.aio
 import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.python.profiler.internal._pywrap_profiler import ProfilerSession
 
-_log = logging.getLogger(__name__)
+from ..errors import AbortedError, InvalidArgumentError, UnavailableError
+from . import profile_service_pb2 as pb
+from .runner import in_own_thread
 
-_PREFIXES = ("/tensorflow.ProfilerService/", "/tensorflow.ProfileAnalysis/")
+SERVICE = "tensorflow.ProfilerService"
+_LONGEST_SECONDS = 600.0
 
 
-class ProfilerProxy(grpc.GenericRpcHandler):
-    """Hands calls of TensorFlow's profiler on.
+def methods() -> dict[str, Callable[[bytes, float | None], Awaitable[bytes]]]:
+    """The service's calls: from a serialized request and a deadline to a serialized response."""
+    return {"Profile": _profile}
 
-    Example:
-        server.add_generic_rpc_handlers((ProfilerProxy(),))
-    """
 
-    def __init__(self) -> None:
-        self._channel: grpc.aio.Channel | None = None
-        self._starting = asyncio.Lock()
+async def _profile(data: bytes, deadline: float | None) -> bytes:
+    try:
+        request = pb.ProfileRequest.FromString(data)
+    except DecodeError:
+        raise InvalidArgumentError("Unable to parse request") from None
+    path = _path(request)
+    seconds = request.duration_ms / 1000
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        raise InvalidArgumentError(
+            f"duration_ms must be positive, and at most {_LONGEST_SECONDS * 1000:.0f}. Received "
+            f"{request.duration_ms}"
+        )
+    # Not in the pool that runs graphs, which is what is to be seen.
+    await in_own_thread(lambda: _write(path, _recorded(request.opts, seconds)))
+    return pb.ProfileResponse().SerializeToString()
 
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
-        """The handler of a call; None for those of others."""
-        method: str = handler_call_details.method
-        if not method.startswith(_PREFIXES):
-            return None
 
-        async def handle(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
-            channel = await self._started()
-            try:
-                return await channel.unary_unary(method)(data, timeout=context.time_remaining())
-            except grpc.aio.AioRpcError as error:
-                await context.abort(error.code(), error.details() or "")
-            raise AssertionError("abort always raises")
+def _path(request: pb.ProfileRequest) -> Path:
+    """Where the trace belongs, and TensorBoard looks for it."""
+    names = (request.session_id, request.host_name.replace(":", "_"))
+    if not request.repository_root.startswith("/"):
+        raise InvalidArgumentError(
+            f"repository_root must be an absolute folder of the server. Received {request.repository_root!r}"
+        )
+    for name in names:
+        if not name or name in (".", "..") or "/" in name:
+            raise InvalidArgumentError(f"session_id and host_name must be plain names. Received {name!r}")
+    return Path(request.repository_root, names[0], f"{names[1]}.xplane.pb")
 
-        return grpc.unary_unary_rpc_method_handler(handle)
 
-    async def _started(self) -> grpc.aio.Channel:
-        async with self._starting:
-            if self._channel is None:
-                with socket.create_server(("127.0.0.1", 0)) as free:
-                    port = free.getsockname()[1]
-                await asyncio.to_thread(tf.profiler.experimental.server.start, port)
-                _log.warning("TensorFlow's profiler listens on port %d of all addresses from now on", port)
-                self._channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}")
-            return self._channel
+def _recorded(options: pb.ProfileOptions, seconds: float) -> bytes:
+    """What the process does for a while, as a serialized XSpace."""
+    session: Any = ProfilerSession()
+    levels = {
+        "host_tracer_level": options.host_tracer_level,
+        "device_tracer_level": options.device_tracer_level,
+        "python_tracer_level": options.python_tracer_level,
+    }
+    try:
+        session.start("", levels)
+    except tf.errors.OpError as error:
+        raise UnavailableError(f"another profile is being recorded: {error.message}") from error
+    try:
+        time.sleep(seconds)
+    finally:
+        trace: bytes = session.stop()
+    return trace
+
+
+def _write(path: Path, trace: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(trace)
+            os.replace(draft, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(draft)
+            raise
+    except OSError as error:
+        raise AbortedError(f"the trace cannot be written: {error.strerror}") from error

@@ -16,6 +16,7 @@ from typing import Self
 
 import grpc.aio
 
+from . import profiler
 from .api import Api
 from .batching_parameters import batching_parameters
 from .config import ServerConfig
@@ -27,7 +28,6 @@ from .loading import Loader
 from .metrics import Metrics, metrics_path
 from .model_config import configured_models
 from .models import Models
-from .profiler import ProfilerProxy
 from .rest.app import RestApi
 from .rest.server import RestServer
 from .runner import Runner
@@ -188,7 +188,7 @@ class Server:
         self._health.add_to(server)
         add_reflection(server)
         if self.config.enable_profiler:
-            server.add_generic_rpc_handlers((ProfilerProxy(),))
+            grpc_api.add_service(server, profiler.SERVICE, profiler.methods())
         rest_api = RestApi(api, runner, metrics, self._metrics_path, self.config)
         rest = RestServer(rest_api, self.config) if self.config.rest_api_port else None
         port = listen(server, self.config, self._tls)

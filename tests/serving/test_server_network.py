@@ -1,5 +1,6 @@
 """Where the server listens, how it is encrypted, and what it lets through."""
 
+import re
 import socket
 import threading
 
@@ -13,7 +14,7 @@ from tensorflow_serving.apis import predict_pb2
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import TLS, Client
-from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server import Server, ServerConfig, profile_service_pb2
 from keras_selfattn.serving.server.listening import is_loopback
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
@@ -220,7 +221,28 @@ def test_the_profiler_records_what_the_server_runs(half_base, tmp_path, in_backg
         tf.profiler.experimental.client.trace(server.target, str(tmp_path), duration_ms=300)
         stop.set()
         asking.result()
-    assert [file.stat().st_size > 0 for file in tmp_path.rglob("*.xplane.pb")] == [True]
+    (trace,) = tmp_path.rglob("*.xplane.pb")
+    assert b"SessionRun" in trace.read_bytes()
+    assert [file for file in trace.parent.iterdir() if file != trace] == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"repository_root": "traces"}, "repository_root must be an absolute folder"),
+        ({"host_name": "../../etc/host"}, "session_id and host_name must be plain names"),
+        ({"session_id": ".."}, "session_id and host_name must be plain names"),
+        ({"duration_ms": 0}, "duration_ms must be positive"),
+        ({"repository_root": "/dev/null"}, "the trace cannot be written: Not a directory"),
+    ],
+)
+def test_a_profile_that_makes_no_sense_is_refused(half_server, tmp_path, fields, message):
+    asked = {"duration_ms": 1, "repository_root": str(tmp_path), "session_id": "s", "host_name": "h"}
+    request = profile_service_pb2.ProfileRequest(**{**asked, **fields})
+    with grpc.insecure_channel(half_server.target) as channel:
+        call = channel.unary_unary("/tensorflow.ProfilerService/Profile")
+        with pytest.raises(grpc.RpcError, match=re.escape(message)):
+            call(request.SerializeToString(), timeout=20)
 
 
 def test_the_profiler_can_be_turned_off(half_base):

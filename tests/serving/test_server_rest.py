@@ -60,6 +60,8 @@ def test_rows_columns_examples_and_labels_get_tensorflow_servings_answers(server
     rows = [{"x": [2.0]}, {"x": [4.0]}]
     assert answer(f"{url}:predict", {"instances": rows}) == (200, {"predictions": [[3.0], [4.0]]})
     assert answer(f"{url}:predict", {"instances": [[2.0], [4.0]]}) == (200, {"predictions": [[3.0], [4.0]]})
+    # No shape check stands in front of the graph.
+    assert answer(f"{url}:predict", {"instances": [2.0, 3.0]}) == (200, {"predictions": [3.0, 3.5]})
     assert answer(f"{url}:predict", {"inputs": [[2.0]]}) == (200, {"outputs": [[3.0]]})
     assert answer(f"{url}/versions/123:predict", {"inputs": {"x": [[2.0]]}}) == (200, {"outputs": [[3.0]]})
     classify = {"signature_name": "classify_x_to_y", "examples": [{"x": 2.0}]}
