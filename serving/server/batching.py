@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import (
-    FailedPreconditionError,
     InvalidArgumentError,
     ServingError,
     UnavailableError,
 )
+from .batch_arrays import kind_of, merged, rows_of, split
 from .batching_parameters import BatchingParameters
 from .call import Call
 from .deadlines import by, expired, seconds_left
@@ -57,6 +57,7 @@ class _Queue:
         self.fetches = fetches
         self.tasks: deque[_Task] = deque()
         self.rows = 0
+        self.running = 0
 
     def add(self, task: _Task) -> None:
         self.tasks.append(task)
@@ -110,7 +111,7 @@ class Batcher:
             DeadlineExceededError: the deadline has passed.
             ServingError: what the graph ended with.
         """
-        rows = _rows(call.feeds)
+        rows = rows_of(call.feeds)
         parameters = self._parameters
         if rows > parameters.max_batch_size and not parameters.split:
             raise InvalidArgumentError(
@@ -127,7 +128,7 @@ class Batcher:
             for start in starts
         ]
         answers = await asyncio.gather(
-            *(self._submit(servable, part, call.fetches, _rows(part), deadline) for part in parts)
+            *(self._submit(servable, part, call.fetches, rows_of(part), deadline) for part in parts)
         )
         return [np.concatenate(pieces) for pieces in zip(*answers, strict=True)]
 
@@ -141,7 +142,7 @@ class Batcher:
     ) -> _Arrays:
         loop = asyncio.get_running_loop()
         task = _Task(feeds, rows, deadline, time.monotonic(), loop.create_future())
-        key = (servable, tuple(fetches), _kind(feeds, self._parameters.pad))
+        key = (servable, tuple(fetches), kind_of(feeds, self._parameters.pad))
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = _Queue(servable, fetches)
@@ -155,28 +156,34 @@ class Batcher:
         """Starts runs while there are tasks and threads for them."""
         for key, queue in list(self._queues.items()):
             while queue.tasks and self._busy < self._parameters.num_batch_threads:
-                wait = self._still_to_wait(queue)
-                if wait > 0:
-                    loop.call_later(wait, self._start_what_can, loop)
+                if not self._is_due(queue, loop):
                     break
                 tasks = queue.take(self._parameters.max_execution_batch_size)
                 if tasks:
                     self._busy += 1
+                    queue.running += 1
                     run = loop.create_task(self._run_batch(queue, tasks))
                     self._runs.add(run)
                     run.add_done_callback(self._runs.discard)
             if not queue.tasks:
-                del self._queues[key]
+                if not queue.running:
+                    del self._queues[key]
             elif self._busy >= self._parameters.num_batch_threads:
                 # The next thread that is free serves another kind first.
                 self._queues.move_to_end(key)
                 return
 
-    def _still_to_wait(self, queue: _Queue) -> float:
-        """Seconds until a batch that is not full yet may start."""
-        if not self._parameters.timeout_seconds or queue.rows >= self._parameters.max_execution_batch_size:
-            return 0.0
-        return queue.tasks[0].arrived + self._parameters.timeout_seconds - time.monotonic()
+    def _is_due(self, queue: _Queue, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether tasks may run now, and not with those that will come."""
+        parameters = self._parameters
+        if queue.running and queue.rows < parameters.rows_for_another_run:
+            return False
+        if not parameters.timeout_seconds or queue.rows >= parameters.max_execution_batch_size:
+            return True
+        wait = queue.tasks[0].arrived + parameters.timeout_seconds - time.monotonic()
+        if wait > 0:
+            loop.call_later(wait, self._start_what_can, loop)
+        return wait <= 0
 
     async def _run_batch(self, queue: _Queue, tasks: list[_Task]) -> None:
         try:
@@ -198,6 +205,7 @@ class Batcher:
                 _fail(task, error)
         finally:
             self._busy -= 1
+            queue.running -= 1
             self._start_what_can(asyncio.get_running_loop())
 
     async def _run_batch_of_one(self, queue: _Queue, task: _Task) -> None:
@@ -218,76 +226,11 @@ class Batcher:
         latest = None if None in deadlines else max(each for each in deadlines if each is not None)
 
         def run() -> _Arrays:
-            feeds = _merged([task.feeds for task in tasks], parameters)
+            feeds = merged([task.feeds for task in tasks], parameters)
             return queue.servable.run(feeds, queue.fetches, seconds_left(latest))
 
         arrays = await self._run_in_thread(run)
-        return _split(arrays, [task.rows for task in tasks], padded=bool(parameters.allowed_batch_sizes))
-
-
-def _kind(feeds: Mapping[str, np.ndarray], pad: bool) -> Hashable:
-    """What tasks of one batch have in common: tensors, dtypes, and shapes unless these are padded."""
-    return tuple(
-        (name, feeds[name].dtype.str, feeds[name].ndim if pad else feeds[name].shape[1:])
-        for name in sorted(feeds)
-    )
-
-
-def _rows(feeds: Mapping[str, np.ndarray]) -> int:
-    if any(array.ndim == 0 for array in feeds.values()):
-        raise InvalidArgumentError("Batching Run() input tensors must have at least one dimension")
-    rows = {len(array) for array in feeds.values()}
-    if len(rows) != 1:
-        raise InvalidArgumentError("Batching Run() input tensors must have equal 0th-dimension size")
-    return rows.pop()
-
-
-def _merged(
-    many: Sequence[Mapping[str, np.ndarray]], parameters: BatchingParameters
-) -> dict[str, np.ndarray]:
-    """The rows of all tasks after each other, and copies of the first up to an allowed number of rows."""
-    merged: dict[str, np.ndarray] = {}
-    for name in many[0]:
-        arrays = [feeds[name] for feeds in many]
-        if parameters.pad:
-            arrays = _padded(arrays)
-        rows = sum(map(len, arrays))
-        missing = parameters.padded_size(rows) - rows
-        if missing:
-            arrays.append(np.repeat(arrays[0][:1], missing, axis=0))
-        merged[name] = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-    return merged
-
-
-def _padded(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Arrays of one shape but for the rows; what is missing repeats each tensor's first element."""
-    shape = tuple(max(sizes) for sizes in zip(*(array.shape[1:] for array in arrays), strict=True))
-    padded: list[np.ndarray] = []
-    for array in arrays:
-        if array.shape[1:] == shape or array.size == 0:
-            padded.append(array)
-            continue
-        wider = np.full((len(array), *shape), array.reshape(-1)[0], dtype=array.dtype)
-        wider[tuple(slice(size) for size in array.shape)] = array
-        padded.append(wider)
-    return padded
-
-
-def _split(arrays: Sequence[np.ndarray], rows: Sequence[int], padded: bool) -> list[_Arrays]:
-    """The values of each task."""
-    total = sum(rows)
-    if len(rows) == 1 and not padded:
-        return [list(arrays)]
-    for array in arrays:
-        if array.ndim == 0 or len(array) < total or (len(array) > total and not padded):
-            raise FailedPreconditionError(
-                "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of "
-                "the input tensors"
-            )
-    ends = np.cumsum(rows)
-    return [
-        [array[end - count : end] for array in arrays] for count, end in zip(rows, ends.tolist(), strict=True)
-    ]
+        return split(arrays, [task.rows for task in tasks], padded=bool(parameters.allowed_batch_sizes))
 
 
 def _fail(task: _Task, error: Exception) -> None:

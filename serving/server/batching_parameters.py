@@ -15,6 +15,8 @@ from .text_files import read_text_file
 
 # Beyond this a row of a small transformer gets no cheaper, and everybody waits longer.
 _OWN_BATCH_SIZE = 64
+# With fewer a run costs almost as much, and those that are on their way come too late for it.
+_WORTH_A_RUN = 16
 _NO_LIMIT = 2**62
 
 
@@ -28,6 +30,7 @@ class BatchingParameters:
         timeout_seconds: how long a batch that is not full waits for more; 0 starts with the next free thread.
         max_enqueued_batches: batches that may wait.
         num_batch_threads: batches that run at the same time.
+        rows_for_another_run: rows that must wait for a second run to start beside the first of their kind.
         allowed_batch_sizes: numbers of rows a run may have, ascending; empty for any.
         pad: whether rows of unequal sizes are padded to one.
         split: whether requests larger than a run are split.
@@ -38,6 +41,7 @@ class BatchingParameters:
     timeout_seconds: float = 0.0
     max_enqueued_batches: int = _NO_LIMIT
     num_batch_threads: int = max(1, os.cpu_count() or 1)
+    rows_for_another_run: int = _WORTH_A_RUN
     allowed_batch_sizes: tuple[int, ...] = ()
     pad: bool = False
     split: bool = False
@@ -107,6 +111,7 @@ def _checked(proto: flag_files_pb2.BatchingParameters) -> BatchingParameters:
         if proto.HasField("max_enqueued_batches")
         else 10,
         num_batch_threads=proto.num_batch_threads.value or (os.cpu_count() or 1),
+        rows_for_another_run=1,
         allowed_batch_sizes=allowed,
         pad=proto.pad_variable_length_inputs,
         split=split,

@@ -138,6 +138,22 @@ def test_what_arrives_during_a_run_is_run_together_and_each_gets_its_own_rows(ba
     assert gate.sizes == [(1, 2), (4, 2)]
 
 
+def test_a_second_run_of_a_kind_starts_when_enough_rows_wait_for_it(base, serve, until, monkeypatch):
+    monkeypatch.setattr(
+        "keras_selfattn.serving.server.server.batching_parameters",
+        lambda config: BatchingParameters(num_batch_threads=3),
+    )
+    ask, gate = serve(base)
+    futures = [ask([[1, 2]])]
+    until(lambda: len(gate.sizes) == 1)
+    futures += [ask(np.ones((8, 2))), ask([[1, 2, 3]])]
+    until(lambda: gate.sizes == [(1, 2), (1, 3)])  # another kind does not wait for the first
+    futures.append(ask(np.ones((8, 2))))
+    until(lambda: gate.sizes == [(1, 2), (1, 3), (16, 2)])
+    gate.let(3)
+    assert [len(each) for each in answers(*futures)] == [1, 8, 1, 8]
+
+
 @pytest.mark.usefixtures("lone_thread")
 def test_a_run_takes_no_more_rows_than_fit_and_a_large_request_runs_by_itself(base, serve, until):
     ask, gate = serve(base)
