@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import sys
+import threading
 from contextlib import closing
 
 import numpy as np
@@ -159,7 +160,10 @@ def test_the_session_gets_what_its_file_says(half_base, tmp_path):
 
 def test_a_version_that_fails_is_tried_again_a_few_times(tmp_path, until, monkeypatch):
     save(HalfPlusTwo(), tmp_path, 1)
-    tries = []
+    away = save(HalfPlusTwo(), tmp_path / "away", 2)
+    settings = {"file_system_poll_wait_seconds": 0.02, "load_retry_interval_micros": 1000}
+    config = ServerConfig("m", tmp_path, port=0, **settings)
+    load, tries = Loader.load, []
 
     def fails_three_times(self, model, version, path):
         tries.append(version)
@@ -167,21 +171,34 @@ def test_a_version_that_fails_is_tried_again_a_few_times(tmp_path, until, monkey
             raise errors.UnavailableError("the file system is away")
         return load(self, model, version, path)
 
-    load = Loader.load
-    monkeypatch.setattr(Loader, "load", fails_three_times)
-    settings = {"port": 0, "file_system_poll_wait_seconds": 0.02, "load_retry_interval_micros": 1000}
-    config = ServerConfig("m", tmp_path, startup_wait_seconds=60, max_num_load_retries=5, **settings)
-    with pytest.raises(errors.ServerStartError, match="the file system is away"):
-        Server(config).start()
-    tries.clear()
-    save(HalfPlusTwo(), tmp_path, 0)
-    monkeypatch.setattr(Loader, "load", lambda self, *args: load(self, *args))
-    (tmp_path / "1").rename(tmp_path / "away")
     with Server(config) as server, Client(server.target, "m") as client:
         monkeypatch.setattr(Loader, "load", fails_three_times)
-        (tmp_path / "away").rename(tmp_path / "1")
-        until(lambda: [each.version for each in client.status() if each.available] == [1])
-        assert tries == [1, 1, 1, 1]
+        away.rename(tmp_path / "2")
+        until(lambda: server.models.available() == {"m": [2]})
+        assert tries == [2, 2, 2, 2]
+        assert client.status()[0].available
+
+
+def test_a_version_that_goes_on_failing_is_left_alone_until_it_changes(tmp_path, until, monkeypatch):
+    save(HalfPlusTwo(), tmp_path, 1)
+    away = save(HalfPlusTwo(), tmp_path / "away", 2)
+    settings = {"file_system_poll_wait_seconds": 0.02, "load_retry_interval_micros": 1000}
+    config = ServerConfig("m", tmp_path, port=0, max_num_load_retries=2, **settings)
+    load, tries = Loader.load, []
+
+    def fails(self, model, version, path):
+        tries.append(version)
+        raise errors.UnavailableError("the file system is away")
+
+    with Server(config) as server:
+        monkeypatch.setattr(Loader, "load", fails)
+        away.rename(tmp_path / "2")
+        until(lambda: len(tries) == 3)
+        threading.Event().wait(0.3)
+        assert tries == [2, 2, 2]
+        monkeypatch.setattr(Loader, "load", load)
+        (tmp_path / "2" / "changed").write_text("")
+        until(lambda: server.models.available() == {"m": [2]})
 
 
 class Large(tf.Module):
