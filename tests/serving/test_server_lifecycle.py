@@ -107,7 +107,7 @@ def test_a_running_request_keeps_its_version_loaded(base, serve, until, in_backg
     save(Slow(), base, 1)
     ready = save(HalfPlusTwo(), tmp_path, 2)  # before: on a busy machine it may take as long as the request
     server, client = serve(base)
-    running = in_background(client.predict, {"seconds": np.float32(10)})
+    running = in_background(client.predict, {"seconds": np.float32(10)}, timeout=60)
     until(lambda: only_model(server).running == 1)
     ready.rename(base / "2")
     until(lambda: (2, "AVAILABLE") in states(client))

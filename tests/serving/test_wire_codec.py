@@ -309,8 +309,27 @@ def test_our_messages_have_the_stock_field_numbers_and_types():
     for stock in stock_descriptors():
         assert_same_fields(getattr(pb, stock.name).DESCRIPTOR, stock, seen)
     ours = {message.full_name for message in pb.DESCRIPTOR.message_types_by_name.values()}
+    ours -= {message.DESCRIPTOR.full_name for message, _ in SERIALIZED}
     # Stands for a message of TensorFlow Serving's that nothing here sends whole.
     assert ours <= seen | {"keras_selfattn.wire.FileSystemStoragePathSourceConfig"}
+
+
+SERIALIZED = [
+    (pb.SerializedInput, pb.Input),
+    (pb.SerializedExampleList, pb.ExampleList),
+    (pb.SerializedExampleListWithContext, pb.ExampleListWithContext),
+    (pb.SerializedInputRequest, pb.ClassificationRequest),
+    (pb.SerializedInputRequest, pb.RegressionRequest),
+    (pb.SerializedMultiInferenceRequest, pb.MultiInferenceRequest),
+]
+
+
+@pytest.mark.parametrize(("serialized", "parsed"), SERIALIZED)
+def test_messages_that_keep_examples_as_bytes_have_the_fields_of_those_that_parse_them(serialized, parsed):
+    def numbers(message):
+        return {field.name: field.number for field in message.DESCRIPTOR.fields}
+
+    assert numbers(serialized) == numbers(parsed)
 
 
 @pytest.mark.parametrize(
