@@ -34,7 +34,7 @@ class _Serve(click.Command):
 
 @click.command("serve", cls=_Serve, params=options())
 def command(version: bool, structured_logs: bool, **settings: Any) -> None:
-    """Serve models over TensorFlow Serving's gRPC API. A new version takes over once it is loaded.
+    """Serve models over TensorFlow Serving's gRPC and REST APIs. A new version takes over once it is loaded.
 
     Flags are TensorFlow Serving's and mean what they mean there; --help lists what differs.
     """

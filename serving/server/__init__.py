@@ -1,4 +1,4 @@
-"""The server: TensorFlow Serving's gRPC API on folders of SavedModel versions, from pip."""
+"""The server: TensorFlow Serving's gRPC and REST APIs on folders of SavedModel versions, from pip."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

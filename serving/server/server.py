@@ -44,7 +44,7 @@ _LEAVING_SECONDS = 0.25
 
 
 class Server:
-    """Serves models over TensorFlow Serving's gRPC API, with health checks and a graceful end.
+    """Serves models over TensorFlow Serving's gRPC and REST APIs, with health checks and a graceful end.
 
     A context manager: starts on entry, stops on exit.
 
