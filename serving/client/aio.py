@@ -3,6 +3,7 @@
 # As they are written, so that help() shows `Inputs` and not what it stands for.
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
@@ -91,9 +92,12 @@ class AsyncClient(BaseClient):
             stream = await self._transport.run(opening, timeout)
             batches = row_stream.numbered_batches_async(rows, size)
             requests = (stream.request(batch) async for batch in batches)
-            async for request, data in self._transport.stream(requests, lambda: time.monotonic() + limit):
-                for outputs_of_row in stream.answers(request, data):
-                    yield outputs_of_row
+            calls = self._transport.stream(requests, lambda: time.monotonic() + limit)
+            # Who closes this closes that: otherwise the loop does, a while later.
+            async with contextlib.aclosing(calls):
+                async for request, data in calls:
+                    for outputs_of_row in stream.answers(request, data):
+                        yield outputs_of_row
 
         return answers()
 
@@ -199,9 +203,9 @@ class AsyncClient(BaseClient):
     @_documented_as(Client.wait_until_ready)
     async def wait_until_ready(self, timeout: float, version: int | None = None) -> list[VersionStatus]:
         limit = seconds("timeout", timeout)
-        return await self._transport.run(
-            management.wait_until_ready(self._core, Which(version), limit), limit
-        )
+        connections = self._transport.connections
+        steps = management.wait_until_ready(self._core, Which(version), limit, connections)
+        return await self._transport.run(steps, limit)
 
     @_documented_as(Client.close)
     async def close(self) -> None:

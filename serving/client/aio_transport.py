@@ -5,7 +5,7 @@ import inspect
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import Any, TypeVar
 
 import grpc
@@ -14,7 +14,7 @@ import grpc.aio
 from ..errors import ServingError, UnavailableError
 from .connection import Connection
 from .steps import Many, Pause, Request, Step, Steps
-from .transport import Call, ClosedError, Lookup, Transport, TransportSettings, broke_off
+from .transport import Call, ClosedError, Lookup, Transport, TransportSettings
 
 _T = TypeVar("_T")
 
@@ -31,7 +31,8 @@ class AsyncTransport(Transport):
 
     def __init__(self, settings: TransportSettings):
         super().__init__(settings)
-        self._channel = AsyncChannel(settings.connection)
+        owner = LoopOwner()
+        self._channels = [AsyncChannel(settings.connection, owner) for _ in range(self.connections)]
 
     async def run(self, steps: Steps[_T], timeout: float | None) -> _T:
         """Drives one operation to its result, all of its calls within one deadline."""
@@ -50,7 +51,7 @@ class AsyncTransport(Transport):
 
     async def stream(
         self, requests: AsyncIterator[Request], deadline: Callable[[], float]
-    ) -> AsyncIterator[tuple[Request, bytes]]:
+    ) -> AsyncGenerator[tuple[Request, bytes], None]:
         """Each request and its answer, in order, with a few calls under way; see SyncTransport."""
         pending: deque[tuple[Request, asyncio.Task[bytes]]] = deque()
         failure: Exception | None = None
@@ -80,7 +81,7 @@ class AsyncTransport(Transport):
 
     async def close(self) -> None:
         """Ends the calls that are under way."""
-        await self._channel.close()
+        await asyncio.gather(*(channel.close() for channel in self._channels))
 
     async def _do(self, step: Step, deadline: float) -> Any:
         if isinstance(step, Many):
@@ -90,19 +91,27 @@ class AsyncTransport(Transport):
         return await self._send(step, deadline)
 
     async def _send(self, request: Request, deadline: float) -> bytes:
-        """The answer; what the same call answers to a second try where the first answer broke off."""
-        try:
-            return await self._once(request, deadline)
-        except UnavailableError as error:
-            self._channel.lookup.failed()
-            if not broke_off(request, error):
-                raise
-        return await self._once(request, deadline)
+        """The answer; what is answered to another try where that may be and helps."""
+        place, attempts = self._place(request), 0
+        while True:
+            try:
+                answer = await self._once(request, deadline, place)
+            except UnavailableError as error:
+                attempts += 1
+                self._channels[place].lookup.failed()
+                self._round_robin.failed(place)
+                pause = self._pause(request, error, attempts, deadline)
+            else:
+                if self.connections > 1:
+                    self._retries.answered()
+                return answer
+            await asyncio.sleep(pause)
+            place = self._round_robin.pick(place)
 
-    async def _once(self, request: Request, deadline: float) -> bytes:
+    async def _once(self, request: Request, deadline: float, place: int) -> bytes:
         started = time.monotonic()
         try:
-            call = await self._channel.call(request.method, self._time_left(deadline, request))
+            call = await self._channels[place].call(request.method, self._time_left(deadline, request))
             metadata = await self._metadata(request, deadline)
             answer = await call(request.message, **self._options_of(request, metadata, deadline))
         except grpc.RpcError as error:
@@ -116,7 +125,7 @@ class AsyncTransport(Transport):
             raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, details) from None
         except asyncio.CancelledError:
             # Whoever cancels the task gets that; who closes the client under a call, the client's own error.
-            if self._channel.closed and not _being_cancelled():
+            if self._channels[place].closed and not _being_cancelled():
                 raise self._error(request, grpc.StatusCode.CANCELLED, "the client was closed") from None
             raise
         self._log(request, grpc.StatusCode.OK, started)
@@ -139,15 +148,43 @@ def _being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+class LoopOwner:
+    """The event loop that all channels of a client belong to; another only once that has ended."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def claim(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Gives the channels to `loop`.
+
+        Raises:
+            ClosedError: another loop has them, or they cannot work in this process.
+        """
+        global _asyncio_process  # noqa: PLW0603 - so is gRPC's thread
+        if self._loop is loop:
+            return
+        if _asyncio_process not in (None, os.getpid()):
+            raise ClosedError(
+                "cannot work here: gRPC with asyncio was used before this process was forked from another. "
+                "Use it after the fork alone, start the process with 'spawn', or use Client"
+            )
+        if self._loop is not None and not self._loop.is_closed():
+            raise ClosedError("belongs to another event loop, which still runs; make one for this loop")
+        _asyncio_process = os.getpid()
+        self._loop = loop
+
+
 class AsyncChannel:
     """A channel for one event loop at a time.
 
     Args:
         connection: how to connect.
+        owner: whose loop it is.
     """
 
-    def __init__(self, connection: Connection):
+    def __init__(self, connection: Connection, owner: LoopOwner):
         self._connection = connection
+        self._owner = owner
         self.closed = False
         self.lookup = Lookup(connection.targets)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -182,15 +219,7 @@ class AsyncChannel:
             raise ClosedError("is closed; make a new one")
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        global _asyncio_process  # noqa: PLW0603 - so is gRPC's thread
-        if _asyncio_process not in (None, os.getpid()):
-            raise ClosedError(
-                "cannot work here: gRPC with asyncio was used before this process was forked from another. "
-                "Use it after the fork alone, start the process with 'spawn', or use Client"
-            )
-        if self._loop is not None and not self._loop.is_closed():
-            raise ClosedError("belongs to another event loop, which still runs; make one for this loop")
-        _asyncio_process = os.getpid()
+        self._owner.claim(loop)
         self._loop, self._making, self._channel, self._calls = loop, asyncio.Lock(), None, {}
         self.lookup = Lookup(self._connection.targets)
 

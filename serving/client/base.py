@@ -24,6 +24,7 @@ class BaseClient:
         timeout: float = 10.0,
         max_batch_size: int | None = None,
         concurrency: int = 4,
+        connections: int = 1,
         wait_for_ready: bool = False,
         tls: TLS | grpc.ChannelCredentials | None = None,
         insecure: bool = False,
@@ -31,7 +32,8 @@ class BaseClient:
         credentials: grpc.CallCredentials | None = None,
         interceptors: Sequence[Any] = (),
     ):
-        connection = Connection(Targets.of(target), tls, insecure, metadata, credentials, interceptors)
+        count = at_least_one("connections", connections)
+        connection = Connection(Targets.of(target), tls, insecure, metadata, credentials, interceptors, count)
         size = None if max_batch_size is None else at_least_one("max_batch_size", max_batch_size)
         self._core = Core(str(connection.targets), model, size, encrypted=tls is not None)
         self._tasks = Tasks(self._core)

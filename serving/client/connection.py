@@ -16,25 +16,13 @@ import grpc
 import grpc.aio
 
 from ..errors import InvalidInputError
+from . import retries
 from .security import TLS, MetadataSource, pairs_of
 from .steps import RELOAD
 from .targets import Targets
 
 _NO_LIMIT = -1
 _INT_MAX = 2**31 - 1
-
-# UNAVAILABLE alone says that another try may be answered: the server is not there, is going, or has no room.
-# All of them (gRPC makes five at most) take about 1.5 s, so that nobody waits long for a server that is gone.
-_RETRIES = {
-    "maxAttempts": 5,
-    "initialBackoff": "0.1s",
-    "maxBackoff": "1s",
-    "backoffMultiplier": 2,
-    "retryableStatusCodes": ["UNAVAILABLE"],
-}
-# Retries stop while more than 500 calls above half of the successful ones have failed: a server that is down
-# for good is not asked five times by everybody; one of three that dies under load is survived.
-_THROTTLING = {"maxTokens": 1000, "tokenRatio": 0.5}
 
 # Servers hang up on clients that ping more often than they like; gRPC's own allow this much within a call.
 _KEEPALIVE_SECONDS = 10
@@ -54,6 +42,7 @@ class Connection:
         metadata: sent with every call, or a function that returns it for each.
         credentials: gRPC's own per-call credentials; they need `tls`.
         interceptors: gRPC's client interceptors, outermost first. They see messages as bytes.
+        connections: how many to each target, each on a channel of its own.
 
     Raises:
         InvalidInputError: they do not go together, or would send in clear text what was not said to be.
@@ -65,6 +54,7 @@ class Connection:
     metadata: MetadataSource | None = field(default=None, repr=False)
     credentials: grpc.CallCredentials | None = field(default=None, repr=False)
     interceptors: Sequence[Any] = ()
+    connections: int = 1
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -120,7 +110,7 @@ class Connection:
     def options(self) -> list[tuple[str, Any]]:
         """The channel's arguments."""
         options: list[tuple[str, Any]] = [
-            ("grpc.service_config", json.dumps(service_config(self.targets.several))),
+            ("grpc.service_config", json.dumps(service_config(self.targets.several, self.connections))),
             # gRPC receives at most 4 MiB unless told otherwise: less than one batch of attention weights.
             ("grpc.max_receive_message_length", _NO_LIMIT),
             ("grpc.max_send_message_length", _NO_LIMIT),
@@ -136,6 +126,8 @@ class Connection:
             ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_SECONDS * 1000),
             ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_SECONDS * 1000),  # a minute, unless told
         ]
+        if self.connections > 1:
+            options.append(("grpc.use_local_subchannel_pool", 1))  # channels share connections otherwise
         if self.targets.loopback:
             options.append(("grpc.enable_http_proxy", 0))  # no proxy is asked for this very machine
         if isinstance(self.tls, TLS) and (self.tls.server_name or self.targets.several):
@@ -144,21 +136,24 @@ class Connection:
         return options
 
 
-def service_config(several: bool) -> dict[str, Any]:
+def service_config(several: bool, connections: int = 1) -> dict[str, Any]:
     """Retries, and how calls are spread: over all servers that are healthy.
 
     Args:
         several: whether there is a choice. Only then the servers' health is watched: with one there is
             nothing to do about it, and gRPC writes a line to stderr for a server without the health service.
+        connections: how many there are to each. Of several, gRPC could try a call again on the one that
+            failed alone: the transports do it.
     """
     service, method = RELOAD.strip("/").split("/")
-    config: dict[str, Any] = {
-        "loadBalancingConfig": [{"round_robin": {}}],
-        "methodConfig": [
-            {"name": [{}], "retryPolicy": _RETRIES},
+    config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
+    if several:
+        config["healthCheckConfig"] = {"serviceName": ""}
+    if connections == 1:
+        config["methodConfig"] = [
+            {"name": [{}], "retryPolicy": retries.POLICY},
             # A reload that has arrived may not be sent again: another may have come in between.
             {"name": [{"service": service, "method": method}]},
-        ],
-        "retryThrottling": _THROTTLING,
-    }
-    return config | ({"healthCheckConfig": {"serviceName": ""}} if several else {})
+        ]
+        config["retryThrottling"] = retries.THROTTLING
+    return config

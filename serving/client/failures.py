@@ -32,6 +32,11 @@ ADVICE = {
     "connection.",
 }
 
+_ENCRYPTED_ADVICE = (
+    " And does it speak TLS, with a certificate for this name that your authorities have signed?"
+)
+_CLEAR_ADVICE = " If the server speaks TLS, which closes such connections, pass tls=."
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -54,9 +59,9 @@ class Asked:
         message = f"{code.name} from {self.target} ({about}{_rows(rows)}): {said}"
         message += "\n" if "\n" in said else " " if said.endswith((".", "!", "?")) else ". "
         message += ADVICE[code].format(target=self.target)
-        if self.encrypted and code is grpc.StatusCode.UNAVAILABLE:
+        if code is grpc.StatusCode.UNAVAILABLE:
             message += (
-                " And does it speak TLS, with a certificate for this name that your authorities have signed?"
+                _ENCRYPTED_ADVICE if self.encrypted else _CLEAR_ADVICE if "ocket closed" in said else ""
             )
         error = ERROR_OF_CODE[code](message, details=details, target=self.target, model=self.model)
         error.signature, error.rows = signature, rows

@@ -121,21 +121,34 @@ def reload(core: Core, config: str | Sequence[ModelConfig]) -> Steps[None]:
         raise core.asked.error(status_code(status.error_code), status.error_message)
 
 
-def status(core: Core, which: Which, *, wait_for_ready: bool = False) -> Steps[list[VersionStatus]]:
-    """The state of every version the server knows, newest first."""
-    request = pb.GetModelStatusRequest(model_spec=which.spec(core.model))
-    answer = yield Request(GET_MODEL_STATUS, request.SerializeToString(), wait_for_ready=wait_for_ready)
+def status(core: Core, which: Which, connection: int | None = None) -> Steps[list[VersionStatus]]:
+    """The state of every version the server knows, newest first; once it is there, by a `connection`."""
+    message = pb.GetModelStatusRequest(model_spec=which.spec(core.model)).SerializeToString()
+    wait = connection is not None
+    answer = yield Request(GET_MODEL_STATUS, message, wait_for_ready=wait, connection=connection)
     response = core.parsed(pb.GetModelStatusResponse, answer)
     found = [version_status(version) for version in response.model_version_status]
     return sorted(found, key=lambda each: each.version, reverse=True)
 
 
-def wait_until_ready(core: Core, which: Which, timeout: float) -> Steps[list[VersionStatus]]:
-    """The state of every version, once one is available. Runs until the transport's deadline."""
+def wait_until_ready(
+    core: Core, which: Which, timeout: float, connections: int
+) -> Steps[list[VersionStatus]]:
+    """The state of every version, once one is available by each connection: they may lead to other processes.
+
+    Runs until the transport's deadline.
+    """
+    statuses: list[VersionStatus] = []
+    for connection in range(connections):
+        statuses = yield from _ready(core, which, timeout, connection)
+    return statuses
+
+
+def _ready(core: Core, which: Which, timeout: float, connection: int) -> Steps[list[VersionStatus]]:
     reason = "the server did not answer"
     while True:
         try:
-            statuses = yield from status(core, which, wait_for_ready=True)
+            statuses = yield from status(core, which, connection)
             if any(version.available for version in statuses):
                 return statuses
             reason = "; ".join(map(str, statuses)) or "the server knows no version"

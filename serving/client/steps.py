@@ -33,6 +33,7 @@ class Request:
         signature: the signature it asks for, for messages.
         rows: which rows of a larger call it carries; None if it is whole.
         wait_for_ready: whether to wait for a server that is not there yet.
+        connection: the number of the connection to ask by; None for the next.
     """
 
     method: str
@@ -40,6 +41,7 @@ class Request:
     signature: str = ""
     rows: range | None = None
     wait_for_ready: bool = False
+    connection: int | None = None
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ class Client(BaseClient):
         max_batch_size: the most rows to send at once: larger batches go as several calls, and come back as
             one answer of one version. None sends every batch whole.
         concurrency: how many calls of one large batch are under way at once. Four keep two servers busy.
+        connections: how many to open to each target; calls go over them in turns, and a try after a failure
+            goes to another. One carries any number of calls at once; more are for a server whose processes
+            share a port, where each connection stays with one of them.
         wait_for_ready: whether calls wait, until their deadline, for a server that is not there. Otherwise
             they are tried again for about 1.5 seconds.
         tls: how to encrypt the connection, a TLS or gRPC's ChannelCredentials. Needed for any but this
@@ -406,7 +409,7 @@ class Client(BaseClient):
         self._transport.run(management.reload(self._core, config), timeout)
 
     def wait_until_ready(self, timeout: float, version: int | None = None) -> list[VersionStatus]:
-        """Waits until the server is there and some version of the model is available.
+        """Waits until the server is there and some version of the model is available, by each connection.
 
         Args:
             timeout: seconds to wait at most.
@@ -423,10 +426,12 @@ class Client(BaseClient):
             client.wait_until_ready(30)
         """
         limit = seconds("timeout", timeout)
-        return self._transport.run(management.wait_until_ready(self._core, Which(version), limit), limit)
+        connections = self._transport.connections
+        steps = management.wait_until_ready(self._core, Which(version), limit, connections)
+        return self._transport.run(steps, limit)
 
     def close(self) -> None:
-        """Closes the connection. Calls in other threads end with CancelledError; closing twice is fine."""
+        """Closes all connections. Calls in other threads end with CancelledError; closing twice is fine."""
         self._transport.close()
 
     def __enter__(self) -> Self:

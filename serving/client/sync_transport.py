@@ -1,5 +1,6 @@
 """Calls that are waited for in the thread that makes them, over a channel that survives a fork."""
 
+import functools
 import inspect
 import os
 import queue
@@ -14,7 +15,8 @@ import grpc
 from ..errors import InvalidInputError, ServingError, UnavailableError
 from .connection import Connection
 from .steps import Many, Pause, Request, Step, Steps
-from .transport import Call, ClosedError, Lookup, Transport, TransportSettings, broke_off
+from .transport import Call, ClosedError, Lookup, Transport, TransportSettings
+from .under_way import Attempt, RetriedUnderWay, UnderWay, Wait
 
 _T = TypeVar("_T")
 
@@ -28,7 +30,7 @@ class SyncTransport(Transport):
 
     def __init__(self, settings: TransportSettings):
         super().__init__(settings)
-        self._channel = SyncChannel(settings.connection)
+        self._channels = [SyncChannel(settings.connection) for _ in range(self.connections)]
 
     def run(self, steps: Steps[_T], timeout: float | None) -> _T:
         """Drives one operation to its result, all of its calls within one deadline."""
@@ -60,12 +62,13 @@ class SyncTransport(Transport):
         What has been answered is yielded before the next request is taken; what is under way when taking one
         fails is still yielded.
         """
-        pending: deque[tuple[Request, Any, float]] = deque()
+        pending: deque[UnderWay] = deque()
         failure: Exception | None = None
         try:
             while True:
-                while pending and (len(pending) >= self.settings.concurrency or pending[0][1].done()):
-                    yield pending[0][0], self._finish(*pending.popleft())
+                while pending and (len(pending) >= self.settings.concurrency or pending[0].done()):
+                    yield pending[0].request, pending[0].result()
+                    pending.popleft()
                 try:
                     request = next(requests)
                 except StopIteration:
@@ -73,41 +76,53 @@ class SyncTransport(Transport):
                 except Exception as error:  # noqa: BLE001 - whatever a caller's rows raise; raised below
                     failure = error
                     break
-                until = deadline()
-                pending.append((request, self._begin(request, until), until))
+                pending.append(self._begin(request, deadline()))
             while pending:
-                yield pending[0][0], self._finish(*pending.popleft())
+                yield pending[0].request, pending[0].result()
+                pending.popleft()
             if failure is not None:
                 raise failure
         finally:
-            for _, future, _ in pending:
-                future.cancel()
+            for each in pending:
+                each.cancel()
 
     def _send(self, request: Request, deadline: float) -> bytes:
-        return self._answer(request, deadline, lambda: self._ask(request, deadline))
+        ask = functools.partial(self._ask, request, deadline)
+        return self._answer(request, deadline, self._place(request), ask, time.sleep)
 
-    def _begin(self, request: Request, deadline: float) -> Any:
-        call: Any = self._call(request, deadline)
-        options = self._options_of(request, self._metadata(), deadline)
-        return self._translated(request, lambda: call.future(request.message, **options))
+    def _begin(self, request: Request, deadline: float) -> UnderWay:
+        place = self._place(request)
+        begin = functools.partial(self._future, request, deadline)
+        answer = functools.partial(self._answer, request, deadline, place)
+        kind = UnderWay if self.connections == 1 else RetriedUnderWay
+        return self._translated(request, lambda: kind(request, place, begin, answer))
 
-    def _finish(self, request: Request, future: Any, deadline: float) -> bytes:
-        return self._answer(request, deadline, future.result)
+    def _answer(self, request: Request, deadline: float, place: int, attempt: Attempt, wait: Wait) -> bytes:
+        """What an attempt returns: the first, by the connection `place`, or another that may be and helps."""
+        attempts = 0
+        while True:
+            try:
+                answer = self._translated(request, functools.partial(attempt, place))
+            except UnavailableError as error:
+                attempts += 1
+                self._channels[place].lookup.failed()
+                self._round_robin.failed(place)
+                pause = self._pause(request, error, attempts, deadline)
+            else:
+                if self.connections > 1:
+                    self._retries.answered()
+                return answer
+            wait(pause)
+            place = self._round_robin.pick(place)
 
-    def _answer(self, request: Request, deadline: float, first: Callable[[], bytes]) -> bytes:
-        """What `first` returns; what is answered to a second try where the first answer broke off."""
-        try:
-            return self._translated(request, first)
-        except UnavailableError as error:
-            self._channel.lookup.failed()
-            if not broke_off(request, error):
-                raise
-        return self._translated(request, lambda: self._ask(request, deadline))
-
-    def _ask(self, request: Request, deadline: float) -> bytes:
+    def _ask(self, request: Request, deadline: float, place: int) -> bytes:
         # Bytes in and out: `core` parses, so that an answer it cannot read is its own kind of error.
-        call = self._call(request, deadline)
+        call = self._call(request, deadline, place)
         return call(request.message, **self._options_of(request, self._metadata(), deadline))
+
+    def _future(self, request: Request, deadline: float, place: int) -> Any:
+        call: Any = self._call(request, deadline, place)
+        return call.future(request.message, **self._options_of(request, self._metadata(), deadline))
 
     def _metadata(self) -> Any:
         metadata = self.settings.connection.call_metadata()
@@ -132,14 +147,14 @@ class SyncTransport(Transport):
             raise
         except ValueError:
             # Another thread closed the channel after the check: grpc says so with a ValueError.
-            self._call(request, time.monotonic() + 1)
+            self._call(request, time.monotonic() + 1, 0)
             raise
         self._log(request, grpc.StatusCode.OK, started)
         return answer
 
-    def _call(self, request: Request, deadline: float) -> Call:
+    def _call(self, request: Request, deadline: float, place: int) -> Call:
         try:
-            return self._channel.call(request.method, self._time_left(deadline, request))
+            return self._channels[place].call(request.method, self._time_left(deadline, request))
         except ClosedError as error:
             raise self._closed(str(error)) from None
         except TimeoutError as error:
@@ -149,7 +164,8 @@ class SyncTransport(Transport):
 
     def close(self) -> None:
         """Ends the calls that are under way."""
-        self._channel.close()
+        for channel in self._channels:
+            channel.close()
 
 
 class SyncChannel:

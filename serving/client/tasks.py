@@ -98,7 +98,8 @@ class Tasks:
         row = _made_up_row(known)
         answering = Which(version) if version else which
         try:
-            answer = yield from self._core.predict([row], _CLASSIFY, ["classes"], answering)
+            # All outputs: a server that has warmed the signature up has not prepared the graph for one alone.
+            answer = yield from self._core.predict([row], _CLASSIFY, None, answering)
         except (InvalidArgumentError, FailedPreconditionError, InvalidInputError):
             return None  # a signature of that name which is something else
         return [_text(name) for name in answer["classes"].reshape(-1)]

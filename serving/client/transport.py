@@ -5,7 +5,6 @@
 
 import logging
 import math
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,18 +16,13 @@ import numpy as np
 from ..errors import ClientClosedError, InvalidInputError, ServingError, UnavailableError
 from .connection import Connection
 from .failures import Asked
+from .retries import Retries
+from .round_robin import RoundRobin
 from .security import pairs_of
-from .steps import SAFE_TO_REPEAT, Request
+from .steps import Request
 from .targets import Targets
 
 log = logging.getLogger("keras_selfattn.serving.client")
-
-# What gRPC says of a connection that ended under a call. It repeats such a call by itself unless the answer
-# had begun, which nothing but its words tells apart.
-_BROKE_OFF = re.compile(
-    r"(?i)stream removed|socket closed|reset by peer|broken pipe|ping timeout|keepalive|rst_stream|goaway"
-)
-
 
 Call = Callable[..., Any]
 
@@ -106,6 +100,9 @@ class Transport:
     def __init__(self, settings: TransportSettings):
         self.settings = settings
         self.asked = settings.asked
+        self.connections = settings.connection.connections
+        self._round_robin = RoundRobin(self.connections)
+        self._retries = Retries(self.connections)
 
     def limit(self, timeout: float | None) -> float:
         """Seconds that an operation may take: its own, or the client's."""
@@ -121,6 +118,23 @@ class Transport:
         if left <= 0:
             raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, "the time is up")
         return left
+
+    def _place(self, request: Request) -> int:
+        """The number of the connection for a call: its own, or the next."""
+        if self.connections == 1:
+            return 0
+        return self._round_robin.pick() if request.connection is None else request.connection
+
+    def _pause(self, request: Request, error: UnavailableError, attempts: int, deadline: float) -> float:
+        """Seconds until a call is made again whose last attempt has failed.
+
+        Raises:
+            UnavailableError: `error`, for it is not to be made again, or too late.
+        """
+        pause = self._retries.pause(request, error, attempts)
+        if pause is None or (pause and pause >= deadline - time.monotonic()):
+            raise error
+        return pause
 
     def _options_of(self, request: Request, metadata: Any, deadline: float) -> dict[str, Any]:
         """How gRPC is to make a call. The metadata comes first: it may have taken time to get."""
@@ -154,11 +168,6 @@ class Transport:
     def _closed(self, reason: str) -> ClientClosedError:
         message = f"this client of {self.asked.target} {reason}"
         return ClientClosedError(message, target=self.asked.target, model=self.asked.model)
-
-
-def broke_off(request: Request, error: UnavailableError) -> bool:
-    """Whether a call should be made once more: its answer broke off, and asking changes nothing."""
-    return request.method in SAFE_TO_REPEAT and _BROKE_OFF.search(error.details) is not None
 
 
 def seconds(name: str, value: float) -> float:

@@ -1,0 +1,83 @@
+"""When a call that failed is made again: the policy, and what follows it over several connections.
+
+Over one connection gRPC follows the policy. It makes all tries of a call on the channel of the first, so that
+over several channels the transports follow it here, each try by another one.
+
+Reference: gRFC A6, github.com/grpc/proposal/blob/master/A6-client-retries.md.
+"""
+
+import random
+import re
+from typing import Any
+
+import grpc
+
+from ..errors import UnavailableError
+from .steps import SAFE_TO_REPEAT, Request
+
+_MAX_ATTEMPTS = 5
+_INITIAL_BACKOFF = 0.1  # seconds
+_MAX_BACKOFF = 1  # seconds
+_BACKOFF_MULTIPLIER = 2
+_JITTER = 0.2  # gRPC's
+
+# UNAVAILABLE alone says that another try may be answered: the server is not there, is going, or has no room.
+# All of them (gRPC makes five at most) take about 1.5 s, so that nobody waits long for a server that is gone.
+POLICY = {
+    "maxAttempts": _MAX_ATTEMPTS,
+    "initialBackoff": f"{_INITIAL_BACKOFF}s",
+    "maxBackoff": f"{_MAX_BACKOFF}s",
+    "backoffMultiplier": _BACKOFF_MULTIPLIER,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+# Retries stop while more than 500 calls above half of the successful ones have failed: a server that is down
+# for good is not asked five times by everybody; one of three that dies under load is survived.
+THROTTLING = {"maxTokens": 1000, "tokenRatio": 0.5}
+
+# What gRPC says of a connection that ended under a call. It repeats such a call by itself unless the answer
+# had begun, which nothing but its words tells apart.
+_BROKE_OFF = re.compile(
+    r"(?i)stream removed|socket closed|reset by peer|broken pipe|ping timeout|keepalive|rst_stream|goaway"
+)
+
+
+class Retries:
+    """Says whether and when calls that failed are made again, beyond what gRPC does.
+
+    Args:
+        connections: how many a client has to each target.
+    """
+
+    def __init__(self, connections: int):
+        self._several = connections > 1
+        # Without a lock, which would not survive a fork: a count lost between two threads does no harm.
+        self._tokens: float = THROTTLING["maxTokens"]
+
+    def pause(self, request: Request, error: UnavailableError, attempts: int) -> float | None:
+        """Seconds from the failure of so many attempts to the next; None if there is to be none."""
+        if request.method not in SAFE_TO_REPEAT:
+            return None
+        if not self._several:
+            return 0.0 if attempts == 1 and _BROKE_OFF.search(error.details) else None
+        # A server's name that is not known has no RpcError; who names a connection tries it again himself.
+        if not isinstance(error.__cause__, grpc.RpcError) or request.connection is not None:
+            return None
+        self._tokens = max(0.0, self._tokens - 1)
+        if attempts >= _MAX_ATTEMPTS or self._tokens <= THROTTLING["maxTokens"] / 2:
+            return None
+        return _pause(error.__cause__, attempts)
+
+    def answered(self) -> None:
+        """Notes that a call was answered."""
+        if self._tokens < THROTTLING["maxTokens"]:
+            self._tokens = min(THROTTLING["maxTokens"], self._tokens + THROTTLING["tokenRatio"])
+
+
+def _pause(error: grpc.RpcError, attempts: int) -> float | None:
+    """Seconds, as the server says or else the policy; None if the server wants no other try."""
+    call: Any = error  # grpc raises its errors as calls, which have metadata; RpcError does not say so
+    for key, value in call.trailing_metadata() or ():
+        if key == "grpc-retry-pushback-ms":
+            return int(value) / 1000 if str(value).isdecimal() else None
+    backoff = min(_INITIAL_BACKOFF * _BACKOFF_MULTIPLIER ** (attempts - 1), _MAX_BACKOFF)
+    return backoff * random.uniform(1 - _JITTER, 1 + _JITTER)
