@@ -1,0 +1,32 @@
+"""What a server shares with the other workers of one port."""
+
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..wire import messages_pb2 as pb
+
+# What the workers of a server do together.
+RELOAD, STATUS, METRICS = "reload", "status", "metrics"
+
+# All of them do an action with these arguments; what each returns is returned, and errors are raised. The
+# seconds are how long those may take who answer.
+AskAll = Callable[[str, tuple[Any, ...], float | None], list[Any]]
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What a worker has of the others.
+
+    Attributes:
+        ask_all: has all workers do something.
+        joined: is told what this one can do, when it can.
+        rest_socket: listens for REST, in all workers; None without REST.
+        listed: the models to serve now, if they come from a list.
+    """
+
+    ask_all: AskAll
+    joined: Callable[[Mapping[str, Callable[..., Any]]], None]
+    rest_socket: socket.socket | None = None
+    listed: pb.ModelServerConfig | None = None

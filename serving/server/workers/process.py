@@ -1,0 +1,136 @@
+"""A worker's process, as the supervisor sees it."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing import Pipe
+from typing import Any
+
+from ...errors import ERROR_OF_CODE, ServerStartError, ServingError
+from .assignment import ASK_ALL, DO, FAILED, READY, Assignment
+from .peer import Peer
+
+_MODULE = "keras_selfattn.serving.server.workers.worker"
+# What the answer of a worker may take on its way, after the time that the worker has been given.
+_WAY_SECONDS = 1.0
+
+
+class WorkerProcess:
+    """Starts a worker; it loads its models by itself.
+
+    Args:
+        assignment: what it is to do.
+        ask_all: has all workers do something for it.
+
+    Attributes:
+        number: its number.
+        last_metrics: what it had counted when it was last asked.
+
+    Example:
+        worker = WorkerProcess(assignment, ask_all)
+        worker.has_started()
+        worker.terminate()
+        worker.end(timeout=40)
+    """
+
+    def __init__(self, assignment: Assignment, ask_all: Callable[..., list[Any]]):
+        self.number = assignment.number
+        self._began = time.monotonic()
+        self._settled = threading.Event()
+        self._ready = False
+        self.last_metrics = ""
+        self._failure: ServingError | None = None
+        ours, theirs = Pipe()
+        rest_socket = assignment.rest_socket
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", _MODULE, str(theirs.fileno())],
+            pass_fds=[theirs.fileno(), *([] if rest_socket is None else [rest_socket])],
+            stdin=subprocess.DEVNULL,
+            # It finds the modules that this process finds.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            # Ctrl-C is for the supervisor, which tells its workers.
+            start_new_session=True,
+        )
+        actions = {ASK_ALL: ask_all, READY: self._is_ready_now, FAILED: self._failed}
+        self._peer = Peer(ours, actions, on_end=self._settled.set)
+        try:
+            theirs.close()
+            ours.send(assignment)
+            self._peer.start()
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has begun to answer."""
+        return self._ready
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it still owes an answer that nobody waits for any more."""
+        return self._peer.is_silent
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self._began
+
+    def has_started(self) -> bool:
+        """Whether it answers by now.
+
+        Raises:
+            ServingError: it never will.
+        """
+        if self._settled.is_set() and not self._ready:
+            raise self._failure or ServerStartError(
+                f"worker {self.number} {self.last_words()} while it started"
+            )
+        return self._ready
+
+    def do(self, action: str, arguments: tuple[Any, ...], timeout: float | None) -> Any:
+        """What an action gives there; as in `Peer.call`."""
+        return self._peer.call(
+            DO, action, *arguments, timeout=None if timeout is None else timeout + _WAY_SECONDS
+        )
+
+    def terminate(self) -> None:
+        """Asks it to stop; again, to stop at once."""
+        self._process.terminate()
+
+    def wait(self) -> None:
+        """Returns when it has ended."""
+        self._process.wait()
+
+    def end(self, timeout: float) -> None:
+        """Returns when it has ended; after so many seconds it is killed."""
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def last_words(self) -> str:
+        """How it ended."""
+        status = self._process.wait()
+        if self._failure is not None:
+            return f"cannot serve: {self._failure}"
+        if status < 0:
+            return f"was ended by {signal.Signals(-status).name}"
+        return f"ended with status {status}"
+
+    def _is_ready_now(self) -> None:
+        self._ready = True
+        self._settled.set()
+
+    def _failed(self, code: str, message: str, cause: str) -> None:
+        kinds = {kind.code.name: kind for kind in ERROR_OF_CODE.values()}
+        kind = ServerStartError if code == ServerStartError.code.name else kinds[code]
+        self._failure = kind(message)
+        self._failure.cause = cause  # pyright: ignore[reportAttributeAccessIssue]
+        self._settled.set()

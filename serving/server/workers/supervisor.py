@@ -1,0 +1,287 @@
+"""The supervisor: starts workers, starts another in place of one that dies, and passes on what concerns all.
+
+Each worker listens on the gRPC port itself (SO_REUSEPORT): the system gives every new connection to one of
+them. For REST they share one socket, which the first to be ready lets listen. The list of models is the
+supervisor's: it follows the file, and has one reload after the other done by all.
+"""
+
+import logging
+import pickle
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
+
+from ...errors import DeadlineExceededError, InvalidInputError, ServerStartError, ServingError
+from ...wire import messages_pb2 as pb
+from ..config import ServerConfig
+from ..config_watch import ConfigWatch
+from ..listening import bind, check_addresses, local_target, reserve, rest_port
+from ..membership import METRICS, RELOAD, STATUS
+from ..merging import summed_metrics
+from ..model_config import listed_models, read_model_config
+from .assignment import AVAILABLE, Assignment
+from .peer import PeerGoneError
+from .process import WorkerProcess
+
+_log = logging.getLogger(__name__)
+
+# Between the end of a worker and the start of the next, unless the first lived longer; doubled each time.
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 30.0
+# To finish beyond the grace before a worker is killed.
+_ENDING_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
+_PATIENCE_SECONDS = 2.0
+
+
+class Supervisor:
+    """Serves by several processes.
+
+    Args:
+        config: what to serve, where, and by how many workers.
+        setup: called first in each worker, with its number from 1; pickled.
+
+    Attributes:
+        config: the same.
+
+    Raises:
+        InvalidInputError: setup cannot be pickled.
+        TextFileError: the file of models cannot be read.
+        InvalidArgumentError: it lists what cannot be served.
+
+    Example:
+        supervisor = Supervisor(ServerConfig("default", "models/sentiment", workers=4))
+        supervisor.start()
+        supervisor.stop()
+    """
+
+    def __init__(self, config: ServerConfig, setup: Callable[[int], None] | None = None):
+        self.config = config
+        self._setup = None if setup is None else _checked(setup)
+        self._lock = threading.Lock()
+        self._workers: dict[int, WorkerProcess] = {}
+        self._stopping = threading.Event()
+        self._keepers: list[threading.Thread] = []
+        self._reserved: socket.socket | None = None
+        self._rest_socket: socket.socket | None = None
+        # Of workers that others have replaced: a sum that falls would be taken for a new start of all.
+        self._past_metrics = ""
+        self._all_started = False
+        self._reloading = threading.Lock()
+        # The models in force, unless they are the config's one.
+        self._listed: bytes | None = None
+        if str(config.model_config_file):
+            listed = read_model_config(config.model_config_file)
+            listed_models(listed)
+            self._listed = listed.SerializeToString()
+        self._config_watch = ConfigWatch(config, self._follow)
+
+    @property
+    def target(self) -> str:
+        """The "host:port" for a client on this machine."""
+        return local_target(self.config.grpc_host, _port(self._reserved))
+
+    @property
+    def rest_url(self) -> str:
+        """The "http://host:port" for a program on this machine; empty without a REST port."""
+        port = _port(self._rest_socket)
+        return f"http://{local_target(self.config.rest_host, port)}" if port else ""
+
+    def available(self) -> dict[str, list[int]]:
+        """The versions that answer in all workers, of every model on the list."""
+        answers = self._ask_all(AVAILABLE, (), _PATIENCE_SECONDS)
+        names = {name for models in answers for name in models}
+        return {
+            name: sorted(set.intersection(*({*models.get(name, ())} for models in answers)))
+            for name in sorted(names)
+        }
+
+    def start(self) -> Self:
+        """Starts the workers. Returns when all of them can answer.
+
+        Raises:
+            ServerStartError: a worker cannot serve, or the port is in use.
+            ServingError: as above, for another reason.
+        """
+        if not sys.platform.startswith("linux"):
+            raise ServerStartError(
+                "workers must be 1 here: Linux alone spreads the connections of one port over processes"
+            )
+        check_addresses(self.config)
+        self._reserved = reserve(self.config.grpc_host, self.config.port)
+        if self.config.rest_api_port:
+            self._rest_socket = bind(
+                self.config.rest_host, rest_port(self.config), "rest_api_port", listens=False
+            )
+        started = [self._start_worker(number) for number in range(1, self.config.workers + 1)]
+        while not all(list(map(WorkerProcess.has_started, started))):  # of all: any may have failed
+            time.sleep(_LOOK_SECONDS)
+        self._all_started = True
+        for worker in started:
+            keeper = threading.Thread(target=self._keep, args=(worker,), daemon=True)
+            self._keepers.append(keeper)
+            keeper.start()
+        self._config_watch.start()
+        return self
+
+    def stop(self, grace: float | None = None) -> None:
+        """Has all workers stop as `Server.stop` does, and waits for them.
+
+        Args:
+            grace: seconds that running requests get to finish; None for the config's, which is all that
+                workers know: with less they are killed soon after it is over.
+        """
+        self._config_watch.stop()
+        with self._lock:
+            self._stopping.set()
+            workers = list(self._workers.values())
+        for worker in workers:
+            worker.terminate()
+        ends = time.monotonic() + (self.config.shutdown_grace_seconds if grace is None else grace)
+        for worker in workers:
+            worker.end(max(0.0, ends + _ENDING_SECONDS - time.monotonic()))
+        for keeper in self._keepers:
+            keeper.join()
+        for listening in (self._reserved, self._rest_socket):
+            if listening is not None:
+                listening.close()
+
+    def abort(self) -> None:
+        """Cuts a `stop` that is waiting for running requests short. Returns at once."""
+        for worker in list(self._workers.values()):
+            worker.terminate()
+
+    def _start_worker(self, number: int) -> WorkerProcess:
+        with self._lock:
+            assignment = Assignment(
+                number=number,
+                config=replace(
+                    self.config, port=_port(self._reserved), model_config_file_poll_wait_seconds=0.0
+                ),
+                setup=self._setup,
+                rest_socket=None if self._rest_socket is None else self._rest_socket.fileno(),
+                listed=self._listed,
+            )
+            worker = WorkerProcess(assignment, self._ask_all)
+            if number in self._workers:
+                self._past_metrics = summed_metrics([self._past_metrics, self._workers[number].last_metrics])
+            self._workers[number] = worker
+            if self._stopping.is_set():
+                worker.terminate()
+        return worker
+
+    def _keep(self, worker: WorkerProcess) -> None:
+        """Has a worker of this number for as long as there are any."""
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            worker.wait()
+            if self._stopping.is_set():
+                return
+            pause = _FIRST_PAUSE_SECONDS if worker.age > _LONGEST_PAUSE_SECONDS else pause
+            _log.error("worker %d %s; another starts in %g s", worker.number, worker.last_words(), pause)
+            replacement = None
+            while replacement is None:
+                if self._stopping.wait(pause):
+                    return
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                replacement = self._started(worker.number)
+            worker = replacement
+
+    def _started(self, number: int) -> WorkerProcess | None:
+        try:
+            return self._start_worker(number)
+        except OSError:  # no memory, process or descriptor is to be had now
+            _log.exception("worker %d cannot be started", number)
+            return None
+
+    def _ask_all(self, action: str, arguments: tuple[Any, ...], timeout: float | None) -> list[Any]:
+        """What an action gives in each worker; those that have ended, or do not answer, are left out.
+
+        Raises:
+            ServingError: it was raised in one of them.
+        """
+        if action == RELOAD:
+            return self._reload(*arguments)
+        return self._each(action, arguments, timeout)
+
+    def _follow(self, listed: pb.ModelServerConfig) -> None:
+        self._reload(listed.SerializeToString(), None)
+
+    def _reload(self, listed: bytes, timeout: float | None) -> list[Any]:
+        """Has all workers, and those that come later, serve what is listed."""
+        started = time.monotonic()
+        if not self._reloading.acquire(timeout=-1 if timeout is None else timeout):
+            raise DeadlineExceededError("another reload has not finished yet; try again")
+        try:
+            with self._lock:
+                self._listed = listed
+            left = None if timeout is None else timeout - (time.monotonic() - started)
+            return self._each(RELOAD, (listed, left), left)
+        finally:
+            self._reloading.release()
+
+    def _each(self, action: str, arguments: tuple[Any, ...], timeout: float | None) -> list[Any]:
+        with self._lock:
+            workers = list(self._workers.values())
+            others = self._for_others(action)
+
+        def ask(worker: WorkerProcess) -> list[Any]:
+            return self._asked(worker, action, arguments, timeout)
+
+        with ThreadPoolExecutor(max(1, len(workers))) as executor:
+            asked = [executor.submit(ask, worker) for worker in workers]
+        failed = [error for each in asked if isinstance(error := each.exception(), ServingError)]
+        if failed:
+            raise failed[0]
+        return [*others, *(answer for each in asked for answer in each.result())]
+
+    def _for_others(self, action: str) -> list[Any]:
+        """What stands for workers that are no more, or not yet."""
+        if action == METRICS:
+            return [self._past_metrics]
+        if action == STATUS and not self._all_started:
+            return [b""]  # of who knows no version yet
+        return []
+
+    def _asked(
+        self, worker: WorkerProcess, action: str, arguments: tuple[Any, ...], timeout: float | None
+    ) -> list[Any]:
+        """What an action gives in a worker; nothing if it does not tell."""
+        untold = [worker.last_metrics] if action == METRICS else []
+        if action != RELOAD and (worker.is_silent or not worker.is_ready):
+            return untold
+        try:
+            answer = worker.do(action, arguments, timeout)
+        except (PeerGoneError, DeadlineExceededError) as error:
+            if action == RELOAD and not isinstance(error, PeerGoneError):
+                raise
+            return untold
+        if action == METRICS:
+            worker.last_metrics = answer
+        return [answer]
+
+
+def _checked(setup: Callable[[int], None]) -> Callable[[int], None]:
+    """`setup`, if workers can be given it."""
+    function = setup.func if isinstance(setup, partial) else setup
+    try:
+        pickle.dumps(setup)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        reason = str(error)
+    else:
+        if getattr(function, "__module__", "") != "__main__":
+            return setup
+        reason = "it is of the script that is run"
+    raise InvalidInputError(
+        f"worker_setup must be a function of a module that workers can import. Received {setup!r}: {reason}"
+    )
+
+
+def _port(listening: socket.socket | None) -> int:
+    return 0 if listening is None else listening.getsockname()[1]
