@@ -46,6 +46,14 @@ _KINDS: dict[int, Kind] = {
     pb.DT_UINT64: Kind(_little(np.uint64), "uint64_val"),
     pb.DT_BOOL: Kind(np.dtype(np.bool_), "bool_val"),
 }
+QUANTISED: dict[int, Kind] = {
+    pb.DT_QINT8: _KINDS[pb.DT_INT8],
+    pb.DT_QUINT8: _KINDS[pb.DT_UINT8],
+    pb.DT_QINT16: _KINDS[pb.DT_INT16],
+    pb.DT_QUINT16: _KINDS[pb.DT_UINT16],
+    pb.DT_QINT32: _KINDS[pb.DT_INT32],
+}
+"""Integers that stand for numbers in a range that no message tells. They are read as integers."""
 _CODES = {kind.dtype.newbyteorder("="): code for code, kind in _KINDS.items()}
 
 
@@ -62,6 +70,8 @@ def kind_of(code: int) -> Kind:
     """How the data type `code` is stored."""
     if code == pb.DT_BFLOAT16:
         return _bfloat16()
+    if code in QUANTISED:
+        return QUANTISED[code]
     if code not in _KINDS:
         raise CodecError(f"a tensor of type {dtype_name(code)} has no NumPy equivalent")
     return _KINDS[code]

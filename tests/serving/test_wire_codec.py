@@ -143,6 +143,15 @@ def test_missing_values_repeat_the_last_or_are_zero_as_in_tensorflow(dtype, coun
     same(codec.decode(proto), np.asarray(tf.make_ndarray(to_stock(proto))))
 
 
+@pytest.mark.parametrize("dtype", ["qint8", "quint8", "qint16", "quint16", "qint32"])
+def test_quantised_numbers_are_read_as_their_integers(dtype):
+    values = np.array([1, 2, 100], tf.as_dtype(dtype).as_numpy_dtype)
+    full = from_stock(tf.make_tensor_proto(values))
+    fields = pb.TensorProto(dtype=full.dtype, tensor_shape=full.tensor_shape, int_val=[1, 2, 100])
+    for proto in (full, fields):
+        same(codec.decode(proto), np.asarray(values.view(values.dtype[0])))
+
+
 @pytest.mark.parametrize("values", [[], [b"a"], [b"a", b"b"]])
 def test_missing_strings_repeat_the_last_or_are_empty(values):
     proto = pb.TensorProto(dtype=pb.DT_STRING, string_val=values, tensor_shape={"dim": [{"size": 3}]})
