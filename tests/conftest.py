@@ -17,6 +17,17 @@ def pytest_addoption(parser):
     parser.addoption(
         "--kills", type=int, default=4, help="how often an export is killed, each time at another moment"
     )
+    parser.addoption(
+        "--whole",
+        action="store_true",
+        help="tests marked slow run as long and as often as they are meant to: pytest -m slow --whole",
+    )
+
+
+@pytest.fixture(scope="session")
+def whole(request):
+    """Whether a test marked slow is to run whole: without --whole it is a short form of itself."""
+    return request.config.getoption("--whole")
 
 
 @pytest.fixture(autouse=True)

@@ -37,9 +37,12 @@ class Blocking:
 
     def predict_iter(self, *args, **options):
         rows = self._client.predict_iter(*args, **options)
-        with contextlib.suppress(StopAsyncIteration):
-            while True:
-                yield self._loop.run(anext(rows))
+        try:
+            with contextlib.suppress(StopAsyncIteration):
+                while True:
+                    yield self._loop.run(anext(rows))
+        finally:
+            self._loop.run(rows.aclose())
 
     def __enter__(self):
         return self
