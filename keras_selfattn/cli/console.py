@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from rich.console import Console
@@ -20,11 +20,20 @@ error_console = Console(markup=False, emoji=False, stderr=True)
 
 def import_tensorflow() -> None:
     """Imports TensorFlow without its start-up messages; if that fails, they are shown."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    with console.status("Starting TensorFlow"), _held_back_stderr():
+    with starting_tensorflow():
         import tensorflow as tf
 
         tf.config.list_physical_devices()  # looks for GPUs, and says so where there is none
+
+
+@contextmanager
+def starting_tensorflow() -> Iterator[None]:
+    """Where TensorFlow is imported: says so, and holds its start-up messages back unless that fails."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # Where nobody looks a status is not even to be written as nothing: that fails on a full device.
+    waiting = console.status("Starting TensorFlow") if console.is_terminal else nullcontext()
+    with waiting, _held_back_stderr():
+        yield
 
 
 def program() -> str:

@@ -1,19 +1,24 @@
 """`keras-selfattn serve`: TensorFlow Serving's API for SavedModels, with TensorFlow Serving's flags."""
 
 import logging
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.console import console, import_tensorflow, print_command
+from keras_selfattn.cli.console import console, print_command, starting_tensorflow
 from keras_selfattn.cli.serve_flags import WITHOUT_EFFECT, options
 from keras_selfattn.serving.errors import ServingError
 from keras_selfattn.serving.server.config import SETTINGS
+from keras_selfattn.serving.server.lean_tensorflow import import_runtime
 
 if TYPE_CHECKING:
-    from keras_selfattn.serving.server import Server
+    from keras_selfattn.serving.server.forever import Serving
 
 _FAILED_TO_START = 255  # as TensorFlow Serving's binary
 
@@ -42,9 +47,11 @@ def command(version: bool, structured_logs: bool, **settings: Any) -> None:
         _print_version()
         return
     ignored = [name for name in WITHOUT_EFFECT if settings.pop(name) is not None]
-    import_tensorflow()
     from keras_selfattn.serving.server import ServerConfig, serve_forever
 
+    if settings["workers"] == 1:
+        with starting_tensorflow():
+            import_runtime()
     _log_to_stderr(structured_logs)
     for name in ignored:
         logging.getLogger("keras_selfattn.serving").warning(
@@ -52,10 +59,13 @@ def command(version: bool, structured_logs: bool, **settings: Any) -> None:
         )
     config = ServerConfig(**settings)
     try:
-        status = serve_forever(config, on_ready=_announce)
+        status = serve_forever(
+            config, on_ready=_announce, worker_setup=partial(_set_up_worker, structured_logs)
+        )
     except ServingError as error:
         _explain(error)
-        sys.exit(_FAILED_TO_START)
+        status = _FAILED_TO_START
+    _give_up_unwritten()
     sys.exit(status)
 
 
@@ -66,16 +76,46 @@ def _print_version() -> None:
     console.print(f"TensorFlow Library: {version('tensorflow')}", highlight=False)
 
 
-def _log_to_stderr(structured: bool) -> None:
+def _set_up_worker(structured: bool, number: int) -> None:
+    """What a worker does first."""
+    _log_to_stderr(structured, number)
+    with starting_tensorflow():
+        import_runtime()
+
+
+def _log_to_stderr(structured: bool, worker: int = 0) -> None:
     """What loads, takes over, leaves and ends is worth a line each."""
     from keras_selfattn.serving.server.structured_logs import JsonFormatter
 
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if structured else logging.Formatter("%(asctime)s %(message)s"))
+    if structured:
+        handler.setFormatter(JsonFormatter(worker=worker) if worker else JsonFormatter())
+    else:
+        who = f"worker {worker}: " if worker else ""
+        handler.setFormatter(logging.Formatter(f"%(asctime)s {who}%(message)s"))
     logging.basicConfig(handlers=[handler])
     logging.getLogger("keras_selfattn.serving").setLevel(logging.INFO)
 
 
+@contextmanager
+def _read_or_not() -> Iterator[None]:
+    """Lets what is printed get lost: a full disk, or a reader that has gone, is no reason not to serve."""
+    try:
+        yield
+    except (OSError, SystemExit):  # the latter is what rich makes of a closed pipe
+        logging.getLogger("keras_selfattn.serving").info("standard output cannot be written to")
+
+
+def _give_up_unwritten() -> None:
+    """Drops what is left in the outputs, for which Python would end with a status of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@_read_or_not()
 def _explain(error: ServingError) -> None:
     cause = getattr(error, "cause", "")
     message = f"Failed to start server. Error: {error.code.name}: {error}"
@@ -85,10 +125,11 @@ def _explain(error: ServingError) -> None:
         click.echo(message)
 
 
-def _announce(server: "Server") -> None:
+@_read_or_not()
+def _announce(server: "Serving") -> None:
     from keras_selfattn.serving.server.listening import is_loopback
 
-    models = server.models.available()
+    models = server.available()
     for name, versions in models.items():
         listed = ", ".join(map(str, versions)) or "none yet"
         rest = f" and {server.rest_url}/v1/models/{name} (REST)" if server.rest_url else ""
@@ -97,10 +138,15 @@ def _announce(server: "Server") -> None:
             highlight=False,
             soft_wrap=True,
         )
-    if is_loopback(server.config.grpc_host):
-        console.print(
-            "Only this machine reaches it; --host=0.0.0.0 opens it to all, as TensorFlow Serving is."
-        )
+    config = server.config
+    if str(config.grpc_socket_path):
+        console.print(f"Also at unix:{os.path.abspath(config.grpc_socket_path)} (gRPC).", soft_wrap=True)
+    if is_loopback(config.grpc_host):
+        words = "Only this machine reaches it; --host=0.0.0.0 opens it to all, as TensorFlow Serving is."
+    else:
+        words = f"It listens on {config.grpc_host} (gRPC): whoever reaches this machine there reaches it."
+    console.print(words, highlight=False, soft_wrap=True)
     if models:
         console.print("Ctrl-C stops it. Ask it with:")
-        print_command("query", next(iter(models)), "some text", "--target", server.target)
+        encryption = ("--tls", "--ca", "authority.pem") if str(config.ssl_config_file) else ()
+        print_command("query", next(iter(models)), "some text", "--target", server.target, *encryption)

@@ -22,8 +22,6 @@ WITHOUT_EFFECT = {
     "mixed_precision": "export the model in the precision wanted",
     "skip_initialize_tpu": "TPUs are not supported",
     "enable_grpc_healthcheck_service": "health is always served",
-    "enable_per_model_batching_parameters": "--batching_parameters_file is for all models",
-    "num_unload_threads": "versions are freed one by one, on a thread of their own",
     "use_saved_model": "all models are SavedModels",
 }
 """What TensorFlow Serving's binary takes and this server does not need, and why."""

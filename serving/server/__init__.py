@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 from .config import ServerConfig
 
 if TYPE_CHECKING:
-    from .server import Server, serve_forever
+    from .forever import serve_forever
+    from .server import Server
 
 __all__ = ["Server", "ServerConfig", "serve_forever"]
+
+_MODULES = {"Server": ".server", "serve_forever": ".forever"}
 
 
 def __getattr__(name: str) -> Any:
     # On first use: the settings alone, which the command line is made of, need no TensorFlow.
-    if name in __all__:
-        return getattr(importlib.import_module(".server", __name__), name)
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from ..errors import InternalError, InvalidArgumentError, NotFoundError
+from ..errors import InternalError, InvalidArgumentError
 from ..wire import codec
 from ..wire import messages_pb2 as pb
 from .call import Call
 from .config import ServerConfig
 from .deadlines import seconds_left
+from .management import Management
 from .metrics import Metrics
-from .model_config import listed_models
 from .models import Models
 from .predict import predict_call
-from .runner import Runner, in_own_thread
+from .runner import Runner
 from .servable import Servable
 from .tasks import classify_call, multi_inference_call, regress_call
 
@@ -46,17 +46,22 @@ class Api:
         models: the models.
         runner: where graphs run.
         metrics: what is counted.
+        management: tells of models, and changes their list.
         config: how answers are written and signatures checked.
 
     Example:
-        response = await Api(models, runner, Metrics(), config).predict(request_bytes, deadline=None)
+        api = Api(models, runner, metrics, Management(models, metrics, ask_all=None), config)
+        response = await api.predict(request_bytes, deadline=None)
     """
 
-    def __init__(self, models: Models, runner: Runner, metrics: Metrics, config: ServerConfig):
+    def __init__(
+        self, models: Models, runner: Runner, metrics: Metrics, management: Management, config: ServerConfig
+    ):
         self.admitted = runner.admitted
         self._models = models
         self._runner = runner
         self._metrics = metrics
+        self._management = management
         self._check_method = config.enable_signature_method_name_check
         as_content = config.enable_serialization_as_tensor_content
         self._encode = codec.encode_array if as_content else codec.encode_fields
@@ -103,7 +108,7 @@ class Api:
     async def get_model_status(self, data: bytes, deadline: float | None) -> bytes:
         """A GetModelStatusResponse."""
         request = await self._parse(pb.GetModelStatusRequest, data)
-        return self.status(_spec(request)).SerializeToString()
+        return (await self._management.status(_spec(request))).SerializeToString()
 
     async def reload_config(self, data: bytes, deadline: float | None) -> bytes:
         """A ReloadConfigResponse, when all models of the new list are available."""
@@ -113,9 +118,7 @@ class Api:
                 "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is "
                 "currently supported"
             )
-        settings = listed_models(config)
-        timeout = seconds_left(deadline)
-        await in_own_thread(lambda: self._models.reload(settings, timeout))
+        await self._management.reload(config, seconds_left(deadline))
         return pb.ReloadConfigResponse(status=pb.StatusProto()).SerializeToString()
 
     def metadata(self, request: pb.GetModelMetadataRequest) -> pb.GetModelMetadataResponse:
@@ -130,25 +133,6 @@ class Api:
         packed.type_url = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
         packed.value = signatures.SerializeToString(deterministic=True)
         return response
-
-    def status(self, spec: pb.ModelSpec) -> pb.GetModelStatusResponse:
-        """The states of a model's versions."""
-        response = pb.GetModelStatusResponse()
-        for state in self._models.states(spec):
-            status = response.model_version_status.add(version=state.version, state=state.state)
-            status.status.error_code = state.code.value[0]
-            status.status.error_message = state.message
-        return response
-
-    def statuses(self) -> dict[str, pb.GetModelStatusResponse]:
-        """The states of the versions of every model on the list, some of which may have none yet."""
-        statuses: dict[str, pb.GetModelStatusResponse] = {}
-        for name in self._models.available():
-            try:
-                statuses[name] = self.status(pb.ModelSpec(name=name))
-            except NotFoundError:
-                statuses[name] = pb.GetModelStatusResponse()
-        return statuses
 
     def ready(self) -> bool:
         """Whether a model answers, or none is wanted: a broken one must not take requests from the others."""

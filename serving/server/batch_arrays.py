@@ -14,7 +14,7 @@ from .batching_parameters import BatchingParameters
 def kind_of(feeds: Mapping[str, np.ndarray], pad: bool) -> Hashable:
     """What tasks of one batch have in common: tensors, dtypes, and shapes unless these are padded."""
     return tuple(
-        (name, feeds[name].dtype.str, feeds[name].ndim if pad else feeds[name].shape[1:])
+        (name, feeds[name].dtype, feeds[name].ndim if pad else feeds[name].shape[1:])
         for name in sorted(feeds)
     )
 
@@ -62,27 +62,41 @@ def _padded(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     return padded
 
 
-def split(arrays: Sequence[np.ndarray], rows: Sequence[int], padded: bool) -> list[list[np.ndarray]]:
+def split(arrays: Sequence[np.ndarray], rows: Sequence[int], size: int) -> list[list[np.ndarray]]:
     """The values for each request.
 
     Args:
         arrays: of all of them.
         rows: how many rows each has, in their order.
-        padded: whether there may be more rows than that.
+        size: how many rows the batch had, copies of the first included.
 
     Raises:
-        FailedPreconditionError: there are others than that.
+        FailedPreconditionError: there are more or fewer than that, so nobody knows whose they are.
     """
-    total = sum(rows)
-    if len(rows) == 1 and not padded:
+    if len(rows) == 1 and rows[0] == size:
         return [list(arrays)]
-    for array in arrays:
-        if array.ndim == 0 or len(array) < total or (len(array) > total and not padded):
-            raise FailedPreconditionError(
-                "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of "
-                "the input tensors"
-            )
+    if any(array.ndim == 0 or len(array) != size for array in arrays):
+        raise _wrong_rows()
     ends = np.cumsum(rows)
     return [
         [array[end - count : end] for array in arrays] for count, end in zip(rows, ends.tolist(), strict=True)
     ]
+
+
+def joined(pieces: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    """The values of a request that was run in pieces.
+
+    Raises:
+        FailedPreconditionError: what came of the pieces has no rows, or rows of other shapes.
+    """
+    try:
+        return [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]
+    except ValueError:
+        raise _wrong_rows() from None
+
+
+def _wrong_rows() -> FailedPreconditionError:
+    return FailedPreconditionError(
+        "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of "
+        "the input tensors"
+    )

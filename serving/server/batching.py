@@ -2,9 +2,10 @@
 
 By default there is no timer. While a run is busy, arriving requests of one kind (a version, the same tensors
 of the same shapes) collect, and the next run takes all that fit: a lone client waits for nobody. TensorFlow
-Serving's parameters, where they are given, mean what they mean there.
+Serving's parameters, where they are given, mean what they mean there; a version may bring its own.
 
-Reference: tensorflow_serving/batching/batching_session.cc; the error texts are its own.
+Reference: tensorflow_serving/batching/batching_session.cc, whose error texts these are, and
+GetPerModelBatchingParams in servables/tensorflow/bundle_factory_util.cc.
 """
 
 import asyncio
@@ -22,10 +23,11 @@ from ..errors import (
     ServingError,
     UnavailableError,
 )
-from .batch_arrays import kind_of, merged, rows_of, split
+from .batch_arrays import joined, kind_of, merged, rows_of, split
 from .batching_parameters import BatchingParameters
 from .call import Call
 from .deadlines import by, expired, seconds_left
+from .metrics import Metrics
 from .servable import Servable
 
 _log = logging.getLogger(__name__)
@@ -52,9 +54,10 @@ class _Task:
 class _Queue:
     """Tasks of one kind that wait for a run."""
 
-    def __init__(self, servable: Servable, fetches: Sequence[str]):
+    def __init__(self, servable: Servable, fetches: Sequence[str], parameters: BatchingParameters):
         self.servable = servable
         self.fetches = fetches
+        self.parameters = parameters
         self.tasks: deque[_Task] = deque()
         self.rows = 0
         self.running = 0
@@ -63,8 +66,9 @@ class _Queue:
         self.tasks.append(task)
         self.rows += task.rows
 
-    def take(self, most: int) -> list[_Task]:
+    def take(self) -> list[_Task]:
         """The tasks that fit into one batch, in their order; those that nobody waits for are dropped."""
+        most = self.parameters.max_execution_batch_size
         taken: list[_Task] = []
         rows = 0
         while self.tasks and (not taken or rows + self.tasks[0].rows <= most):
@@ -83,16 +87,19 @@ class Batcher:
 
     Args:
         run_in_thread: runs a function in a thread.
-        parameters: how large batches are and how long they wait.
+        parameters: how large batches are and how long they wait, unless a servable says so itself; and how
+            many run at the same time.
+        metrics: what is counted of them.
 
     Example:
-        batcher = Batcher(run_in_thread, BatchingParameters())
+        batcher = Batcher(run_in_thread, BatchingParameters(), Metrics())
         arrays = await batcher.run(servable, call, deadline=None)
     """
 
-    def __init__(self, run_in_thread: _RunInThread, parameters: BatchingParameters):
+    def __init__(self, run_in_thread: _RunInThread, parameters: BatchingParameters, metrics: Metrics):
         self._run_in_thread = run_in_thread
         self._parameters = parameters
+        self._metrics = metrics
         self._queues: OrderedDict[Hashable, _Queue] = OrderedDict()
         self._busy = 0
         self._runs: set[asyncio.Task[None]] = set()
@@ -112,7 +119,8 @@ class Batcher:
             ServingError: what the graph ended with.
         """
         rows = rows_of(call.feeds)
-        parameters = self._parameters
+        self._metrics.to_batch(rows, len(call.feeds))
+        parameters = self._parameters_of(servable)
         if rows > parameters.max_batch_size and not parameters.split:
             raise InvalidArgumentError(
                 f"Task size {rows} is larger than maximum input batch size {parameters.max_batch_size}"
@@ -130,7 +138,7 @@ class Batcher:
         answers = await asyncio.gather(
             *(self._submit(servable, part, call.fetches, rows_of(part), deadline) for part in parts)
         )
-        return [np.concatenate(pieces) for pieces in zip(*answers, strict=True)]
+        return joined(answers)
 
     async def _submit(
         self,
@@ -142,15 +150,19 @@ class Batcher:
     ) -> _Arrays:
         loop = asyncio.get_running_loop()
         task = _Task(feeds, rows, deadline, time.monotonic(), loop.create_future())
-        key = (servable, tuple(fetches), kind_of(feeds, self._parameters.pad))
+        parameters = self._parameters_of(servable)
+        key = (servable, tuple(fetches), kind_of(feeds, parameters.pad))
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = _Queue(servable, fetches)
-        if queue.rows and queue.rows + rows > self._parameters.capacity:
+            queue = self._queues[key] = _Queue(servable, fetches, parameters)
+        if queue.rows and queue.rows + rows > parameters.capacity:
             raise UnavailableError("The batch scheduling queue to which this task was submitted is full")
         queue.add(task)
         self._start_what_can(loop)
         return await by(deadline, task.done)
+
+    def _parameters_of(self, servable: Servable) -> BatchingParameters:
+        return servable.batching or self._parameters
 
     def _start_what_can(self, loop: asyncio.AbstractEventLoop) -> None:
         """Starts runs while there are tasks and threads for them."""
@@ -158,7 +170,7 @@ class Batcher:
             while queue.tasks and self._busy < self._parameters.num_batch_threads:
                 if not self._is_due(queue, loop):
                     break
-                tasks = queue.take(self._parameters.max_execution_batch_size)
+                tasks = queue.take()
                 if tasks:
                     self._busy += 1
                     queue.running += 1
@@ -175,7 +187,7 @@ class Batcher:
 
     def _is_due(self, queue: _Queue, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether tasks may run now, and not with those that will come."""
-        parameters = self._parameters
+        parameters = queue.parameters
         if queue.running and queue.rows < parameters.rows_for_another_run:
             return False
         if not parameters.timeout_seconds or queue.rows >= parameters.max_execution_batch_size:
@@ -186,6 +198,8 @@ class Batcher:
         return wait <= 0
 
     async def _run_batch(self, queue: _Queue, tasks: list[_Task]) -> None:
+        now = time.monotonic()
+        self._metrics.queued(now - task.arrived for task in tasks)
         try:
             try:
                 answers = await self._answers(queue, tasks)
@@ -221,7 +235,7 @@ class Batcher:
 
     async def _answers(self, queue: _Queue, tasks: list[_Task]) -> list[_Arrays]:
         """The values for each task, of one run."""
-        parameters = self._parameters
+        parameters = queue.parameters
         deadlines = [task.deadline for task in tasks]
         latest = None if None in deadlines else max(each for each in deadlines if each is not None)
 
@@ -229,8 +243,11 @@ class Batcher:
             feeds = merged([task.feeds for task in tasks], parameters)
             return queue.servable.run(feeds, queue.fetches, seconds_left(latest))
 
+        rows = [task.rows for task in tasks]
+        size = parameters.padded_size(sum(rows))
+        self._metrics.batch(sum(rows), size)
         arrays = await self._run_in_thread(run)
-        return split(arrays, [task.rows for task in tasks], padded=bool(parameters.allowed_batch_sizes))
+        return split(arrays, rows, size)
 
 
 def _fail(task: _Task, error: Exception) -> None:

@@ -5,19 +5,24 @@ bundle_factory_util.cc.
 """
 
 import bisect
+import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ..errors import InvalidArgumentError, ServerStartError
 from . import flag_files_pb2
 from .config import ServerConfig
-from .text_files import read_text_file
+from .text_files import TextFileError, read_text_file
+
+_log = logging.getLogger(__name__)
 
 # Beyond this a row of a small transformer gets no cheaper, and everybody waits longer.
 _OWN_BATCH_SIZE = 64
 # With fewer a run costs almost as much, and those that are on their way come too late for it.
 _WORTH_A_RUN = 16
 _NO_LIMIT = 2**62
+_OWN_FILE = "batching_params.pbtxt"
 
 
 @dataclass(frozen=True)
@@ -60,29 +65,54 @@ class BatchingParameters:
 def batching_parameters(config: ServerConfig) -> BatchingParameters:
     """The parameters that the config asks for.
 
+    Where models bring their own, only the threads are the config's: all models share these. What has none is
+    batched as if batching were not enabled.
+
     Raises:
         TextFileError: batching_parameters_file cannot be read.
         ServerStartError: there is such a file, but batching is not enabled.
         InvalidArgumentError: the parameters contradict each other.
     """
     if not config.enable_batching:
+        if config.enable_per_model_batching_parameters:
+            _log.warning("--enable_per_model_batching_parameters has no effect without --enable_batching")
         if str(config.batching_parameters_file):
             raise ServerStartError(
                 "--batching_parameters_file is set without setting --enable_batching to true. Set it, or "
                 "leave the file out: models with a card of this project are batched without either"
             )
-        return BatchingParameters()
-    proto = flag_files_pb2.BatchingParameters()
+        return BatchingParameters(num_batch_threads=config.cpus)
     if str(config.batching_parameters_file):
-        proto = read_text_file(
-            config.batching_parameters_file,
-            flag_files_pb2.BatchingParameters,
-            "tensorflow.serving.BatchingParameters",
-        )
-    return _checked(proto)
+        given = _read(config.batching_parameters_file, config.cpus)
+    else:
+        given = _checked(flag_files_pb2.BatchingParameters(), config.cpus)
+    if config.enable_per_model_batching_parameters:
+        return replace(BatchingParameters(), num_batch_threads=given.num_batch_threads)
+    return given
 
 
-def _checked(proto: flag_files_pb2.BatchingParameters) -> BatchingParameters:
+def own_batching_parameters(path: Path) -> BatchingParameters | None:
+    """The parameters that a version brings along in its folder; None if there are none.
+
+    Raises:
+        InvalidArgumentError: the file cannot be read, or its parameters contradict each other.
+    """
+    if not (path / _OWN_FILE).exists():
+        return None
+    try:
+        return _read(path / _OWN_FILE)
+    except TextFileError as error:
+        raise InvalidArgumentError(f"{error}: {error.cause}") from error
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{_OWN_FILE}: {error}") from error
+
+
+def _read(path: str | Path, cpus: int = 1) -> BatchingParameters:
+    known_as = "tensorflow.serving.BatchingParameters"
+    return _checked(read_text_file(path, flag_files_pb2.BatchingParameters, known_as), cpus)
+
+
+def _checked(proto: flag_files_pb2.BatchingParameters, cpus: int) -> BatchingParameters:
     """What TensorFlow Serving makes of a file, with its defaults."""
     size = proto.max_batch_size.value if proto.HasField("max_batch_size") else 1000
     split = proto.enable_large_batch_splitting.value
@@ -110,7 +140,7 @@ def _checked(proto: flag_files_pb2.BatchingParameters) -> BatchingParameters:
         max_enqueued_batches=proto.max_enqueued_batches.value
         if proto.HasField("max_enqueued_batches")
         else 10,
-        num_batch_threads=proto.num_batch_threads.value or (os.cpu_count() or 1),
+        num_batch_threads=proto.num_batch_threads.value or cpus,
         rows_for_another_run=1,
         allowed_batch_sizes=allowed,
         pad=proto.pad_variable_length_inputs,

@@ -152,6 +152,13 @@ class ServerConfig:
         False, NETWORK, _FLAG, "Classify and Regress only signatures that were saved for them."
     )
 
+    workers: int = _setting(
+        1,
+        LIMITS,
+        _POSITIVE,
+        "Processes that share the ports, each with all models. A connection stays with one of them: clients "
+        "should open several.",
+    )
     grpc_max_threads: int = _setting(
         4 * (os.cpu_count() or 1), LIMITS, _POSITIVE, "Requests whose graphs run at the same time."
     )
@@ -178,6 +185,13 @@ class ServerConfig:
     batching_parameters_file: str | Path = _setting(
         "", BATCHING, _FILE, "Sizes, queues and waits of batches: BatchingParameters as protobuf text."
     )
+    enable_per_model_batching_parameters: bool = _setting(
+        False,
+        BATCHING,
+        _FLAG,
+        "Batch the versions that hold a batching_params.pbtxt, as that says. All share the threads of "
+        "--batching_parameters_file. Needs --enable_batching.",
+    )
 
     startup_wait_seconds: float = _setting(
         0.0,
@@ -190,6 +204,9 @@ class ServerConfig:
     )
     num_load_threads: int = _setting(
         0, LIFE_CYCLE, _COUNT, "Models that load at the same time; 0 for as many as there are CPUs."
+    )
+    num_unload_threads: int = _setting(
+        0, LIFE_CYCLE, _COUNT, "Versions that are freed at the same time; 0 for one after the other."
     )
     max_num_load_retries: int = _setting(
         5, LIFE_CYCLE, _COUNT, "Times that a version is tried again which failed and has not changed since."
@@ -237,6 +254,17 @@ class ServerConfig:
                 f"model_base_path must be the folder that holds the model's versions, unless "
                 f"model_config_file lists models. Received {self.model_base_path!r}"
             )
+
+        if self.workers > 1 and str(self.grpc_socket_path):
+            raise InvalidInputError(
+                f"workers must be 1 with grpc_socket_path, which no two processes can share. Received "
+                f"{self.workers}"
+            )
+
+    @property
+    def cpus(self) -> int:
+        """The CPUs that each worker can count on."""
+        return max(1, (os.cpu_count() or 1) // self.workers)
 
     @property
     def grpc_host(self) -> str:

@@ -2,11 +2,12 @@
 
 import logging
 import threading
+from collections.abc import Callable
 
 from ..errors import ServingError
+from ..wire import messages_pb2 as pb
 from .config import ServerConfig
 from .model_config import listed_models, read_model_config
-from .models import Models
 from .text_files import TextFileError
 
 _log = logging.getLogger(__name__)
@@ -20,29 +21,31 @@ class ConfigWatch:
 
     Args:
         config: the file, and how often to look at it.
-        models: are told.
+        reload: has a list served; returns when what it lists is available or has failed.
 
     Raises:
-        TextFileError: the file cannot be read.
+        TextFileError: the file is to be followed, and cannot be read.
 
     Example:
-        watch = ConfigWatch(config, models)
+        watch = ConfigWatch(config, lambda listed: models.reload(listed_models(listed), timeout=None))
         watch.start()
         watch.stop()
     """
 
-    def __init__(self, config: ServerConfig, models: Models):
+    def __init__(self, config: ServerConfig, reload: Callable[[pb.ModelServerConfig], None]):
         self._path = config.model_config_file
         self._seconds = config.model_config_file_poll_wait_seconds
-        self._models = models
+        self._reload = reload
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watch-config", daemon=True)
-        self._served = read_model_config(self._path) if str(self._path) else None
+        self._follows = bool(str(self._path)) and self._seconds > 0
+        # What is not followed need not be there any more.
+        self._served = read_model_config(self._path) if self._follows else None
         self._complaint = ""
 
     def start(self) -> None:
         """Begins to look, unless the config says to read the file once; returns at once."""
-        if str(self._path) and self._seconds > 0:
+        if self._follows:
             self._thread.start()
 
     def stop(self) -> None:
@@ -59,7 +62,7 @@ class ConfigWatch:
             settings = listed_models(config)
             _log.info("model_config_file has changed; models: %s", ", ".join(settings) or "none")
             self._served = config
-            self._models.reload(settings, timeout=None)
+            self._reload(config)
         except TextFileError as error:
             self._complain(f"it cannot be read, and all stays as it is: {error}: {error.cause}")
         except ServingError as error:

@@ -53,6 +53,7 @@ class GrpcApi:
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Registers the two services."""
+        logging.getLogger("grpc._cython.cygrpc").addFilter(_is_worth_a_line)
         api = self._api
         inference = {
             "Predict": api.predict,
@@ -89,6 +90,12 @@ class GrpcApi:
 
     def _ended(self, servicer_context: object) -> None:
         self.in_flight.end()
+
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether something of gRPC's is: it logs a traceback for each client that leaves during its answer."""
+    error = record.exc_info[1] if record.exc_info else None
+    return type(error).__name__ != "ExecuteBatchError"
 
 
 def _admitted(api: Api, method: Method) -> Method:

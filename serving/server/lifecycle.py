@@ -9,6 +9,7 @@ Reference: AvailabilityPreservingPolicy and file_system_storage_path_source.cc i
 """
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -171,8 +172,9 @@ class Model:
         versions = versions_in(settings.base_path)
         if versions is None:
             # A file system that is away for a moment is no reason to stop answering.
-            kind = "is a file, not a folder" if settings.base_path.is_file() else "cannot be listed"
-            kind = kind if settings.base_path.exists() else "does not exist"
+            # pathlib's own raise where a path is too long, or in a folder that is not for this user.
+            kind = "is a file, not a folder" if os.path.isfile(settings.base_path) else "cannot be listed"
+            kind = kind if os.path.exists(settings.base_path) else "does not exist"
             self._note([Problem(f"{settings.base_path} {kind}", may_pass=False)], trusting)
             return
         self._forget_gone(versions)
@@ -233,7 +235,7 @@ class Model:
         if missing is not None or not settled:
             if self.states.of(number) != State.START:
                 self.states.set(number, State.START)
-            found = f"lacks {missing}" if missing else "is still changing"
+            found = f"lacks {missing}" if missing else "is new or still changing"
             return Problem(f"version {number} in {path.parent} {found}", may_pass=True)
         problem = self._load(number, path)
         if problem is None:
@@ -250,6 +252,7 @@ class Model:
         """Makes a version one that answers. Why it does not load; None if it does."""
         self.states.set(number, State.LOADING)
         name = self.settings.name
+        _log.info("loading version %s of model %s", number, name)
         try:
             servable = self._loader.load(name, number, path)
             self._warm_up(servable, path)

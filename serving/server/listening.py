@@ -35,8 +35,9 @@ def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
         "grpc.max_receive_message_length": -1,  # up to protobuf's own 2 GiB, as in TensorFlow Serving
         "grpc.max_send_message_length": -1,
         "grpc.max_concurrent_streams": config.max_concurrent_streams,
-        # With SO_REUSEPORT a second server would quietly share the port, and answer half of the requests.
-        "grpc.so_reuseport": 0,
+        # With SO_REUSEPORT a second server would quietly share the port, and answer half of the requests: for
+        # workers alone.
+        "grpc.so_reuseport": int(config.workers > 1),
     }
     for argument in filter(None, config.grpc_channel_arguments.split(",")):
         name, separator, value = argument.partition("=")
@@ -93,18 +94,39 @@ def check_addresses(config: ServerConfig) -> None:
         _check_socket_path(Path(config.grpc_socket_path))
 
 
+def reserve(host: str, port: int) -> socket.socket:
+    """A socket that keeps a port for workers and does not listen: connections go to theirs.
+
+    Args:
+        host: an address of this machine.
+        port: 0 for any free one.
+
+    Raises:
+        ServerStartError: the port is not to be had, with the system's reason.
+    """
+    reserved = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind((host, port))
+    except OSError as error:
+        reserved.close()
+        raise _cannot_listen(_host_port(host, port), error.strerror or str(error), "port") from error
+    return reserved
+
+
 def rest_port(config: ServerConfig) -> int:
     """The REST port to ask the system for; 0 for any free one."""
     return 0 if config.rest_api_port == _FREE_REST_PORT else config.rest_api_port
 
 
-def bind(host: str, port: int, setting: str) -> socket.socket:
+def bind(host: str, port: int, setting: str, listens: bool = True) -> socket.socket:
     """A listening socket.
 
     Args:
         host: an address of this machine.
         port: 0 for any free one.
         setting: which setting the port came from.
+        listens: whether it does already.
 
     Raises:
         ServerStartError: there is none to be had, with the system's reason.
@@ -116,7 +138,8 @@ def bind(host: str, port: int, setting: str) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(_BACKLOG)
+        if listens:
+            listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
         raise _cannot_listen(_host_port(host, port), error.strerror or str(error), setting) from error

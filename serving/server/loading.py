@@ -1,12 +1,13 @@
 """From a version's folder to a servable that is ready: loaded, and warmed up."""
 
-import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ..wire import messages_pb2 as pb
+from .batching_parameters import own_batching_parameters
 from .config import ServerConfig
+from .metrics import Metrics
 from .servable import SavedModelServable, Servable, session_config
 from .tflite import TfliteServable, has_tflite
 from .warmup import warm_up
@@ -19,19 +20,24 @@ class Loader:
     """Loads versions, a few at a time.
 
     Args:
-        config: of the sessions, the warmup and how many load at the same time.
+        config: of the sessions, the warmup, batching and how many load at the same time.
+        metrics: what is counted of the warmup.
+        after_load: called when a version is loaded and warm.
 
     Example:
-        loader = Loader(config)
+        loader = Loader(config, Metrics())
         servable = loader.load("half", 1, Path("/models/half/1"))
         loader.warm_up(servable, Path("/models/half/1"))
     """
 
-    def __init__(self, config: ServerConfig):
+    def __init__(self, config: ServerConfig, metrics: Metrics, after_load: Callable[[], None] = lambda: None):
         self._config = config
+        self._metrics = metrics
+        self._after_load = after_load
         self._tags = config.saved_model_tags.split(",")
         self._session_config = session_config(config)
-        self._slots = threading.Semaphore(config.num_load_threads or os.cpu_count() or 1)
+        self._has_own_batching = config.enable_batching and config.enable_per_model_batching_parameters
+        self._slots = threading.Semaphore(config.num_load_threads or config.cpus)
 
     def load(self, model: str, version: int, path: Path) -> Servable:
         """A version that can answer.
@@ -40,7 +46,11 @@ class Loader:
             Exception: it does not load; what TensorFlow raises then are many kinds.
         """
         with self._slots:
-            return self._servable(model, version, path)
+            # First, so that nothing has to be freed if they are wrong.
+            batching = own_batching_parameters(path) if self._has_own_batching else None
+            servable = self._servable(model, version, path)
+            servable.batching = batching
+            return servable
 
     def warm_up(self, servable: Servable, path: Path) -> None:
         """Runs the requests that a version brings along for that; closing it ends them.
@@ -49,7 +59,8 @@ class Loader:
             Exception: one of them fails.
         """
         if self._config.enable_model_warmup:
-            warm_up(servable, path, self._config.num_request_iterations_for_warmup or 1)
+            warm_up(servable, path, self._config.num_request_iterations_for_warmup or 1, self._metrics)
+        self._after_load()
 
     def _servable(self, model: str, version: int, path: Path) -> Servable:
         if self._config.prefer_tflite_model and has_tflite(path):

@@ -2,7 +2,8 @@
 
 The names have colons at both ends of their parts and counters no `_total`, as no client library writes them.
 
-Reference: tensorflow_serving/servables/tensorflow/util.cc, util/prometheus_exporter.cc, and
+Reference: tensorflow_serving/servables/tensorflow/{util,saved_model_warmup_util}.cc,
+batching/{batching_session.cc,batching_util.h}, util/prometheus_exporter.cc, and
 prometheus.io/docs/instrumenting/exposition_formats.
 """
 
@@ -10,7 +11,8 @@ import bisect
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import grpc
 
@@ -26,6 +28,13 @@ _PREFIX = ":tensorflow:serving:"
 # Microseconds: from 10, each 1.8 times the one before, up to about half an hour.
 _LATENCY_BOUNDS = [10 * 1.8**power for power in range(33)]
 _COUNT_BOUNDS = [float(2**power) for power in range(15)]
+# Microseconds: from 100, each 1.2 times the one before, up to about a second.
+_QUEUE_BOUNDS = [100 * 1.2**power for power in range(52)]
+_ROW_BOUNDS = [float(2**power) for power in range(14)]
+# TensorFlow Serving's sessions do not know the name of the threads that they share.
+_THREAD_POOL = ""
+# TensorFlow Serving remembers every version it ever warmed up; a server that runs for a year should not.
+_REMEMBERED_WARMUPS = 100
 
 
 class _Counter:
@@ -63,6 +72,11 @@ class _Histogram:
         counts[bisect.bisect_left(self._bounds, value)] += 1
         self._sums[labels] = self._sums.get(labels, 0.0) + value
 
+    def forget_all_but(self, most: int) -> None:
+        """Drops the combinations of labels that came first."""
+        for labels in list(self._counts)[:-most]:
+            del self._counts[labels], self._sums[labels]
+
     def samples(self) -> Iterator[str]:
         for labels, counts in self._counts.items():
             below = 0
@@ -92,12 +106,16 @@ class Metrics:
         self._runtime = _Histogram("runtime_latency", _LATENCY_BOUNDS, "model_name", "API", "runtime")
         self._examples = _Histogram("request_example_counts", _COUNT_BOUNDS, "model")
         self._example_total = _Counter("request_example_count_total", "model")
+        self._warmup = _Histogram("model_warmup_latency", _LATENCY_BOUNDS, "model_path", "status")
+        batching = "batching_session:"
+        self._queuing = _Histogram(batching + "queuing_latency", _QUEUE_BOUNDS, "thread_pool_name")
+        self._input_size = _Histogram(batching + "input_batch_size", _ROW_BOUNDS)
+        self._run_size = _Histogram(batching + "processed_batch_size", _ROW_BOUNDS)
+        self._padding = _Histogram(batching + "padding_size", _ROW_BOUNDS, "execution_batch_size")
+        self._runs = _Counter(batching + "wrapped_run_count")
         self._metrics: tuple[_Counter | _Histogram, ...] = (
-            self._requests,
-            self._latency,
-            self._runtime,
-            self._examples,
-            self._example_total,
+            *(self._requests, self._latency, self._runtime, self._examples, self._example_total),
+            *(self._warmup, self._queuing, self._input_size, self._run_size, self._padding, self._runs),
         )
 
     @contextlib.contextmanager
@@ -134,6 +152,36 @@ class Metrics:
         with self._lock:
             self._examples.add(count, model)
             self._example_total.add(count, model)
+
+    def warmed_up(self, path: Path, status: grpc.StatusCode, seconds: float) -> None:
+        """Notes how long the warmup requests of a version took, and how they ended."""
+        with self._lock:
+            self._warmup.add(seconds * 1e6, str(path), status.name)
+            self._warmup.forget_all_but(_REMEMBERED_WARMUPS)
+
+    def to_batch(self, rows: int, tensors: int) -> None:
+        """Notes the rows of a request that is to be run with others; each of its tensors counts."""
+        with self._lock:
+            for _ in range(tensors):
+                self._input_size.add(rows)
+
+    def queued(self, seconds: Iterable[float]) -> None:
+        """Notes how long requests waited to be run together."""
+        with self._lock:
+            for each in seconds:
+                self._queuing.add(each * 1e6, _THREAD_POOL)
+
+    def batch(self, rows: int, size: int) -> None:
+        """Notes the run of a batch.
+
+        Args:
+            rows: those of its requests.
+            size: those it is run with, the copies included that fill it up.
+        """
+        with self._lock:
+            self._run_size.add(size)
+            self._padding.add(size - rows, str(size))
+            self._runs.add(1)
 
     def text(self) -> str:
         """All of it, for Prometheus to read."""

@@ -4,6 +4,7 @@ Reference: tensorflow_serving/config/{model_server_config,file_system_storage_pa
 texts are those of tensorflow_serving/model_servers/server_core.cc.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ Policy = pb.FileSystemStoragePathSourceConfig.ServableVersionPolicy
 _PLATFORM = "tensorflow"
 _TENSORFLOW_TYPE = 1  # the deprecated enum ModelType
 _FILE_SCHEME = "file://"
+# Of two letters at least: Windows' drives have one.
+_OTHER_SCHEME = re.compile(r"[A-Za-z][\w+.-]+:/")
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,13 @@ def configured_models(config: ServerConfig) -> dict[str, ModelSettings]:
 
     Raises:
         TextFileError: model_config_file cannot be read.
-        InvalidArgumentError: it lists what cannot be served.
+        InvalidArgumentError: it lists what cannot be served, or model_base_path is no local folder.
     """
     if str(config.model_config_file):
         return listed_models(read_model_config(config.model_config_file))
+    local = _local(config.model_name, str(config.model_base_path))
     # Absolute, but a link stays a link: switching it over is a way to deploy.
-    base = Path(config.model_base_path).expanduser().absolute()
+    base = Path(local).expanduser().absolute()
     return {config.model_name: ModelSettings(config.model_name, base)}
 
 
@@ -84,7 +88,8 @@ def listed_models(config: pb.ModelServerConfig) -> dict[str, ModelSettings]:
     """The models of a list, by name.
 
     Raises:
-        InvalidArgumentError: a name is listed twice, a path is relative, or a platform unknown.
+        InvalidArgumentError: a name is listed twice, a path is relative or no local one, or a platform
+            unknown.
     """
     models: dict[str, ModelSettings] = {}
     for each in config.model_config_list.config:
@@ -98,12 +103,23 @@ def _model_settings(config: pb.ModelConfig) -> ModelSettings:
     if not config.name:
         raise InvalidArgumentError("A model of the config list has no name")
     _check_platform(config)
-    base = config.base_path.removeprefix(_FILE_SCHEME)
+    base = _local(config.name, config.base_path)
     if not base.startswith("/"):
         raise InvalidArgumentError(
             f"Expected model {config.name} to have an absolute path or URI; got base_path()={base}"
         )
     return ModelSettings(config.name, Path(base), config.model_version_policy, dict(config.version_labels))
+
+
+def _local(model: str, base_path: str) -> str:
+    """The folder that a base path or file:// URI names."""
+    local = base_path.removeprefix(_FILE_SCHEME)
+    if _OTHER_SCHEME.match(local):
+        raise InvalidArgumentError(
+            f"The base path of model {model} must be a folder of this machine; other file systems are not "
+            f"read. Mount the bucket (gcsfuse, mountpoint-s3) or copy its versions. Received {base_path}"
+        )
+    return local
 
 
 def _check_platform(config: pb.ModelConfig) -> None:

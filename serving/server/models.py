@@ -49,8 +49,9 @@ class Models:
             when that changes.
 
     Example:
-        models = Models(config, Loader(config), on_change=print)
-        models.start(configured_models(config))
+        models = Models(config, Loader(config, Metrics()), on_change=print)
+        models.begin(configured_models(config))
+        models.wait_until_served()
         with models.lease(pb.ModelSpec(name="half")) as servable:
             ...
         models.close()
@@ -60,7 +61,7 @@ class Models:
         self._config = config
         self._loader = loader
         self._on_change = on_change
-        self._unloader = ThreadPoolExecutor(1, "unload")
+        self._unloader = ThreadPoolExecutor(config.num_unload_threads or 1, "unload")
         self._lock = threading.Lock()
         self._reloading = threading.Lock()
         self._changed = threading.Condition()
@@ -69,15 +70,18 @@ class Models:
         # What has been taken off the list, and may still be finishing requests; the newest last.
         self._former: list[Model] = []
 
-    def start(self, settings: Mapping[str, ModelSettings]) -> None:
-        """Loads the models. Returns when there is something to serve; what is missing is waited for later.
+    def begin(self, settings: Mapping[str, ModelSettings]) -> None:
+        """Begins to load the models; returns at once."""
+        self._apply(settings)
+        self._labels = {name: dict(each.labels) for name, each in settings.items()}
+
+    def wait_until_served(self) -> None:
+        """Returns when there is something to serve; what is missing is waited for later.
 
         Raises:
             ServerStartError: no model has a version that can be served, and waiting does not help or has been
                 long enough.
         """
-        self._apply(settings)
-        self._labels = {name: dict(each.labels) for name, each in settings.items()}
         self._wait_for(self._all_looked, _OTHERS_SECONDS, unless=lambda: not self._answers())
         if not self._has_something() and self._config.startup_wait_seconds:
             _log.warning("nothing to serve yet: %s; waiting", self._problems())
@@ -264,6 +268,7 @@ class Models:
                 words = model.problem.words if model.problem else "no version"
                 failed.append(f"{{name: {name}}} due to error: {without_path(words, each.base_path)}")
         if failed:
+            _log.warning("not served after a reload: %s", self._problems())
             listed = "".join(f"{{{each}}}, " for each in failed)
             raise UnknownError(f"{len(failed)} model(s) did not become available: {{{listed}}}")
 

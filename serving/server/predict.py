@@ -12,6 +12,7 @@ from ..errors import FailedPreconditionError, InvalidArgumentError, Unimplemente
 from ..wire import codec
 from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError
+from . import quantised
 from .call import Call
 from .servable import DEFAULT_SIGNATURE, Servable
 
@@ -45,7 +46,7 @@ def predict_call(
         outputs: dict[str, pb.TensorProto] = {}
         for alias, array in zip(aliases, arrays, strict=True):
             try:
-                outputs[alias] = encode(array)
+                outputs[alias] = quantised.encode(array, encode)
             except CodecError as error:
                 raise UnimplementedError(f"output {alias} cannot be sent: {error}") from error
         return pb.PredictResponse(outputs=outputs, model_spec=answering_spec(servable, request.model_spec))
@@ -105,7 +106,7 @@ def _feeds(
 
 def _decoded(alias: str, proto: pb.TensorProto) -> np.ndarray:
     try:
-        return codec.decode(proto)
+        return quantised.decode(proto)
     except CodecError:
         raise InvalidArgumentError(f"tensor parsing error: {alias}") from None
 

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
 from google.protobuf.message import DecodeError
+from tensorflow.python.framework import errors
 from tensorflow.python.profiler.internal._pywrap_profiler import ProfilerSession
 
 from ..errors import AbortedError, InvalidArgumentError, UnavailableError
@@ -72,7 +72,7 @@ def _recorded(options: pb.ProfileOptions, seconds: float) -> bytes:
     }
     try:
         session.start("", levels)
-    except tf.errors.OpError as error:
+    except errors.OpError as error:
         raise UnavailableError(f"another profile is being recorded: {error.message}") from error
     try:
         time.sleep(seconds)

@@ -15,6 +15,7 @@ from .batching_parameters import BatchingParameters
 from .call import Call
 from .config import ServerConfig
 from .deadlines import by, seconds_left
+from .metrics import Metrics
 from .servable import Servable
 
 _T = TypeVar("_T")
@@ -28,19 +29,23 @@ class Runner:
     Args:
         executor: the threads.
         config: requests that may wait or run (one more is refused at once, so that no queue grows for ever),
-            and whether all are batched.
+            and whether all are batched, or those of versions that say so.
         parameters: how they are.
+        metrics: what is counted of that.
 
     Example:
-        arrays = await Runner(executor, config, BatchingParameters()).run(servable, call, deadline=None)
+        runner = Runner(executor, config, BatchingParameters(), Metrics())
+        arrays = await runner.run(servable, call, deadline=None)
     """
 
-    def __init__(self, executor: Executor, config: ServerConfig, parameters: BatchingParameters):
+    def __init__(
+        self, executor: Executor, config: ServerConfig, parameters: BatchingParameters, metrics: Metrics
+    ):
         self._executor = executor
         self._limit = config.max_concurrent_requests
-        self._batch_all = config.enable_batching
+        self._batch_all = config.enable_batching and not config.enable_per_model_batching_parameters
         self._most = parameters.max_execution_batch_size
-        self._batcher = Batcher(self._in_thread, parameters)
+        self._batcher = Batcher(self._in_thread, parameters, metrics)
         self._admitted = 0
 
     @contextlib.contextmanager
@@ -72,7 +77,7 @@ class Runner:
             DeadlineExceededError: the deadline has passed before a thread was free, or in the graph.
             ServingError: what the graph ended with.
         """
-        if self._batch_all or _has_rows(servable, call, self._most):
+        if self._batch_all or servable.batching or _has_rows(servable, call, self._most):
             return await self._batcher.run(servable, call, deadline)
         running = self._in_thread(lambda: servable.run(call.feeds, call.fetches, seconds_left(deadline)))
         return await by(deadline, running)

@@ -6,27 +6,31 @@ run in a pool of threads, never on the loop.
 
 import asyncio
 import logging
-import signal
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import FrameType
 from typing import Self
 
 import grpc.aio
 
+from ..errors import InvalidInputError
+from ..wire import messages_pb2 as pb
 from . import profiler
 from .api import Api
 from .batching_parameters import batching_parameters
 from .config import ServerConfig
 from .config_watch import ConfigWatch
+from .forever import SIGNAL_SECONDS
 from .grpc_api import GrpcApi, Health, add_reflection
 from .in_flight import InFlight
 from .listening import check_addresses, credentials, listen, local_target, server_options
 from .loading import Loader
+from .management import Management
+from .membership import Membership
+from .memory import keep_from_collections
 from .metrics import Metrics, metrics_path
-from .model_config import configured_models
+from .model_config import configured_models, listed_models
 from .models import Models
 from .rest.app import RestApi
 from .rest.server import RestServer
@@ -50,6 +54,9 @@ class Server:
 
     Args:
         config: what to serve, and where.
+        own_process: whether this process does nothing else: what is loaded is then out of the way of Python's
+            garbage collector, for good.
+        membership: what it shares, if it is one of several workers.
 
     Attributes:
         config: the same.
@@ -58,18 +65,31 @@ class Server:
     Raises:
         TextFileError: a file that the config names cannot be read.
         InvalidArgumentError: model_config_file lists what cannot be served.
+        InvalidInputError: the config asks for workers; `serve_forever` starts these.
 
     Example:
         with Server(ServerConfig("default", "models/sentiment", port=0)) as server:
             Client(server.target).classify(["what a film"])
     """
 
-    def __init__(self, config: ServerConfig):
+    def __init__(self, config: ServerConfig, own_process: bool = False, membership: Membership | None = None):
+        if config.workers > 1 and membership is None:
+            raise InvalidInputError(
+                f"workers must be 1 for a Server, which is one process; serve_forever starts several. "
+                f"Received {config.workers}"
+            )
         self.config = config
-        self.models = Models(config, Loader(config), on_change=self._availability_changed)
+        self._membership = membership
+        self._metrics = Metrics()
+        after_load = keep_from_collections if own_process else lambda: None
+        loader = Loader(config, self._metrics, after_load)
+        self.models = Models(config, loader, on_change=self._availability_changed)
+        ask_all = membership.ask_all if membership else None
+        self._management = Management(self.models, self._metrics, ask_all)
         # Before the list is read: should it change in between, the watch sees that.
-        self._config_watch = ConfigWatch(config, self.models)
-        self._configured = configured_models(config)
+        self._config_watch = ConfigWatch(config, self._reload)
+        listed = membership.listed if membership else None
+        self._configured = configured_models(config) if listed is None else listed_models(listed)
         self._options = server_options(config)
         self._tls = credentials(config)
         self._batching = batching_parameters(config)
@@ -116,10 +136,15 @@ class Server:
         """
         if self._started:
             raise RuntimeError("a Server starts once; make another one of the same config")
-        check_addresses(self.config)
+        if self._membership is None:
+            check_addresses(self.config)
         self._started = True
         try:
-            self.models.start(self._configured)
+            self.models.begin(self._configured)
+            if self._membership is not None:
+                # Before they are loaded, which may take until others are listed.
+                self._membership.joined(self._management.actions)
+            self.models.wait_until_served()
             self._thread.start()
             self._port.result()
             self._config_watch.start()
@@ -127,6 +152,10 @@ class Server:
             self.stop(grace=0)
             raise
         return self
+
+    def available(self) -> dict[str, list[int]]:
+        """The versions that answer, of every model on the list."""
+        return self.models.available()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the server has stopped.
@@ -151,7 +180,8 @@ class Server:
         self._stopping = True
         if self._thread.is_alive():
             self._on_loop(self._stop_requested.set)
-            self._thread.join()
+            while not self.wait(SIGNAL_SECONDS):
+                pass
         # Closing the sessions ends the runs that are left, and so frees the threads.
         aborted = self._abort_requested.is_set()
         self.models.close(timeout=0.0 if aborted else min(self._grace, _LOADING_SECONDS))
@@ -179,8 +209,8 @@ class Server:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         server = grpc.aio.server(options=self._options)
-        runner, metrics = Runner(self._executor, self.config, self._batching), Metrics()
-        api = Api(self.models, runner, metrics, self.config)
+        runner = Runner(self._executor, self.config, self._batching, self._metrics)
+        api = Api(self.models, runner, self._metrics, self._management, self.config)
         grpc_api = GrpcApi(api)
         grpc_api.add_to(server)
         self._health = Health()
@@ -189,8 +219,11 @@ class Server:
         add_reflection(server)
         if self.config.enable_profiler:
             grpc_api.add_service(server, profiler.SERVICE, profiler.methods())
-        rest_api = RestApi(api, runner, metrics, self._metrics_path, self.config)
-        rest = RestServer(rest_api, self.config) if self.config.rest_api_port else None
+        rest_api = RestApi(api, runner, self._metrics, self._management, self._metrics_path, self.config)
+        rest = None
+        if self.config.rest_api_port:
+            shared = self._membership.rest_socket if self._membership else None
+            rest = RestServer(rest_api, self.config, shared)
         port = listen(server, self.config, self._tls)
         await server.start()
         if rest is not None:
@@ -208,7 +241,7 @@ class Server:
         ends = time.monotonic() + self._grace
         assert self._health is not None
         await self._health.leave()
-        draining = asyncio.ensure_future(asyncio.gather(*[each.drain() for each in in_flight]))
+        draining = asyncio.ensure_future(_drained(in_flight))
         aborting = asyncio.ensure_future(self._abort_requested.wait())
         await asyncio.wait({draining, aborting}, timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
         if self._grace > 0 and not aborting.done():
@@ -220,11 +253,16 @@ class Server:
                 await rest.abort()
                 await closing
         await server.stop(_WATCHERS_SECONDS if draining.done() else None)
+        # What gRPC has just cancelled ends by itself, and not with a traceback when the loop is closed.
+        await asyncio.wait({draining}, timeout=_WATCHERS_SECONDS)
         draining.cancel()
         aborting.cancel()
 
     def _healthy(self) -> dict[str, bool]:
         return {name: bool(versions) for name, versions in self.models.available().items()}
+
+    def _reload(self, listed: pb.ModelServerConfig) -> None:
+        self.models.reload(listed_models(listed), timeout=None)
 
     def _availability_changed(self, name: str, available: bool) -> None:
         if self._health is not None and self._loop is not None and not self._loop.is_closed():
@@ -240,56 +278,6 @@ class Server:
             self._loop.call_soon_threadsafe(callback)
 
 
-def serve_forever(config: ServerConfig, on_ready: Callable[[Server], None] | None = None) -> int:
-    """Serves until SIGTERM or SIGINT, then drains. A second signal stops at once, a third kills.
-
-    Call it from the main thread: nobody else gets signals.
-
-    Args:
-        config: what to serve, and where.
-        on_ready: called with the server when it answers, for example to print its address.
-
-    Returns:
-        The exit status: 0 after a signal.
-
-    Raises:
-        ServerStartError: there is nothing to serve, the model does not load, or the port is in use.
-
-    Example:
-        sys.exit(serve_forever(ServerConfig("default", "models/sentiment")))
-    """
-    server = Server(config)
-    asked = threading.Event()
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        if not asked.is_set():
-            asked.set()
-            return
-        server.abort()
-        for name in handlers:
-            signal.signal(name, signal.SIG_DFL)
-
-    def on_early_signal(_number: int, _frame: FrameType | None) -> None:
-        # Nobody has been promised an answer yet, and a large model may load for minutes.
-        raise _StopBeforeReadyError
-
-    handlers = {number: signal.signal(number, on_early_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        server.start()
-        for number in handlers:
-            signal.signal(number, on_signal)
-        if on_ready is not None:
-            on_ready(server)
-        asked.wait()
-        server.stop()
-    except _StopBeforeReadyError:
-        return 0
-    finally:
-        server.stop(grace=0)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    return 0
-
-
-class _StopBeforeReadyError(BaseException):
-    """A signal while the model loads; no Exception, like KeyboardInterrupt, so that nothing holds it up."""
+async def _drained(in_flight: tuple[InFlight, ...]) -> None:
+    # In a coroutine: a gather by itself logs that nobody asked for its end when it is cancelled.
+    await asyncio.gather(*[each.drain() for each in in_flight])

@@ -10,17 +10,25 @@ class JsonFormatter(logging.Formatter):
 
     Times are UTC, as in RFC 3339.
 
+    Args:
+        **fields: what every line has besides.
+
     Example:
-        handler.setFormatter(JsonFormatter())
+        handler.setFormatter(JsonFormatter(worker=2))
     """
+
+    def __init__(self, **fields: object):
+        super().__init__()
+        self._fields = fields
 
     def format(self, record: logging.LogRecord) -> str:
         """One line of JSON."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        fields = {
+        fields: dict[str, object] = {
             "time": f"{seconds}.{int(record.msecs):03d}Z",
             "level": record.levelname,
             "logger": record.name,
+            **self._fields,
             "message": record.getMessage(),
         }
         if record.exc_info:

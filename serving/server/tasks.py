@@ -10,9 +10,9 @@ import numpy as np
 
 from ..errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
 from ..wire import messages_pb2 as pb
-from ..wire.dtypes import code_of
 from .call import Call
 from .predict import answering_spec
+from .quantised import code_of
 from .servable import DEFAULT_SIGNATURE, Servable
 
 CLASSIFY = "tensorflow/serving/classify"

@@ -18,6 +18,7 @@ from tensorflow.lite.python import schema_py_generated as schema
 from ..errors import InvalidArgumentError, NotFoundError
 from ..wire import messages_pb2 as pb
 from ..wire.dtypes import dtype_name
+from .batching_parameters import BatchingParameters
 from .tflite_pool import InterpreterPool
 from .tflite_signatures import UNREADABLE, Tensor, by_name, resolve, signatures_of
 from .versions import TFLITE_FILE
@@ -50,6 +51,7 @@ class TfliteServable:
         self.model = model
         self.version = version
         self.row_tensors: frozenset[str] = frozenset()
+        self.batching: BatchingParameters | None = None
         content = _content(path)
         self._pool = InterpreterPool(content, threads)
         try:
@@ -140,7 +142,7 @@ def _content(path: Path) -> bytes:
 def _checked(tensor: Tensor, array: np.ndarray) -> np.ndarray:
     """`array` as the interpreter takes it: in the machine's byte order."""
     if array.dtype.newbyteorder("=") != tensor.dtype:
-        received = "string" if array.dtype == object else array.dtype.name
+        received = "string" if array.dtype == object else (array.dtype.names or [array.dtype.name])[0]
         raise InvalidArgumentError(
             f"Input tensor '{tensor.name}' must be {dtype_name(tensor.code)}. Received {received}."
         )

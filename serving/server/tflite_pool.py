@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
+from tensorflow.lite.python.interpreter import Interpreter, OpResolverType
 
 from ..errors import CancelledError, DeadlineExceededError, InvalidArgumentError
 from .tflite_signatures import Tensor
@@ -114,7 +114,7 @@ class _Interpreter:
         self._shapes |= {(subgraph, index): shape for index, shape in changed.items()}
 
 
-def _new_interpreter(content: bytes, threads: int) -> tf.lite.Interpreter:
+def _new_interpreter(content: bytes, threads: int) -> Interpreter:
     """An interpreter, ready to be run.
 
     Raises:
@@ -122,9 +122,9 @@ def _new_interpreter(content: bytes, threads: int) -> tf.lite.Interpreter:
     """
     # catch_warnings would restore other threads' filters; this adds one filter, however often it is called.
     warnings.filterwarnings("ignore", r"\s*Warning: tf\.lite\.Interpreter is deprecated", UserWarning)
-    kernels = tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    kernels = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     try:
-        interpreter = tf.lite.Interpreter(
+        interpreter = Interpreter(
             model_content=content, num_threads=threads or None, experimental_op_resolver_type=kernels
         )
     except ValueError as error:

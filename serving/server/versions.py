@@ -19,7 +19,7 @@ def versions_in(base: Path) -> dict[int, Path] | None:
     """The folders in `base` with a number as their name; None if `base` cannot be listed."""
     try:
         children = list(base.iterdir())
-    except OSError:
+    except (OSError, ValueError):  # the latter for what no path can be
         return None
     numbered = [child for child in children if re.fullmatch("[0-9]{1,99}", child.name) and child.is_dir()]
     versions = {int(child.name): child for child in sorted(numbered)}
@@ -51,7 +51,12 @@ def missing_file(path: Path, prefer_tflite: bool = False) -> str | None:
         return None
     graph = next((path / name for name in _GRAPH_FILES if (path / name).is_file()), None)
     if graph is None:
-        return _GRAPH_FILES[0]
+        is_tflite = (path / TFLITE_FILE).is_file()
+        return (
+            f"{_GRAPH_FILES[0]}; --prefer_tflite_model takes its {TFLITE_FILE}"
+            if is_tflite
+            else _GRAPH_FILES[0]
+        )
     if (path / "variables" / "variables.index").is_file() or not _has_variables(graph):
         return None
     return "variables/variables.index"

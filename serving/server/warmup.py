@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 from tensorflow.python.lib.io import _pywrap_record_io
 from tensorflow_serving.apis import prediction_log_pb2  # pyright: ignore[reportMissingImports]
 
-from ..errors import InvalidArgumentError, UnimplementedError
+from ..errors import InvalidArgumentError, ServingError, UnimplementedError
 from ..wire import messages_pb2 as pb
 from .call import Call
+from .metrics import Metrics
 from .predict import predict_call
 from .servable import Servable
 from .tasks import classify_call, multi_inference_call, regress_call
@@ -28,13 +30,14 @@ _MOST_RECORDS = 1000
 _LONGEST_SECONDS = 600.0
 
 
-def warm_up(servable: Servable, path: Path, iterations: int) -> None:
+def warm_up(servable: Servable, path: Path, iterations: int, metrics: Metrics) -> None:
     """Runs the warmup requests that a version brings along.
 
     Args:
         servable: the version.
         path: its folder; without a file of requests nothing is run.
         iterations: how many times each is run.
+        metrics: counts how long all of it takes.
 
     Raises:
         InvalidArgumentError: the file has too many requests.
@@ -44,24 +47,44 @@ def warm_up(servable: Servable, path: Path, iterations: int) -> None:
     if not (path / _FILE).is_file():
         return
     started = time.monotonic()
-    count = 0
-    for record in _records(path / _FILE):
-        count += 1
-        if count > _MOST_RECORDS:
-            raise InvalidArgumentError(
-                f"Number of warmup records exceeds the maximum ({_MOST_RECORDS}) in {_FILE}"
-            )
-        call = _call(servable, record)
-        for _ in range(iterations):
-            call.respond(servable.run(call.feeds, call.fetches, _LONGEST_SECONDS))
-    seconds = time.monotonic() - started
+    status = grpc.StatusCode.UNKNOWN
+    try:
+        count = _run_all(servable, path / _FILE, iterations)
+        status = grpc.StatusCode.OK
+    except ServingError as error:
+        status = error.code
+        raise
+    finally:
+        seconds = time.monotonic() - started
+        metrics.warmed_up(path, status, seconds)
     _log.info(
-        "version %s of model %s: %d warmup requests in %.1f s",
+        "version %s of model %s: %d warmup requests took %.1f s",
         servable.version,
         servable.model,
         count,
         seconds,
     )
+
+
+def _run_all(servable: Servable, file: Path, iterations: int) -> int:
+    """Runs a file's requests; how many there are.
+
+    One after the other: TensorFlow prepares the graphs of a session under one lock.
+    """
+    calls: list[Call[Any]] = []
+    for record in _records(file):
+        if len(calls) == _MOST_RECORDS:
+            raise InvalidArgumentError(
+                f"Number of warmup records exceeds the maximum ({_MOST_RECORDS}) in {_FILE}"
+            )
+        calls.append(_call(servable, record))
+    _log.info(
+        "version %s of model %s: running %d warmup requests", servable.version, servable.model, len(calls)
+    )
+    for call in calls:
+        for _ in range(iterations):
+            call.respond(servable.run(call.feeds, call.fetches, _LONGEST_SECONDS))
+    return len(calls)
 
 
 def _records(path: Path) -> Iterator[Any]:

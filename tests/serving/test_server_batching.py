@@ -66,6 +66,7 @@ class Gate:
 
     def __init__(self, server, model="rows"):
         self.sizes = []
+        self._server = server
         self._open = threading.Semaphore(0)
         self.model = server.models._models[model]
         with self.model.lease(None) as servable:
@@ -80,6 +81,16 @@ class Gate:
     def let(self, runs):
         for _ in range(runs):
             self._open.release()
+
+    def counted(self):
+        """The server's metrics of batches, but for the buckets."""
+        lines = [line.rsplit(" ", 1) for line in self._server._metrics.text().splitlines()]
+        prefix = ":tensorflow:serving:batching_session:"
+        return {
+            name.removeprefix(prefix): float(value)
+            for name, value in lines
+            if name.startswith(prefix) and "_bucket" not in name
+        }
 
 
 @pytest.fixture
@@ -136,6 +147,20 @@ def test_what_arrives_during_a_run_is_run_together_and_each_gets_its_own_rows(ba
     gate.let(2)
     assert answers(first, second, third, fourth) == [[5.0], [25.0], [61.0, 113.0], [2.0]]
     assert gate.sizes == [(1, 2), (4, 2)]
+    counted = gate.counted()
+    assert counted.pop('queuing_latency_sum{thread_pool_name=""}') > 0
+    assert counted == {
+        'queuing_latency_count{thread_pool_name=""}': 4,
+        "input_batch_size_count{}": 4,
+        "input_batch_size_sum{}": 5,
+        "processed_batch_size_count{}": 2,
+        "processed_batch_size_sum{}": 5,
+        'padding_size_count{execution_batch_size="1"}': 1,
+        'padding_size_sum{execution_batch_size="1"}': 0,
+        'padding_size_count{execution_batch_size="4"}': 1,
+        'padding_size_sum{execution_batch_size="4"}': 0,
+        "wrapped_run_count{}": 2,
+    }
 
 
 def test_a_second_run_of_a_kind_starts_when_enough_rows_wait_for_it(base, serve, until, monkeypatch):
@@ -207,6 +232,9 @@ def test_a_row_that_fails_is_refused_by_itself(base, serve, until):
     with pytest.raises(errors.InvalidArgumentError, match="a row of bad luck"):
         bad.result(60)
     assert gate.sizes == [(1, 2), (2, 2), (1, 2), (1, 2)]
+    counted = gate.counted()
+    assert counted["wrapped_run_count{}"] == 4
+    assert counted['queuing_latency_count{thread_pool_name=""}'] == 3
 
 
 def test_requests_that_expire_or_are_cancelled_leave_the_queue(base, in_background, until, monkeypatch):
@@ -251,6 +279,9 @@ def test_batching_by_the_flags_takes_any_model_and_pads_where_told_to(plain_base
     # What is missing repeats a tensor's first element: 2 2 2, and 3 3 2.
     assert answers(first, *others) == [[5.0], [14.0], [12.0, 22.0]]
     assert gate.sizes == [(4, 2), (4, 3)]
+    counted = gate.counted()
+    assert counted["processed_batch_size_sum{}"] == 8
+    assert counted['padding_size_sum{execution_batch_size="4"}'] == 4
 
 
 def test_the_parameters_bound_tasks_and_queues(plain_base, serve, until, tmp_path):
@@ -268,6 +299,9 @@ def test_the_parameters_bound_tasks_and_queues(plain_base, serve, until, tmp_pat
     assert large.value.details == "Task size 3 is larger than maximum input batch size 2"
     gate.let(2)
     assert answers(first, second) == [[5.0], [5.0, 25.0]]
+    # What is refused has been asked for, once for each of the client's tries, and is never run.
+    assert gate.counted()["input_batch_size_count{}"] >= 4
+    assert gate.counted()["processed_batch_size_sum{}"] == 3
 
 
 def test_large_requests_are_split_where_told_to(plain_base, serve, tmp_path):
@@ -289,6 +323,88 @@ def test_a_batch_that_is_not_full_waits_as_long_as_it_is_told(plain_base, serve,
     futures = [ask([[1, 2]]) for _ in range(3)]
     assert answers(*futures) == [[5.0]] * 3
     assert gate.sizes == [(3, 2)]
+
+
+def with_own_parameters(tmp_path, text):
+    """A model without our card, whose version brings parameters along."""
+    module = Rows()
+    version = save(module, tmp_path / "own", serving_default=module.serve)
+    (version / "batching_params.pbtxt").write_text(text)
+    return tmp_path / "own"
+
+
+PER_MODEL = {"enable_per_model_batching_parameters": True}
+
+
+def test_a_version_is_batched_as_its_own_file_says(serve, until, tmp_path):
+    own = "max_batch_size { value: 4 } allowed_batch_sizes: 4 num_batch_threads { value: 7 }"
+    base = with_own_parameters(tmp_path, own)
+    # Of the server's file only the threads count, which all models share.
+    ask, gate = serve(base, **one_thread(tmp_path, "max_batch_size { value: 2 }"), **PER_MODEL)
+    first = ask([[1, 2]])
+    until(lambda: len(gate.sizes) == 1)
+    others = [ask([[3, 4]]), ask([[1, 1], [2, 2]])]
+    gate.let(2)
+    assert answers(first, *others) == [[5.0], [25.0], [2.0, 8.0]]
+    assert gate.sizes == [(4, 2), (4, 2)]
+
+
+def test_without_the_flag_a_version_s_own_file_is_ignored(serve, tmp_path):
+    base = with_own_parameters(tmp_path, "max_batch_size { value: 4 } allowed_batch_sizes: 4")
+    ask, gate = serve(base, **one_thread(tmp_path))
+    gate.let(1)
+    assert answers(ask([[1, 2]])) == [[5.0]]
+    assert gate.sizes == [(1, 2)]
+
+
+def test_a_version_without_a_file_of_its_own_is_not_batched_by_the_flags(
+    plain_base, base, serve, until, tmp_path
+):
+    ask, gate = serve(plain_base, **one_thread(tmp_path), **PER_MODEL)
+    futures = [ask([[1, 2]]) for _ in range(3)]
+    until(lambda: len(gate.sizes) == 3)
+    gate.let(3)
+    assert answers(*futures) == [[5.0]] * 3
+    # One with our card is batched as it is without any flag: 64 rows, and not the 2 of the server's file.
+    ask, gate = serve(base, **one_thread(tmp_path, "max_batch_size { value: 2 }"), **PER_MODEL)
+    futures = [ask([[1, 2]])]
+    until(lambda: len(gate.sizes) == 1)
+    futures += [ask([[1, 2]]) for _ in range(3)]
+    gate.let(2)
+    assert answers(*futures) == [[5.0]] * 4
+    assert gate.sizes == [(1, 2), (3, 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("size: 3", "2/batching_params.pbtxt': Error parsing text-format tensorflow.serving."),
+        (
+            "max_batch_size { value: 8 } allowed_batch_sizes: 4",
+            "batching_params.pbtxt: Last entry in",
+        ),
+    ],
+)
+def test_a_wrong_file_keeps_its_version_from_serving_and_no_other(tmp_path, until, text, words):
+    base = with_own_parameters(tmp_path, "")
+    newer = save(Rows(), tmp_path / "away", 2)
+    (newer / "batching_params.pbtxt").write_text(text)
+    config = ServerConfig(
+        "rows", base, port=0, enable_batching=True, file_system_poll_wait_seconds=0.02, **PER_MODEL
+    )
+    with Server(config) as server, Client(server.target, "rows") as client:
+        newer.rename(base / "2")
+        until(lambda: len(client.status()) == 2 and client.status()[0].message)
+        assert words in client.status()[0].message
+        assert str(tmp_path) not in client.status()[0].message
+        assert client.predict({"x": np.float32([[1, 2]])})["y"].tolist() == [5.0]
+        (base / "2" / "batching_params.pbtxt").write_text("max_batch_size { value: 8 }")
+        until(lambda: server.models.available() == {"rows": [2]})
+
+
+def test_own_parameters_without_batching_are_told_to_have_no_effect(plain_base, caplog):
+    assert batching_parameters(ServerConfig("m", plain_base, **PER_MODEL)) == BatchingParameters()
+    assert "no effect without --enable_batching" in caplog.text
 
 
 def test_inputs_without_rows_are_refused_where_all_is_batched(half_base):

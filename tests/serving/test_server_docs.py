@@ -63,7 +63,7 @@ def test_every_call_has_its_row(rows):
 
 
 def test_every_metric_has_its_row(rows):
-    names = re.findall(r"^# TYPE :tensorflow:serving:(\w+)", Metrics().text(), re.MULTILINE)
-    verdicts = {name: verdict for cell, verdict in rows for name in re.findall(r"`(\w+)`", cell)}
+    names = re.findall(r"^# TYPE :tensorflow:serving:([\w:]+)", Metrics().text(), re.MULTILINE)
+    verdicts = {name: verdict for cell, verdict in rows for name in re.findall(r"`([\w:]+)`", cell)}
     assert names
     assert [name for name in names if verdicts.get(name) not in ("same", "better")] == []

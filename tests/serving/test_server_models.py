@@ -3,6 +3,7 @@
 import shutil
 import threading
 import time
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -252,6 +253,9 @@ def test_reloads_that_are_wrong_change_nothing(bases, serve, ask):
             "INVALID_ARGUMENT",
             "Expected model m to have an absolute path or URI; got base_path()=m",
         )
+        code, message = words(plain | {"base_path": "s3://bucket/m"})
+        assert code == "INVALID_ARGUMENT"
+        assert "base path of model m must be a folder of this machine" in message
         assert words(plain | {"model_platform": "caffe"}) == (
             "INVALID_ARGUMENT",
             "Model m requests unsupported platform caffe",
@@ -268,6 +272,17 @@ def test_reloads_that_are_wrong_change_nothing(bases, serve, ask):
             "currently supported",
         )
     assert ask(server, "a") == 2.0
+
+
+@pytest.mark.parametrize("base", ["gs://bucket/m", "s3://bucket/m", "hdfs://name:8020/m", Path("gs://b/m")])
+def test_a_base_path_on_another_file_system_is_refused_with_what_to_do(base):
+    with pytest.raises(errors.InvalidArgumentError, match="Mount the bucket .* Received (gs|s3|hdfs):/"):
+        Server(ServerConfig("m", base))
+
+
+def test_a_base_path_may_be_a_file_uri(bases, ask):
+    with Server(ServerConfig("m", f"file://{bases['left']}", port=0)) as server:
+        assert ask(server, "m") == 2.0
 
 
 def test_a_model_named_by_its_deprecated_type_is_served():

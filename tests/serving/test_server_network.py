@@ -218,7 +218,7 @@ def test_the_profiler_records_what_the_server_runs(half_base, tmp_path, in_backg
                 answer(client)
 
         asking = in_background(load)
-        tf.profiler.experimental.client.trace(server.target, str(tmp_path), duration_ms=300)
+        tf.profiler.experimental.client.trace(server.target, str(tmp_path), duration_ms=1000)
         stop.set()
         asking.result()
     (trace,) = tmp_path.rglob("*.xplane.pb")

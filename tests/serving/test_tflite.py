@@ -620,3 +620,30 @@ def test_the_server_prefers_a_tflite_file_where_it_is_told_to(tmp_path):
     with Server(ServerConfig("m", tmp_path, **config)) as server, Client(server.target, "m") as client:
         assert client.predict({"x": np.float32([2])})["y"].tolist() == [3.0]
         assert client.metadata().version == 7
+
+
+def test_quantised_inputs_and_outputs_are_the_integers_of_the_file(load, tmp_path):
+    """Their scale stays in the file: TensorFlow Serving tells nobody of it either."""
+
+    def dense(x):
+        return {"y": tf.matmul(x, tf.constant(floats(3, 2)))}
+
+    module = tf.Module()
+    module.serve = tf.function(dense, input_signature=[tf.TensorSpec([1, 3], FLOAT, name="x")])
+    tf.saved_model.save(module, str(tmp_path / "saved"), {"serving_default": module.serve})
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "saved"))
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.representative_dataset = lambda: ([floats(1, 3) * scale] for scale in range(10))
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    converter.inference_input_type = converter.inference_output_type = tf.int8
+    data = converter.convert()
+    x = np.array([[1, -7, 100]], np.int8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the interpreter has a successor in another package
+        expected = tf.lite.Interpreter(model_content=data).get_signature_runner()(x=x)["y"]
+    servable = load(data)
+    signature = servable.signatures["serving_default"]
+    assert (signature.inputs["x"].dtype, signature.outputs["y"].dtype) == (pb.DT_INT8, pb.DT_INT8)
+    answer = call(servable, "serving_default", x=x)["y"]
+    assert answer.dtype == np.int8
+    np.testing.assert_array_equal(answer, expected)

@@ -16,6 +16,7 @@ from ..api import CLASSIFY, PREDICT, REGRESS, Api
 from ..call import Call
 from ..config import ServerConfig
 from ..in_flight import InFlight
+from ..management import Management
 from ..metrics import CONTENT_TYPE, Metrics
 from ..predict import arrays_call
 from ..runner import Runner
@@ -68,19 +69,29 @@ class RestApi:
     Args:
         api: answers the calls.
         runner: where large bodies are taken apart.
-        metrics: what is counted, and told at `metrics_path`.
+        metrics: what is counted.
+        management: tells of models, and of what was counted at `metrics_path`.
         metrics_path: where; empty for nowhere.
         config: limits, and whether pages of other origins may ask.
 
     Example:
-        uvicorn.run(RestApi(api, runner, metrics, DEFAULT_PATH, config))
+        uvicorn.run(RestApi(api, runner, metrics, management, DEFAULT_PATH, config))
     """
 
-    def __init__(self, api: Api, runner: Runner, metrics: Metrics, metrics_path: str, config: ServerConfig):
+    def __init__(
+        self,
+        api: Api,
+        runner: Runner,
+        metrics: Metrics,
+        management: Management,
+        metrics_path: str,
+        config: ServerConfig,
+    ):
         self.in_flight = InFlight()
         self._api = api
         self._runner = runner
         self._metrics = metrics
+        self._management = management
         self._metrics_path = metrics_path
         self._seconds = config.rest_api_timeout_in_ms / 1000
         self._most_bytes = config.rest_api_max_body_bytes
@@ -123,7 +134,7 @@ class RestApi:
             return _preflight(scope)
         if method == "GET":
             if path == self._metrics_path:
-                return _Answer(self._metrics.text().encode(), content_type=CONTENT_TYPE)
+                return _Answer((await self._management.metrics()).encode(), content_type=CONTENT_TYPE)
             if path == "/healthz":
                 return _Answer(b'{"status": "alive"}')
             if path == "/readyz":
@@ -134,19 +145,19 @@ class RestApi:
         if asks in (routes.PREDICT, routes.CLASSIFY, routes.REGRESS):
             return await self._infer(asks, spec, scope, receive)
         with self._metrics.request(self._api.known(spec), _API_OF[asks], "REST"):
-            return _Answer(self._tell(asks, spec))
+            return _Answer(await self._tell(asks, spec))
 
     def _readiness(self) -> _Answer:
         if self._api.ready():
             return _Answer(b'{"status": "ready"}')
         raise UnavailableError("no model has a version to answer")
 
-    def _tell(self, asks: str, spec: pb.ModelSpec) -> bytes:
+    async def _tell(self, asks: str, spec: pb.ModelSpec) -> bytes:
         """What the server knows of its models."""
         if asks == routes.MODELS:
-            return models_json(self._api.statuses())
+            return models_json(await self._management.statuses())
         if asks == routes.STATUS:
-            return status_json(self._api.status(spec))
+            return status_json(await self._management.status(spec))
         request = pb.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
         return metadata_json(self._api.metadata(request))
 
