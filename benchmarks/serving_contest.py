@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import socket
 import sys
 import time
@@ -57,6 +58,8 @@ OURS_REST = Server(
     path=f"/v1/models/{NAME}:predict",
     one_port=False,
 )
+CPUS = os.cpu_count() or 1
+OURS_WORKERS = Server(f"ours, gRPC, {CPUS} workers", (*_OURS, "--port={port}", f"--workers={CPUS}"))
 PLAIN = Server("grpc.server, 8 threads", (*_OTHERS, "plain", "{folder}", "{port}"))
 RAY = Server("Ray Serve, gRPC", (*_OTHERS, "ray-serve", "{folder}", "{port}"))
 
@@ -69,6 +72,7 @@ def _fastapi(name: str, server: str) -> Server:
 SERVERS = (
     OURS,
     OURS_REST,
+    OURS_WORKERS,
     PLAIN,
     _fastapi("FastAPI, SavedModel", "fastapi-saved-model"),
     _fastapi("FastAPI, model.predict", "fastapi-keras"),

@@ -153,10 +153,14 @@ class Taken:
 
 
 class Session:
-    """What this process does for its parent; one public method for each request."""
+    """What this process does for its parent; one public method for each request.
 
-    def __init__(self) -> None:
-        self._runner = asyncio.Runner()
+    Args:
+        runner: where the clients run.
+    """
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
 
     def check(self, protocol: str, address: str, path: str) -> dict[str, Any]:
         """Answers with the probabilities that a server has for the first text."""
@@ -279,7 +283,8 @@ def main() -> None:
     """Keeps what it prints apart from its answers, then serves its parent."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    serve(Session(), sys.stdin, answers)
+    with asyncio.Runner() as runner:
+        serve(Session(runner), sys.stdin, answers)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The benchmarks: what they compute is right, and no contestant can bring the others down. No test times."""
 
+import asyncio
 import csv
 import math
 import os
@@ -343,7 +344,9 @@ def test_the_clients_count_what_fails_with_the_first_reason_and_go_on():
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as server:
         address = f"127.0.0.1:{int(server.stdout.readline())}"
         try:
-            found = serving_worker.Session().load("http", address, "/", 1, 0.5, server.pid)
+            with asyncio.Runner() as runner:
+                session = serving_worker.Session(runner)
+                found = session.load("http", address, "/", 1, 0.5, server.pid)
         finally:
             server.kill()
     assert found["reason"] == "the server closed the connection"
