@@ -9,10 +9,11 @@ GetPerModelBatchingParams in servables/tensorflow/bundle_factory_util.cc.
 """
 
 import asyncio
-import logging
+import contextlib
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +31,8 @@ from .deadlines import by, expired, seconds_left
 from .metrics import Metrics
 from .servable import Servable
 
-_log = logging.getLogger(__name__)
-
 _Arrays = list[np.ndarray]
-_RunInThread = Callable[[Callable[[], _Arrays]], "asyncio.Future[_Arrays]"]
+_Outcome = _Arrays | Exception
 
 
 @dataclass(eq=False)
@@ -86,23 +85,22 @@ class Batcher:
     """Collects calls into batches, and runs these. For one event loop.
 
     Args:
-        run_in_thread: runs a function in a thread.
+        executor: the threads that runs are made in.
         parameters: how large batches are and how long they wait, unless a servable says so itself; and how
             many run at the same time.
         metrics: what is counted of them.
 
     Example:
-        batcher = Batcher(run_in_thread, BatchingParameters(), Metrics())
+        batcher = Batcher(executor, BatchingParameters(), Metrics())
         arrays = await batcher.run(servable, call, deadline=None)
     """
 
-    def __init__(self, run_in_thread: _RunInThread, parameters: BatchingParameters, metrics: Metrics):
-        self._run_in_thread = run_in_thread
+    def __init__(self, executor: Executor, parameters: BatchingParameters, metrics: Metrics):
+        self._executor = executor
         self._parameters = parameters
         self._metrics = metrics
         self._queues: OrderedDict[Hashable, _Queue] = OrderedDict()
         self._busy = 0
-        self._runs: set[asyncio.Task[None]] = set()
 
     async def run(self, servable: Servable, call: Call[Any], deadline: float | None) -> _Arrays:
         """The values of what a call fetches, for its own rows.
@@ -172,11 +170,7 @@ class Batcher:
                     break
                 tasks = queue.take()
                 if tasks:
-                    self._busy += 1
-                    queue.running += 1
-                    run = loop.create_task(self._run_batch(queue, tasks))
-                    self._runs.add(run)
-                    run.add_done_callback(self._runs.discard)
+                    self._launch(queue, tasks, loop)
             if not queue.tasks:
                 if not queue.running:
                     del self._queues[key]
@@ -197,59 +191,59 @@ class Batcher:
             loop.call_later(wait, self._start_what_can, loop)
         return wait <= 0
 
-    async def _run_batch(self, queue: _Queue, tasks: list[_Task]) -> None:
+    def _launch(self, queue: _Queue, tasks: list[_Task], loop: asyncio.AbstractEventLoop) -> None:
+        self._busy += 1
+        queue.running += 1
         now = time.monotonic()
         self._metrics.queued(now - task.arrived for task in tasks)
-        try:
-            try:
-                answers = await self._answers(queue, tasks)
-            except ServingError as error:
-                if len(tasks) == 1:
-                    _fail(tasks[0], error)
-                    return
-                # One of them may be to blame: each gets its own answer.
-                for task in tasks:
-                    await self._run_batch_of_one(queue, task)
-                return
-            for task, answer in zip(tasks, answers, strict=True):
-                if not task.done.done():
-                    task.done.set_result(answer)
-        except Exception as error:  # noqa: BLE001 - whoever waits for the answer must hear of it
-            for task in tasks:
-                _fail(task, error)
-        finally:
-            self._busy -= 1
-            queue.running -= 1
-            self._start_what_can(asyncio.get_running_loop())
 
-    async def _run_batch_of_one(self, queue: _Queue, task: _Task) -> None:
-        if not task.waits():
-            return
+        def run() -> None:
+            outcomes = self._outcomes(queue, tasks)
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and so have all who waited
+                loop.call_soon_threadsafe(self._settle, queue, tasks, outcomes, loop)
+
         try:
-            (answer,) = await self._answers(queue, [task])
+            self._executor.submit(run)
+        except RuntimeError as error:  # it has been shut down
+            self._settle(queue, tasks, [error] * len(tasks), loop)
+
+    def _settle(
+        self, queue: _Queue, tasks: list[_Task], outcomes: list[_Outcome], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Hands out what a run ended with, and starts the next ones."""
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            if task.done.done():
+                continue
+            if isinstance(outcome, Exception):
+                task.done.set_exception(outcome)
+            else:
+                task.done.set_result(outcome)
+        self._busy -= 1
+        queue.running -= 1
+        self._start_what_can(loop)
+
+    def _outcomes(self, queue: _Queue, tasks: list[_Task]) -> list[_Outcome]:
+        """The values for each task, or what it failed with. Runs in a thread."""
+        try:
+            return [*self._answers(queue, tasks)]
         except ServingError as error:
-            _fail(task, error)
-        else:
-            if not task.done.done():
-                task.done.set_result(answer)
+            if len(tasks) == 1:
+                return [error]
+            # One of them may be to blame: each gets its own answer.
+            return [self._outcome_alone(queue, task) for task in tasks]
+        except Exception as error:  # noqa: BLE001 - whoever waits for the answer must hear of it
+            return [error] * len(tasks)
 
-    async def _answers(self, queue: _Queue, tasks: list[_Task]) -> list[_Arrays]:
+    def _outcome_alone(self, queue: _Queue, task: _Task) -> _Outcome:
+        return self._outcomes(queue, [task])[0] if task.waits() else expired()
+
+    def _answers(self, queue: _Queue, tasks: list[_Task]) -> list[_Arrays]:
         """The values for each task, of one run."""
         parameters = queue.parameters
         deadlines = [task.deadline for task in tasks]
         latest = None if None in deadlines else max(each for each in deadlines if each is not None)
-
-        def run() -> _Arrays:
-            feeds = merged([task.feeds for task in tasks], parameters)
-            return queue.servable.run(feeds, queue.fetches, seconds_left(latest))
-
         rows = [task.rows for task in tasks]
         size = parameters.padded_size(sum(rows))
         self._metrics.batch(sum(rows), size)
-        arrays = await self._run_in_thread(run)
-        return split(arrays, rows, size)
-
-
-def _fail(task: _Task, error: Exception) -> None:
-    if not task.done.done():
-        task.done.set_exception(error)
+        feeds = merged([task.feeds for task in tasks], parameters)
+        return split(queue.servable.run(feeds, queue.fetches, seconds_left(latest)), rows, size)

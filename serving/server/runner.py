@@ -45,7 +45,7 @@ class Runner:
         self._limit = config.max_concurrent_requests
         self._batch_all = config.enable_batching and not config.enable_per_model_batching_parameters
         self._most = parameters.max_execution_batch_size
-        self._batcher = Batcher(self._in_thread, parameters, metrics)
+        self._batcher = Batcher(executor, parameters, metrics)
         self._admitted = 0
 
     @contextlib.contextmanager

@@ -310,17 +310,18 @@ def test_large_requests_are_split_where_told_to(plain_base, serve, tmp_path):
         "max_execution_batch_size { value: 3 }"
     )
     ask, gate = serve(plain_base, **one_thread(tmp_path, more))
-    gate.let(3)
     x = np.arange(14).reshape(7, 2)
-    assert answers(ask(x)) == [(x * x).sum(axis=1).tolist()]
+    asked = ask(x)
+    gate.let(3)
+    assert answers(asked) == [(x * x).sum(axis=1).tolist()]
     assert gate.sizes == [(3, 2), (3, 2), (1, 2)]
 
 
 def test_a_batch_that_is_not_full_waits_as_long_as_it_is_told(plain_base, serve, tmp_path):
     more = "max_batch_size { value: 3 } batch_timeout_micros { value: 60000000 }"
     ask, gate = serve(plain_base, **one_thread(tmp_path, more))
-    gate.let(1)
     futures = [ask([[1, 2]]) for _ in range(3)]
+    gate.let(1)
     assert answers(*futures) == [[5.0]] * 3
     assert gate.sizes == [(3, 2)]
 
@@ -352,8 +353,9 @@ def test_a_version_is_batched_as_its_own_file_says(serve, until, tmp_path):
 def test_without_the_flag_a_version_s_own_file_is_ignored(serve, tmp_path):
     base = with_own_parameters(tmp_path, "max_batch_size { value: 4 } allowed_batch_sizes: 4")
     ask, gate = serve(base, **one_thread(tmp_path))
+    asked = ask([[1, 2]])
     gate.let(1)
-    assert answers(ask([[1, 2]])) == [[5.0]]
+    assert answers(asked) == [[5.0]]
     assert gate.sizes == [(1, 2)]
 
 
