@@ -61,6 +61,7 @@ OURS_REST = Server(
 CPUS = os.cpu_count() or 1
 OURS_WORKERS = Server(f"ours, gRPC, {CPUS} workers", (*_OURS, "--port={port}", f"--workers={CPUS}"))
 PLAIN = Server("grpc.server, 8 threads", (*_OTHERS, "plain", "{folder}", "{port}"))
+NO_MODEL = Server("grpc.aio, no model", (*_OTHERS, "no-model", "{folder}", "{port}"))
 RAY = Server("Ray Serve, gRPC", (*_OTHERS, "ray-serve", "{folder}", "{port}"))
 
 
@@ -77,6 +78,7 @@ SERVERS = (
     _fastapi("FastAPI, SavedModel", "fastapi-saved-model"),
     _fastapi("FastAPI, model.predict", "fastapi-keras"),
     RAY,
+    NO_MODEL,
 )
 IN_PROCESS = (
     Contestant("TensorFlow's default threads", f"{_MODEL}:in_process"),

@@ -6,13 +6,14 @@ They serve the model that `peers.served_model` wrote into FOLDER, on 127.0.0.1:P
 """
 
 import contextlib
+import json
 import socket
 import sys
 from concurrent import futures
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.benchmarks.peers.served_model import KERAS_FILE, export_base
+from keras_selfattn.benchmarks.peers.served_model import EXPECTED, KERAS_FILE, export_base
 
 HOST = "127.0.0.1"
 HEALTH_PATH = "/health"
@@ -40,6 +41,45 @@ def plain(folder: Path, port: int) -> None:
     server.add_insecure_port(f"{HOST}:{port}")
     server.start()
     server.wait_for_termination()
+
+
+def no_model(folder: Path, port: int) -> None:
+    """gRPC's asyncio server with one answer made beforehand: what a request costs before anybody computes."""
+    import asyncio
+
+    asyncio.run(_answer_always(_first_answer(folder), port))
+
+
+async def _answer_always(answer: bytes, port: int) -> None:
+    import grpc
+    import grpc.aio
+    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+    async def predict(_data: bytes, _context: Any) -> bytes:
+        return answer
+
+    server = grpc.aio.server()
+    handlers = {"Predict": grpc.unary_unary_rpc_method_handler(predict)}
+    service = grpc.method_handlers_generic_handler("tensorflow.serving.PredictionService", handlers)
+    server.add_generic_rpc_handlers((service,))
+    servicer: Any = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]
+    await servicer.set("", health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    server.add_insecure_port(f"{HOST}:{port}")
+    await server.start()
+    await server.wait_for_termination()
+
+
+def _first_answer(folder: Path) -> bytes:
+    """The PredictResponse to the first text."""
+    import numpy as np
+
+    from keras_selfattn.serving.wire import codec
+    from keras_selfattn.serving.wire import messages_pb2 as pb
+
+    expected = json.loads((folder / EXPECTED).read_text(encoding="utf-8"))
+    outputs = {"probabilities": codec.encode_fields(np.float32([expected]))}
+    return pb.PredictResponse(outputs=outputs).SerializeToString()
 
 
 def fastapi_keras(folder: Path, port: int) -> None:
@@ -151,6 +191,7 @@ def _predict_rpc(folder: Path) -> Any:
 
 SERVERS = {
     "plain": plain,
+    "no-model": no_model,
     "fastapi-keras": fastapi_keras,
     "fastapi-saved-model": fastapi_saved_model,
     "ray-serve": ray_serve,
