@@ -65,8 +65,9 @@ class Loader:
     def _servable(self, model: str, version: int, path: Path) -> Servable:
         if self._config.prefer_tflite_model and has_tflite(path):
             return TfliteServable(model, version, path, self._config.tensorflow_intra_op_parallelism)
-        servable = SavedModelServable(model, version, path, self._tags, self._session_config)
-        if (path / _CARD).is_file():
+        has_card = (path / _CARD).is_file()
+        servable = SavedModelServable(model, version, path, self._tags, self._session_config, has_card)
+        if has_card:
             servable.row_tensors = frozenset(_row_tensors(servable.signatures.values()))
         return servable
 

@@ -5,6 +5,7 @@ Serving runs: error texts and the missing shape check are then its own. A call c
 """
 
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +25,7 @@ from ..wire import messages_pb2 as pb
 from .batching_parameters import BatchingParameters
 from .config import ServerConfig
 from .quantised import record_of
+from .short_runs import ShortRuns, may_stay, size_of
 from .text_files import read_text_file
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -77,6 +79,7 @@ class SavedModelServable:
         path: the version's folder, a SavedModel.
         tags: of the graph to load.
         config: of the session; `session_config` makes it.
+        loops_end: whether loops of its graph are known to end, whatever it is fed.
 
     Raises:
         ServingError: TensorFlow's runtime cannot load it, for example because a checkpoint is cut short.
@@ -87,7 +90,15 @@ class SavedModelServable:
         y, = servable.run({"x:0": np.float32([2])}, ["y:0"], timeout=1.0)
     """
 
-    def __init__(self, model: str, version: int, path: Path, tags: Sequence[str], config: Any):
+    def __init__(
+        self,
+        model: str,
+        version: int,
+        path: Path,
+        tags: Sequence[str],
+        config: Any,
+        loops_end: bool = False,
+    ):
         self.model = model
         self.version = version
         self.row_tensors: frozenset[str] = frozenset()
@@ -104,6 +115,8 @@ class SavedModelServable:
             self._tensors = {name: tensor._as_tf_output() for name, tensor in tensors.items()}
             records = {name: record_of(tensor.dtype.as_datatype_enum) for name, tensor in tensors.items()}
             self._records = {name: record for name, record in records.items() if record is not None}
+            ends = loops_end or not may_stay(meta_graph.graph_def)
+            self._short_runs = ShortRuns(ends and self._has_default_threads(config))
         except errors.OpError as error:
             self._session.close()
             raise self._serving_error(error) from error
@@ -117,11 +130,9 @@ class SavedModelServable:
         """As in `Servable`."""
         fed = {self._tensor(name): array for name, array in feeds.items()}
         fetched = [self._tensor(name) for name in fetches]
-        options = None
-        if timeout is not None:
-            milliseconds = max(1, math.ceil(timeout * 1000))
-            run_options = config_pb2.RunOptions(timeout_in_ms=milliseconds)
-            options = session_api.TF_NewBufferFromString(run_options.SerializeToString())
+        size = size_of(feeds.values())
+        options = _IN_THIS_THREAD if self._short_runs.expected(size) else _options(timeout)
+        started = time.perf_counter()
         try:
             # No public call feeds a session without a shape check of its own in front.
             values = _session_run(self._session._session, options, fed, fetched, [], None)
@@ -132,7 +143,8 @@ class SavedModelServable:
             message = bytes(error.object).decode(errors="replace")
             raise InvalidArgumentError(without_path(message, self._path)) from error
         finally:
-            if options is not None:
+            self._short_runs.took(size, time.perf_counter() - started)
+            if options not in (None, _IN_THIS_THREAD):
                 session_api.TF_DeleteBuffer(options)
         # A single string comes as bytes, a single number as a NumPy scalar.
         arrays = [value if isinstance(value, np.ndarray) else _scalar(value) for value in values]
@@ -157,6 +169,10 @@ class SavedModelServable:
                 if ":" in info.name:
                     yield info.name, self._session.graph.get_tensor_by_name(info.name)
 
+    def _has_default_threads(self, config: Any) -> bool:
+        """Whether nobody has asked for other threads, and there is no other device than the processor."""
+        return not config.inter_op_parallelism_threads and len(self._session.list_devices()) == 1
+
     def _recorded(self, name: str, array: np.ndarray) -> np.ndarray:
         """`array` with its quantised type, of which TensorFlow's Python leaves the integers alone."""
         record = self._records.get(name)
@@ -169,6 +185,22 @@ class SavedModelServable:
                 f"fetch_devices was not found in the Graph"
             )
         return self._tensors[name]
+
+
+def _options(timeout: float | None) -> Any:
+    """A TF_Buffer of RunOptions, to be deleted; None for none."""
+    if timeout is None:
+        return None
+    milliseconds = max(1, math.ceil(timeout * 1000))
+    return _buffer(config_pb2.RunOptions(timeout_in_ms=milliseconds))
+
+
+def _buffer(options: Any) -> Any:
+    return session_api.TF_NewBufferFromString(options.SerializeToString())
+
+
+# Its graph does not go to TensorFlow's threads; of all sessions, for as long as the process lives.
+_IN_THIS_THREAD = _buffer(config_pb2.RunOptions(inter_op_thread_pool=-1))
 
 
 def _scalar(value: object) -> np.ndarray:
