@@ -78,7 +78,7 @@ def _first_answer(folder: Path) -> bytes:
     from keras_selfattn.serving.wire import messages_pb2 as pb
 
     expected = json.loads((folder / EXPECTED).read_text(encoding="utf-8"))
-    outputs = {"probabilities": codec.encode_fields(np.float32([expected]))}
+    outputs = {"probabilities": codec.encode_fields(np.array([expected], dtype=np.float32))}
     return pb.PredictResponse(outputs=outputs).SerializeToString()
 
 

@@ -1,8 +1,10 @@
 """Batching: requests that arrive while others run are run together.
 
 By default there is no timer. While a run is busy, arriving requests of one kind (a version, the same tensors
-of the same shapes) collect, and the next run takes all that fit: a lone client waits for nobody. TensorFlow
-Serving's parameters, where they are given, mean what they mean there; a version may bring its own.
+of the same shapes) collect for the next: a lone client waits for nobody. Another run starts beside it when so
+much waits as each of the threads would have if they shared all rows: few clients have a thread each, of many
+each thread takes its part. TensorFlow Serving's parameters, where they are given, mean what they mean there;
+a version may bring its own.
 
 Reference: tensorflow_serving/batching/batching_session.cc, whose error texts these are, and
 GetPerModelBatchingParams in servables/tensorflow/bundle_factory_util.cc.
@@ -30,6 +32,7 @@ from .call import Call
 from .deadlines import by, expired, seconds_left
 from .metrics import Metrics
 from .servable import Servable
+from .shares import Shares
 
 _Arrays = list[np.ndarray]
 _Outcome = _Arrays | Exception
@@ -65,9 +68,8 @@ class _Queue:
         self.tasks.append(task)
         self.rows += task.rows
 
-    def take(self) -> list[_Task]:
-        """The tasks that fit into one batch, in their order; those that nobody waits for are dropped."""
-        most = self.parameters.max_execution_batch_size
+    def take(self, most: int) -> list[_Task]:
+        """The tasks that fit into so many rows, in their order; those that nobody waits for are dropped."""
         taken: list[_Task] = []
         rows = 0
         while self.tasks and (not taken or rows + self.tasks[0].rows <= most):
@@ -101,6 +103,7 @@ class Batcher:
         self._metrics = metrics
         self._queues: OrderedDict[Hashable, _Queue] = OrderedDict()
         self._busy = 0
+        self._shares = Shares(parameters.num_batch_threads)
 
     async def run(self, servable: Servable, call: Call[Any], deadline: float | None) -> _Arrays:
         """The values of what a call fetches, for its own rows.
@@ -156,6 +159,7 @@ class Batcher:
         if queue.rows and queue.rows + rows > parameters.capacity:
             raise UnavailableError("The batch scheduling queue to which this task was submitted is full")
         queue.add(task)
+        self._shares.came(rows)
         self._start_what_can(loop)
         return await by(deadline, task.done)
 
@@ -168,7 +172,10 @@ class Batcher:
             while queue.tasks and self._busy < self._parameters.num_batch_threads:
                 if not self._is_due(queue, loop):
                     break
-                tasks = queue.take()
+                waiting = queue.rows
+                tasks = queue.take(self._most(queue))
+                taken = sum(task.rows for task in tasks)
+                self._shares.left(waiting - queue.rows - taken)  # that have been dropped
                 if tasks:
                     self._launch(queue, tasks, loop)
             if not queue.tasks:
@@ -182,7 +189,8 @@ class Batcher:
     def _is_due(self, queue: _Queue, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether tasks may run now, and not with those that will come."""
         parameters = queue.parameters
-        if queue.running and queue.rows < parameters.rows_for_another_run:
+        shares = parameters.evenly and queue.running and queue.rows < parameters.max_execution_batch_size
+        if shares and not self._shares.is_worth_a_run(queue.servable, queue.rows):
             return False
         if not parameters.timeout_seconds or queue.rows >= parameters.max_execution_batch_size:
             return True
@@ -191,14 +199,22 @@ class Batcher:
             loop.call_later(wait, self._start_what_can, loop)
         return wait <= 0
 
+    def _most(self, queue: _Queue) -> int:
+        """How many rows the next run may take."""
+        most = queue.parameters.max_execution_batch_size
+        return min(most, self._shares.most(queue.servable)) if queue.parameters.evenly else most
+
     def _launch(self, queue: _Queue, tasks: list[_Task], loop: asyncio.AbstractEventLoop) -> None:
         self._busy += 1
         queue.running += 1
+        rows = sum(task.rows for task in tasks)
         now = time.monotonic()
         self._metrics.queued(now - task.arrived for task in tasks)
 
         def run() -> None:
+            started = time.perf_counter()
             outcomes = self._outcomes(queue, tasks)
+            self._shares.took(queue.servable, rows, time.perf_counter() - started)
             with contextlib.suppress(RuntimeError):  # the loop has ended, and so have all who waited
                 loop.call_soon_threadsafe(self._settle, queue, tasks, outcomes, loop)
 
@@ -218,6 +234,7 @@ class Batcher:
                 task.done.set_exception(outcome)
             else:
                 task.done.set_result(outcome)
+        self._shares.left(sum(task.rows for task in tasks))
         self._busy -= 1
         queue.running -= 1
         self._start_what_can(loop)

@@ -19,8 +19,6 @@ _log = logging.getLogger(__name__)
 
 # Beyond this a row of a small transformer gets no cheaper, and everybody waits longer.
 _OWN_BATCH_SIZE = 64
-# With fewer a run costs almost as much, and those that are on their way come too late for it.
-_WORTH_A_RUN = 16
 _NO_LIMIT = 2**62
 _OWN_FILE = "batching_params.pbtxt"
 
@@ -35,7 +33,7 @@ class BatchingParameters:
         timeout_seconds: how long a batch that is not full waits for more; 0 starts with the next free thread.
         max_enqueued_batches: batches that may wait.
         num_batch_threads: batches that run at the same time.
-        rows_for_another_run: rows that must wait for a second run to start beside the first of their kind.
+        evenly: whether runs side by side share the rows that there are, instead of each taking all that fit.
         allowed_batch_sizes: numbers of rows a run may have, ascending; empty for any.
         pad: whether rows of unequal sizes are padded to one.
         split: whether requests larger than a run are split.
@@ -46,7 +44,7 @@ class BatchingParameters:
     timeout_seconds: float = 0.0
     max_enqueued_batches: int = _NO_LIMIT
     num_batch_threads: int = max(1, os.cpu_count() or 1)
-    rows_for_another_run: int = _WORTH_A_RUN
+    evenly: bool = True
     allowed_batch_sizes: tuple[int, ...] = ()
     pad: bool = False
     split: bool = False
@@ -141,7 +139,7 @@ def _checked(proto: flag_files_pb2.BatchingParameters, cpus: int) -> BatchingPar
         if proto.HasField("max_enqueued_batches")
         else 10,
         num_batch_threads=proto.num_batch_threads.value or cpus,
-        rows_for_another_run=1,
+        evenly=False,
         allowed_batch_sizes=allowed,
         pad=proto.pad_variable_length_inputs,
         split=split,

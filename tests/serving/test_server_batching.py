@@ -11,7 +11,7 @@ from serving_models import save, save_tf1
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
-from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server import Server, ServerConfig, shares
 from keras_selfattn.serving.server.batching_parameters import BatchingParameters, batching_parameters
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
@@ -163,20 +163,98 @@ def test_what_arrives_during_a_run_is_run_together_and_each_gets_its_own_rows(ba
     }
 
 
-def test_a_second_run_of_a_kind_starts_when_enough_rows_wait_for_it(base, serve, until, monkeypatch):
-    monkeypatch.setattr(
-        "keras_selfattn.serving.server.server.batching_parameters",
-        lambda config: BatchingParameters(num_batch_threads=3),
-    )
+@pytest.fixture
+def threads(monkeypatch):
+    """Sets the threads of the server's own batching, and for how long it remembers the most rows."""
+
+    def set_to(count, remembered=1e-9):
+        monkeypatch.setattr(shares, "_HALF_LIFE_SECONDS", remembered)
+        monkeypatch.setattr(
+            "keras_selfattn.serving.server.server.batching_parameters",
+            lambda config: BatchingParameters(num_batch_threads=count),
+        )
+
+    return set_to
+
+
+def test_few_clients_have_a_thread_each_and_share_what_more_of_them_ask(base, serve, until, threads):
+    threads(2)
     ask, gate = serve(base)
     futures = [ask([[1, 2]])]
     until(lambda: len(gate.sizes) == 1)
-    futures += [ask(np.ones((8, 2))), ask([[1, 2, 3]])]
-    until(lambda: gate.sizes == [(1, 2), (1, 3)])  # another kind does not wait for the first
-    futures.append(ask(np.ones((8, 2))))
-    until(lambda: gate.sizes == [(1, 2), (1, 3), (16, 2)])
+    futures.append(ask([[1, 2]]))
+    until(lambda: len(gate.sizes) == 2)
+    futures += [ask([[1, 2]]) for _ in range(7)]
+    gate.let(1)
+    until(lambda: len(gate.sizes) == 3)  # of 8 rows a half
+    gate.let(1)
+    until(lambda: len(gate.sizes) == 4)
+    gate.let(2)
+    assert answers(*futures) == [[5.0]] * 9
+    assert gate.sizes == [(1, 2), (1, 2), (4, 2), (3, 2)]
+
+
+def test_a_run_starts_beside_another_when_it_has_its_share(base, serve, until, threads):
+    threads(3)
+    ask, gate = serve(base)
+    futures = [ask(np.ones((8, 2)))]
+    until(lambda: len(gate.sizes) == 1)
+    futures += [ask(np.ones((2, 2))), ask([[1, 2, 3]])]
+    until(lambda: gate.sizes == [(8, 2), (1, 3)])  # another kind does not wait for the first
+    futures.append(ask(np.ones((2, 2))))  # 4 rows of 13
+    until(lambda: gate.sizes == [(8, 2), (1, 3), (4, 2)])
     gate.let(3)
-    assert [len(each) for each in answers(*futures)] == [1, 8, 1, 8]
+    assert [len(each) for each in answers(*futures)] == [8, 2, 1, 2]
+
+
+def test_shares_are_of_the_most_rows_that_there_were_lately(base, serve, until, threads):
+    threads(2, remembered=1e9)
+    ask, gate = serve(base)
+    futures = [ask(np.ones((2, 2))), ask(np.ones((2, 2)))]
+    until(lambda: len(gate.sizes) == 2)
+    gate.let(2)
+    assert answers(*futures) == [[2.0] * 2] * 2
+    futures = [ask([[1, 2]])]
+    until(lambda: len(gate.sizes) == 3)
+    futures.append(ask([[1, 2]]))  # clients were more, and may ask again
+    futures.append(ask([[1, 2]]))
+    until(lambda: len(gate.sizes) == 4)
+    gate.let(2)
+    assert answers(*futures) == [[5.0]] * 3
+    assert gate.sizes == [(2, 2), (2, 2), (1, 2), (2, 2)]
+
+
+def test_what_is_soon_done_waits_for_a_run_instead_of_making_one(base, serve, until, threads, monkeypatch):
+    monkeypatch.setattr(shares, "_WORTH_SECONDS", 1e9)
+    threads(2)
+    ask, gate = serve(base)
+    futures = [ask([[1, 2]])]
+    until(lambda: len(gate.sizes) == 1)
+    gate.let(1)
+    answers(*futures)  # from here on it is known how long a row takes
+    futures += [ask([[1, 2]])]
+    until(lambda: len(gate.sizes) == 2)
+    futures += [ask([[1, 2]]) for _ in range(3)]
+    gate.let(2)
+    assert answers(*futures) == [[5.0]] * 5
+    assert gate.sizes == [(1, 2), (1, 2), (3, 2)]
+
+
+def test_rows_that_nobody_waits_for_any_more_are_in_nobodys_share(base, serve, until, threads):
+    threads(2)
+    ask, gate = serve(base)
+    futures = [ask([[1, 2]]), ask([[1, 2]])]
+    until(lambda: len(gate.sizes) == 2)
+    for _ in range(6):
+        with pytest.raises(errors.DeadlineExceededError):
+            gate.client.predict({"x": np.float32([[1, 2]])}, timeout=0.05)
+    until(lambda: gate.model.running == 2)
+    gate.let(2)
+    assert answers(*futures) == [[5.0]] * 2
+    futures = [ask([[1, 2]]), ask([[1, 2]])]
+    until(lambda: gate.sizes == [(1, 2)] * 4)
+    gate.let(2)
+    assert answers(*futures) == [[5.0]] * 2
 
 
 @pytest.mark.usefixtures("lone_thread")
