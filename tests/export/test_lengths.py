@@ -56,4 +56,5 @@ def test_the_saved_graph_groups_rows_and_answers_as_it_does_row_by_row(signature
         [signatures["serving_default"](text=tf.constant([text]))["probabilities"] for text in texts[:5]]
     )
     np.testing.assert_allclose(together[:5], alone, rtol=2e-5, atol=1e-7)
-    np.testing.assert_array_equal(together[5:], np.broadcast_to(together[5], (59, 3)))
+    # Of equal rows the last bits may differ, by how threads share the batch.
+    np.testing.assert_allclose(together[5:], np.broadcast_to(together[5], (59, 3)), rtol=1e-6)
