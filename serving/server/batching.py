@@ -13,11 +13,10 @@ GetPerModelBatchingParams in servables/tensorflow/bundle_factory_util.cc.
 import asyncio
 import contextlib
 import time
-from collections import OrderedDict, deque
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,60 +26,15 @@ from ..errors import (
     UnavailableError,
 )
 from .batch_arrays import joined, kind_of, merged, rows_of, split
+from .batch_queue import Arrays, Queue, Run, Task
 from .batching_parameters import BatchingParameters
 from .call import Call
 from .deadlines import by, expired, seconds_left
 from .metrics import Metrics
 from .servable import Servable
-from .shares import Shares
+from .shares import HALF_LIFE_SECONDS, Shares
 
-_Arrays = list[np.ndarray]
-_Outcome = _Arrays | Exception
-
-
-@dataclass(eq=False)
-class _Task:
-    """A request's share of a batch."""
-
-    feeds: Mapping[str, np.ndarray]
-    rows: int
-    deadline: float | None
-    arrived: float
-    done: "asyncio.Future[_Arrays]"
-
-    def waits(self) -> bool:
-        """Whether somebody still wants the answer."""
-        return not self.done.done() and (self.deadline is None or self.deadline > time.monotonic())
-
-
-class _Queue:
-    """Tasks of one kind that wait for a run."""
-
-    def __init__(self, servable: Servable, fetches: Sequence[str], parameters: BatchingParameters):
-        self.servable = servable
-        self.fetches = fetches
-        self.parameters = parameters
-        self.tasks: deque[_Task] = deque()
-        self.rows = 0
-        self.running = 0
-
-    def add(self, task: _Task) -> None:
-        self.tasks.append(task)
-        self.rows += task.rows
-
-    def take(self, most: int) -> list[_Task]:
-        """The tasks that fit into so many rows, in their order; those that nobody waits for are dropped."""
-        taken: list[_Task] = []
-        rows = 0
-        while self.tasks and (not taken or rows + self.tasks[0].rows <= most):
-            task = self.tasks.popleft()
-            self.rows -= task.rows
-            if task.waits():
-                taken.append(task)
-                rows += task.rows
-            elif not task.done.done():
-                task.done.set_exception(expired())
-        return taken
+_Outcome = Arrays | Exception
 
 
 class Batcher:
@@ -101,11 +55,11 @@ class Batcher:
         self._executor = executor
         self._parameters = parameters
         self._metrics = metrics
-        self._queues: OrderedDict[Hashable, _Queue] = OrderedDict()
+        self._queues: dict[Hashable, Queue] = {}
         self._busy = 0
-        self._shares = Shares(parameters.num_batch_threads)
+        self._shares: WeakKeyDictionary[Servable, Shares] = WeakKeyDictionary()
 
-    async def run(self, servable: Servable, call: Call[Any], deadline: float | None) -> _Arrays:
+    async def run(self, servable: Servable, call: Call[Any], deadline: float | None) -> Arrays:
         """The values of what a call fetches, for its own rows.
 
         Args:
@@ -148,113 +102,120 @@ class Batcher:
         fetches: Sequence[str],
         rows: int,
         deadline: float | None,
-    ) -> _Arrays:
+    ) -> Arrays:
         loop = asyncio.get_running_loop()
-        task = _Task(feeds, rows, deadline, time.monotonic(), loop.create_future())
+        task = Task(feeds, rows, deadline, time.monotonic(), loop.create_future())
         parameters = self._parameters_of(servable)
         key = (servable, tuple(fetches), kind_of(feeds, parameters.pad))
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = _Queue(servable, fetches, parameters)
+            queue = self._queues[key] = Queue(servable, fetches, parameters, self._shares_of(servable))
         if queue.rows and queue.rows + rows > parameters.capacity:
             raise UnavailableError("The batch scheduling queue to which this task was submitted is full")
         queue.add(task)
-        self._shares.came(rows)
         self._start_what_can(loop)
         return await by(deadline, task.done)
 
     def _parameters_of(self, servable: Servable) -> BatchingParameters:
         return servable.batching or self._parameters
 
-    def _start_what_can(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Starts runs while there are tasks and threads for them."""
-        for key, queue in list(self._queues.items()):
-            while queue.tasks and self._busy < self._parameters.num_batch_threads:
-                if not self._is_due(queue, loop):
-                    break
-                waiting = queue.rows
-                tasks = queue.take(self._most(queue))
-                taken = sum(task.rows for task in tasks)
-                self._shares.left(waiting - queue.rows - taken)  # that have been dropped
-                if tasks:
-                    self._launch(queue, tasks, loop)
-            if not queue.tasks:
-                if not queue.running:
-                    del self._queues[key]
-            elif self._busy >= self._parameters.num_batch_threads:
-                # The next thread that is free serves another kind first.
-                self._queues.move_to_end(key)
-                return
+    def _shares_of(self, servable: Servable) -> Shares:
+        # Of each by itself: rows of different models are not alike.
+        return self._shares.setdefault(servable, Shares(self._parameters.num_batch_threads))
 
-    def _is_due(self, queue: _Queue, loop: asyncio.AbstractEventLoop) -> bool:
+    def _start_what_can(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Starts runs while there are tasks and threads for them, first of what has waited longest."""
+        if not self._has_thread():
+            return
+        waiting = [queue for queue in self._queues.values() if queue.tasks]
+        for queue in sorted(waiting, key=lambda queue: queue.tasks[0].arrived):
+            while queue.tasks and self._has_thread() and self._is_due(queue, loop):
+                tasks = queue.take(queue.most())
+                if tasks:
+                    self._launch(Run(queue, tasks), loop)
+        for key, queue in list(self._queues.items()):
+            if not queue.tasks and not queue.running:
+                del self._queues[key]
+                if queue.timer is not None:
+                    queue.timer.cancel()
+
+    def _has_thread(self) -> bool:
+        return self._busy < self._parameters.num_batch_threads
+
+    def _is_due(self, queue: Queue, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether tasks may run now, and not with those that will come."""
         parameters = queue.parameters
-        shares = parameters.evenly and queue.running and queue.rows < parameters.max_execution_batch_size
-        if shares and not self._shares.is_worth_a_run(queue.servable, queue.rows):
+        if queue.rows >= parameters.max_execution_batch_size:
+            return True
+        if parameters.evenly and queue.running and not queue.shares.are_worth_a_run(queue.rows):
+            self._ask_again(queue, HALF_LIFE_SECONDS, loop)
             return False
-        if not parameters.timeout_seconds or queue.rows >= parameters.max_execution_batch_size:
+        if not parameters.timeout_seconds:
             return True
         wait = queue.tasks[0].arrived + parameters.timeout_seconds - time.monotonic()
         if wait > 0:
-            loop.call_later(wait, self._start_what_can, loop)
+            self._ask_again(queue, wait, loop)
         return wait <= 0
 
-    def _most(self, queue: _Queue) -> int:
-        """How many rows the next run may take."""
-        most = queue.parameters.max_execution_batch_size
-        return min(most, self._shares.most(queue.servable)) if queue.parameters.evenly else most
+    def _ask_again(self, queue: Queue, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Looks after a while whether a queue's tasks may run."""
 
-    def _launch(self, queue: _Queue, tasks: list[_Task], loop: asyncio.AbstractEventLoop) -> None:
+        def look() -> None:
+            queue.timer = None
+            self._start_what_can(loop)
+
+        if queue.timer is None:
+            queue.timer = loop.call_later(seconds, look)
+
+    def _launch(self, run: Run, loop: asyncio.AbstractEventLoop) -> None:
         self._busy += 1
-        queue.running += 1
-        rows = sum(task.rows for task in tasks)
+        run.queue.running += 1
         now = time.monotonic()
-        self._metrics.queued(now - task.arrived for task in tasks)
+        self._metrics.queued(now - task.arrived for task in run.tasks)
 
-        def run() -> None:
-            started = time.perf_counter()
-            outcomes = self._outcomes(queue, tasks)
-            self._shares.took(queue.servable, rows, time.perf_counter() - started)
+        def work() -> None:
+            outcomes = self._outcomes(run.queue, run.tasks)
             with contextlib.suppress(RuntimeError):  # the loop has ended, and so have all who waited
-                loop.call_soon_threadsafe(self._settle, queue, tasks, outcomes, loop)
+                loop.call_soon_threadsafe(self._settle, run, outcomes, loop)
 
         try:
-            self._executor.submit(run)
-        except RuntimeError as error:  # it has been shut down
-            self._settle(queue, tasks, [error] * len(tasks), loop)
+            self._executor.submit(work)
+        except RuntimeError as error:  # it has been shut down, or gets no thread, and may do it all the same
+            loop.call_soon(self._settle, run, _failed(run.tasks, error), loop)
 
-    def _settle(
-        self, queue: _Queue, tasks: list[_Task], outcomes: list[_Outcome], loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def _settle(self, run: Run, outcomes: list[_Outcome], loop: asyncio.AbstractEventLoop) -> None:
         """Hands out what a run ended with, and starts the next ones."""
-        for task, outcome in zip(tasks, outcomes, strict=True):
+        if run.is_settled:
+            return
+        run.is_settled = True
+        self._busy -= 1
+        run.queue.running -= 1
+        run.queue.shares.left(sum(task.rows for task in run.tasks))
+        for task, outcome in zip(run.tasks, outcomes, strict=True):
             if task.done.done():
                 continue
             if isinstance(outcome, Exception):
                 task.done.set_exception(outcome)
             else:
                 task.done.set_result(outcome)
-        self._shares.left(sum(task.rows for task in tasks))
-        self._busy -= 1
-        queue.running -= 1
         self._start_what_can(loop)
 
-    def _outcomes(self, queue: _Queue, tasks: list[_Task]) -> list[_Outcome]:
+    def _outcomes(self, queue: Queue, tasks: list[Task]) -> list[_Outcome]:
         """The values for each task, or what it failed with. Runs in a thread."""
         try:
             return [*self._answers(queue, tasks)]
         except ServingError as error:
             if len(tasks) == 1:
-                return [error]
+                return _failed(tasks, error)
             # One of them may be to blame: each gets its own answer.
             return [self._outcome_alone(queue, task) for task in tasks]
-        except Exception as error:  # noqa: BLE001 - whoever waits for the answer must hear of it
-            return [error] * len(tasks)
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the answer must hear of it
+            return _failed(tasks, error)
 
-    def _outcome_alone(self, queue: _Queue, task: _Task) -> _Outcome:
+    def _outcome_alone(self, queue: Queue, task: Task) -> _Outcome:
         return self._outcomes(queue, [task])[0] if task.waits() else expired()
 
-    def _answers(self, queue: _Queue, tasks: list[_Task]) -> list[_Arrays]:
+    def _answers(self, queue: Queue, tasks: list[Task]) -> list[Arrays]:
         """The values for each task, of one run."""
         parameters = queue.parameters
         deadlines = [task.deadline for task in tasks]
@@ -263,4 +224,14 @@ class Batcher:
         size = parameters.padded_size(sum(rows))
         self._metrics.batch(sum(rows), size)
         feeds = merged([task.feeds for task in tasks], parameters)
-        return split(queue.servable.run(feeds, queue.fetches, seconds_left(latest)), rows, size)
+        started = time.perf_counter()
+        arrays = queue.servable.run(feeds, queue.fetches, seconds_left(latest))
+        queue.shares.took(sum(rows), time.perf_counter() - started)
+        return split(arrays, rows, size)
+
+
+def _failed(tasks: Sequence[Task], error: BaseException) -> list[_Outcome]:
+    """The outcome of tasks whose run ended with an error. A future takes no StopIteration, and no exit."""
+    if isinstance(error, StopIteration) or not isinstance(error, Exception):
+        error = RuntimeError(f"a run ended with {error!r}")
+    return [error for _ in tasks]

@@ -25,7 +25,7 @@ from ..wire import messages_pb2 as pb
 from .batching_parameters import BatchingParameters
 from .config import ServerConfig
 from .quantised import record_of
-from .short_runs import ShortRuns, may_stay, size_of
+from .short_runs import ShortRuns, is_sure_to_end, kind_of_run
 from .text_files import read_text_file
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -79,7 +79,7 @@ class SavedModelServable:
         path: the version's folder, a SavedModel.
         tags: of the graph to load.
         config: of the session; `session_config` makes it.
-        loops_end: whether loops of its graph are known to end, whatever it is fed.
+        loops_end: as in `is_sure_to_end`.
 
     Raises:
         ServingError: TensorFlow's runtime cannot load it, for example because a checkpoint is cut short.
@@ -115,7 +115,7 @@ class SavedModelServable:
             self._tensors = {name: tensor._as_tf_output() for name, tensor in tensors.items()}
             records = {name: record_of(tensor.dtype.as_datatype_enum) for name, tensor in tensors.items()}
             self._records = {name: record for name, record in records.items() if record is not None}
-            ends = loops_end or not may_stay(meta_graph.graph_def)
+            ends = is_sure_to_end(meta_graph.graph_def, loops_end)
             self._short_runs = ShortRuns(ends and self._has_default_threads(config))
         except errors.OpError as error:
             self._session.close()
@@ -130,8 +130,8 @@ class SavedModelServable:
         """As in `Servable`."""
         fed = {self._tensor(name): array for name, array in feeds.items()}
         fetched = [self._tensor(name) for name in fetches]
-        size = size_of(feeds.values())
-        options = _IN_THIS_THREAD if self._short_runs.expected(size) else _options(timeout)
+        kind = kind_of_run(fetches, feeds.values())
+        options = _IN_THIS_THREAD if self._short_runs.expected(kind) else _options(timeout)
         started = time.perf_counter()
         try:
             # No public call feeds a session without a shape check of its own in front.
@@ -143,9 +143,9 @@ class SavedModelServable:
             message = bytes(error.object).decode(errors="replace")
             raise InvalidArgumentError(without_path(message, self._path)) from error
         finally:
-            self._short_runs.took(size, time.perf_counter() - started)
             if options not in (None, _IN_THIS_THREAD):
                 session_api.TF_DeleteBuffer(options)
+        self._short_runs.took(kind, time.perf_counter() - started)
         # A single string comes as bytes, a single number as a NumPy scalar.
         arrays = [value if isinstance(value, np.ndarray) else _scalar(value) for value in values]
         if self._records:
@@ -171,7 +171,13 @@ class SavedModelServable:
 
     def _has_default_threads(self, config: Any) -> bool:
         """Whether nobody has asked for other threads, and there is no other device than the processor."""
-        return not config.inter_op_parallelism_threads and len(self._session.list_devices()) == 1
+        asked = (
+            config.inter_op_parallelism_threads
+            or config.session_inter_op_thread_pool
+            or config.use_per_session_threads
+            or config.experimental.executor_type
+        )
+        return not asked and len(self._session.list_devices()) == 1
 
     def _recorded(self, name: str, array: np.ndarray) -> np.ndarray:
         """`array` with its quantised type, of which TensorFlow's Python leaves the integers alone."""

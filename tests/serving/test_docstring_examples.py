@@ -7,7 +7,7 @@ import pytest
 
 MODULES = ["errors", "wire.codec", "wire.dtypes", "wire.frames", "server.config", "server.listening"]
 MODULES += [f"server.rest.json_{name}" for name in ("document", "values", "in", "examples", "out", "models")]
-MODULES += ["server.rest.routes", "server.short_runs"]
+MODULES += ["server.rest.routes", "server.short_runs", "server.shares"]
 MODULES += [f"client.{name}" for name in ("answers", "examples", "management", "signatures", "targets")]
 
 

@@ -168,7 +168,8 @@ def threads(monkeypatch):
     """Sets the threads of the server's own batching, and for how long it remembers the most rows."""
 
     def set_to(count, remembered=1e-9):
-        monkeypatch.setattr(shares, "_HALF_LIFE_SECONDS", remembered)
+        monkeypatch.setattr(shares, "HALF_LIFE_SECONDS", remembered)
+        monkeypatch.setattr(shares, "_LONG_SECONDS", 1e9)  # the gate makes all runs long
         monkeypatch.setattr(
             "keras_selfattn.serving.server.server.batching_parameters",
             lambda config: BatchingParameters(num_batch_threads=count),
@@ -197,6 +198,10 @@ def test_few_clients_have_a_thread_each_and_share_what_more_of_them_ask(base, se
 def test_a_run_starts_beside_another_when_it_has_its_share(base, serve, until, threads):
     threads(3)
     ask, gate = serve(base)
+    first = ask([[1, 2]])
+    gate.let(1)
+    answers(first)  # from here on it is known how long a row takes
+    gate.sizes.clear()
     futures = [ask(np.ones((8, 2)))]
     until(lambda: len(gate.sizes) == 1)
     futures += [ask(np.ones((2, 2))), ask([[1, 2, 3]])]

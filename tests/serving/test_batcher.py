@@ -1,0 +1,218 @@
+"""The batcher by itself: who runs when, and that whatever happens to a run is told and counted."""
+
+import asyncio
+from concurrent.futures import Executor
+
+import numpy as np
+import pytest
+
+from keras_selfattn.serving import errors
+from keras_selfattn.serving.server.batching import Batcher
+from keras_selfattn.serving.server.batching_parameters import BatchingParameters
+from keras_selfattn.serving.server.call import Call
+from keras_selfattn.serving.server.metrics import Metrics
+
+
+class ByHand(Executor):
+    """Runs what it is given when it is told to."""
+
+    def __init__(self):
+        self.waiting = []
+
+    def submit(self, function):
+        self.waiting.append(function)
+
+    async def run_one(self):
+        """What waits longest; then the loop takes notice."""
+        self.waiting.pop(0)()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+class Model:
+    """Notes what it is fed, and answers with it."""
+
+    def __init__(self, error=None):
+        self.batching = None
+        self.fed = []
+        self._error = error
+
+    def run(self, feeds, fetches, timeout):
+        self.fed.append(feeds["x"].tolist())
+        if self._error is not None:
+            raise self._error
+        return [feeds["x"]]
+
+
+class Asking:
+    """A batcher, and what has been asked of it."""
+
+    def __init__(self, executor=None, **parameters):
+        self.executor = executor or ByHand()
+        self.batcher = Batcher(self.executor, BatchingParameters(**parameters), Metrics())
+        self.asked = []
+
+    async def ask(self, model, *rows, deadline=None):
+        call = Call({"x": np.array(rows)}, ["y"], lambda arrays: arrays)
+        self.asked.append(asyncio.ensure_future(self.batcher.run(model, call, deadline)))
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    async def outcomes(self):
+        return await asyncio.wait_for(asyncio.gather(*self.asked, return_exceptions=True), 10)
+
+    def is_idle(self):
+        batcher = self.batcher
+        return (
+            not batcher._queues and not batcher._busy and all(not s._rows for s in batcher._shares.values())
+        )
+
+
+@pytest.mark.parametrize("arrivals", [1, 2, 3, 4])
+def test_a_kind_that_waits_is_next_however_much_of_another_arrives(arrivals):
+    async def run():
+        model, asking = Model(), Asking(num_batch_threads=1)
+        await asking.ask(model, [1, 1])
+        await asking.ask(model, [2, 2, 2])
+        for _ in range(3):
+            for _ in range(arrivals):
+                await asking.ask(model, [1, 1])
+            await asking.executor.run_one()
+        assert model.fed[1] == [[2, 2, 2]]
+        while asking.executor.waiting:
+            await asking.executor.run_one()
+        await asking.outcomes()
+        assert asking.is_idle()
+
+    asyncio.run(run())
+
+
+def test_models_have_shares_of_their_own():
+    async def run():
+        busy, other, asking = Model(), Model(), Asking(num_batch_threads=3)
+        for model in (busy, other):  # from here on it is known how long a row takes
+            await asking.ask(model, [0])
+            await asking.executor.run_one()
+        await asking.ask(busy, *[[1]] * 60)
+        await asking.ask(other, [1])
+        asking.batcher._shares[other]._row_seconds = 0.01
+        await asking.ask(other, [2])
+        assert len(asking.executor.waiting) == 3
+        while asking.executor.waiting:
+            await asking.executor.run_one()
+        assert other.fed[1:] == [[[1]], [[2]]]
+        await asking.outcomes()
+        assert asking.is_idle()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kinds", [1, 5])
+def test_a_queue_has_one_timer_however_many_requests_wait(monkeypatch, kinds):
+    async def run():
+        loop = asyncio.get_running_loop()
+        timers = []
+        call_later = loop.call_later
+        monkeypatch.setattr(loop, "call_later", lambda *call: timers.append(call_later(*call)) or timers[-1])
+        asking = Asking(num_batch_threads=2, evenly=False, timeout_seconds=0.05, max_execution_batch_size=64)
+        model = Model()
+        for _ in range(10):
+            for width in range(1, kinds + 1):
+                await asking.ask(model, [0] * width)
+        assert len(timers) == kinds
+        await asyncio.sleep(0.1)
+        while asking.executor.waiting:
+            await asking.executor.run_one()
+        assert sorted(len(rows) for rows in model.fed) == [10] * kinds
+        await asking.outcomes()
+        assert asking.is_idle()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (SystemExit(3), RuntimeError),
+        (StopIteration(), RuntimeError),
+        (ValueError("broken"), ValueError),
+        (errors.InternalError("broken"), errors.InternalError),
+    ],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
+)
+def test_whatever_a_run_ends_with_is_told_and_counted(error, found):
+    async def run():
+        model, asking = Model(error), Asking(num_batch_threads=1)
+        for _ in range(3):
+            await asking.ask(model, [1])
+        while asking.executor.waiting:
+            await asking.executor.run_one()
+        assert [type(outcome) for outcome in await asking.outcomes()] == [found] * 3
+        assert asking.is_idle()
+
+    asyncio.run(run())
+
+
+class Refusing(ByHand):
+    """Takes nothing more."""
+
+    def submit(self, function):
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+
+class WithoutThreads(ByHand):
+    """Has no thread for what it has taken, as concurrent.futures does at the limit of threads."""
+
+    def submit(self, function):
+        super().submit(function)
+        raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("executor", [Refusing, WithoutThreads])
+def test_what_no_thread_takes_is_told_and_counted_once(executor):
+    async def run():
+        model, asking = Model(), Asking(executor(), num_batch_threads=1)
+        for _ in range(5):
+            await asking.ask(model, [1])
+        assert [type(outcome) for outcome in await asking.outcomes()] == [RuntimeError] * 5
+        while asking.executor.waiting:
+            await asking.executor.run_one()
+        assert asking.is_idle()
+
+    asyncio.run(run())
+
+
+def test_rows_held_back_for_a_share_are_asked_for_again(monkeypatch):
+    monkeypatch.setattr("keras_selfattn.serving.server.batching.HALF_LIFE_SECONDS", 0.02)
+    monkeypatch.setattr("keras_selfattn.serving.server.shares.HALF_LIFE_SECONDS", 0.02)
+
+    async def run():
+        model, asking = Model(), Asking(num_batch_threads=2)
+        await asking.ask(model, *[[0]] * 64)
+        await asking.executor.run_one()
+        asking.batcher._shares[model]._row_seconds = 0.001
+        await asking.ask(model, [1])
+        await asking.ask(model, [2])
+        assert len(asking.executor.waiting) == 1
+        await asyncio.sleep(0.5)
+        assert len(asking.executor.waiting) == 2
+        while asking.executor.waiting:
+            await asking.executor.run_one()
+        await asking.outcomes()
+        assert asking.is_idle()
+
+    asyncio.run(run())
+
+
+def test_a_version_that_is_gone_is_forgotten():
+    async def run():
+        model, asking = Model(), Asking(num_batch_threads=1)
+        await asking.ask(model, [1])
+        await asking.executor.run_one()
+        await asking.outcomes()
+        assert len(asking.batcher._shares) == 1
+        asking.asked.clear()
+        del model
+        assert not asking.batcher._shares
+
+    asyncio.run(run())
