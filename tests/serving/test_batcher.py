@@ -68,6 +68,12 @@ class Asking:
         )
 
 
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("arrivals", [1, 2, 3, 4])
 def test_a_kind_that_waits_is_next_however_much_of_another_arrives(arrivals):
     async def run():
@@ -114,16 +120,27 @@ def test_a_queue_has_one_timer_however_many_requests_wait(monkeypatch, kinds):
         timers = []
         call_later = loop.call_later
         monkeypatch.setattr(loop, "call_later", lambda *call: timers.append(call_later(*call)) or timers[-1])
-        asking = Asking(num_batch_threads=2, evenly=False, timeout_seconds=0.05, max_execution_batch_size=64)
+        asking = Asking(num_batch_threads=2, evenly=False, timeout_seconds=60, max_execution_batch_size=64)
         model = Model()
         for _ in range(10):
             for width in range(1, kinds + 1):
                 await asking.ask(model, [0] * width)
         assert len(timers) == kinds
-        await asyncio.sleep(0.1)
-        while asking.executor.waiting:
-            await asking.executor.run_one()
-        assert sorted(len(rows) for rows in model.fed) == [10] * kinds
+        assert not asking.executor.waiting
+        for asked in asking.asked:
+            asked.cancel()
+        await asking.outcomes()
+
+    asyncio.run(run())
+
+
+def test_a_timer_starts_what_waits_and_leaves_nothing():
+    async def run():
+        model = Model()
+        asking = Asking(num_batch_threads=2, evenly=False, timeout_seconds=0.05, max_execution_batch_size=64)
+        await asking.ask(model, [1])
+        await until(lambda: asking.executor.waiting)
+        await asking.executor.run_one()
         await asking.outcomes()
         assert asking.is_idle()
 
@@ -183,8 +200,8 @@ def test_what_no_thread_takes_is_told_and_counted_once(executor):
 
 
 def test_rows_held_back_for_a_share_are_asked_for_again(monkeypatch):
-    monkeypatch.setattr("keras_selfattn.serving.server.batching.HALF_LIFE_SECONDS", 0.02)
-    monkeypatch.setattr("keras_selfattn.serving.server.shares.HALF_LIFE_SECONDS", 0.02)
+    monkeypatch.setattr("keras_selfattn.serving.server.batching.HALF_LIFE_SECONDS", 0.2)
+    monkeypatch.setattr("keras_selfattn.serving.server.shares.HALF_LIFE_SECONDS", 0.2)
 
     async def run():
         model, asking = Model(), Asking(num_batch_threads=2)
@@ -194,8 +211,7 @@ def test_rows_held_back_for_a_share_are_asked_for_again(monkeypatch):
         await asking.ask(model, [1])
         await asking.ask(model, [2])
         assert len(asking.executor.waiting) == 1
-        await asyncio.sleep(0.5)
-        assert len(asking.executor.waiting) == 2
+        await until(lambda: len(asking.executor.waiting) == 2)
         while asking.executor.waiting:
             await asking.executor.run_one()
         await asking.outcomes()
