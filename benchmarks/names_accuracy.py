@@ -22,39 +22,41 @@ from sklearn.svm import LinearSVC
 
 from keras_selfattn import training
 from keras_selfattn.cli.quickstart import BATCH_SIZE, EPOCHS, HELD_OUT, MODEL_SETTINGS, names_table
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.names import LANGUAGES, load_names, split_by_thing
-from keras_selfattn.data.tables import Table
-from keras_selfattn.models import TextConfig
+from keras_selfattn.models import TextClassifier, TextConfig
 
-Peer = Callable[[Table, Table, Table, int], Sequence[float] | None]
+Peer = Callable[[LabelledRows, LabelledRows, LabelledRows, int], Sequence[float] | None]
 
 
-def ours(rows: Table, validation: Table, test: Table, seed: int) -> Sequence[float]:
+def ours(rows: LabelledRows, validation: LabelledRows, test: LabelledRows, seed: int) -> Sequence[float]:
     """Accuracy and seconds of the quickstart's model."""
     with tempfile.TemporaryDirectory() as folder:
         run = training.train(
             rows,
             f"{folder}/run",
-            model_config=TextConfig(**MODEL_SETTINGS),
+            model=TextClassifier(TextConfig(**MODEL_SETTINGS)),
             config=training.TrainConfig(epochs=EPOCHS, batch_size=BATCH_SIZE, seed=seed),
             validation=validation,
             test=test,
             verbose=0,
         )
-    return run.figures.accuracy, run.seconds
+    return run.figures.summary()["accuracy"], run.seconds
 
 
-def linear(rows: Table, validation: Table, test: Table, seed: int) -> Sequence[float]:
+def linear(rows: LabelledRows, validation: LabelledRows, test: LabelledRows, seed: int) -> Sequence[float]:
     """Accuracy and seconds of a linear SVM, which needs no validation rows and trains on them too."""
     started = time.perf_counter()
     features = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 4), sublinear_tf=True, lowercase=False)
     model = make_pipeline(features, LinearSVC(random_state=seed))
-    model.fit(rows.texts + validation.texts, rows.labels + validation.labels)
+    model.fit([*rows.inputs, *validation.inputs], [*rows.targets, *validation.targets])
     seconds = time.perf_counter() - started
-    return float(accuracy_score(test.labels, model.predict(test.texts))), seconds
+    return float(accuracy_score(test.targets, model.predict(test.inputs))), seconds
 
 
-def identifier(rows: Table, validation: Table, test: Table, seed: int) -> Sequence[float] | None:
+def identifier(
+    rows: LabelledRows, validation: LabelledRows, test: LabelledRows, seed: int
+) -> Sequence[float] | None:
     """Accuracy of py3langid, or None where it is not installed."""
     try:
         import py3langid  # pyright: ignore[reportMissingImports]
@@ -62,8 +64,8 @@ def identifier(rows: Table, validation: Table, test: Table, seed: int) -> Sequen
         return None
     theirs = {"nb": "no"}  # its name for Norwegian Bokmål
     py3langid.set_languages([theirs.get(language, language) for language in LANGUAGES])
-    found = [py3langid.classify(text)[0] for text in test.texts]
-    return float(accuracy_score([theirs.get(label, label) for label in test.labels], found)), 0.0
+    found = [py3langid.classify(text)[0] for text in test.inputs]
+    return float(accuracy_score([theirs.get(label, label) for label in test.targets], found)), 0.0
 
 
 def main() -> None:

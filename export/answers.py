@@ -56,6 +56,20 @@ class Classification:
         return {"classes": tf.broadcast_to(self._labels, tf.shape(scores)), "scores": scores}
 
 
+class LabelSets(Classification):
+    """Any number of labels for a row: those of at least even probability.
+
+    The model returns probabilities `[B, C]` that do not exclude each other.
+    """
+
+    task = "multi-label"
+
+    def named(self, outputs: Tensor) -> dict[str, Tensor]:
+        found = super().named(outputs)
+        likely = found["probabilities"] >= 0.5  # [B, C]
+        return {**found, "labels": tf.where(likely, self._labels, "")}
+
+
 class Labelling:
     """A label for every position of a row.
 

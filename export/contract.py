@@ -12,11 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models import TextClassifier
+from keras_selfattn.models import RawModel
 
-from .answers import Classification, answers_for
+from .answers import answers_for
 from .explain import collected_weights
 from .fronts import Front, PlainFront, PreprocessFront, Request, TextFront, in_batches, made_up
+from .raw import raw_answers, raw_front
 from .signatures import Graphs, Signature, specs_of
 from .weights import Weights
 
@@ -28,7 +29,8 @@ class Contract:
     """All that is written of a model.
 
     Args:
-        task: "classification", "labelling" or "regression".
+        task: "classification", "labelling" or "regression"; of this library's own models with what they read
+            before it, as "text-classification".
         signatures: by name.
         tracked: variables, tables and modules that the functions use.
         labels: label names in the order of the classes, or None.
@@ -58,31 +60,35 @@ def contract_for(
     Raises:
         ExportError: if the inputs are unknown, or the labels do not fit the outputs.
     """
-    if isinstance(model, TextClassifier):
+    if isinstance(model, RawModel):
         if preprocess is not None or labels is not None:
             raise ExportError(
-                "A TextClassifier has its own tokens and labels: leave out `preprocess`, `labels`."
+                f"A {type(model).__name__} reads its own rows and knows its labels: leave out "
+                "`preprocess`, `labels`."
             )
-        contract = _text_contract(model, weights, samples)
+        contract = _raw_contract(model, weights, samples)
     else:
         contract = _model_contract(model, weights, preprocess, labels, samples)
     extra = {name: _extra(name, function, samples or {}) for name, function in (signatures or {}).items()}
     return dataclasses.replace(contract, signatures={**contract.signatures, **extra})
 
 
-def _text_contract(model: TextClassifier, weights: Weights, samples: Mapping[str, Any] | None) -> Contract:
-    front = TextFront(model.tokenizer)
+def _raw_contract(model: RawModel, weights: Weights, samples: Mapping[str, Any] | None) -> Contract:
+    front = raw_front(model)
     requests = front.requests() if samples is None else _given(front, samples)
-    graphs = Graphs(model.core, weights, front, Classification(model.labels))
+    graphs = Graphs(model.core, weights, front, raw_answers(model.head))
     signatures = graphs.signatures(requests)
-    signatures["tokens"] = Signature(graphs.on_tokens(front), front.token_requests())
-    signatures["explain"] = Signature(graphs.explain_texts(front), requests)
+    if isinstance(front, TextFront):
+        signatures["tokens"] = Signature(graphs.on_tokens(front), front.token_requests())
+        signatures["explain"] = Signature(graphs.explain_texts(front), requests)
+    else:
+        signatures["explain"] = Signature(graphs.explain(together=True), requests)
     return Contract(
-        task="text-classification",
+        task=f"{front.subject}-{model.head.task}",
         signatures=signatures,
         tracked=[*weights.tracked, *front.tracked],
-        labels=model.labels,
-        vocabulary_size=model.tokenizer.size,
+        labels=getattr(model, "labels", None),
+        vocabulary_size=getattr(getattr(model, "tokenizer", None), "size", None),
         config=model.config.to_dict(),
     )
 

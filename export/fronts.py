@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models.tokens import PADDING_ID, Tokenizer, split
+from keras_selfattn.models.tokenizer import PADDING_ID, Tokenizer, split
 
 Tensor = Any
 Request = dict[str, np.ndarray]
@@ -46,6 +46,8 @@ class Front(Protocol):
 
 class TextFront:
     """Raw text to token ids, by a model's own tokenizer."""
+
+    subject = "text"
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer

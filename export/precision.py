@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models import TextClassifier
+from keras_selfattn.models import RawModel
 
 from .contract import Contract
 from .signatures import specs_of
@@ -144,14 +144,13 @@ def compare(
 
 
 def _core(model: keras.Model) -> keras.Model:
-    return model.core if isinstance(model, TextClassifier) else model
+    return model.core if isinstance(model, RawModel) else model
 
 
 def _recast(model: keras.Model, dtype: str) -> keras.Model:
     """Returns the same model with another dtype policy; what it returns stays in float32."""
-    if isinstance(model, TextClassifier):
-        vocabulary = model.tokenizer.vocabulary
-        recast: Any = TextClassifier(model.config, vocabulary=vocabulary, labels=model.labels, dtype=dtype)
+    if isinstance(model, RawModel):
+        recast: Any = type(model).from_config({**model.get_config(), "dtype": dtype})
         recast.core.set_weights(model.core.get_weights())
         return recast
     return _made_again(model, dtype)

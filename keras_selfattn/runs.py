@@ -1,12 +1,12 @@
 """The run folder: everything about one training, written whole or not at all.
 
 model.keras        the model, with its vocabulary and label names
-metrics.json       figures on the rows held out: accuracy, macro_f1, rows, split
-config.json        model and training settings, data, seed, versions
-history.csv        loss and accuracy of each epoch
+metrics.json       figures on the rows held out, those of the task; rows, split
+config.json        kind of model, its settings and those of the training, data, seed, versions
+history.csv        loss and metrics of each epoch
 classes.csv        precision, recall, F1 of each class
-confusion.csv      rows by label, columns by prediction
-vocabulary.txt     one token a line, in the order of the ids from 2 on
+confusion.csv      of one label a row: rows by label, columns by prediction
+vocabulary.txt     of texts: one token a line, in the order of the ids from 2 on
 """
 
 import csv
@@ -15,20 +15,23 @@ import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_selfattn import __version__
 from keras_selfattn.errors import RunError
-from keras_selfattn.metrics import Report
-from keras_selfattn.models import TextClassifier, load
+from keras_selfattn.tasks import TASKS, Task
+
+if TYPE_CHECKING:
+    from keras_selfattn.metrics import Report
+    from keras_selfattn.models import RawModel
 
 _VERSIONED = ("keras", "tensorflow", "numpy", "scikit-learn")
 
 
 def write_run(
     folder: Path,
-    model: TextClassifier,
-    figures: Report,
+    model: "RawModel",
+    figures: "Report",
     *,
     split: str,
     history: Mapping[str, Sequence[float]],
@@ -45,45 +48,60 @@ def write_run(
         settings: what `config.json` records besides the model's config, labels and versions.
     """
     model.save(folder / "model.keras")
-    metrics = {
-        "accuracy": figures.accuracy,
-        "macro_f1": figures.macro_f1,
-        "rows": figures.rows,
-        "split": split,
-    }
-    _write_json(folder / "metrics.json", metrics)
+    _write_json(folder / "metrics.json", {**figures.summary(), "rows": figures.rows, "split": split})
     versions = {name: version(name) for name in _VERSIONED}
     versions |= {"keras-selfattn": __version__, "python": platform.python_version()}
-    config = {"model": model.config.to_dict(), "labels": model.labels, **settings, "versions": versions}
-    _write_json(folder / "config.json", config)
+    labels = getattr(model, "labels", None)
+    described = {"kind": type(model).__name__, "model": model.config.to_dict()}
+    described |= {} if labels is None else {"labels": labels}
+    _write_json(folder / "config.json", {**described, **settings, "versions": versions})
     epochs = range(1, 1 + len(next(iter(history.values()), ())))
     _write_csv(folder / "history.csv", ["epoch", *history], zip(epochs, *history.values(), strict=True))
-    rows = [(c.label, c.precision, c.recall, c.f1, c.rows) for c in figures.classes]
-    _write_csv(folder / "classes.csv", ["label", "precision", "recall", "f1", "rows"], rows)
-    by_label = [
-        (c.label, *counts) for c, counts in zip(figures.classes, figures.confusion.tolist(), strict=True)
-    ]
-    _write_csv(folder / "confusion.csv", ["label", *model.labels], by_label)
-    tokens = [] if model.tokenizer is None else model.tokenizer.vocabulary
-    # A token may be a line break itself, so each is written as a JSON string.
-    lines = [json.dumps(token, ensure_ascii=False) + "\n" for token in tokens]
-    (folder / "vocabulary.txt").write_text("".join(lines), encoding="utf-8")
+    for name, table in figures.tables().items():
+        _write_csv(folder / f"{name}.csv", table.header, table.rows)
+    tokenizer = getattr(model, "tokenizer", None)
+    if tokenizer is not None:
+        # A token may be a line break itself, so each is written as a JSON string.
+        lines = [json.dumps(token, ensure_ascii=False) + "\n" for token in tokenizer.vocabulary]
+        (folder / "vocabulary.txt").write_text("".join(lines), encoding="utf-8")
 
 
-def load_run(folder: Path) -> TextClassifier:
+def load_run(folder: Path) -> "RawModel":
     """Returns the model of a run folder.
 
     Raises:
         RunError: if the folder is missing, is no run, or its model cannot be read.
     """
+    from keras_selfattn.models import RawModel, load
+
+    _check_run(folder)
+    model = load(folder)
+    if not isinstance(model, RawModel):
+        raise RunError(
+            f"{folder / 'model.keras'} holds a {type(model).__name__}, not one of this library's models."
+        )
+    return model
+
+
+def task_of_run(folder: Path) -> Task:
+    """Returns the task that the model of a run folder has learned.
+
+    Raises:
+        RunError: if the folder is missing, is no run, or its settings cannot be read.
+    """
+    _check_run(folder)
+    kind = read_config(folder).get("kind")
+    found = [task for task in TASKS if task.kind == kind]
+    if not found:
+        raise RunError(f"{folder / 'config.json'} names a model of kind {kind!r}, which is not known here.")
+    return found[0]
+
+
+def _check_run(folder: Path) -> None:
     if not folder.exists():
         raise RunError(f"There is no run folder {folder}. Train one with `keras-selfattn train`.")
     if not (folder / "model.keras").is_file():
         raise RunError(f"{folder} is not a run folder: it holds no model.keras.")
-    model = load(folder)
-    if not isinstance(model, TextClassifier):
-        raise RunError(f"{folder / 'model.keras'} holds a {type(model).__name__}, not a TextClassifier.")
-    return model
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:

@@ -13,10 +13,11 @@ import keras
 import numpy as np
 
 from keras_selfattn.atomic import new_directory
-from keras_selfattn.data.tables import Table, check_classes, split_table
-from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
-from keras_selfattn.metrics import Report, report
-from keras_selfattn.models import TextClassifier, TextConfig
+from keras_selfattn.calibration import calibrate
+from keras_selfattn.data.labelled import LabelledRows, check_classes, check_labels, label_names, split_rows
+from keras_selfattn.errors import ConfigError, RunError, TrainingError
+from keras_selfattn.metrics import Report, report_of
+from keras_selfattn.models import RawModel, TextClassifier
 from keras_selfattn.models.config import check_count
 from keras_selfattn.runs import write_run
 
@@ -40,6 +41,9 @@ class TrainConfig:
         patience: epochs without a better validation loss after which training stops; the best weights are
             restored in any case.
         validation: share of the rows held out where no validation rows are given, in (0, 1).
+        label_smoothing: share of each label that is spread over all classes in training, in [0, 1).
+        class_weight: "balanced" gives each class the same weight in all, however few its rows; a dict gives
+            weights by label name; None counts each row alike.
         seed: of weights, dropout, order and split: the same seed gives the same result on the same machine.
 
     Raises:
@@ -52,6 +56,8 @@ class TrainConfig:
     weight_decay: float = 0.01
     patience: int = 4
     validation: float = 0.1
+    label_smoothing: float = 0.0
+    class_weight: str | dict[str, float] | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -63,6 +69,10 @@ class TrainConfig:
             raise ConfigError(f"`weight_decay` must be in [0, 1). Received {self.weight_decay!r}.")
         if not 0 < self.validation < 1:
             raise ConfigError(f"`validation` must be between 0 and 1. Received {self.validation!r}.")
+        if not 0 <= self.label_smoothing < 1:
+            raise ConfigError(f"`label_smoothing` must be in [0, 1). Received {self.label_smoothing!r}.")
+        if not (self.class_weight in (None, "balanced") or isinstance(self.class_weight, dict)):
+            raise ConfigError(f'`class_weight` must be "balanced" or a dict. Received {self.class_weight!r}.')
         if not 0 <= self.seed < 2**32:
             raise ConfigError(f"`seed` must be in [0, 2**32). Received {self.seed!r}.")
 
@@ -80,30 +90,30 @@ class Run:
     """
 
     path: Path
-    model: TextClassifier
+    model: RawModel
     figures: Report
     best_epoch: int
     seconds: float
 
 
 def train(
-    rows: Table,
+    rows: LabelledRows,
     output: str | Path,
     *,
-    model_config: TextConfig | None = None,
+    model: RawModel | None = None,
     config: TrainConfig | None = None,
-    validation: Table | None = None,
-    test: Table | None = None,
+    validation: LabelledRows | None = None,
+    test: LabelledRows | None = None,
     overwrite: bool = False,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
 ) -> Run:
-    """Trains a text classifier and writes its run folder.
+    """Trains a model of raw rows and writes its run folder.
 
     Args:
         rows: training rows; a share of them is held out for validation if none are given.
         output: the run folder; it appears when all of it is written.
-        model_config: what the model is made of.
+        model: the model to train, which has seen no rows yet; a `TextClassifier` by default.
         config: how it is trained.
         validation: rows that decide when to stop and which weights to keep.
         test: rows for the figures in `metrics.json`; the validation rows where none are given.
@@ -112,19 +122,20 @@ def train(
         verbose: as in `keras.Model.fit`.
 
     Raises:
-        DataError: for rows that cannot train a classifier, before training begins.
+        DataError: for rows that cannot train the model, before training begins.
         RunError: if `output` cannot be written, exists and is not to be replaced, or is no run folder.
         TrainingError: if the loss is no number any more.
 
     Example:
 
         >>> import tempfile
-        >>> rows = Table(["good", "fine", "bad", "poor"] * 10, ["+", "+", "-", "-"] * 10, "made up")
-        >>> held_out = Table(["good", "poor"], ["+", "-"], "made up")
-        >>> small = TextConfig(width=8, num_layers=1, num_heads=1, ngram_buckets=64)
+        >>> from keras_selfattn.models import TextConfig
+        >>> rows = LabelledRows(["good", "fine", "bad", "poor"] * 10, ["+", "+", "-", "-"] * 10, "made up")
+        >>> held_out = LabelledRows(["good", "poor"], ["+", "-"], "made up")
+        >>> small = TextClassifier(TextConfig(width=8, num_layers=1, num_heads=1, ngram_buckets=64))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     settings = TrainConfig(epochs=2)
-        ...     run = train(rows, f"{folder}/run", model_config=small, config=settings,
+        ...     run = train(rows, f"{folder}/run", model=small, config=settings,
         ...                 validation=held_out, verbose=0)
         >>> run.figures.rows
         2
@@ -135,9 +146,10 @@ def train(
     with _run_folder(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
         keras.utils.set_random_seed(config.seed)
-        model = TextClassifier(model_config)
-        model.adapt(rows.texts, rows.labels)
+        model = TextClassifier() if model is None else model
+        model.adapt(rows.inputs, rows.targets)
         history = _fit(model, rows, validation, config, callbacks, verbose)
+        calibrate(model, validation)
         seconds = time.perf_counter() - started
         best_epoch = 1 + int(np.argmin(history["val_loss"]))
         figures = evaluate(model, measured)
@@ -152,22 +164,21 @@ def train(
     return Run(Path(output), model, figures, best_epoch, seconds)
 
 
-def evaluate(model: TextClassifier, rows: Table) -> Report:
-    """Returns the figures of a model on labelled rows.
+def evaluate(model: RawModel, rows: LabelledRows) -> Report:
+    """Returns the figures of a model on rows with known targets.
 
     Raises:
         DataError: for a label that the model does not know.
     """
-    _check_labels(rows, model.labels)
-    probabilities = model.predict(rows.texts, batch_size=_PREDICT_BATCH, verbose=0)
-    predicted = [model.labels[index] for index in np.argmax(probabilities, axis=-1)]
-    return report(model.labels, rows.labels, predicted)
+    check_labels(rows, set(getattr(model.head, "labels", ())))
+    outputs = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
+    return report_of(model.head, rows.targets, outputs)
 
 
 def _fit(
-    model: TextClassifier,
-    rows: Table,
-    validation: Table,
+    model: RawModel,
+    rows: LabelledRows,
+    validation: LabelledRows,
     config: TrainConfig,
     callbacks: Sequence[keras.callbacks.Callback],
     verbose: str | int,
@@ -183,16 +194,18 @@ def _fit(
     )
     model.compile(
         keras.optimizers.AdamW(schedule, weight_decay=config.weight_decay, global_clipnorm=1.0),
+        model.head.loss(config.label_smoothing),
     )
     stopping = keras.callbacks.EarlyStopping(
         monitor="val_loss", patience=config.patience, restore_best_weights=True
     )
     history = model.fit(
-        rows.texts,
-        rows.labels,
+        rows.inputs,
+        rows.targets,
         batch_size=config.batch_size,
-        validation_data=(validation.texts, validation.labels),
+        validation_data=(validation.inputs, validation.targets),
         epochs=config.epochs,
+        class_weight=config.class_weight,
         seed=config.seed,
         callbacks=[stopping, *callbacks],
         verbose=verbose,
@@ -219,31 +232,19 @@ def _run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
 
 
 def _checked(
-    rows: Table, validation: Table | None, test: Table | None, config: TrainConfig
-) -> tuple[Table, Table]:
+    rows: LabelledRows, validation: LabelledRows | None, test: LabelledRows | None, config: TrainConfig
+) -> tuple[LabelledRows, LabelledRows]:
     """Returns training and validation rows that fit each other and the test rows."""
     check_classes(rows)
     if validation is None:
-        rows, validation = split_table(rows, config.validation, config.seed)
+        rows, validation = split_rows(rows, config.validation, config.seed)
         check_classes(rows)
+    known = label_names(rows.targets)
     for held_out in (validation, test):
         if held_out is not None:
-            _check_labels(held_out, sorted(set(rows.labels)))
+            check_labels(held_out, known)
     return rows, validation
 
 
-def _check_labels(table: Table, known: Sequence[str]) -> None:
-    """Raises DataError for a table without rows, or with a label that is not among those known."""
-    if not table.texts:
-        raise DataError(f"{table.source} has no rows. Give at least one.")
-    unknown = set(table.labels) - set(known)
-    if unknown:
-        count = sum(label in unknown for label in table.labels)
-        raise DataError(
-            f"{table.source}: {count} rows have a label that was not in training, such as "
-            f"{min(unknown)!r}. Known are {', '.join(known[:20])}{', …' if len(known) > 20 else ''}."
-        )
-
-
-def _describe(table: Table) -> dict[str, Any]:
-    return {"source": table.source, "rows": len(table)}
+def _describe(rows: LabelledRows) -> dict[str, Any]:
+    return {"source": rows.source, "rows": len(rows)}

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from keras_selfattn.data.labelled import LabelledRows, check_classes, split_rows
 from keras_selfattn.data.names import LANGUAGES, load_names, split_by_thing
-from keras_selfattn.data.tables import Table, check_classes, read_table, split_table
+from keras_selfattn.data.tables import read_table
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.batches import LengthSortedBatches
 
@@ -29,26 +30,26 @@ def written(tmp_path, name, content):
 )
 def test_values_are_taken_as_they_are_written(tmp_path, name, content):
     table = read_table(written(tmp_path, name, content))
-    assert table.texts == ['a "good",\nfilm', "NA", "2024-01-01"]
-    assert table.labels == ["+", "-", "007"]
+    assert table.inputs == ['a "good",\nfilm', "NA", "2024-01-01"]
+    assert table.targets == ["+", "-", "007"]
 
 
 def test_a_tsv_has_no_quoting(tmp_path):
     table = read_table(written(tmp_path, "t.tsv", 'text\tlabel\n"Hello\t+\n"No" was it\t-\n'))
-    assert (table.texts, table.labels) == (['"Hello', '"No" was it'], ["+", "-"])
+    assert (table.inputs, table.targets) == (['"Hello', '"No" was it'], ["+", "-"])
 
 
 def test_a_field_of_megabytes_is_read_and_a_lone_surrogate_replaced(tmp_path):
     assert (
-        len(read_table(written(tmp_path, "t.csv", f"text,label\n{'x' * 3_000_000},+\n")).texts[0])
+        len(read_table(written(tmp_path, "t.csv", f"text,label\n{'x' * 3_000_000},+\n")).inputs[0])
         == 3_000_000
     )
-    assert read_table(written(tmp_path, "t.jsonl", '{"text": "a", "label": "\\ud800"}\n')).labels == ["?"]
+    assert read_table(written(tmp_path, "t.jsonl", '{"text": "a", "label": "\\ud800"}\n')).targets == ["?"]
 
 
 def test_an_empty_text_is_a_row_and_integer_labels_are_names(tmp_path):
     table = read_table(written(tmp_path, "t.jsonl", '{"text": "", "label": 1}\n{"label": 2}\n'))
-    assert (table.texts, table.labels) == (["", ""], ["1", "2"])
+    assert (table.inputs, table.targets) == (["", ""], ["1", "2"])
 
 
 @pytest.mark.parametrize(
@@ -92,31 +93,33 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path):
 
 def test_one_class_only_is_refused():
     with pytest.raises(DataError, match="one class only, '\\+', in all 2 rows"):
-        check_classes(Table(["a", "b"], ["+", "+"], "t.csv"))
+        check_classes(LabelledRows(["a", "b"], ["+", "+"], "t.csv"))
 
 
 def test_a_split_keeps_shares_and_equal_texts_together():
     texts = [f"text {row % 150}" for row in range(200)]
-    table = Table(texts, ["+" if row % 150 < 100 else "-" for row in range(200)], "t.csv")
-    kept, held = split_table(table, 0.2, seed=1)
+    table = LabelledRows(texts, ["+" if row % 150 < 100 else "-" for row in range(200)], "t.csv")
+    kept, held = split_rows(table, 0.2, seed=1)
     assert len(kept) + len(held) == 200
-    assert not set(kept.texts) & set(held.texts)
-    assert len(set(held.texts)) == 30
-    assert len({text for text, label in zip(held.texts, held.labels, strict=True) if label == "+"}) == 20
-    assert split_table(table, 0.2, seed=1) == (kept, held)
-    assert split_table(table, 0.2, seed=2) != (kept, held)
+    assert not set(kept.inputs) & set(held.inputs)
+    assert len(set(held.inputs)) == 30
+    assert len({text for text, label in zip(held.inputs, held.targets, strict=True) if label == "+"}) == 20
+    assert split_rows(table, 0.2, seed=1) == (kept, held)
+    assert split_rows(table, 0.2, seed=2) != (kept, held)
 
 
 def test_many_small_classes_are_held_out_in_their_share_overall():
-    table = Table([f"text {row}" for row in range(400)], [str(row % 100) for row in range(400)], "t.csv")
-    kept, held = split_table(table, 0.1, seed=0)
+    table = LabelledRows(
+        [f"text {row}" for row in range(400)], [str(row % 100) for row in range(400)], "t.csv"
+    )
+    kept, held = split_rows(table, 0.1, seed=0)
     assert 20 <= len(held) <= 60
-    assert set(kept.labels) == set(table.labels)
+    assert set(kept.targets) == set(table.targets)
 
 
 def test_too_few_rows_to_split_say_so():
     with pytest.raises(DataError, match="too few rows to hold 10% of them out: 2"):
-        split_table(Table(["a", "b"], ["+", "-"], "t.csv"), 0.1, seed=0)
+        split_rows(LabelledRows(["a", "b"], ["+", "-"], "t.csv"), 0.1, seed=0)
 
 
 def test_names_belong_to_one_language_and_cover_all_fifty():

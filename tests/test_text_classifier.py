@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.models.embedding import NGramEmbedding
-from keras_selfattn.models.tokens import Tokenizer, learn_vocabulary, split
+from keras_selfattn.models.tokenizer import Tokenizer, learn_vocabulary, split
 
 SMALL = models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64, dropout=0.0)
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor", "good", "bad bad bad"] * 8

@@ -7,15 +7,16 @@ import keras
 import numpy as np
 import pytest
 
-from keras_selfattn import metrics, training
+from keras_selfattn import training
 from keras_selfattn.atomic import draft_directory, new_directory, publish, write_file
-from keras_selfattn.data.tables import Table
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
-from keras_selfattn.models import TextConfig
+from keras_selfattn.metrics.classes import classification_report
+from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.runs import load_run, read_metrics
 
 SMALL = TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64)
-ROWS = Table(
+ROWS = LabelledRows(
     [f"{word} film number{n}" for n in range(20) for word in ("good", "bad", "fine", "poor")],
     ["+", "-", "+", "-"] * 20,
     "made up",
@@ -24,7 +25,7 @@ FAST = training.TrainConfig(epochs=12, batch_size=16, learning_rate=0.02)
 
 
 def trained(folder, **settings):
-    return training.train(ROWS, folder, model_config=SMALL, config=FAST, verbose=0, **settings)
+    return training.train(ROWS, folder, model=TextClassifier(SMALL), config=FAST, verbose=0, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_a_run_folder_holds_everything_about_the_run(run):
 
 
 def test_a_loaded_run_answers_as_the_trained_model_did(run):
-    texts = ROWS.texts[:5]
+    texts = ROWS.inputs[:5]
     found, wanted = (model.predict(texts, verbose=0) for model in (load_run(run.path), run.model))
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
@@ -68,26 +69,26 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(run, tmp_path
     for ours, theirs in zip(run.model.get_weights(), again.model.get_weights(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     other = training.TrainConfig(epochs=1, seed=1)
-    differs = training.train(ROWS, tmp_path / "other", model_config=SMALL, config=other, verbose=0)
+    differs = training.train(ROWS, tmp_path / "other", model=TextClassifier(SMALL), config=other, verbose=0)
     assert not np.array_equal(differs.model.get_weights()[0], run.model.get_weights()[0])
 
 
 def test_the_best_weights_are_restored(tmp_path):
     """Every validation label is wrong, so that its loss rises as the training rows are learned."""
-    wrong = Table(ROWS.texts, ROWS.labels[::-1], "wrong")
+    wrong = LabelledRows(ROWS.inputs, ROWS.targets[::-1], "wrong")
     config = training.TrainConfig(epochs=6, batch_size=16, learning_rate=0.02, patience=6)
     run = training.train(
-        ROWS, tmp_path / "run", model_config=SMALL, config=config, verbose=0, validation=wrong
+        ROWS, tmp_path / "run", model=TextClassifier(SMALL), config=config, verbose=0, validation=wrong
     )
     history = list(csv.DictReader((run.path / "history.csv").read_text().splitlines()))
     losses = [float(epoch["val_loss"]) for epoch in history]
-    loss = run.model.evaluate(wrong.texts, wrong.labels, verbose=0)[0]
+    loss = run.model.evaluate(wrong.inputs, wrong.targets, verbose=0)[0]
     assert loss == pytest.approx(min(losses), rel=1e-4)
     assert losses[-1] > min(losses)
 
 
 def test_test_rows_are_what_the_figures_are_of(tmp_path):
-    test = Table(["good", "bad", "bad"], ["+", "-", "+"], "test.csv")
+    test = LabelledRows(["good", "bad", "bad"], ["+", "-", "+"], "test.csv")
     run = trained(tmp_path / "run", test=test)
     assert read_metrics(run.path)["split"] == "test"
     assert read_metrics(run.path)["rows"] == 3
@@ -144,12 +145,12 @@ def test_an_output_that_cannot_be_written_is_said_before_training(tmp_path):
 def test_a_loss_that_is_no_number_any_more_is_an_error(tmp_path):
     config = training.TrainConfig(epochs=2, learning_rate=1e30)
     with pytest.raises(TrainingError, match="Lower the learning rate; it was 1e\\+30"):
-        training.train(ROWS, tmp_path / "run", model_config=SMALL, config=config, verbose=0)
+        training.train(ROWS, tmp_path / "run", model=TextClassifier(SMALL), config=config, verbose=0)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_tables_without_rows_are_refused(run, tmp_path):
-    empty = Table([], [], "empty.csv")
+    empty = LabelledRows([], [], "empty.csv")
     with pytest.raises(DataError, match="empty.csv has no rows"):
         training.train(empty, tmp_path / "run")
     for held_out in ({"validation": empty}, {"test": empty}):
@@ -160,19 +161,19 @@ def test_tables_without_rows_are_refused(run, tmp_path):
 
 
 def test_labels_that_training_lacks_are_refused_before_training(tmp_path):
-    new = Table(["a", "b"], ["+", "new"], "test.csv")
+    new = LabelledRows(["a", "b"], ["+", "new"], "test.csv")
     with pytest.raises(
         DataError, match="test.csv: 1 rows have a label that was not in training, such as 'new'"
     ):
         trained(tmp_path / "run", test=new)
     with pytest.raises(DataError, match="one class only"):
-        training.train(Table(["a"], ["+"], "one.csv"), tmp_path / "run")
+        training.train(LabelledRows(["a"], ["+"], "one.csv"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_evaluate_refuses_unknown_labels(run):
     with pytest.raises(DataError, match="t.csv: 1 rows have a label that was not in training"):
-        training.evaluate(run.model, Table(["a"], ["new"], "t.csv"))
+        training.evaluate(run.model, LabelledRows(["a"], ["new"], "t.csv"))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_a_folder_that_is_no_run_is_named(tmp_path):
 
 def test_figures_by_hand():
     """Two of three right; class b is never right; class c occurs nowhere."""
-    figures = metrics.report(["a", "b", "c"], ["a", "a", "b"], ["a", "a", "a"])
+    figures = classification_report(["a", "b", "c"], ["a", "a", "b"], ["a", "a", "a"])
     assert figures.accuracy == pytest.approx(2 / 3)
     assert figures.classes[0].precision == pytest.approx(2 / 3)
     assert figures.classes[0].recall == 1

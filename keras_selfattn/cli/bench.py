@@ -220,7 +220,7 @@ def _settings(options: dict[str, Any]) -> Any:
 def _texts(data: Path, column: str) -> list[str]:
     from keras_selfattn.data.tables import read_table
 
-    texts = [text for text in read_table(data, column, column).texts if text.strip()]
+    texts = [text for text in read_table(data, column, column).inputs if text.strip()]
     if not texts:
         raise DataError(f"{data} has no text in its column {column!r}.")
     return texts

@@ -1,22 +1,23 @@
-"""`keras-selfattn evaluate`: how good a run is on a table it has not seen."""
+"""`keras-selfattn evaluate`: how good a run is on a file it has not seen."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from keras_selfattn.cli.console import import_tensorflow
+from keras_selfattn.cli.task_options import reading_options
 
 
 @click.command("evaluate")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("table", type=click.Path(path_type=Path))
-@click.option("--text", default="text", help="Column with the texts.")
-@click.option("--label", default="label", help="Column with the labels.")
-def command(run: Path, table: Path, text: str, label: str) -> None:
-    """Print accuracy, macro F1 and mistakes of RUN, a run folder, on TABLE."""
-    from keras_selfattn.data.tables import read_table
+@reading_options
+def command(run: Path, table: Path, **reading: Any) -> None:
+    """Print figures and mistakes of RUN, a run folder, on TABLE, a file of the form it was trained on."""
+    from keras_selfattn.runs import task_of_run
 
-    rows = read_table(table, text, label)
+    rows = task_of_run(run).rows(table, reading)
     import_tensorflow()
     from keras_selfattn import training
     from keras_selfattn.cli.figures import print_report

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
+from keras_selfattn.cli.task_options import reading_options
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.tasks import Task, task_named
 
 if TYPE_CHECKING:
     from keras_selfattn.export import Comparison, Training
@@ -36,8 +38,7 @@ _PRECISIONS = ("float32", "bfloat16", "float16-weights", "int8-weights")
 @click.option(
     "--data", type=click.Path(path_type=Path), help="Table on which both precisions are compared first."
 )
-@click.option("--text", default="text", help="Its column with the texts.")
-@click.option("--label", default="label", help="Its column with the labels.")
+@reading_options
 @click.option(
     "--max-accuracy-drop",
     type=click.FloatRange(0, 1),
@@ -51,19 +52,16 @@ def command(
     labels_file: Path | None,
     precision: str | None,
     data: Path | None,
-    text: str,
-    label: str,
     max_accuracy_drop: float | None,
+    **reading: Any,
 ) -> None:
     """Export RUN, a run folder or a .keras file, as a version under BASE_PATH.
 
     The graph is checked in a fresh process before anybody sees it.
     """
-    from keras_selfattn.data.tables import read_table
-
     if max_accuracy_drop is not None and data is None:
         raise ConfigError("--max-accuracy-drop needs --data, a table to measure it on.")
-    rows = None if data is None else read_table(data, text, label)
+    rows = None if data is None else _task(run, data).rows(data, reading)
     import_tensorflow()
     from keras_selfattn.export import export_saved_model
 
@@ -76,7 +74,7 @@ def command(
             version,
             labels=None if labels_file is None else labels_file.read_text(encoding="utf-8").splitlines(),
             precision=precision,
-            evaluation=None if rows is None else (rows.texts, rows.labels),
+            evaluation=None if rows is None else (rows.inputs, rows.targets),
             max_accuracy_drop=max_accuracy_drop,
             report=_print_comparison,
             training=training,
@@ -88,6 +86,13 @@ def command(
     print_command("inspect", path)
     name = base_path.resolve().name
     print_command("serve", f"--model_name={name}", f"--model_base_path={base_path}")
+
+
+def _task(run: Path, data: Path) -> Task:
+    """Returns the task of a run folder; of a .keras file alone, the one that the data's ending stands for."""
+    from keras_selfattn.runs import task_of_run
+
+    return task_named(None, data) if run.suffix == ".keras" else task_of_run(run)
 
 
 def _load(run: Path) -> tuple[Any, Any]:

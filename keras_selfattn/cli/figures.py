@@ -1,34 +1,58 @@
 """Tables of how good a model is, on the terminal."""
 
+from collections.abc import Sequence
+
 from rich.text import Text
 
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.metrics import Report
+from keras_selfattn.metrics.classes import ClassificationReport
+from keras_selfattn.metrics.label_sets import LabelSetReport
+from keras_selfattn.metrics.report import ClassReport
 
 # More classes than this do not fit a terminal as a matrix, nor help as one.
 _MATRIX_CLASSES = 10
 _WORST = 10
+_NAMES = {"macro_f1": "macro F1", "micro_f1": "micro F1", "calibration_error": "calibration error"}
+_SHARES = frozenset({"accuracy", "calibration_error"})
 
 
 def print_report(figures: Report, split: str) -> None:
-    """Prints accuracy and macro F1, the classes with the lowest F1, and what is taken for what."""
-    accuracy, macro_f1 = f"{figures.accuracy:.1%}", f"{figures.macro_f1:.3f}"
-    bold = ((accuracy, "bold"), ", macro F1 ", (macro_f1, "bold"))
-    console.print(Text.assemble(f"On {figures.rows:,} {split} rows: accuracy ", *bold))
-    worst = sorted((c for c in figures.classes if c.rows), key=lambda c: c.f1)[:_WORST]
-    shown = "Per class" if len(worst) == len(figures.classes) else f"The {len(worst)} hardest classes"
+    """Prints the figures of all rows, then what each kind of report has besides."""
+    shown = ", ".join(
+        f"{_NAMES.get(name, name)} {_shown(name, value)}" for name, value in figures.summary().items()
+    )
+    console.print(Text.assemble(f"On {figures.rows:,} {split} rows: ", (shown, "bold")))
+    if isinstance(figures, ClassificationReport):
+        _print_classes(figures.classes)
+        _print_mistakes(figures)
+    elif isinstance(figures, LabelSetReport):
+        _print_classes(figures.classes)
+
+
+def _shown(name: str, value: float) -> str:
+    return f"{value:.1%}" if name in _SHARES else f"{value:.3f}"
+
+
+def _print_classes(classes: Sequence[ClassReport]) -> None:
+    """Prints the classes with the lowest F1."""
+    worst = sorted((c for c in classes if c.rows), key=lambda c: c.f1)[:_WORST]
+    shown = "Per class" if len(worst) == len(classes) else f"The {len(worst)} hardest classes"
     numeric = ("precision", "recall", "F1", "rows")
     table = columns(shown, "label", *numeric, right=numeric)
     for c in worst:
         table.add_row(c.label, f"{c.precision:.3f}", f"{c.recall:.3f}", f"{c.f1:.3f}", f"{c.rows:,}")
     console.print(table)
+
+
+def _print_mistakes(figures: ClassificationReport) -> None:
     if len(figures.classes) <= _MATRIX_CLASSES:
         _print_matrix(figures)
     else:
         _print_confused(figures)
 
 
-def _print_matrix(figures: Report) -> None:
+def _print_matrix(figures: ClassificationReport) -> None:
     labels = [c.label for c in figures.classes]
     table = columns("Confusion: rows are labels, columns predictions", "", *labels, right=labels)
     for label, counts in zip(labels, figures.confusion.tolist(), strict=True):
@@ -36,7 +60,7 @@ def _print_matrix(figures: Report) -> None:
     console.print(table)
 
 
-def _print_confused(figures: Report) -> None:
+def _print_confused(figures: ClassificationReport) -> None:
     confused = figures.most_confused(_WORST)
     if not confused:
         return

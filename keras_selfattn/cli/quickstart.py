@@ -16,8 +16,8 @@ from rich.text import Text
 from keras_selfattn.atomic import write_file
 from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
 from keras_selfattn.cli.export import training_of
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.names import LANGUAGES, Name, english_name, load_names, split_by_thing
-from keras_selfattn.data.tables import Table
 from keras_selfattn.errors import DataError, RunError
 
 if TYPE_CHECKING:
@@ -73,9 +73,10 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
         probabilities = _ask(version.parent, model, shown)
     _print_answers(shown, run.model.labels, probabilities)
     _save(output, run, held_out)
+    figures = run.figures.summary()
     console.print(
-        f"{run.figures.accuracy:.1%} of {run.figures.rows:,} held-out names are given to the right "
-        f"language (macro F1 {run.figures.macro_f1:.3f}).",
+        f"{figures['accuracy']:.1%} of {run.figures.rows:,} held-out names are given to the right "
+        f"language (macro F1 {figures['macro_f1']:.3f}).",
         style="bold",
     )
     console.print("Seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items()))
@@ -98,7 +99,7 @@ def _chosen(languages: str) -> Sequence[str]:
 def _train(output: Path, kept: Sequence[Name], held_out: Sequence[Name], epochs: int, seed: int) -> "Run":
     from keras_selfattn import training
     from keras_selfattn.cli.progress import TrainingProgress
-    from keras_selfattn.models import TextConfig
+    from keras_selfattn.models import TextClassifier, TextConfig
 
     rows, validation = split_by_thing(kept, HELD_OUT, seed + 1)
     console.print(f"Training on {len(rows):,} names")
@@ -106,7 +107,7 @@ def _train(output: Path, kept: Sequence[Name], held_out: Sequence[Name], epochs:
         return training.train(
             names_table(rows),
             _next_run(output / "runs"),
-            model_config=TextConfig(**MODEL_SETTINGS),
+            model=TextClassifier(TextConfig(**MODEL_SETTINGS)),
             config=training.TrainConfig(epochs=epochs, batch_size=BATCH_SIZE, seed=seed),
             validation=names_table(validation),
             test=names_table(held_out),
@@ -177,10 +178,10 @@ def _next_run(runs: Path) -> Path:
     return runs / str(max(taken, default=0) + 1)
 
 
-def names_table(names: Sequence[Name]) -> Table:
+def names_table(names: Sequence[Name]) -> LabelledRows:
     """Returns names as texts labelled with their languages."""
     texts = [name.text for name in names]
-    return Table(texts, [name.language for name in names], "the CLDR names in Babel")
+    return LabelledRows(texts, [name.language for name in names], "the CLDR names in Babel")
 
 
 @contextmanager

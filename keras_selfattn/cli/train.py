@@ -1,10 +1,18 @@
-"""`keras-selfattn train`: a table of labelled texts to a run folder."""
+"""`keras-selfattn train`: a file of labelled rows to a run folder."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
+from keras_selfattn.cli.task_options import (
+    chosen_task,
+    described,
+    reading_options,
+    setting_options,
+    task_option,
+)
 from keras_selfattn.errors import ConfigError
 
 _COUNT = click.IntRange(min=1)
@@ -12,19 +20,15 @@ _COUNT = click.IntRange(min=1)
 
 @click.command("train")
 @click.argument("table", type=click.Path(path_type=Path))
-@click.option("--text", default="text", help="Column with the texts.")
-@click.option("--label", default="label", help="Column with the labels.")
+@task_option
+@reading_options
 @click.option("--output", type=click.Path(path_type=Path), required=True, help="The run folder to write.")
 @click.option(
     "--validation",
     "validation_file",
     type=click.Path(path_type=Path),
-    help="Table with the same columns that decides when to stop.  [default: a tenth of TABLE]",
+    help="File of the same form that decides when to stop.  [default: a tenth of TABLE]",
 )
-@click.option(
-    "--tokens", type=click.Choice(["words", "characters"]), default="words", help="What a token is."
-)
-@click.option("--keep-case", is_flag=True, help="Tell upper from lower case.")
 @click.option(
     "--epochs", type=_COUNT, default=20, help="Passes over the rows, at most; stops early on validation loss."
 )
@@ -35,68 +39,59 @@ _COUNT = click.IntRange(min=1)
     default=1e-3,
     help="Peak of the learning rate's schedule.",
 )
-@click.option("--width", type=_COUNT, default=128, help="Features of a token.")
-@click.option("--layers", "num_layers", type=_COUNT, default=2, help="Encoder blocks.")
-@click.option("--heads", "num_heads", type=_COUNT, default=4, help="Attention heads.")
 @click.option(
-    "--dropout", type=click.FloatRange(0, 1, max_open=True), default=0.1, help="Share dropped in training."
+    "--label-smoothing",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.0,
+    help="Share of each label that is spread over all classes.",
 )
-@click.option("--max-tokens", type=_COUNT, default=4096, help="Longer texts are cut at the end.")
+@click.option("--balanced", is_flag=True, help="Give each class the same weight, however few its rows.")
+@setting_options
 @click.option(
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="The same seed gives the same result."
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing run folder once the new one is whole.")
 def command(
     table: Path,
-    text: str,
-    label: str,
     output: Path,
     validation_file: Path | None,
-    tokens: str,
-    keep_case: bool,
     epochs: int,
     batch_size: int,
     learning_rate: float,
-    width: int,
-    num_layers: int,
-    num_heads: int,
-    dropout: float,
-    max_tokens: int,
+    label_smoothing: float,
+    balanced: bool,
     seed: int,
     overwrite: bool,
+    **options: Any,
 ) -> None:
     """Train a classifier on TABLE, a .csv, .tsv or .jsonl file with a text and a label column."""
-    from keras_selfattn.data.tables import check_classes, read_table
+    from keras_selfattn.data.labelled import check_classes
 
-    if width % num_heads:
-        raise ConfigError(f"--width must be divisible by --heads. Received {width} and {num_heads}.")
-    rows = read_table(table, text, label)
-    validation = None if validation_file is None else read_table(validation_file, text, label)
+    task, reading, settings = chosen_task(options, table)
+    _check_width(settings)
+    rows = task.rows(table, reading)
+    validation = None if validation_file is None else task.rows(validation_file, reading)
     check_classes(rows)
     import_tensorflow()
     from keras_selfattn import training
     from keras_selfattn.cli.figures import print_report
     from keras_selfattn.cli.progress import TrainingProgress
-    from keras_selfattn.models import TextConfig
 
-    model_config = TextConfig(
-        tokens=tokens,  # pyright: ignore[reportArgumentType]  click has checked the choice
-        lowercase=not keep_case,
-        max_tokens=max_tokens,
-        width=width,
-        num_layers=num_layers,
-        num_heads=num_heads,
-        dropout=dropout,
-    )
+    model = task.model(settings)
     config = training.TrainConfig(
-        epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        label_smoothing=label_smoothing,
+        class_weight="balanced" if balanced else None,
+        seed=seed,
     )
-    console.print(f"Training on {len(rows):,} rows of {table}, {len(set(rows.labels)):,} classes")
+    console.print(f"Training on {described(rows, table)}")
     with TrainingProgress() as progress:
         run = training.train(
             rows,
             output,
-            model_config=model_config,
+            model=model,
             config=config,
             validation=validation,
             overwrite=overwrite,
@@ -109,3 +104,10 @@ def command(
         f"validation loss. The run is in {run.path}. Go on with:"
     )
     print_command("export", run.path, f"models/{run.path.name}")
+
+
+def _check_width(settings: dict[str, Any]) -> None:
+    """Before TensorFlow is imported, and by the names of the flags."""
+    width, heads = settings["width"] or 128, settings["num_heads"] or 4
+    if width % heads:
+        raise ConfigError(f"--width must be divisible by --heads. Received {width} and {heads}.")

@@ -1,15 +1,16 @@
-"""Files to texts and labels, splits, and the built-in first data set."""
+"""Files to rows with targets, splits, and the built-in first data set."""
 
+from keras_selfattn.data.labelled import LabelledRows, check_classes, split_rows
 from keras_selfattn.data.names import LANGUAGES, Name, load_names, split_by_thing
-from keras_selfattn.data.tables import Table, check_classes, read_table, split_table
+from keras_selfattn.data.tables import read_table
 
 __all__ = [
     "LANGUAGES",
+    "LabelledRows",
     "Name",
-    "Table",
     "check_classes",
     "load_names",
     "read_table",
     "split_by_thing",
-    "split_table",
+    "split_rows",
 ]

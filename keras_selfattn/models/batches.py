@@ -14,11 +14,14 @@ _MAX_PAIRS = 2**23
 
 
 class LengthSortedBatches:
-    """Yields int32 ids `[batch, longest row]`, padded with 0, with the rows' labels and weights.
+    """Yields rows `[batch, longest row, ...]`, padded, with their targets and weights.
+
+    Rows of integers are padded with 0, rows of floats with NaN: neither is a value that a row can hold.
+    Targets of one array a row are padded with 0: the mask of the outputs tells which of them count.
 
     Args:
-        rows: token ids of each row, int32 `[T]`.
-        labels: int `[rows]`, or None.
+        rows: an array for each row, `[T, ...]`, all of one dtype and of the same axes after the first.
+        targets: `[rows, ...]`, or an array `[T]` for each row, or None.
         weights: float `[rows]`, or None.
         batch_size: rows in a batch at most. The last may hold fewer; and where rows are long, so that
             attention's memory would grow with their square, batches are a quarter of the size for each
@@ -26,6 +29,10 @@ class LengthSortedBatches:
         shuffle: draw a new order at each iteration; otherwise the longest rows come last, and `order` tells
             which row is where.
         seed: of the shuffling. The nth iteration of equal seeds is the same.
+
+    Attributes:
+        lengths: T of each row, int64 `[rows]`.
+        order: which row is where without shuffling, int64 `[rows]`.
 
     Example:
 
@@ -37,7 +44,7 @@ class LengthSortedBatches:
     def __init__(
         self,
         rows: Sequence[np.ndarray],
-        labels: np.ndarray | None = None,
+        targets: np.ndarray | list[np.ndarray] | None = None,
         weights: np.ndarray | None = None,
         *,
         batch_size: int,
@@ -45,34 +52,49 @@ class LengthSortedBatches:
         seed: int = 0,
     ) -> None:
         self._rows = rows
-        self._lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        self._columns = [column for column in (labels, weights) if column is not None]
+        self.lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        self._targets, self._weights = targets, weights
         self._random = np.random.default_rng(seed) if shuffle else None
         # Rows of a class are batched together, so that the number of batches is the same in every epoch.
         longest = math.sqrt(_MAX_PAIRS / batch_size)
-        doublings = np.ceil(np.log2(np.maximum(self._lengths, 1) / longest)).clip(0).astype(int)
+        doublings = np.ceil(np.log2(np.maximum(self.lengths, 1) / longest)).clip(0).astype(int)
         self._classes = [
             (np.flatnonzero(doublings == count), max(1, batch_size // 4 ** int(count)))
             for count in np.unique(doublings)
         ]
-        self.order = np.argsort(self._lengths, kind="stable")
+        self.order = np.argsort(self.lengths, kind="stable")
 
     def __len__(self) -> int:
         return sum(math.ceil(len(rows) / size) for rows, size in self._classes)
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
         for chosen in self._chosen():
-            ids = np.zeros((len(chosen), self._lengths[chosen].max(initial=0)), dtype=np.int32)
-            for place, index in enumerate(chosen):
-                ids[place, : self._lengths[index]] = self._rows[index]
-            yield (ids, *(column[chosen] for column in self._columns))
+            yield (padded([self._rows[row] for row in chosen]), *self._columns(chosen))
 
     def dataset(self) -> tf.data.Dataset:
-        """Returns the batches as Keras wants them: their number known, both axes of the ids unknown."""
-        columns = [tf.TensorSpec([None], tf.as_dtype(column.dtype)) for column in self._columns]
-        signature = (tf.TensorSpec([None, None], tf.int32), *columns)
-        dataset = tf.data.Dataset.from_generator(lambda: iter(self), output_signature=signature)
+        """Returns the batches as Keras wants them: their number known, the axes that vary unknown."""
+        specs = [tf.TensorSpec([None, None, *self._rows[0].shape[1:]], tf.as_dtype(self._rows[0].dtype))]
+        if self._targets is not None:
+            first = self._targets[0]
+            shape = [None, None] if self._per_position else [None, *first.shape]
+            specs.append(tf.TensorSpec(shape, tf.as_dtype(first.dtype)))
+        if self._weights is not None:
+            specs.append(tf.TensorSpec([None], tf.float32))
+        dataset = tf.data.Dataset.from_generator(lambda: iter(self), output_signature=tuple(specs))
         return dataset.apply(tf.data.experimental.assert_cardinality(len(self))).prefetch(2)
+
+    @property
+    def _per_position(self) -> bool:
+        return isinstance(self._targets, list)
+
+    def _columns(self, chosen: np.ndarray) -> Iterator[np.ndarray]:
+        """Yields targets and weights of a batch."""
+        if self._targets is not None and not self._per_position:
+            yield np.asarray(self._targets)[chosen]
+        elif self._targets is not None:
+            yield padded([self._targets[row] for row in chosen])
+        if self._weights is not None:
+            yield self._weights[chosen]
 
     def _chosen(self) -> list[np.ndarray]:
         """Returns the row indices of each batch."""
@@ -85,7 +107,18 @@ class LengthSortedBatches:
         return [batches[index] for index in self._random.permutation(len(batches))]
 
     def _by_length(self, rows: np.ndarray) -> np.ndarray:
-        return rows[np.argsort(self._lengths[rows], kind="stable")]
+        return rows[np.argsort(self.lengths[rows], kind="stable")]
+
+
+def padded(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns rows `[T, ...]` as one array `[rows, longest, ...]`, filled with 0 or, for floats, NaN."""
+    dtype = rows[0].dtype
+    longest = max(len(row) for row in rows)
+    fill = np.nan if dtype.kind == "f" else 0
+    found = np.full((len(rows), longest, *rows[0].shape[1:]), fill, dtype=dtype)
+    for place, row in enumerate(rows):
+        found[place, : len(row)] = row
+    return found
 
 
 def _slices(array: np.ndarray, size: int) -> list[np.ndarray]:

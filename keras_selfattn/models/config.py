@@ -1,4 +1,4 @@
-"""The configuration of a text classifier: one frozen dataclass, validated once."""
+"""The configurations of the models: frozen dataclasses, each validated once."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -8,8 +8,47 @@ from keras_selfattn.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class TextConfig:
-    """What a `TextClassifier` is made of. Every field has a default that works.
+class EncoderConfig:
+    """What all models share: the encoder between the front end of a task and its head.
+
+    Args:
+        width: features of a position. Divisible by `num_heads`.
+        num_layers: encoder blocks.
+        num_heads: attention heads.
+        feed_forward_dim: width of the blocks' hidden layer; None for 4 times `width`.
+        dropout: share in [0, 1) dropped in training.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+    """
+
+    width: int = 128
+    num_layers: int = 2
+    num_heads: int = 4
+    feed_forward_dim: int | None = None
+    dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("width", "num_layers", "num_heads"):
+            check_count(name, getattr(self, name))
+        if self.feed_forward_dim is not None:
+            check_count("feed_forward_dim", self.feed_forward_dim)
+        if self.width % self.num_heads:
+            raise ConfigError(
+                f"`width` must be divisible by `num_heads`. Received width={self.width}, "
+                f"num_heads={self.num_heads}."
+            )
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"`dropout` must be in [0, 1). Received {self.dropout!r}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields as JSON types."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class TextConfig(EncoderConfig):
+    """What a `TextClassifier` is made of: the fields of `EncoderConfig`, and these. Every default works.
 
     Args:
         tokens: "words" (runs of letters and digits; punctuation, and each sign of scripts written without
@@ -22,11 +61,6 @@ class TextConfig:
         max_ngram: 1 embeds tokens alone, 2 adds each pair with the token before, 3 also each triple with both
             neighbours. Word order at short range is then known before the first attention layer.
         ngram_buckets: rows of each hashed n-gram table.
-        width: features of a token. Divisible by `num_heads`.
-        num_layers: encoder blocks.
-        num_heads: attention heads.
-        feed_forward_dim: width of the blocks' hidden layer; None for 4 times `width`.
-        dropout: share in [0, 1) dropped in training.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -44,38 +78,31 @@ class TextConfig:
     max_tokens: int = 4096
     max_ngram: int = 2
     ngram_buckets: int = 16_384
-    width: int = 128
-    num_layers: int = 2
-    num_heads: int = 4
-    feed_forward_dim: int | None = None
-    dropout: float = 0.1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.tokens not in ("words", "characters"):
             raise ConfigError(f'`tokens` must be "words" or "characters". Received {self.tokens!r}.')
         if not isinstance(self.lowercase, bool):
             raise ConfigError(f"`lowercase` must be True or False. Received {self.lowercase!r}.")
-        for name in ("vocabulary_size", "min_count", "max_tokens", "ngram_buckets", "width", "num_layers"):
+        for name in ("vocabulary_size", "min_count", "max_tokens", "ngram_buckets"):
             check_count(name, getattr(self, name))
-        check_count("num_heads", self.num_heads)
-        if self.feed_forward_dim is not None:
-            check_count("feed_forward_dim", self.feed_forward_dim)
         if self.max_ngram not in (1, 2, 3):
             raise ConfigError(f"`max_ngram` must be 1, 2 or 3. Received {self.max_ngram!r}.")
-        if self.width % self.num_heads:
-            raise ConfigError(
-                f"`width` must be divisible by `num_heads`. Received width={self.width}, "
-                f"num_heads={self.num_heads}."
-            )
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"`dropout` must be in [0, 1). Received {self.dropout!r}.")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as JSON types."""
-        return dataclasses.asdict(self)
 
 
 def check_count(name: str, value: Any) -> None:
     """Raises ConfigError naming the field if `value` is no positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"`{name}` must be a positive integer. Received {value!r}.")
+
+
+def checked_config(kind: type[EncoderConfig], config: Any) -> Any:
+    """Returns a config of that kind: the one given, one of its dict, or the default for None."""
+    if config is None:
+        return kind()
+    if isinstance(config, dict):
+        return kind(**config)
+    if not isinstance(config, kind):
+        raise ConfigError(f"`config` must be a {kind.__name__} or the dict of one. Received {config!r}.")
+    return config

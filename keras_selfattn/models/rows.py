@@ -1,7 +1,7 @@
-"""Columns of texts and labels, in whatever container a user has them, as lists of strings."""
+"""Columns of raw inputs and labels, in whatever container a user has them, checked."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,11 +10,33 @@ from keras_selfattn.errors import DataError
 
 
 class Rows(NamedTuple):
-    """Columns of equal length: texts, label names, and float32 weights where there are any."""
+    """Columns of equal length: raw inputs, targets as the head reads them, and float32 weights if any."""
 
-    texts: list[str]
-    names: list[str]
+    inputs: list[Any]
+    targets: list[Any]
     weights: np.ndarray | None = None
+
+    def part(self, place: slice) -> "Rows":
+        """Returns a run of the rows."""
+        weights = None if self.weights is None else self.weights[place]
+        return Rows(self.inputs[place], self.targets[place], weights)
+
+
+def check_columns(what: str, rows: Rows) -> None:
+    """Raises DataError for no rows, or columns of unequal length; `what` are the inputs, in the plural."""
+    if not rows.inputs:
+        raise DataError("There are no rows. Give at least two, of two classes.")
+    for name, column in (("labels", rows.targets), ("sample weights", rows.weights)):
+        if column is not None and len(column) != len(rows.inputs):
+            raise DataError(
+                f"{what} and {name} differ in number. Received {len(rows.inputs)} and {len(column)}."
+            )
+
+
+def split_end(rows: Rows, share: float) -> tuple[Rows, Rows]:
+    """Splits a share off the end, as Keras' `validation_split` does; at least one row."""
+    kept = len(rows.inputs) - max(1, int(len(rows.inputs) * share))
+    return rows.part(slice(kept)), rows.part(slice(kept, None))
 
 
 def are_texts(x: Any) -> bool:
@@ -32,7 +54,7 @@ def as_texts(x: Any) -> list[str]:
     Raises:
         DataError: for a row that is not text, with its number.
     """
-    return [_as_text(row, text) for row, text in enumerate(_column("texts", x))]
+    return [_as_text(row, text) for row, text in enumerate(as_column("texts", x))]
 
 
 def as_names(labels: Any) -> list[str]:
@@ -42,37 +64,8 @@ def as_names(labels: Any) -> list[str]:
         DataError: if there are none, or a row's is missing.
     """
     if labels is None:
-        raise DataError("Labels are needed with texts. Received None; give one label a row.")
-    return [_as_name(row, label) for row, label in enumerate(_column("labels", labels))]
-
-
-def checked_rows(texts: Any, labels: Any, weights: Any = None) -> Rows:
-    """Returns texts, labels and weights as columns of one length.
-
-    Raises:
-        DataError: for no rows, columns of unequal length, or an entry that is not text or not a label.
-    """
-    rows = Rows(
-        as_texts(texts), as_names(labels), None if weights is None else np.asarray(weights, dtype="float32")
-    )
-    if not rows.texts:
-        raise DataError("There are no rows. Give at least two texts, of two classes.")
-    for what, column in (("labels", rows.names), ("sample weights", rows.weights)):
-        if column is not None and len(column) != len(rows.texts):
-            raise DataError(
-                f"Texts and {what} differ in number. Received {len(rows.texts)} and {len(column)}."
-            )
-    return rows
-
-
-def split_end(rows: Rows, share: float) -> tuple[Rows, Rows]:
-    """Splits a share off the end, as Keras' `validation_split` does; at least one row."""
-    kept = len(rows.texts) - max(1, int(len(rows.texts) * share))
-    first, last = (
-        Rows(rows.texts[part], rows.names[part], None if rows.weights is None else rows.weights[part])
-        for part in (slice(kept), slice(kept, None))
-    )
-    return first, last
+        raise DataError("Labels are needed with raw rows. Received None; give one label a row.")
+    return [as_name(f"Label {row}", label) for row, label in enumerate(as_column("labels", labels))]
 
 
 def sorted_names(names: Iterable[str]) -> list[str]:
@@ -82,11 +75,47 @@ def sorted_names(names: Iterable[str]) -> list[str]:
     return sorted(names, key=(lambda name: (int(name), name)) if numeric else None)
 
 
-def _column(what: str, values: Any) -> list[Any]:
+def as_column(what: str, values: Any) -> list[Any]:
+    """Returns a column as a list, whatever contains it.
+
+    Raises:
+        DataError: for an array of other than one axis.
+    """
     array = values if isinstance(values, list | tuple) else np.asarray(values)
     if not isinstance(array, list | tuple) and array.ndim != 1:
         raise DataError(f"The {what} must have one axis. Received shape {array.shape}.")
     return list(array)
+
+
+def as_name(what: str, label: Any) -> str:
+    """Returns a label by name; `what` says which one it is.
+
+    Raises:
+        DataError: for a label that is missing, or several.
+    """
+    if isinstance(label, bytes):
+        label = label.decode(errors="replace")
+    if np.ndim(label):
+        raise DataError(f"{what} (counted from 0) must be one name or number. Received {label!r}.")
+    if _is_missing(label):
+        raise DataError(f"{what} (counted from 0) is missing. Received {label!r}.")
+    return str(label).encode(errors="replace").decode()
+
+
+def indices_of(names: Sequence[str], known: Sequence[str]) -> np.ndarray:
+    """Returns the places of names among those known, int64.
+
+    Raises:
+        DataError: for a name that is not known.
+    """
+    index = {name: place for place, name in enumerate(known)}
+    unknown = sorted_names({name for name in names if name not in index})
+    if unknown:
+        raise DataError(
+            f"The model knows no label {unknown[0]!r} ({len(unknown)} unknown). "
+            f"It knows: {', '.join(known[:20])}."
+        )
+    return np.array([index[name] for name in names], dtype=np.int64)
 
 
 def _as_text(row: int, text: Any) -> str:
@@ -95,16 +124,6 @@ def _as_text(row: int, text: Any) -> str:
     if not isinstance(text, str):
         raise DataError(f"Text {row} (counted from 0) is not a string. Received {text!r}.")
     return text
-
-
-def _as_name(row: int, label: Any) -> str:
-    if isinstance(label, bytes):
-        label = label.decode(errors="replace")
-    if np.ndim(label):
-        raise DataError(f"Label {row} (counted from 0) must be one name or number. Received {label!r}.")
-    if _is_missing(label):
-        raise DataError(f"Label {row} (counted from 0) is missing. Received {label!r}.")
-    return str(label).encode(errors="replace").decode()
 
 
 def _is_missing(label: Any) -> bool:

@@ -1,4 +1,4 @@
-"""How good predictions are, by scikit-learn's definitions."""
+"""How good predictions of one label a row are, by scikit-learn's definitions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,20 +7,12 @@ from typing import Any, cast
 import numpy as np
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
-
-@dataclass(frozen=True)
-class ClassReport:
-    """Figures of one class, each in [0, 1] but `rows`, the number of rows that bear the label."""
-
-    label: str
-    precision: float
-    recall: float
-    f1: float
-    rows: int
+from keras_selfattn.metrics.calibration import calibration_error
+from keras_selfattn.metrics.report import ClassReport, Columns, Report, class_columns, class_reports
 
 
 @dataclass(frozen=True)
-class Report:
+class ClassificationReport(Report):
     """Figures of a set of predictions.
 
     Args:
@@ -28,17 +20,31 @@ class Report:
         macro_f1: mean of the F1 of the classes that occur among labels or predictions.
         classes: figures of each class, in the order of the model's labels.
         confusion: int `[classes, classes]`, rows by label, columns by prediction.
+        calibration_error: how far confidence is from accuracy, in [0, 1]; None where none was given.
     """
 
     accuracy: float
     macro_f1: float
     classes: tuple[ClassReport, ...]
     confusion: np.ndarray
+    calibration_error: float | None = None
 
     @property
     def rows(self) -> int:
         """Number of rows the figures are of."""
         return int(self.confusion.sum())
+
+    def summary(self) -> dict[str, float]:
+        figures = {"accuracy": self.accuracy, "macro_f1": self.macro_f1}
+        if self.calibration_error is not None:
+            figures["calibration_error"] = self.calibration_error
+        return figures
+
+    def tables(self) -> dict[str, Columns]:
+        labels = [c.label for c in self.classes]
+        counts = zip(labels, self.confusion.tolist(), strict=True)
+        confusion = Columns(["label", *labels], [[label, *row] for label, row in counts])
+        return {"classes": class_columns(self.classes), "confusion": confusion}
 
     def most_confused(self, count: int) -> list[tuple[str, str, int]]:
         """Returns up to `count` (label, prediction, rows), the most frequent mistakes first."""
@@ -49,17 +55,23 @@ class Report:
         return [(names[i], names[j], int(wrong[i, j])) for i, j in pairs if wrong[i, j]]
 
 
-def report(labels: Sequence[str], true: Sequence[str], predicted: Sequence[str]) -> Report:
+def classification_report(
+    labels: Sequence[str],
+    true: Sequence[str],
+    predicted: Sequence[str],
+    confidence: np.ndarray | None = None,
+) -> ClassificationReport:
     """Returns the figures of `predicted` against `true`.
 
     Args:
         labels: every label the model knows, in its order.
         true: the label of each row, one of `labels`.
         predicted: the prediction for each row, one of `labels`.
+        confidence: the probability of each prediction, float `[rows]`.
 
     Example:
 
-        >>> figures = report(["+", "-"], ["+", "+", "-"], ["+", "-", "-"])
+        >>> figures = classification_report(["+", "-"], ["+", "+", "-"], ["+", "-", "-"])
         >>> round(figures.accuracy, 3), figures.most_confused(1)
         (0.667, [('+', '-', 1)])
     """
@@ -67,14 +79,12 @@ def report(labels: Sequence[str], true: Sequence[str], predicted: Sequence[str])
     columns: Any = precision_recall_fscore_support(
         true, predicted, labels=names, average=None, zero_division=cast(Any, 0.0)
     )
-    classes = tuple(
-        ClassReport(label, float(precision), float(recall), float(f1), int(rows))
-        for label, precision, recall, f1, rows in zip(names, *columns, strict=True)
-    )
+    classes = class_reports(names, columns)
     present = set(true) | set(predicted)
-    return Report(
+    return ClassificationReport(
         accuracy=float(accuracy_score(true, predicted)),
         macro_f1=float(np.mean([figures.f1 for figures in classes if figures.label in present])),
         classes=classes,
         confusion=confusion_matrix(true, predicted, labels=names),
+        calibration_error=None if confidence is None else calibration_error(true, predicted, confidence),
     )

@@ -1,0 +1,39 @@
+"""What this library's own models read and answer in the graph: one front and one kind of answers for each."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from keras_selfattn.models import RawModel, TextClassifier
+from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
+
+from .answers import Answers, Classification, LabelSets
+from .fronts import Front, TextFront
+
+
+class RawFront(Front, Protocol):
+    """The front of a model of raw rows.
+
+    Attributes:
+        subject: what its rows are, as the card's task begins.
+    """
+
+    subject: str
+
+
+def raw_front(model: RawModel) -> RawFront:
+    """Returns what stands before the model's core in the graph."""
+    return _FRONTS[type(model)](model)
+
+
+def raw_answers(head: Head) -> Answers:
+    """Returns the names of what a head returns."""
+    return _ANSWERS[type(head)](head)
+
+
+_FRONTS: dict[type[RawModel], Callable[[Any], RawFront]] = {
+    TextClassifier: lambda model: TextFront(model.tokenizer),
+}
+_ANSWERS: dict[type[Head], Callable[[Head], Answers]] = {
+    ClassHead: lambda head: Classification(cast(ClassHead, head).labels),
+    MultiLabelHead: lambda head: LabelSets(cast(MultiLabelHead, head).labels),
+}

@@ -1,0 +1,85 @@
+"""Options that say how a file is read, and what a model is made of; each belongs to one task or several."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from keras_selfattn.data.labelled import LabelledRows, label_names
+from keras_selfattn.tasks import TASKS, Task, task_named
+
+_COUNT = click.IntRange(min=1)
+
+
+def _default(task: str, value: Any) -> str:
+    return f"  [{task}; default: {value}]"
+
+
+_READING = (
+    click.option("--text", help="Column with the texts." + _default("text", "text")),
+    click.option("--label", help="Column with the labels." + _default("text", "label")),
+    click.option(
+        "--label-separator", help="What stands between the labels of a row that bears several.  [text]"
+    ),
+)
+
+_SETTINGS = (
+    click.option("--width", type=_COUNT, help="Features of a position.  [default: 128]"),
+    click.option("--layers", "num_layers", type=_COUNT, help="Encoder blocks.  [default: 2]"),
+    click.option("--heads", "num_heads", type=_COUNT, help="Attention heads.  [default: 4]"),
+    click.option(
+        "--dropout",
+        type=click.FloatRange(0, 1, max_open=True),
+        help="Share dropped in training.  [default: 0.1]",
+    ),
+    click.option(
+        "--tokens",
+        type=click.Choice(["words", "characters"]),
+        help="What a token is." + _default("text", "words"),
+    ),
+    click.option(
+        "--keep-case", "lowercase", flag_value=False, default=None, help="Tell upper from lower case.  [text]"
+    ),
+    click.option(
+        "--max-tokens", type=_COUNT, help="Longer texts are cut at the end." + _default("text", "4096")
+    ),
+)
+
+_NAMES = frozenset(name for task in TASKS for name in task.reading)
+
+
+def task_option(function: Callable) -> Callable:
+    """`--task`, by default after the ending of the file."""
+    names = [task.name for task in TASKS]
+    return click.option(
+        "--task", type=click.Choice(names), help="What is learned.  [default: after the file's ending]"
+    )(function)
+
+
+def reading_options(function: Callable) -> Callable:
+    """What says how a file is read."""
+    for option in reversed(_READING):
+        function = option(function)
+    return function
+
+
+def setting_options(function: Callable) -> Callable:
+    """What a model is made of."""
+    for option in reversed(_SETTINGS):
+        function = option(function)
+    return function
+
+
+def chosen_task(options: dict[str, Any], path: Path) -> tuple[Task, dict[str, Any], dict[str, Any]]:
+    """Returns the task, the options that say how its files are read, and those its model is made of."""
+    options = dict(options)
+    task = task_named(options.pop("task", None), path)
+    reading = {name: options.pop(name) for name in _NAMES & options.keys()}
+    return task, reading, options
+
+
+def described(rows: LabelledRows, table: Path) -> str:
+    """Returns how many rows and classes there are, for a line on the terminal."""
+    classes = len(label_names(rows.targets))
+    return f"{len(rows):,} rows of {table}" + (f", {classes:,} classes" if classes else "")

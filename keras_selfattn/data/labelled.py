@@ -1,0 +1,134 @@
+"""Rows with their targets, whatever a row is; checked and split before anything is trained on them."""
+
+from collections import Counter
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.errors import DataError
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows with a target each.
+
+    Args:
+        inputs: one a row: a text, a list of tokens, a series, an image.
+        targets: as many: a label, a list of labels, numbers.
+        source: where they come from, for messages and records.
+
+    Example:
+
+        >>> len(LabelledRows(["good", "bad"], ["+", "-"], "made up"))
+        2
+    """
+
+    inputs: Sequence[Any]
+    targets: Sequence[Any]
+    source: str
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def take(self, rows: Sequence[int]) -> "LabelledRows":
+        """Returns some of the rows, in the order of their numbers given."""
+        inputs, targets = ([column[row] for row in rows] for column in (self.inputs, self.targets))
+        return LabelledRows(inputs, targets, self.source)
+
+
+def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[LabelledRows, LabelledRows]:
+    """Splits rows at random into kept and held out, each class in the same share where it has the rows.
+
+    An input that occurs twice falls on one side. A class with a single row stays in the first part.
+
+    Args:
+        rows: what to split.
+        held_out: share of the rows in the second part, in (0, 1).
+        seed: of the draw.
+
+    Raises:
+        DataError: if either part would be empty.
+    """
+    if not 0 < held_out < 1:
+        raise DataError(f"`held_out` must be between 0 and 1. Received {held_out!r}.")
+    random = np.random.default_rng(seed)
+    places: dict[Hashable, list[int]] = {}
+    for row, given in enumerate(rows.inputs):
+        places.setdefault(_key(given), []).append(row)
+    by_class: dict[str, list[list[int]]] = {}
+    for group in places.values():
+        by_class.setdefault(_class(rows.targets[group[0]]), []).append(group)
+    groups = [group for groups in by_class.values() for group in _chosen(groups, held_out, random)]
+    if not groups:  # every class's draw came out 0: the largest gives one input, if it has two
+        groups = max(by_class.values(), key=len)[1:2]
+    held = [row for group in groups for row in group]
+    chosen = set(held)
+    kept = [row for row in range(len(rows)) if row not in chosen]
+    if not kept or not held:
+        raise DataError(
+            f"{rows.source} has too few rows to hold {held_out:.0%} of them out: {len(rows)}. "
+            "Give a validation file instead."
+        )
+    return rows.take(kept), rows.take(sorted(held))
+
+
+def check_classes(rows: LabelledRows) -> None:
+    """Raises DataError for no rows or, where each row has one label, fewer than two classes."""
+    if not len(rows):
+        raise DataError(f"{rows.source} has no rows. Give at least one for each of two classes.")
+    if not isinstance(rows.targets[0], str):
+        return
+    classes = Counter(rows.targets)
+    if len(classes) < 2:
+        raise DataError(
+            f"{rows.source} has one class only, {next(iter(classes))!r}, in all {len(rows)} rows. "
+            "A classifier needs at least two."
+        )
+
+
+def label_names(targets: Sequence[Any]) -> set[str]:
+    """Returns the labels in targets, one or several a row; none where targets are numbers."""
+    names = set()
+    for target in targets:
+        if isinstance(target, str):
+            names.add(target)
+        elif isinstance(target, list | tuple):
+            names.update(name for name in target if isinstance(name, str))
+    return names
+
+
+def check_labels(rows: LabelledRows, known: Collection[str]) -> None:
+    """Raises DataError for no rows, or a label that is not among those known."""
+    if not len(rows):
+        raise DataError(f"{rows.source} has no rows. Give at least one.")
+    unknown = label_names(rows.targets) - set(known)
+    if unknown:
+        count = sum(bool(label_names([target]) & unknown) for target in rows.targets)
+        names = sorted(known)
+        raise DataError(
+            f"{rows.source}: {count} rows have a label that was not in training, such as "
+            f"{min(unknown)!r}. Known are {', '.join(names[:20])}{', …' if len(names) > 20 else ''}."
+        )
+
+
+def _key(given: Any) -> Hashable:
+    """What two rows with the same input have in common."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, np.ndarray):
+        return given.shape, given.tobytes()
+    return tuple(given)
+
+
+def _class(target: Any) -> str:
+    """What rows are split by: a single label; rows with others are all of one kind."""
+    return target if isinstance(target, str) else ""
+
+
+def _chosen(groups: list[list[int]], share: float, random: np.random.Generator) -> list[list[int]]:
+    """Draws a share of a class's inputs, but never all; what is left of a fraction decides by its size."""
+    exact = share * len(groups)
+    count = int(exact) + int(random.random() < exact - int(exact))
+    return [groups[index] for index in random.permutation(len(groups))[: min(count, len(groups) - 1)]]

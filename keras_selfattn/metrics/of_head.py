@@ -1,0 +1,42 @@
+"""From what a model returns to the report of its task."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from keras_selfattn.metrics.classes import classification_report
+from keras_selfattn.metrics.label_sets import label_set_report
+from keras_selfattn.metrics.report import Report
+from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
+
+# From here on a label of several counts as predicted.
+THRESHOLD = 0.5
+
+
+def report_of(head: Head, targets: Sequence[Any], outputs: Any) -> Report:
+    """Returns the figures of a model's outputs on rows with known targets.
+
+    Args:
+        head: the end of the model.
+        targets: as the head reads them.
+        outputs: what the model predicts for the rows, in their order.
+    """
+    return _REPORTS[type(head)](head, targets, outputs)
+
+
+def _of_classes(head: Head, targets: Sequence[str], outputs: np.ndarray) -> Report:
+    labels = cast(ClassHead, head).labels
+    predicted = [labels[index] for index in np.argmax(outputs, axis=-1)]
+    return classification_report(labels, targets, predicted, np.max(outputs, axis=-1))
+
+
+def _of_label_sets(head: Head, targets: Sequence[Sequence[str]], outputs: np.ndarray) -> Report:
+    labels = cast(MultiLabelHead, head).labels
+    return label_set_report(labels, np.asarray(head.encoded(targets), bool), outputs >= THRESHOLD)
+
+
+_REPORTS: dict[type[Head], Callable[[Head, Any, Any], Report]] = {
+    ClassHead: _of_classes,
+    MultiLabelHead: _of_label_sets,
+}

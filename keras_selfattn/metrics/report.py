@@ -1,0 +1,57 @@
+"""What all reports have: figures for `metrics.json`, and tables for the run folder."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Columns(NamedTuple):
+    """A table: its header, and its rows of as many values."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class ClassReport:
+    """Figures of one class, each in [0, 1] but `rows`, the number of rows that bear the label."""
+
+    label: str
+    precision: float
+    recall: float
+    f1: float
+    rows: int
+
+
+class Report(ABC):
+    """Figures of a set of predictions."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """Number of rows the figures are of."""
+
+    @abstractmethod
+    def summary(self) -> dict[str, float]:
+        """Returns the figures of all rows by name, the most telling first."""
+
+    @abstractmethod
+    def tables(self) -> dict[str, Columns]:
+        """Returns what is worth a file of its own, by name."""
+
+
+def class_reports(labels: Sequence[str], columns: Sequence[Any]) -> tuple[ClassReport, ...]:
+    """Returns the figures of each class from columns of precision, recall, F1 and rows."""
+    return tuple(
+        ClassReport(label, float(precision), float(recall), float(f1), int(rows))
+        for label, precision, recall, f1, rows in zip(labels, *columns, strict=True)
+    )
+
+
+def class_columns(classes: Sequence[ClassReport]) -> Columns:
+    """Returns the figures of each class as a table."""
+    return Columns(
+        ["label", "precision", "recall", "f1", "rows"],
+        [(c.label, c.precision, c.recall, c.f1, c.rows) for c in classes],
+    )

@@ -1,0 +1,259 @@
+"""What all models of raw rows share: `fit`, `predict` and `evaluate` on them, and what a file carries."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
+
+import keras
+import numpy as np
+
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.batches import LengthSortedBatches
+from keras_selfattn.models.config import EncoderConfig, checked_config
+from keras_selfattn.models.heads import Head
+from keras_selfattn.models.rows import Rows, check_columns, split_end
+
+Tensor = Any
+
+BATCH_SIZE = 32  # Keras' own
+_DEFAULT = "default"
+
+
+class RawModel(keras.Model):
+    """A front end that reads raw rows, the encoder, and a head, learned from the rows of the first `fit`.
+
+    A subclass says what its rows are; all that is said here holds for each of them.
+
+    Args:
+        config: what the model is made of; by default, that of its kind.
+    """
+
+    config_type: ClassVar[type[EncoderConfig]]
+    # What one row is, in the plural and as a sentence begins.
+    rows_are: ClassVar[str]
+
+    def __init__(self, config: EncoderConfig | dict[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.config = checked_config(self.config_type, config)
+        self._head: Head | None = None
+        self._asked: dict[str, Any] = {}
+        # Raw rows do not compile, and every new shape of a batch would be compiled anew.
+        self.supports_jit = False
+
+    @abstractmethod
+    def _is_raw(self, x: Any) -> bool:
+        """Whether `x` holds raw rows, not what `keras.Model` takes."""
+
+    @abstractmethod
+    def _read_inputs(self, x: Any) -> list[Any]:
+        """Returns raw rows in any container as a list, each checked; may be empty."""
+
+    @abstractmethod
+    def _head_type(self, y: Any) -> type[Head]:
+        """Returns the kind of head that fits targets in any container."""
+
+    @abstractmethod
+    def _learn(self, rows: Rows) -> None:
+        """Learns from the training rows what the front end needs; `DataError` if they cannot train it."""
+
+    @abstractmethod
+    def _features(self, inputs: Sequence[Any]) -> list[np.ndarray]:
+        """Returns what the core takes of each row, `[T, ...]`."""
+
+    @abstractmethod
+    def _build_core(self, head: Head) -> keras.Model:
+        """Returns the untrained model from padded features `[batch, length, ...]` to the head's outputs."""
+
+    @property
+    def head(self) -> Head:
+        """The end of the model: labels, loss, metrics."""
+        self._check_adapted()
+        return cast(Head, self._head)
+
+    @property
+    def core(self) -> keras.Model:
+        """The part from padded features, `[batch, length, ...]`, to the outputs."""
+        self._check_adapted()
+        return self._core
+
+    def adapt(self, x: Any, y: Any) -> None:
+        """Learns from rows what the model must know of them, and builds the layers. `fit` does it first.
+
+        Args:
+            x: raw rows.
+            y: their targets.
+
+        Raises:
+            DataError: for no rows, columns of unequal length, or targets that cannot be learned.
+        """
+        kind = self._head_type(y)
+        self._adapt(self._read(x, y, None, kind), kind)
+
+    def compile(
+        self, optimizer: Any = "adam", loss: Any = None, *, metrics: Any = _DEFAULT, **kwargs: Any
+    ) -> None:
+        """Configures training as `keras.Model.compile` does; loss and metrics default to the task's own."""
+        self._asked = {"loss": loss, "metrics": metrics, **kwargs}
+        if metrics == _DEFAULT:
+            metrics = None if self._head is None else self._head.metrics()
+        if loss is None and self._head is not None:
+            loss = self._head.loss()
+        super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compiles as a saved model was; Keras leaves that to whoever overrides `compile`."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def fit(
+        self,
+        x: Any,
+        y: Any = None,
+        batch_size: int | None = None,
+        *,
+        sample_weight: Any = None,
+        class_weight: Any = None,
+        validation_data: Any = None,
+        validation_split: float = 0.0,
+        shuffle: bool = True,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> Any:
+        """Trains on raw rows and targets, in batches of like length; other inputs as in `keras.Model.fit`.
+
+        Args:
+            x: raw rows; or what `keras.Model.fit` takes, with what the core takes.
+            y: targets.
+            batch_size: rows in a step, 32 if None; fewer where rows are long, to bound memory.
+            sample_weight: float per row.
+            class_weight: weights of the classes by label name or by place, or "balanced", which gives each
+                class the same weight in all; where a row has one label.
+            validation_data: `(rows, targets)`, or what `keras.Model.fit` takes.
+            validation_split: share of the rows, taken from the end, that validates instead.
+            shuffle: draw a new order each epoch.
+            seed: of that order.
+            kwargs: `epochs`, `verbose`, `callbacks`, … of `keras.Model.fit`.
+
+        Raises:
+            DataError: for rows that cannot train the model, or a label that training did not have.
+        """
+        if not 0 <= validation_split < 1:
+            raise ConfigError(f"`validation_split` must be in [0, 1). Received {validation_split!r}.")
+        if not self._is_raw(x):
+            other = {"sample_weight": sample_weight, "validation_data": validation_data, "shuffle": shuffle}
+            tensors = {} if y is None else {"batch_size": batch_size, "validation_split": validation_split}
+            return super().fit(x, y, class_weight=class_weight, **tensors, **other, **kwargs)
+        kind = self._head_type(y) if self._head is None else type(self._head)
+        rows = self._read(x, y, sample_weight, kind)
+        if isinstance(validation_data, tuple | list) and self._is_raw(validation_data[0]):
+            validation_data = self._read(*_columns(validation_data), kind)
+        elif validation_data is None and validation_split:
+            rows, validation_data = split_end(rows, validation_split)
+        if self._head is None:
+            self._adapt(rows, kind)
+        if isinstance(validation_data, Rows):
+            validation_data = self._batches(validation_data, batch_size).dataset()
+        batches = self._batches(rows, batch_size, shuffle=shuffle, seed=seed)
+        # The batches come in their order already.
+        return super().fit(
+            batches.dataset(),
+            validation_data=validation_data,
+            shuffle=False,
+            class_weight=self.head.class_weights(class_weight, rows.targets),
+            **kwargs,
+        )
+
+    def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
+        """Returns the outputs for raw rows in their order: one array, or a list where each row has its own.
+
+        Args:
+            x: raw rows; or what `keras.Model.predict` takes.
+            batch_size: rows in a step.
+            kwargs: `verbose`, `callbacks`, … of `keras.Model.predict`.
+        """
+        if not self._is_raw(x):
+            tensors = {"batch_size": batch_size} if hasattr(x, "shape") else {}
+            return super().predict(x, **tensors, **kwargs)
+        self._check_adapted()
+        inputs = self._read_inputs(x)
+        if not inputs:
+            return [] if self.head.per_position else np.zeros((0, *self._core.output_shape[1:]), "float32")
+        batches = self._batches(Rows(inputs, []), batch_size)
+        if self.head.per_position:
+            return self._predicted_positions(batches)
+        found = super().predict(batches.dataset(), **kwargs)
+        in_order = np.empty_like(found)
+        in_order[batches.order] = found
+        return in_order
+
+    def evaluate(self, x: Any, y: Any = None, batch_size: int | None = None, **kwargs: Any) -> Any:
+        """Returns the loss and metrics on raw rows and targets, or on what `keras.Model.evaluate` takes."""
+        if not self._is_raw(x):
+            tensors = {} if y is None else {"batch_size": batch_size}
+            return super().evaluate(x, y, **tensors, **kwargs)
+        rows = self._read(x, y, None, type(self.head))
+        return super().evaluate(self._batches(rows, batch_size).dataset(), **kwargs)
+
+    def get_config(self) -> dict[str, Any]:
+        state = {} if self._head is None else self._head.state
+        return {**super().get_config(), "config": self.config.to_dict(), **state}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "RawModel":
+        return cls(**config)
+
+    def _adapt(self, rows: Rows, kind: type[Head]) -> None:
+        head = kind.learned(rows.targets)
+        self._learn(rows)
+        self._assemble(head)
+
+    def _assemble(self, head: Head) -> None:
+        """Builds the layers, once the front end has what it needs."""
+        self._head = head
+        self._core = self._build_core(head)
+        self.built = True
+        if self.compiled:
+            # Again, with the loss and the metrics that were left to the task before it was known.
+            self.compile(self.optimizer, **self._asked)
+
+    def _check_adapted(self) -> None:
+        if self._head is None:
+            raise DataError(
+                "The model has not seen any rows yet. Call `fit` or `adapt` with rows and labels first."
+            )
+
+    def _read(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
+        weights = None if weights is None else np.asarray(weights, dtype="float32")
+        rows = Rows(self._read_inputs(x), kind.read(y), weights)
+        check_columns(self.rows_are, rows)
+        return rows
+
+    def _batches(
+        self, rows: Rows, batch_size: int | None, *, shuffle: bool = False, seed: int = 0
+    ) -> LengthSortedBatches:
+        return LengthSortedBatches(
+            self._features(rows.inputs),
+            self.head.encoded(rows.targets) if rows.targets else None,
+            rows.weights,
+            batch_size=batch_size or BATCH_SIZE,
+            shuffle=shuffle,
+            seed=seed,
+        )
+
+    def _predicted_positions(self, batches: LengthSortedBatches) -> list[np.ndarray]:
+        """Returns the outputs at the positions of each row, `[T, ...]`, in the order of the rows."""
+        found: list[np.ndarray] = [np.empty(0)] * len(batches.order)
+        places = iter(batches.order)
+        for (features,) in batches:
+            outputs = np.asarray(self.predict_on_batch(features))
+            for row in outputs:
+                place = next(places)
+                found[place] = row[: batches.lengths[place]]
+        return found
+
+
+def _columns(data: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Returns inputs, targets and weights, or None, of validation data."""
+    x, y, *weights = data
+    return x, y, weights[0] if weights else None

@@ -1,0 +1,78 @@
+"""Cross-entropies of integer and of 0-or-1 targets, each with label smoothing.
+
+Axes: B (batch), T (positions), C (classes).
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+Tensor = Any
+
+
+class _Smoothed(keras.losses.Loss):
+    """A loss of a share of doubt in every label."""
+
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        reduction: str = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.label_smoothing = label_smoothing
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class SmoothedCrossentropy(_Smoothed):
+    """Cross-entropy of integer targets `[...]` and probabilities `[..., C]`.
+
+    Args:
+        label_smoothing: share in [0, 1) of each target that is spread evenly over all classes.
+        reduction: as in `keras.losses.Loss`.
+        name: of the loss.
+        dtype: it is computed in.
+
+    Example:
+
+        >>> import numpy as np
+        >>> float(SmoothedCrossentropy()(np.array([0]), np.array([[0.5, 0.5]], "float32")))
+        0.6931471824645996
+
+    Reference: Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
+    """
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        exact = keras.losses.sparse_categorical_crossentropy(y_true, y_pred)  # [B] or [B, T]
+        if not self.label_smoothing:
+            return exact
+        logs = ops.log(ops.maximum(y_pred, keras.config.epsilon()))
+        spread = -ops.mean(logs, axis=-1)
+        return exact + self.label_smoothing * (spread - exact)
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class SmoothedBinaryCrossentropy(_Smoothed):
+    """Cross-entropy of targets 0 or 1 and probabilities, both `[B, C]`, mean over the classes.
+
+    Args:
+        label_smoothing: share in [0, 1) of each target that is moved to one half.
+        reduction: as in `keras.losses.Loss`.
+        name: of the loss.
+        dtype: it is computed in.
+
+    Example:
+
+        >>> import numpy as np
+        >>> one, half = np.ones((1, 2), "float32"), np.full((1, 2), 0.5, "float32")
+        >>> float(SmoothedBinaryCrossentropy()(one, half))
+        0.6931471824645996
+    """
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        return keras.losses.binary_crossentropy(y_true, y_pred, label_smoothing=self.label_smoothing)

@@ -1,0 +1,105 @@
+"""What can be learned from a file: for each task how its rows are read, and the model that learns them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from keras_selfattn.models import RawModel
+
+# Of all models: fields of `EncoderConfig`.
+_SHARED = frozenset({"width", "num_layers", "num_heads", "dropout"})
+
+
+@dataclass(frozen=True)
+class Task:
+    """One kind of rows with one kind of targets.
+
+    Args:
+        name: what the command line calls it.
+        kind: class name of its model.
+        endings: of the files that are taken for it unless a task is named.
+        reading: arguments of `read`, with their defaults.
+        settings: fields of the model's config that a user may set, besides those of all models.
+        read: from a path and the arguments of `reading` to rows.
+    """
+
+    name: str
+    kind: str
+    endings: frozenset[str]
+    reading: Mapping[str, Any]
+    settings: frozenset[str]
+    read: Callable[..., LabelledRows] = field(repr=False)
+
+    def rows(self, path: Path, given: Mapping[str, Any]) -> LabelledRows:
+        """Returns the rows of a file; `given` holds arguments of `reading`, or None for their defaults.
+
+        Raises:
+            ConfigError: for an argument of another task.
+            DataError: for a file that cannot be read.
+        """
+        arguments = dict(self.reading)
+        for name, value in given.items():
+            if value is not None:
+                self._check(name, name in self.reading)
+                arguments[name] = value
+        return self.read(path, **arguments)
+
+    def model(self, given: Mapping[str, Any]) -> "RawModel":
+        """Returns the untrained model; `given` holds fields of its config, or None for their defaults.
+
+        Raises:
+            ConfigError: for a field of another task, or one out of range.
+        """
+        from keras_selfattn import models
+
+        settings = {name: value for name, value in given.items() if value is not None}
+        for name in settings:
+            self._check(name, name in self.settings | _SHARED)
+        return getattr(models, self.kind)(settings)
+
+    def _check(self, name: str, known: bool) -> None:
+        if not known:
+            others = ", ".join(task.name for task in TASKS if name in {*task.reading, *task.settings})
+            raise ConfigError(
+                f"`{name}` is for the task {others}. The task is {self.name}: leave it out, or name the task."
+            )
+
+
+def task_named(name: str | None, path: Path) -> Task:
+    """Returns the task of that name or, without one, the first that a file's ending stands for.
+
+    Raises:
+        DataError: for an ending that stands for none.
+    """
+    if name is not None:
+        return next(task for task in TASKS if task.name == name)
+    ending = "" if path.is_dir() else path.suffix.lower()
+    found = [task for task in TASKS if ending in task.endings]
+    if not found:
+        endings = sorted({each for task in TASKS for each in task.endings} - {""})
+        raise DataError(f"{path} has no known ending. Give a file ending in {', '.join(endings)}.")
+    return found[0]
+
+
+def _texts(path: Path, text: str, label: str, label_separator: str | None) -> LabelledRows:
+    from keras_selfattn.data.tables import read_table
+
+    return read_table(path, text, label, label_separator)
+
+
+# Where files of one ending serve several, the first is meant unless another is named.
+TASKS = (
+    Task(
+        name="text",
+        kind="TextClassifier",
+        endings=frozenset({".csv", ".tsv", ".jsonl", ".ndjson"}),
+        reading={"text": "text", "label": "label", "label_separator": None},
+        settings=frozenset({"tokens", "lowercase", "max_tokens"}),
+        read=_texts,
+    ),
+)
