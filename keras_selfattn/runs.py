@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_selfattn import __version__
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import RunError
 from keras_selfattn.tasks import TASKS, Task
 
@@ -95,6 +96,16 @@ def task_of_run(folder: Path) -> Task:
     if not found:
         raise RunError(f"{folder / 'config.json'} names a model of kind {kind!r}, which is not known here.")
     return found[0]
+
+
+def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> LabelledRows:
+    """Returns the rows of a file, read as those of the run's training were unless `given` says otherwise.
+
+    Raises:
+        RunError: as `task_of_run` does.
+        DataError: for a file that cannot be read.
+    """
+    return task_of_run(folder).rows(path, {**read_config(folder).get("reading", {}), **given})
 
 
 def _check_run(folder: Path) -> None:

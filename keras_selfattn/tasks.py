@@ -36,7 +36,7 @@ class Task:
     read: Callable[..., LabelledRows] = field(repr=False)
 
     def rows(self, path: Path, given: Mapping[str, Any]) -> LabelledRows:
-        """Returns the rows of a file; `given` holds arguments of `reading`, or None for their defaults.
+        """Returns the rows of a file; `given` holds arguments of `reading` that differ from their defaults.
 
         Raises:
             ConfigError: for an argument of another task.
@@ -44,9 +44,8 @@ class Task:
         """
         arguments = dict(self.reading)
         for name, value in given.items():
-            if value is not None:
-                self._check(name, name in self.reading)
-                arguments[name] = value
+            self._check(name, name in self.reading)
+            arguments[name] = value
         return self.read(path, **arguments)
 
     def model(self, given: Mapping[str, Any]) -> "RawModel":

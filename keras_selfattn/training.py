@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +104,7 @@ def train(
     config: TrainConfig | None = None,
     validation: LabelledRows | None = None,
     test: LabelledRows | None = None,
+    reading: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
@@ -117,6 +118,8 @@ def train(
         config: how it is trained.
         validation: rows that decide when to stop and which weights to keep.
         test: rows for the figures in `metrics.json`; the validation rows where none are given.
+        reading: how the rows were read from their file, such as its columns; other files of the run are then
+            read alike.
         overwrite: whether an existing run folder is replaced, once the new one is whole.
         callbacks: more Keras callbacks, such as a progress bar.
         verbose: as in `keras.Model.fit`.
@@ -157,6 +160,7 @@ def train(
         settings = {
             "training": dataclasses.asdict(config),
             "data": {name: _describe(table) for name, table in tables.items() if table is not None},
+            "reading": dict(reading or {}),
             "best_epoch": best_epoch,
             "seconds": round(seconds, 1),
         }
@@ -203,7 +207,7 @@ def _fit(
         rows.inputs,
         rows.targets,
         batch_size=config.batch_size,
-        validation_data=(validation.inputs, validation.targets),
+        validation_data=_weighted(model, rows, validation, config),
         epochs=config.epochs,
         class_weight=config.class_weight,
         seed=config.seed,
@@ -215,6 +219,15 @@ def _fit(
             f"The loss is no number any more. Lower the learning rate; it was {config.learning_rate:g}."
         )
     return history
+
+
+def _weighted(model: RawModel, rows: LabelledRows, validation: LabelledRows, config: TrainConfig) -> tuple:
+    """Returns validation data whose rows weigh as those of training do, or the best epoch is another one."""
+    by_place = model.head.class_weights(config.class_weight, rows.targets)
+    if by_place is None:
+        return validation.inputs, validation.targets
+    weights = [by_place[place] for place in model.head.encoded(validation.targets).tolist()]
+    return validation.inputs, validation.targets, weights
 
 
 @contextmanager

@@ -85,7 +85,7 @@ def reviews(tmp_path_factory):
 
 
 def test_train_evaluate_export_serve_and_query_step_by_step(reviews):
-    done = run("evaluate", "runs/reviews", "test.csv", "--text", "review", "--label", "stars", cwd=reviews)
+    done = run("evaluate", "runs/reviews", "test.csv", cwd=reviews)
     assert "On 20 test.csv rows: accuracy 100.0%, macro F1 1.000" in done.stdout, done.stdout + done.stderr
     assert done.stderr == "", "TensorFlow's start-up messages are held back"
     done = run("export", "runs/reviews", "models/reviews", cwd=reviews)
@@ -112,8 +112,7 @@ def test_train_evaluate_export_serve_and_query_step_by_step(reviews):
 
 
 def test_an_export_is_compared_inspected_listed_and_removed(reviews):
-    columns = ("--text", "review", "--label", "stars")
-    narrow = ("--precision", "int8-weights", "--data", "test.csv", *columns, "--max-accuracy-drop", 0.05)
+    narrow = ("--precision", "int8-weights", "--data", "test.csv", "--max-accuracy-drop", 0.05)
     done = run("export", "runs/reviews", "models/narrow", *narrow, cwd=reviews)
     assert re.search(r"int8-weights +(│ +\d+\.\d\d ){3}│ +\d+\.\d\d%", done.stdout), done.stdout + done.stderr
     assert "of 20 rows are answered differently" in done.stdout

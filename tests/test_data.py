@@ -52,6 +52,13 @@ def test_an_empty_text_is_a_row_and_integer_labels_are_names(tmp_path):
     assert (table.inputs, table.targets) == (["", ""], ["1", "2"])
 
 
+def test_rows_bear_several_labels_as_json_lists_or_between_separators(tmp_path):
+    lines = '{"text": "a", "label": ["x", 7]}\n{"text": "b", "label": []}\n'
+    assert read_table(written(tmp_path, "t.jsonl", lines)).targets == [["x", "7"], []]
+    table = read_table(written(tmp_path, "t.csv", "text,label\na,x; y;x\nb,\n"), separator=";")
+    assert table.targets == [["x", "y"], []]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -71,7 +78,13 @@ def test_an_empty_text_is_a_row_and_integer_labels_are_names(tmp_path):
             "cannot be parsed: unexpected end of data, in the row from line 3",
         ),
         ("t.csv", "text,label,label\na,+,-\n", "two columns named 'label'"),
-        ("t.jsonl", '{"text": "a", "label": ["+"]}\n', "the 'label' in line 1 is no single label"),
+        ("t.jsonl", '{"text": "a", "label": {"+": 1}}\n', "the 'label' in line 1 is no label but {'\\+': 1}"),
+        (
+            "t.jsonl",
+            '{"text": "a", "label": ["+"]}\n{"text": "b", "label": "-"}\n',
+            "the 'label' in line 2 is no list of labels but '-'",
+        ),
+        ("t.jsonl", '{"text": "a", "label": [["+"]]}\n', "in line 1 is no list of labels"),
         ("t.jsonl", "[" * 100_000, "line 1 is not JSON"),
         ("t.jsonl", '{"text": "a", "label": "+"}\n{"text": ', "cannot be parsed: line 2 is not JSON"),
         ("t.jsonl", "[1]\n", "line 1 is no JSON object"),

@@ -9,6 +9,8 @@ import tensorflow as tf
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.models.embedding import NGramEmbedding
+from keras_selfattn.models.heads import ClassHead
+from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
 from keras_selfattn.models.tokenizer import Tokenizer, learn_vocabulary, split
 
 SMALL = models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64, dropout=0.0)
@@ -210,6 +212,83 @@ def test_compile_takes_what_keras_takes():
         model.compile(metrics=metrics)
         model.fit(TEXTS, LABELS, batch_size=None, validation_data=[TEXTS, LABELS], verbose=0)
     assert not model.supports_jit, "strings and ever new shapes are not for XLA"
+
+
+def test_rows_bear_any_number_of_labels(tmp_path):
+    keras.utils.set_random_seed(0)
+    model = models.TextClassifier(SMALL)
+    model.compile(keras.optimizers.Adam(0.02))
+    texts = ["good fast", "good slow", "bad fast", "bad slow"] * 12
+    labels = [[word for word in ("good", "fast") if word in text] for text in texts]
+    model.fit(texts, labels, epochs=12, verbose=0)
+    assert (model.labels, model.multi_label) == (["fast", "good"], True)
+    assert (model.predict(texts[:4], verbose=0) >= 0.5).tolist() == [
+        [True, True],
+        [False, True],
+        [True, False],
+        [False, False],
+    ]
+    assert model.evaluate(texts, labels, verbose=0)[1] == 1.0
+    model.save(tmp_path / "model.keras")
+    again = models.load(tmp_path / "model.keras")
+    assert again.multi_label
+    np.testing.assert_allclose(again.predict(texts[:4], verbose=0), model.predict(texts[:4], verbose=0))
+    with pytest.raises(ConfigError, match="`class_weight` is for one label a row"):
+        model.fit(texts, labels, class_weight="balanced", verbose=0)
+    with pytest.raises(DataError, match="The labels of row 0 .* must be a list. Received 'good'"):
+        model.evaluate(["good"], ["good"], verbose=0)
+
+
+def test_lists_of_labels_come_in_other_containers():
+    series = pd.Series([["a"], [], ["a", "b"]])
+    for labels in (series, np.array(series), [("a",), (), {"a"}]):
+        model = models.TextClassifier(SMALL)
+        model.adapt(["one", "two", "three"], labels)
+        assert model.multi_label
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([[], []], "No row has a label"),
+        ([["a"], "b"], "labels of row 1 .* must be a list. Received 'b'"),
+        ([["a"], [None]], "A label of row 1 .* is missing"),
+        ([["a"]], "Received 2 and 1"),
+    ],
+)
+def test_lists_of_labels_that_cannot_train_are_refused(labels, said):
+    with pytest.raises(DataError, match=said):
+        models.TextClassifier(SMALL).adapt(["one", "two"], labels)
+
+
+def test_class_weights_go_by_name_by_place_or_balanced():
+    head = ClassHead(["a", "b", "c"])
+    targets = ["a"] * 6 + ["b"] * 2
+    assert head.class_weights({"b": 3}, targets) == {0: 1.0, 1: 3.0, 2: 1.0}
+    assert head.class_weights({2: 0.5}, targets) == {0: 1.0, 1: 1.0, 2: 0.5}
+    balanced = head.class_weights("balanced", targets)
+    assert balanced[0] * 6 == balanced[1] * 2 == 4
+    with pytest.raises(ConfigError, match="must be a dict, or \"balanced\". Received 'even'"):
+        head.class_weights("even", targets)
+    with pytest.raises(DataError, match="no label 'd'"):
+        head.class_weights({"d": 1.0}, targets)
+
+
+def test_smoothed_losses_by_numpy():
+    random = np.random.default_rng(0)
+    probabilities = random.dirichlet(np.ones(3), size=5).astype("float32")
+    true = random.integers(0, 3, 5)
+    smoothed = 0.8 * np.eye(3)[true] + 0.2 / 3
+    wanted = -(smoothed * np.log(probabilities)).sum(-1).mean()
+    assert float(SmoothedCrossentropy(0.2)(true, probabilities)) == pytest.approx(wanted, rel=1e-5)
+    exact = -np.log(probabilities[np.arange(5), true]).mean()
+    assert float(SmoothedCrossentropy()(true, probabilities)) == pytest.approx(exact, rel=1e-5)
+    borne = random.integers(0, 2, (5, 3)).astype("float32")
+    doubted = 0.8 * borne + 0.1
+    both = doubted * np.log(probabilities) + (1 - doubted) * np.log(1 - probabilities)
+    assert float(SmoothedBinaryCrossentropy(0.2)(borne, probabilities)) == pytest.approx(
+        -both.mean(), rel=1e-4
+    )
 
 
 def test_an_unknown_label_is_named(trained):

@@ -9,11 +9,14 @@ import pytest
 
 from keras_selfattn import training
 from keras_selfattn.atomic import draft_directory, new_directory, publish, write_file
+from keras_selfattn.calibration import calibrate
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
+from keras_selfattn.metrics.calibration import calibration_error
 from keras_selfattn.metrics.classes import classification_report
+from keras_selfattn.metrics.label_sets import label_set_report
 from keras_selfattn.models import TextClassifier, TextConfig
-from keras_selfattn.runs import load_run, read_metrics
+from keras_selfattn.runs import load_run, read_metrics, task_of_run
 
 SMALL = TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64)
 ROWS = LabelledRows(
@@ -45,9 +48,12 @@ def test_a_run_folder_holds_everything_about_the_run(run):
         "vocabulary.txt",
     }
     figures = read_metrics(run.path)
+    assert 0 <= figures.pop("calibration_error") < 0.2
     assert figures == {"accuracy": 1.0, "macro_f1": 1.0, "rows": 8, "split": "validation"}
     config = json.loads((run.path / "config.json").read_text())
     assert config["labels"] == ["+", "-"]
+    assert config["kind"] == "TextClassifier"
+    assert task_of_run(run.path).name == "text"
     assert config["training"]["seed"] == 0
     assert config["best_epoch"] == run.best_epoch
     assert config["data"]["train"] == {"source": "made up", "rows": 72}
@@ -82,6 +88,7 @@ def test_the_best_weights_are_restored(tmp_path):
     )
     history = list(csv.DictReader((run.path / "history.csv").read_text().splitlines()))
     losses = [float(epoch["val_loss"]) for epoch in history]
+    run.model.core.get_layer("probabilities").temperature.assign(1.0)  # which calibration has changed
     loss = run.model.evaluate(wrong.inputs, wrong.targets, verbose=0)[0]
     assert loss == pytest.approx(min(losses), rel=1e-4)
     assert losses[-1] > min(losses)
@@ -199,6 +206,50 @@ def test_a_folder_that_is_no_run_is_named(tmp_path):
         load_run(tmp_path)
 
 
+def test_a_training_of_several_labels_a_row(tmp_path):
+    texts = [f"{a} {b} number{n}" for n in range(20) for a in ("good", "bad") for b in ("fast", "slow")]
+    targets = [[word for word in ("good", "fast") if word in text] for text in texts]
+    rows = LabelledRows(texts, targets, "made up")
+    settings = training.TrainConfig(epochs=12, batch_size=16, learning_rate=0.02, label_smoothing=0.05)
+    run = training.train(rows, tmp_path / "run", model=TextClassifier(SMALL), config=settings, verbose=0)
+    assert read_metrics(run.path) == {
+        "micro_f1": 1.0,
+        "macro_f1": 1.0,
+        "accuracy": 1.0,
+        "rows": 8,
+        "split": "validation",
+    }
+    assert {path.name for path in run.path.glob("*.csv")} == {"classes.csv", "history.csv"}
+    unknown = LabelledRows(["a", "b"], [[], ["good", "new"]], "t.csv")
+    with pytest.raises(DataError, match="t.csv: 1 rows have a label that was not in training, such as 'new'"):
+        training.evaluate(run.model, unknown)
+
+
+def test_class_weights_give_a_rare_class_its_say(tmp_path):
+    """With rows that say nothing, the prediction is the prior: that of the rows, or the even one.
+
+    The validation rows are weighted alike, or the best epoch would be the one that knows the weights least.
+    """
+    rows = LabelledRows(["word"] * 100, ["a"] * 90 + ["b"] * 10, "made up")
+    found = {}
+    for asked in (None, "balanced", {"b": 9.0}):
+        config = training.TrainConfig(epochs=6, batch_size=10, learning_rate=0.02, class_weight=asked)
+        same = LabelledRows(["word"] * 10, ["a"] * 9 + ["b"], "made up")
+        run = training.train(
+            rows,
+            tmp_path / str(asked),
+            model=TextClassifier(SMALL),
+            config=config,
+            validation=same,
+            verbose=0,
+        )
+        run.model.core.get_layer("probabilities").temperature.assign(1.0)
+        found[str(asked)] = run.model.predict(["word"], verbose=0)[0, 1]
+    assert found["None"] < 0.3
+    assert 0.3 < found["balanced"] < 0.7
+    assert 0.3 < found["{'b': 9.0}"] < 0.7
+
+
 def test_figures_by_hand():
     """Two of three right; class b is never right; class c occurs nowhere."""
     figures = classification_report(["a", "b", "c"], ["a", "a", "b"], ["a", "a", "a"])
@@ -209,6 +260,49 @@ def test_figures_by_hand():
     assert figures.confusion.tolist() == [[2, 0, 0], [1, 0, 0], [0, 0, 0]]
     assert figures.most_confused(5) == [("b", "a", 1)]
     assert figures.rows == 3
+
+
+def test_figures_of_label_sets_by_hand():
+    """Of four labels borne, three are found, beside one that is not borne; c occurs nowhere."""
+    true = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 0]], bool)
+    predicted = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0]], bool)
+    figures = label_set_report(["a", "b", "c"], true, predicted)
+    assert figures.accuracy == pytest.approx(1 / 3)
+    assert figures.micro_f1 == pytest.approx(2 * 3 / (4 + 4))
+    assert figures.macro_f1 == pytest.approx((1 + 0.5) / 2)
+    assert [c.rows for c in figures.classes] == [2, 2, 0]
+    assert figures.rows == 3
+
+
+def test_the_calibration_error_by_hand():
+    """Two of confidence 0.7, one of which is right, and one of 1.0, which is: gaps of 0.4 and 0 in all."""
+    error = calibration_error(["a", "a", "b"], ["a", "b", "b"], np.array([0.7, 0.7, 1.0]))
+    assert error == pytest.approx((2 * 0.7 - 1) / 3)
+
+
+def test_a_temperature_brings_confidence_to_how_often_it_is_right():
+    """A model is sure, and right in three of four rows: calibrated, it says so, and answers the same."""
+    model = TextClassifier(SMALL, vocabulary=["word"], labels=["a", "b"])
+    kernel, bias = model.core.get_layer("logits").weights
+    kernel.assign(np.zeros_like(kernel))
+    bias.assign([5.0, 0.0])
+    rows = LabelledRows(["word"] * 400, ["a", "a", "a", "b"] * 100, "made up")
+    temperature = calibrate(model, rows)
+    assert temperature == pytest.approx(5 / np.log(3), rel=0.03)
+    np.testing.assert_allclose(model.predict(["word"], verbose=0)[0], [0.75, 0.25], atol=0.01)
+    assert training.evaluate(model, rows).summary()["calibration_error"] < 0.01
+    few = LabelledRows(["word"] * 4, ["a"] * 4, "made up")
+    calibrate(model, few)
+    assert model.predict(["word"], verbose=0)[0, 0] == pytest.approx(1 - 1 / 12, abs=0.01)
+
+
+def test_temperature_of_several_labels_a_row():
+    model = TextClassifier(SMALL, vocabulary=["word"], labels=["a", "b"], multi_label=True)
+    kernel, bias = model.core.get_layer("logits").weights
+    kernel.assign(np.zeros_like(kernel))
+    bias.assign([5.0, -5.0])
+    rows = LabelledRows(["word"] * 400, [["a"], ["a"], ["a"], ["b"]] * 100, "made up")
+    assert calibrate(model, rows) == pytest.approx(5 / np.log(3), rel=0.03)
 
 
 def test_a_new_directory_appears_whole_or_not_at_all(tmp_path):

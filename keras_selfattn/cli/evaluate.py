@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from keras_selfattn.cli.console import import_tensorflow
-from keras_selfattn.cli.task_options import reading_options
+from keras_selfattn.cli.task_options import given, reading_options
 
 
 @click.command("evaluate")
@@ -14,10 +14,13 @@ from keras_selfattn.cli.task_options import reading_options
 @click.argument("table", type=click.Path(path_type=Path))
 @reading_options
 def command(run: Path, table: Path, **reading: Any) -> None:
-    """Print figures and mistakes of RUN, a run folder, on TABLE, a file of the form it was trained on."""
-    from keras_selfattn.runs import task_of_run
+    """Print figures and mistakes of RUN, a run folder, on TABLE, a file of the form it was trained on.
 
-    rows = task_of_run(run).rows(table, reading)
+    Columns are those of the training unless they are named.
+    """
+    from keras_selfattn.runs import rows_for_run
+
+    rows = rows_for_run(run, table, given(reading))
     import_tensorflow()
     from keras_selfattn import training
     from keras_selfattn.cli.figures import print_report

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
-from keras_selfattn.cli.task_options import reading_options
+from keras_selfattn.cli.task_options import given, reading_options
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.tasks import Task, task_named
+from keras_selfattn.tasks import task_named
 
 if TYPE_CHECKING:
     from keras_selfattn.export import Comparison, Training
@@ -61,7 +62,7 @@ def command(
     """
     if max_accuracy_drop is not None and data is None:
         raise ConfigError("--max-accuracy-drop needs --data, a table to measure it on.")
-    rows = None if data is None else _task(run, data).rows(data, reading)
+    rows = None if data is None else _rows(run, data, given(reading))
     import_tensorflow()
     from keras_selfattn.export import export_saved_model
 
@@ -88,11 +89,13 @@ def command(
     print_command("serve", f"--model_name={name}", f"--model_base_path={base_path}")
 
 
-def _task(run: Path, data: Path) -> Task:
-    """Returns the task of a run folder; of a .keras file alone, the one that the data's ending stands for."""
-    from keras_selfattn.runs import task_of_run
+def _rows(run: Path, data: Path, reading: dict[str, Any]) -> LabelledRows:
+    """Returns rows read as those of the run were; for a .keras file alone, as the data's ending asks for."""
+    from keras_selfattn.runs import rows_for_run
 
-    return task_named(None, data) if run.suffix == ".keras" else task_of_run(run)
+    if run.suffix == ".keras":
+        return task_named(None, data).rows(data, reading)
+    return rows_for_run(run, data, reading)
 
 
 def _load(run: Path) -> tuple[Any, Any]:

@@ -72,7 +72,9 @@ def _signature(client: Client, options: dict[str, Any]) -> Signature:
 
 
 def _usual(signature: Signature) -> list[str]:
-    """A classifier's label and score; of any other signature everything."""
+    """A classifier's label and score, or all labels of a row; of any other signature everything."""
+    if "labels" in signature.outputs:
+        return ["labels"]
     return list(_ANSWER) if set(_ANSWER) <= signature.outputs.keys() else list(signature.outputs)
 
 

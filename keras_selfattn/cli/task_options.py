@@ -75,8 +75,13 @@ def chosen_task(options: dict[str, Any], path: Path) -> tuple[Task, dict[str, An
     """Returns the task, the options that say how its files are read, and those its model is made of."""
     options = dict(options)
     task = task_named(options.pop("task", None), path)
-    reading = {name: options.pop(name) for name in _NAMES & options.keys()}
-    return task, reading, options
+    reading = given(options)
+    return task, reading, {name: value for name, value in options.items() if name not in _NAMES}
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns those options that say how a file is read, and were given."""
+    return {name: options[name] for name in sorted(_NAMES) if options.get(name) is not None}
 
 
 def described(rows: LabelledRows, table: Path) -> str:

@@ -94,6 +94,7 @@ def command(
             model=model,
             config=config,
             validation=validation,
+            reading=reading,
             overwrite=overwrite,
             callbacks=[progress],
             verbose=0,

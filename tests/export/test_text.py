@@ -4,12 +4,14 @@ import json
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from keras_selfattn import layers
+from keras_selfattn import export, layers, models
+from keras_selfattn.errors import ExportError
 
 TEXTS = ["good film", "", "a word or two that it never saw", "bad " * 100, "\x00 ☃"]
 
@@ -183,3 +185,27 @@ def test_warmup_holds_requests_of_several_sizes_for_every_signature_and_each_is_
         ("predict_log", "explain"),
     }
     assert all(len(set(counts)) >= 3 for counts in sizes.values()), sizes
+
+
+def test_a_model_of_several_labels_a_row_names_those_that_are_likely(tmp_path):
+    texts = ["good fast", "good slow", "bad fast", "bad slow"] * 12
+    labels = [[word for word in ("good", "fast") if word in text] for text in texts]
+    keras.utils.set_random_seed(0)
+    model = models.TextClassifier(models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64))
+    model.compile(keras.optimizers.Adam(0.02))
+    model.fit(texts, labels, epochs=12, verbose=0)
+    signatures = tf.saved_model.load(str(export.export_saved_model(model, tmp_path))).signatures
+    answer = signatures["serving_default"](text=tf.constant(texts[:4]))
+    np.testing.assert_allclose(answer["probabilities"], model.predict(texts[:4], verbose=0), atol=1e-5)
+    assert answer["labels"].numpy().tolist() == [
+        [b"fast", b"good"],
+        [b"", b"good"],
+        [b"fast", b""],
+        [b"", b""],
+    ]
+    scores = signatures["classify"](inputs=strings(example(text=b"bad slow")))["scores"]
+    assert (scores.numpy() < 0.5).all()
+    card = json.loads((tmp_path / "1/assets.extra/model_card.json").read_text())
+    assert card["task"] == "text-multi-label"
+    with pytest.raises(ExportError, match="The task of this model is text-multi-label"):
+        export.export_saved_model(model, tmp_path, evaluation=(texts, labels))
