@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models import RawModel
+from keras_selfattn.models.base import RawModel
 
 from .answers import answers_for
 from .explain import collected_weights

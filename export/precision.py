@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models import RawModel
+from keras_selfattn.models.base import RawModel
 
 from .contract import Contract
 from .signatures import specs_of

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from keras_selfattn.models import RawModel, TextClassifier
+from keras_selfattn.models import TextClassifier
+from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
 
 from .answers import Answers, Classification, LabelSets

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.models import RawModel
+from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Probabilities
 
 # The temperatures tried, evenly in their logarithm; neighbours differ by 2 %.

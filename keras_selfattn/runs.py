@@ -24,7 +24,7 @@ from keras_selfattn.tasks import TASKS, Task
 
 if TYPE_CHECKING:
     from keras_selfattn.metrics import Report
-    from keras_selfattn.models import RawModel
+    from keras_selfattn.models.base import RawModel
 
 _VERSIONED = ("keras", "tensorflow", "numpy", "scikit-learn")
 
@@ -73,7 +73,8 @@ def load_run(folder: Path) -> "RawModel":
     Raises:
         RunError: if the folder is missing, is no run, or its model cannot be read.
     """
-    from keras_selfattn.models import RawModel, load
+    from keras_selfattn.models import load
+    from keras_selfattn.models.base import RawModel
 
     _check_run(folder)
     model = load(folder)

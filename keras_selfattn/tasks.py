@@ -9,7 +9,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from keras_selfattn.models import RawModel
+    from keras_selfattn.models.base import RawModel
 
 # Of all models: fields of `EncoderConfig`.
 _SHARED = frozenset({"width", "num_layers", "num_heads", "dropout"})

@@ -17,7 +17,8 @@ from keras_selfattn.calibration import calibrate
 from keras_selfattn.data.labelled import LabelledRows, check_classes, check_labels, label_names, split_rows
 from keras_selfattn.errors import ConfigError, RunError, TrainingError
 from keras_selfattn.metrics import Report, report_of
-from keras_selfattn.models import RawModel, TextClassifier
+from keras_selfattn.models import TextClassifier
+from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import check_count
 from keras_selfattn.runs import write_run
 

@@ -93,11 +93,20 @@ def test_the_python_of_the_savedmodel_page_runs(tmp_path, monkeypatch):
     assert (tmp_path / "models" / "motion" / "1" / "saved_model.pb").is_file()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/savedmodel.md", "docs/client.md"])
+def test_the_python_of_the_models_page_runs():
+    text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(code, "models.md", "exec"), names)
+    assert names["probabilities"].shape == (1, 2)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/savedmodel.md", "docs/client.md", "docs/models.md"])
 def test_every_command_a_page_shows_exists_with_its_options(page):
     text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
     shown = re.findall(r"keras-selfattn ([a-z]+)([^\n`]*)", text)
     expected = {"README.md": {"quickstart", "train", "evaluate", "export", "inspect", "serve", "query"}}
+    expected["docs/models.md"] = {"train", "evaluate", "export", "serve"}
     expected["docs/client.md"] = {"query", "status", "metadata", "bench"}
     assert {command for command, _ in shown} >= expected.get(page, {"export", "inspect", "versions"})
     for command, rest in shown:
