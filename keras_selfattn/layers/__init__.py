@@ -6,6 +6,7 @@ from keras_selfattn.layers.encoder_block import EncoderBlock
 from keras_selfattn.layers.linear import LinearSelfAttention
 from keras_selfattn.layers.pooling import AttentionPooling, AveragePooling, FirstTokenPooling, MaxPooling
 from keras_selfattn.layers.positions import LearnedPositionEncoding, SinusoidalPositionEncoding
+from keras_selfattn.layers.positions_2d import SinusoidalPositionEncoding2D
 from keras_selfattn.layers.relative import (
     BucketedBias,
     LinearBias,
@@ -33,4 +34,5 @@ __all__ = [
     "RelativePositions",
     "RotaryPositions",
     "SinusoidalPositionEncoding",
+    "SinusoidalPositionEncoding2D",
 ]

@@ -15,6 +15,7 @@ RETURNS_WEIGHTS = [name for name, make in MAKE.items() if takes(make(), "return_
 
 def test_every_public_layer_is_in_this_contract():
     made = {type(make()) for make in MAKE.values()}
+    made.add(layers.SinusoidalPositionEncoding2D)  # of grids: test_positions_2d.py has its contract
     public = {getattr(layers, name) for name in layers.__all__}
     assert made == {kind for kind in public if issubclass(kind, keras.layers.Layer)}
 
