@@ -17,6 +17,7 @@ from keras_selfattn.models.base import RawModel
 from .answers import answers_for
 from .explain import collected_weights
 from .fronts import Front, PlainFront, PreprocessFront, Request, TextFront, in_batches, made_up
+from .images import ImageFront
 from .raw import raw_answers, raw_front
 from .signatures import Graphs, Signature, specs_of
 from .weights import Weights
@@ -83,6 +84,8 @@ def _raw_contract(model: RawModel, weights: Weights, samples: Mapping[str, Any] 
         signatures["explain"] = Signature(graphs.explain_texts(front), requests)
     else:
         signatures["explain"] = Signature(graphs.explain(together=True), requests)
+    if isinstance(front, ImageFront) and front.reads_files:
+        signatures["encoded"] = Signature(graphs.on_files(front), front.file_requests())
     return Contract(
         task=f"{front.subject}-{model.head.task}",
         signatures=signatures,

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from keras_selfattn.models import TextClassifier
+from keras_selfattn.models import ImageClassifier, TextClassifier
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
 
 from .answers import Answers, Classification, LabelSets
 from .fronts import Front, TextFront
+from .images import ImageFront
 
 
 class RawFront(Front, Protocol):
@@ -33,6 +34,7 @@ def raw_answers(head: Head) -> Answers:
 
 _FRONTS: dict[type[RawModel], Callable[[Any], RawFront]] = {
     TextClassifier: lambda model: TextFront(model.tokenizer),
+    ImageClassifier: ImageFront,
 }
 _ANSWERS: dict[type[Head], Callable[[Head], Answers]] = {
     ClassHead: lambda head: Classification(cast(ClassHead, head).labels),

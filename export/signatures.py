@@ -16,6 +16,7 @@ from .answers import Answers, Classification, Numbers
 from .examples import can_parse, parsed, serialized_examples
 from .explain import collected_weights, named_weights
 from .fronts import Front, Request, TextFront
+from .images import ImageFront
 from .lengths import by_length
 from .weights import Weights
 
@@ -74,6 +75,10 @@ class Graphs:
         """Returns the function from tokens, string `[B, T]`, to named answers."""
         specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
         return _function(specs, lambda tokens: self._answers.named(self._traced(front.ids(tokens))))
+
+    def on_files(self, front: ImageFront) -> Any:
+        """Returns the function from images in files, string `[B]`, to named answers."""
+        return _function(front.file_specs, lambda *raw: self._core(front.from_files(*raw)))
 
     def explain_texts(self, front: TextFront) -> Any:
         """Returns the function from texts to their tokens and the weights between them."""

@@ -26,6 +26,7 @@ class Task:
         reading: arguments of `read`, with their defaults.
         settings: fields of the model's config that a user may set, besides those of all models.
         read: from a path and the arguments of `reading` to rows.
+        training: fields of `TrainConfig` for which its models want other defaults.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Task:
     reading: Mapping[str, Any]
     settings: frozenset[str]
     read: Callable[..., LabelledRows] = field(repr=False)
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, path: Path, given: Mapping[str, Any]) -> LabelledRows:
         """Returns the rows of a file; `given` holds arguments of `reading` that differ from their defaults.
@@ -91,6 +93,12 @@ def _texts(path: Path, text: str, label: str, label_separator: str | None) -> La
     return read_table(path, text, label, label_separator)
 
 
+def _images(path: Path, image_size: int | None) -> LabelledRows:
+    from keras_selfattn.data.images import read_images
+
+    return read_images(path, image_size)
+
+
 # Where files of one ending serve several, the first is meant unless another is named.
 TASKS = (
     Task(
@@ -100,5 +108,21 @@ TASKS = (
         reading={"text": "text", "label": "label", "label_separator": None},
         settings=frozenset({"tokens", "lowercase", "max_tokens"}),
         read=_texts,
+    ),
+    Task(
+        name="images",
+        kind="ImageClassifier",
+        # A folder has no ending.
+        endings=frozenset({"", ".npz"}),
+        reading={"image_size": None},
+        settings=frozenset({"patch_size", "augment"}),
+        read=_images,
+        training={
+            "epochs": 40,
+            "learning_rate": 2e-3,
+            "weight_decay": 0.05,
+            "patience": 10,
+            "label_smoothing": 0.1,
+        },
     ),
 )

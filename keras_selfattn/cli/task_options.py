@@ -22,6 +22,11 @@ _READING = (
     click.option(
         "--label-separator", help="What stands between the labels of a row that bears several.  [text]"
     ),
+    click.option(
+        "--image-size",
+        type=_COUNT,
+        help="Height and width that images of several sizes are resized to.  [images]",
+    ),
 )
 
 _SETTINGS = (
@@ -43,6 +48,18 @@ _SETTINGS = (
     ),
     click.option(
         "--max-tokens", type=_COUNT, help="Longer texts are cut at the end." + _default("text", "4096")
+    ),
+    click.option(
+        "--patch-size",
+        type=_COUNT,
+        help="Side of the patches in pixels." + _default("images", "after the size, 2 to 16"),
+    ),
+    click.option(
+        "--no-augment",
+        "augment",
+        flag_value=False,
+        default=None,
+        help="Leave the images as they are in training: do not shift them at random.  [images]",
     ),
 )
 

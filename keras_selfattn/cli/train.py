@@ -30,20 +30,20 @@ _COUNT = click.IntRange(min=1)
     help="File of the same form that decides when to stop.  [default: a tenth of TABLE]",
 )
 @click.option(
-    "--epochs", type=_COUNT, default=20, help="Passes over the rows, at most; stops early on validation loss."
+    "--epochs",
+    type=_COUNT,
+    help="Passes over the rows, at most; stops early on validation loss.  [default: 20, of images 40]",
 )
-@click.option("--batch-size", type=_COUNT, default=64, help="Rows in a training step.")
+@click.option("--batch-size", type=_COUNT, help="Rows in a training step.  [default: 64]")
 @click.option(
     "--learning-rate",
     type=click.FloatRange(0, min_open=True),
-    default=1e-3,
-    help="Peak of the learning rate's schedule.",
+    help="Peak of the learning rate's schedule.  [default: 0.001, of images 0.002]",
 )
 @click.option(
     "--label-smoothing",
     type=click.FloatRange(0, 1, max_open=True),
-    default=0.0,
-    help="Share of each label that is spread over all classes.",
+    help="Share of each label that is spread over all classes.  [default: 0, of images 0.1]",
 )
 @click.option("--balanced", is_flag=True, help="Give each class the same weight, however few its rows.")
 @setting_options
@@ -55,16 +55,17 @@ def command(
     table: Path,
     output: Path,
     validation_file: Path | None,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
-    label_smoothing: float,
+    epochs: int | None,
+    batch_size: int | None,
+    learning_rate: float | None,
+    label_smoothing: float | None,
     balanced: bool,
     seed: int,
     overwrite: bool,
     **options: Any,
 ) -> None:
-    """Train a classifier on TABLE, a .csv, .tsv or .jsonl file with a text and a label column."""
+    """Train a classifier on TABLE: a .csv, .tsv or .jsonl file with a text and a label column; or images, in
+    a folder with a subfolder for each class or an .npz file with x and y."""
     from keras_selfattn.data.labelled import check_classes
 
     task, reading, settings = chosen_task(options, table)
@@ -78,14 +79,16 @@ def command(
     from keras_selfattn.cli.progress import TrainingProgress
 
     model = task.model(settings)
-    config = training.TrainConfig(
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        label_smoothing=label_smoothing,
-        class_weight="balanced" if balanced else None,
-        seed=seed,
-    )
+    given = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "label_smoothing": label_smoothing,
+        "class_weight": "balanced" if balanced else None,
+        "seed": seed,
+    }
+    asked = {name: value for name, value in given.items() if value is not None}
+    config = training.TrainConfig(**{**task.training, **asked})
     console.print(f"Training on {described(rows, table)}")
     with TrainingProgress() as progress:
         run = training.train(

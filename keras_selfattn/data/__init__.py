@@ -1,5 +1,6 @@
 """Files to rows with targets, splits, and the built-in first data set."""
 
+from keras_selfattn.data.images import read_images
 from keras_selfattn.data.labelled import LabelledRows, check_classes, split_rows
 from keras_selfattn.data.names import LANGUAGES, Name, load_names, split_by_thing
 from keras_selfattn.data.tables import read_table
@@ -10,6 +11,7 @@ __all__ = [
     "Name",
     "check_classes",
     "load_names",
+    "read_images",
     "read_table",
     "split_by_thing",
     "split_rows",

@@ -91,6 +91,37 @@ class TextConfig(EncoderConfig):
             raise ConfigError(f"`max_ngram` must be 1, 2 or 3. Received {self.max_ngram!r}.")
 
 
+@dataclass(frozen=True)
+class ImageConfig(EncoderConfig):
+    """What an `ImageClassifier` is made of: the fields of `EncoderConfig`, and these. Every default works.
+
+    Args:
+        patch_size: side of the square patches, in pixels. None for the smallest of 2, 4, 8 and 16 that leaves
+            64 patches or fewer, and 16 where none does: 2 for images of 8 x 8, 4 for 28 x 28, 16 from
+            128 x 128 on. What does not fill a patch is padded with the mean pixel.
+        augment: whether each image is shifted at random in training, by whole pixels and at most a twelfth of
+            its side. Set it to False where the place in the image tells classes apart.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> ImageConfig(patch_size=4).width
+        128
+    """
+
+    patch_size: int | None = None
+    augment: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.patch_size is not None:
+            check_count("patch_size", self.patch_size)
+        if not isinstance(self.augment, bool):
+            raise ConfigError(f"`augment` must be True or False. Received {self.augment!r}.")
+
+
 def check_count(name: str, value: Any) -> None:
     """Raises ConfigError naming the field if `value` is no positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -1,0 +1,88 @@
+"""Images, as numbers or as files, to what an image model takes, inside the graph.
+
+Axes: B (batch), H (height), W (width), C (channels).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.models import ImageClassifier
+from keras_selfattn.models.pixels import as_images, resized
+
+from .fronts import Request, in_batches
+
+Tensor = Any
+
+# Numbers in all the made-up images: 32 of 128 x 128, fewer of larger ones.
+_MOST = 2**19
+# Side of the example that the card shows.
+_EXAMPLE = 8
+
+
+class ImageFront:
+    """Images of any height and width to those of the size that a model was trained on.
+
+    Attributes:
+        file_specs: the input that holds files instead.
+    """
+
+    subject = "image"
+
+    def __init__(self, model: ImageClassifier) -> None:
+        self._height, self._width, self._channels = model.image_shape or (0, 0, 0)
+        self._scale = [np.asarray(weight) for weight in model.core.get_layer("pixels").get_weights()]
+        self.specs = {
+            "image": tf.TensorSpec([None, None, None, self._channels], tf.float32, name="image"),
+        }
+        self.file_specs = {"encoded": tf.TensorSpec([None], tf.string, name="encoded")}
+        self.tracked: list[Any] = []
+        # The pixels of a file are bytes; a model of other numbers would take them for something else.
+        self.reads_files = model.byte_pixels
+
+    def __call__(self, *raw: Tensor) -> Tensor:
+        return tf.ensure_shape(self._sized(raw[0]), [None, self._height, self._width, self._channels])
+
+    def from_files(self, *raw: Tensor) -> Tensor:
+        """Returns the images in PNG, JPEG, GIF or BMP files, string `[B]`, as float32 `[B, H, W, C]`."""
+        shape = [self._height, self._width, self._channels]
+        return tf.map_fn(self._decoded, raw[0], fn_output_signature=tf.TensorSpec(shape, tf.float32))
+
+    def named(self, rows: Any) -> Mapping[str, Any]:
+        """Returns images in any container as inputs by name."""
+        images = [self._sized(image.astype(np.float32, copy=False)) for image in as_images(rows)]
+        return {"image": np.stack([np.asarray(image) for image in images])}
+
+    def requests(self) -> list[Request]:
+        height, width = self._height, self._width
+        count = max(2, min(32, _MOST // (height * width * self._channels)))
+        made = [in_batches({"image": self._made_up(count, height, width)})]
+        example = self._made_up(1, min(height, _EXAMPLE), min(width, _EXAMPLE))
+        return [{"image": example}, *made[0], {"image": self._made_up(2, height + 3, max(1, width - 1))}]
+
+    def file_requests(self) -> list[Request]:
+        """Returns calls to try a signature with that takes files."""
+        sizes = [(self._height, self._width), (self._height + 3, self._width + 1)] * 3
+        images = [self._made_up(1, *size)[0].clip(0, 255).astype(np.uint8) for size in sizes]
+        encode: Sequence[Any] = [tf.io.encode_png, tf.io.encode_jpeg] * 3
+        files = [encoder(image).numpy() for encoder, image in zip(encode, images, strict=True)]
+        return in_batches({"encoded": np.array(files, dtype=object)})
+
+    def _decoded(self, file: Tensor) -> Tensor:
+        image = tf.io.decode_image(file, channels=self._channels, expand_animations=False)
+        image = tf.ensure_shape(image, [None, None, self._channels])
+        image = self._sized(tf.cast(image, tf.float32))
+        return tf.ensure_shape(image, [self._height, self._width, self._channels])
+
+    def _sized(self, images: Tensor) -> Tensor:
+        """Returns images `[..., H, W, C]` of the trained size; those that have it as they are."""
+        same = tf.reduce_all(tf.shape(images)[-3:-1] == [self._height, self._width])
+        return tf.cond(same, lambda: images, lambda: resized(images, self._height, self._width))
+
+    def _made_up(self, count: int, height: int, width: int) -> np.ndarray:
+        """Returns noise with the mean and the deviation of the training images."""
+        mean, deviation = self._scale
+        noise = np.random.default_rng(0).normal(size=(count, height, width, self._channels))
+        return (noise * deviation + mean).astype(np.float32)

@@ -1,0 +1,175 @@
+"""Labelled images from a folder of a subfolder a class, or from an .npz file."""
+
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.errors import DataError
+
+_ENDINGS = frozenset({".png", ".jpg", ".jpeg"})
+# File names that a message lists.
+_NAMED = 3
+
+
+def read_images(path: str | Path, image_size: int | None = None) -> LabelledRows:
+    """Reads images and their labels from a folder or an .npz file.
+
+    A folder holds a subfolder for each class, named as the class, with .png, .jpg and .jpeg files. Names that
+    begin with a dot are passed over; other files are counted in a warning. The images come as uint8
+    `[height, width]`, or `[height, width, 3]` if any of them is in colour; transparency is dropped.
+
+    An .npz file holds `x`, numbers `[rows, height, width]` or `[rows, height, width, channels]`, and `y`, an
+    integer or a string a row.
+
+    Args:
+        path: the folder or the file.
+        image_size: height and width that the images of a folder are resized to; by default all have one size.
+
+    Raises:
+        DataError: if there is nothing at `path`, it holds no images, they are of several sizes (with some of
+            them), a file cannot be read as an image (with its name), or arrays are missing or of another
+            kind.
+
+    Example:
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "digits.npz")
+        ...     np.savez(file, x=np.zeros((2, 8, 8), "uint8"), y=np.array([3, 5]))
+        ...     read_images(file).targets
+        ['3', '5']
+    """
+    place = Path(path)
+    if place.is_dir():
+        return _from_folder(place, image_size)
+    if not place.exists():
+        raise DataError(f"There is no file or folder {place}. Current folder: {Path.cwd()}.")
+    if image_size is not None:
+        raise DataError(
+            f"`image_size` is for folders. {place} is a file, whose images have one size already."
+        )
+    return _from_npz(place)
+
+
+def _from_npz(file: Path) -> LabelledRows:
+    try:
+        # Opened here: NumPy leaves open what it finds no arrays in.
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+            missing = [name for name in ("x", "y") if name not in arrays]
+            if missing:
+                held = ", ".join(map(repr, arrays)) or "nothing"
+                raise DataError(f"{file} has no array {missing[0]!r}. It holds {held}.")
+            x, y = arrays["x"], arrays["y"]
+    except DataError:
+        raise
+    except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        if "Object arrays" in str(error):
+            raise DataError(
+                f"{file} holds an array of Python objects, which is not read. Save `x` as one array of "
+                "numbers and `y` as one of integers or strings."
+            ) from None
+        raise DataError(f"{file} is no .npz file that can be read: {error}") from None
+    if x.ndim not in (3, 4) or x.dtype.kind not in "buif":
+        raise DataError(
+            f"{file}: `x` must hold numbers [rows, height, width] or [rows, height, width, channels]. "
+            f"Received {x.dtype} of shape {x.shape}."
+        )
+    if y.shape != x.shape[:1] or y.dtype.kind not in "iuUS":
+        raise DataError(
+            f"{file}: `y` must hold an integer or a string for each of the {len(x)} images. "
+            f"Received {y.dtype} of shape {y.shape}."
+        )
+    return LabelledRows(x, [_name(label) for label in y.tolist()], str(file))
+
+
+def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
+    files, others = _image_files(folder)
+    if others:
+        warnings.warn(
+            f"{folder}: {len(others)} files are no .png, .jpg or .jpeg in a class's folder and are passed "
+            f"over, such as {others[0].relative_to(folder)}.",
+            stacklevel=4,
+        )
+    if not files:
+        raise DataError(
+            f"{folder} holds no images. Give a folder with a subfolder for each class, with .png, .jpg or "
+            ".jpeg files in it."
+        )
+    images, broken = [], []
+    for file in files:
+        try:
+            images.append(_read(file, image_size))
+        except Exception as error:  # Pillow's readers raise whatever their parsers do
+            broken.append(f"{file.relative_to(folder)} ({error})")
+    if broken:
+        raise DataError(
+            f"{folder}: {len(broken)} of {len(files)} files cannot be read as images: "
+            f"{', '.join(broken[:_NAMED])}{', …' if len(broken) > _NAMED else ''}. Repair or remove them."
+        )
+    _check_sizes(folder, files, images)
+    if any(image.ndim == 3 for image in images):
+        images = [image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=-1) for image in images]
+    return LabelledRows(images, [_name(file.parent.name) for file in files], str(folder))
+
+
+def _image_files(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Returns the images in the classes' folders, in order, and the files that are none."""
+    files, others = [], []
+    for place in _seen(folder):
+        if not place.is_dir():
+            others.append(place)
+            continue
+        found = list(_seen(place))
+        images = [file for file in found if file.suffix.lower() in _ENDINGS and file.is_file()]
+        if not images:
+            warnings.warn(f"{place} holds no images: no class is made of it.", stacklevel=5)
+        files += images
+        others += [file for file in found if file not in set(images)]
+    return files, others
+
+
+def _seen(folder: Path) -> Iterator[Path]:
+    try:
+        places = sorted(folder.iterdir())
+    except OSError as error:
+        raise DataError(f"{folder} cannot be read: {error.strerror}.") from error
+    yield from (place for place in places if not place.name.startswith("."))
+
+
+def _read(file: Path, image_size: int | None) -> np.ndarray:
+    """Returns an image as uint8 `[height, width]`, or `[height, width, 3]` if its file has colours."""
+    from PIL import Image
+
+    with Image.open(file) as image:
+        if image.mode.startswith("I"):  # 16 bits, of which a byte keeps the upper
+            image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
+        found: Any = image.convert("L" if image.mode in ("1", "L", "LA", "La") else "RGB")
+        if image_size is not None:
+            found = found.resize((image_size, image_size), Image.Resampling.BILINEAR)
+        return np.asarray(found)
+
+
+def _check_sizes(folder: Path, files: list[Path], images: list[np.ndarray]) -> None:
+    first: dict[tuple[int, int], Path] = {}
+    for file, image in zip(files, images, strict=True):
+        first.setdefault(image.shape[:2], file)
+    if len(first) > 1:
+        shown = ", ".join(
+            f"{height} x {width} ({file.relative_to(folder)})"
+            for (height, width), file in list(first.items())[:_NAMED]
+        )
+        raise DataError(
+            f"{folder}: the images are of {len(first)} sizes, height x width: {shown}"
+            f"{', …' if len(first) > _NAMED else ''}. Give --image-size to resize all of them."
+        )
+
+
+def _name(label: Any) -> str:
+    text = label.decode(errors="replace") if isinstance(label, bytes) else str(label)
+    return text.encode(errors="replace").decode()

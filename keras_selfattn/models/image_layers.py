@@ -1,0 +1,159 @@
+"""From pixels to patches: their scale, small random changes in training, and the embedding.
+
+Axes: B (batch), H (height), W (width), C (channels), R and Q (rows and columns of patches), D (features).
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+Tensor = Any
+
+# In deviations: no pixel of a picture is as far from the mean, and a float16 holds sums of many that are.
+_FARTHEST = 100.0
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class PixelScaling(keras.layers.Layer):
+    """Scales pixels to mean 0 and deviation 1, by the numbers of the training images.
+
+    A pixel that is no finite number counts as one of the mean; one more than 100 deviations off, as 100 off.
+
+    Call arguments:
+        inputs: numbers `[batch, height, width, channels]`.
+
+    Returns:
+        float `[batch, height, width, channels]`.
+
+    Weights: mean and deviation of each channel, `[channels]`, which training leaves alone.
+
+    Example:
+
+        >>> import numpy as np
+        >>> layer = PixelScaling()
+        >>> layer.build((None, 1, 2, 1))
+        >>> layer.set_weights([np.array([8.0]), np.array([4.0])])
+        >>> np.asarray(layer(np.array([[[[0.0], [16.0]]]]))).ravel().tolist()
+        [-2.0, 2.0]
+    """
+
+    def build(self, input_shape: tuple) -> None:
+        options: Any = {"shape": (input_shape[-1],), "trainable": False, "dtype": "float32"}
+        self.mean = self.add_weight(name="mean", initializer="zeros", **options)
+        self.deviation = self.add_weight(name="deviation", initializer="ones", **options)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        pixels = ops.cast(inputs, "float32")
+        scaled = ops.clip((pixels - self.mean) / self.deviation, -_FARTHEST, _FARTHEST)
+        return ops.cast(ops.where(ops.isfinite(pixels), scaled, 0.0), self.compute_dtype)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return tuple(input_shape)
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class RandomShift(keras.layers.Layer):
+    """Moves each image by a few whole pixels, in training only. What comes in at an edge repeats the edge.
+
+    Whole pixels, since what lies between two is a blur that no image outside of training has.
+
+    Args:
+        share: of each side, by which an image moves at most. A draw is rounded, so that a small share of a
+            small side moves some of the images only.
+        seed: int; None draws one.
+
+    Call arguments:
+        inputs: float `[batch, height, width, channels]`.
+        training: the layer acts only if True.
+
+    Returns:
+        float `[batch, height, width, channels]`.
+
+    Example:
+
+        >>> import numpy as np
+        >>> image = np.arange(6.0, dtype="float32").reshape(1, 2, 3, 1)
+        >>> bool((np.asarray(RandomShift(0.5, seed=0)(image)) == image).all())
+        True
+    """
+
+    def __init__(self, share: float, *, seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.share, self.seed = share, seed
+        self._draws = keras.random.SeedGenerator(seed)
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        if not training:
+            return inputs
+        batch, height, width, _ = ops.shape(inputs)
+        rows, columns = self._pixels(batch, height), self._pixels(batch, width)
+        zero, one = ops.zeros_like(rows), ops.ones_like(rows)
+        # From where each pixel is taken: x' = a x + b y + c, y' = d x + e y + f, in this order, and 0, 0.
+        transforms = ops.stack([one, zero, columns, zero, one, rows, zero, zero], axis=1)  # [B, 8]
+        return ops.image.affine_transform(
+            inputs, transforms, interpolation="nearest", fill_mode="nearest", data_format="channels_last"
+        )
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return tuple(input_shape)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "share": self.share, "seed": self.seed}
+
+    def _pixels(self, batch: Tensor, side: Tensor) -> Tensor:
+        """Returns by how many pixels each image moves along one axis, float32 `[B]`."""
+        draws = keras.random.uniform((batch,), -1.0, 1.0, dtype="float32", seed=self._draws)
+        return ops.round(draws * self.share * ops.cast(side, "float32"))
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class PatchEmbedding(keras.layers.Layer):
+    """Makes a vector of each square patch of an image, by two convolutions.
+
+    The first, 3 x 3, lets each pixel see its neighbours across the border of patches; the second has the
+    patch as kernel and stride. What does not fill a patch is padded with zeros.
+
+    Args:
+        width: features D of a patch.
+        patch_size: its side in pixels.
+
+    Call arguments:
+        inputs: float `[batch, height, width, channels]`.
+
+    Returns:
+        float `[batch, ceil(height / patch_size), ceil(width / patch_size), D]`.
+
+    Example:
+
+        >>> import numpy as np
+        >>> PatchEmbedding(6, patch_size=4)(np.zeros((2, 8, 9, 3), "float32")).shape
+        TensorShape([2, 2, 3, 6])
+
+    Reference: Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words", section 3.1; Xiao et al. 2021, "Early
+    Convolutions Help Transformers See Better", section 4.
+    """
+
+    def __init__(self, width: int, patch_size: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.width, self.patch_size = width, patch_size
+        options: Any = {"padding": "same", "data_format": "channels_last", "dtype": self.dtype_policy}
+        self._stem = keras.layers.Conv2D(max(1, width // 2), 3, activation="gelu", name="stem", **options)
+        self._patches = keras.layers.Conv2D(width, patch_size, patch_size, name="patches", **options)
+
+    def build(self, input_shape: tuple) -> None:
+        self._stem.build(input_shape)
+        self._patches.build(self._stem.compute_output_shape(input_shape))
+
+    def call(self, inputs: Tensor) -> Tensor:
+        batch, *shape = ops.shape(inputs)
+        # TensorFlow gives a convolution of no images the shape of its input, so none become one for a while.
+        spare = ops.zeros((1 - ops.minimum(batch, 1), *shape), dtype=inputs.dtype)
+        x = self._stem(ops.concatenate([inputs, spare]))  # [B or 1, H, W, D / 2]
+        return self._patches(x)[:batch]  # [B, R, Q, D]
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return self._patches.compute_output_shape(self._stem.compute_output_shape(input_shape))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "width": self.width, "patch_size": self.patch_size}

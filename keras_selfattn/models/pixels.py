@@ -1,0 +1,73 @@
+"""Images in whatever container a user has them, checked; and their size.
+
+Axes: H (height), W (width), C (channels).
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.errors import DataError
+
+Tensor = Any
+
+
+def are_images(x: Any) -> bool:
+    """Whether `x` is a list or an array, not a data set."""
+    return isinstance(x, list | tuple) or hasattr(x, "__array__")
+
+
+def as_images(x: Any) -> list[np.ndarray]:
+    """Returns images as arrays `[H, W, C]`, uint8 where they hold bytes and float32 otherwise.
+
+    Args:
+        x: images `[H, W]` or `[H, W, C]`, C 1 or 3, in a list or as one array. Those of one array stay views
+            of it where their type does.
+
+    Raises:
+        DataError: for an image of another shape, without a pixel, or with pixels that are no finite numbers;
+            it names the row.
+    """
+    if not isinstance(x, list | tuple):
+        x = np.asarray(x)
+        if x.dtype != object and x.ndim not in (3, 4):
+            raise DataError(
+                "Images come as [rows, height, width] or [rows, height, width, channels]. Received shape "
+                f"{x.shape}; wrap a single image in a list: [image]."
+            )
+    return [_as_image(row, image) for row, image in enumerate(x)]
+
+
+def size_named(shape: tuple[int, ...]) -> str:
+    """Returns an image's shape in words."""
+    height, width, channels = shape
+    return f"{height} x {width} with {channels} channel{'s' if channels > 1 else ''}"
+
+
+def resized(images: Tensor, height: int, width: int) -> Tensor:
+    """Returns images `[..., H, W, C]` as float32 of another height and width, bilinear and antialiased."""
+    return tf.image.resize(images, [height, width], antialias=True)
+
+
+def _as_image(row: int, image: Any) -> np.ndarray:
+    try:
+        found = np.asarray(image)
+    except ValueError:  # lists of unequal length
+        found = np.empty(0)
+    if found.ndim == 2:
+        found = found[..., None]
+    if found.ndim != 3 or found.shape[-1] not in (1, 3) or not found.size:
+        raise DataError(
+            f"Image {row} (counted from 0) must be an array [height, width] or [height, width, channels] with "
+            f"1 or 3 channels. Received shape {np.shape(found)}."
+        )
+    if found.dtype.kind not in "buif":
+        raise DataError(f"Image {row} (counted from 0) must hold numbers. Received dtype {found.dtype}.")
+    if found.dtype in (np.uint8, np.bool_):
+        return found.astype(np.uint8, copy=False)
+    with np.errstate(over="ignore"):
+        found = found.astype(np.float32, copy=False)
+    if not np.isfinite(found).all():
+        raise DataError(f"Image {row} (counted from 0) has pixels that are no finite numbers.")
+    return found
