@@ -20,6 +20,7 @@ from .fronts import Front, PlainFront, PreprocessFront, Request, TextFront, in_b
 from .images import ImageFront
 from .raw import raw_answers, raw_front
 from .signatures import Graphs, Signature, specs_of
+from .tokens import TokenFront
 from .weights import Weights
 
 Tensor = Any
@@ -83,7 +84,8 @@ def _raw_contract(model: RawModel, weights: Weights, samples: Mapping[str, Any] 
         signatures["tokens"] = Signature(graphs.on_tokens(front), front.token_requests())
         signatures["explain"] = Signature(graphs.explain_texts(front), requests)
     else:
-        signatures["explain"] = Signature(graphs.explain(together=True), requests)
+        read = front.beginning if isinstance(front, TokenFront) else front
+        signatures["explain"] = Signature(graphs.explain(together=True, read=read), requests)
     if isinstance(front, ImageFront) and front.reads_files:
         signatures["encoded"] = Signature(graphs.on_files(front), front.file_requests())
     return Contract(

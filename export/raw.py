@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from keras_selfattn.models import ImageClassifier, TextClassifier
+from keras_selfattn.models import ImageClassifier, TextClassifier, TokenClassifier
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.position_head import PositionHead
 
-from .answers import Answers, Classification, LabelSets
+from .answers import Answers, Classification, Labelling, LabelSets
 from .fronts import Front, TextFront
 from .images import ImageFront
+from .tokens import TokenFront
 
 
 class RawFront(Front, Protocol):
@@ -35,8 +37,10 @@ def raw_answers(head: Head) -> Answers:
 _FRONTS: dict[type[RawModel], Callable[[Any], RawFront]] = {
     TextClassifier: lambda model: TextFront(model.tokenizer),
     ImageClassifier: ImageFront,
+    TokenClassifier: lambda model: TokenFront(model.tokenizer),
 }
 _ANSWERS: dict[type[Head], Callable[[Head], Answers]] = {
     ClassHead: lambda head: Classification(cast(ClassHead, head).labels),
     MultiLabelHead: lambda head: LabelSets(cast(MultiLabelHead, head).labels),
+    PositionHead: lambda head: Labelling(cast(PositionHead, head).labels),
 }

@@ -93,12 +93,13 @@ class Graphs:
 
         return _function(front.specs, explain)
 
-    def explain(self, *, together: bool) -> Any:
-        """Returns the function from raw inputs to the weights between the model's positions."""
+    def explain(self, *, together: bool, read: Callable[..., Any] | None = None) -> Any:
+        """Returns the function from raw inputs, read by the front or `read`, to the weights of positions."""
+        read = read or self._front
 
         def explain(*raw: Tensor) -> dict[str, Tensor]:
             with collected_weights(self._model) as weights:
-                self._outputs(self._front(*raw))
+                self._outputs(read(*raw))
             return named_weights(weights, together=together)
 
         return _function(self._front.specs, explain)

@@ -26,7 +26,6 @@ class Task:
         reading: arguments of `read`, with their defaults.
         settings: fields of the model's config that a user may set, besides those of all models.
         read: from a path and the arguments of `reading` to rows.
-        training: fields of `TrainConfig` for which its models want other defaults.
     """
 
     name: str
@@ -35,7 +34,6 @@ class Task:
     reading: Mapping[str, Any]
     settings: frozenset[str]
     read: Callable[..., LabelledRows] = field(repr=False)
-    training: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, path: Path, given: Mapping[str, Any]) -> LabelledRows:
         """Returns the rows of a file; `given` holds arguments of `reading` that differ from their defaults.
@@ -99,6 +97,12 @@ def _images(path: Path, image_size: int | None) -> LabelledRows:
     return read_images(path, image_size)
 
 
+def _tokens(path: Path, text: str | None, label: str | None, column: str | None) -> LabelledRows:
+    from keras_selfattn.data.tagged import read_tagged
+
+    return read_tagged(path, text, label, column)
+
+
 # Where files of one ending serve several, the first is meant unless another is named.
 TASKS = (
     Task(
@@ -117,12 +121,13 @@ TASKS = (
         reading={"image_size": None},
         settings=frozenset({"patch_size", "augment"}),
         read=_images,
-        training={
-            "epochs": 40,
-            "learning_rate": 2e-3,
-            "weight_decay": 0.05,
-            "patience": 10,
-            "label_smoothing": 0.1,
-        },
+    ),
+    Task(
+        name="tokens",
+        kind="TokenClassifier",
+        endings=frozenset({".conllu", ".conll"}),
+        reading={"text": None, "label": None, "column": None},
+        settings=frozenset(),
+        read=_tokens,
     ),
 )

@@ -28,6 +28,8 @@ _PREDICT_BATCH = 256
 _WARMUP = 0.1
 # The rate starts and ends at this share of its peak.
 _FLOOR = 0.02
+# What is best of what a head watches.
+_MODES = {"val_loss": "min", "val_accuracy": "max"}
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Run:
 
     Args:
         path: the run folder.
-        model: with the weights of the epoch of lowest validation loss.
+        model: with the weights of the epoch that was best on the validation rows.
         figures: on the rows held out.
         best_epoch: that epoch, counted from 1.
         seconds: of vocabulary and training.
@@ -116,7 +118,7 @@ def train(
         rows: training rows; a share of them is held out for validation if none are given.
         output: the run folder; it appears when all of it is written.
         model: the model to train, which has seen no rows yet; a `TextClassifier` by default.
-        config: how it is trained.
+        config: how it is trained; by default as its kind advises.
         validation: rows that decide when to stop and which weights to keep.
         test: rows for the figures in `metrics.json`; the validation rows where none are given.
         reading: how the rows were read from their file, such as its columns; other files of the run are then
@@ -144,18 +146,18 @@ def train(
         >>> run.figures.rows
         2
     """
-    config = config or TrainConfig()
+    model = TextClassifier() if model is None else model
+    config = config or TrainConfig(**model.advised_training(len(rows)))
     rows, validation = _checked(rows, validation, test, config)
     split, measured = ("validation", validation) if test is None else ("test", test)
     with _run_folder(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
         keras.utils.set_random_seed(config.seed)
-        model = TextClassifier() if model is None else model
         model.adapt(rows.inputs, rows.targets)
         history = _fit(model, rows, validation, config, callbacks, verbose)
         calibrate(model, validation)
         seconds = time.perf_counter() - started
-        best_epoch = 1 + int(np.argmin(history["val_loss"]))
+        best_epoch = 1 + _best(model, history)
         figures = evaluate(model, measured)
         tables = {"train": rows, "validation": validation, "test": test}
         settings = {
@@ -202,7 +204,10 @@ def _fit(
         model.head.loss(config.label_smoothing),
     )
     stopping = keras.callbacks.EarlyStopping(
-        monitor="val_loss", patience=config.patience, restore_best_weights=True
+        monitor=model.head.watched,
+        mode=_MODES[model.head.watched],
+        patience=config.patience,
+        restore_best_weights=True,
     )
     history = model.fit(
         rows.inputs,
@@ -229,6 +234,12 @@ def _weighted(model: RawModel, rows: LabelledRows, validation: LabelledRows, con
         return validation.inputs, validation.targets
     weights = [by_place[place] for place in model.head.encoded(validation.targets).tolist()]
     return validation.inputs, validation.targets, weights
+
+
+def _best(model: RawModel, history: dict[str, list[float]]) -> int:
+    """Returns the epoch whose weights were kept, counted from 0."""
+    watched = model.head.watched
+    return int((np.argmin if _MODES[watched] == "min" else np.argmax)(history[watched]))
 
 
 @contextmanager

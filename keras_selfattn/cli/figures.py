@@ -8,12 +8,20 @@ from keras_selfattn.cli.console import columns, console
 from keras_selfattn.metrics import Report
 from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.label_sets import LabelSetReport
+from keras_selfattn.metrics.positions import LabellingReport
 from keras_selfattn.metrics.report import ClassReport
 
 # More classes than this do not fit a terminal as a matrix, nor help as one.
 _MATRIX_CLASSES = 10
 _WORST = 10
-_NAMES = {"macro_f1": "macro F1", "micro_f1": "micro F1", "calibration_error": "calibration error"}
+_NAMES = {
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "calibration_error": "calibration error",
+    "span_f1": "span F1",
+    "span_precision": "span precision",
+    "span_recall": "span recall",
+}
 _SHARES = frozenset({"accuracy", "calibration_error"})
 
 
@@ -28,28 +36,33 @@ def print_report(figures: Report, split: str) -> None:
         _print_mistakes(figures)
     elif isinstance(figures, LabelSetReport):
         _print_classes(figures.classes)
+    elif isinstance(figures, LabellingReport):
+        if figures.spans is not None:
+            _print_classes(figures.spans.kinds, "spans")
+        _print_classes(figures.positions.classes, "tokens")
+        _print_mistakes(figures.positions, "tokens")
 
 
 def _shown(name: str, value: float) -> str:
     return f"{value:.1%}" if name in _SHARES else f"{value:.3f}"
 
 
-def _print_classes(classes: Sequence[ClassReport]) -> None:
-    """Prints the classes with the lowest F1."""
+def _print_classes(classes: Sequence[ClassReport], counted: str = "rows") -> None:
+    """Prints the classes with the lowest F1; `counted` is what bears the labels."""
     worst = sorted((c for c in classes if c.rows), key=lambda c: c.f1)[:_WORST]
     shown = "Per class" if len(worst) == len(classes) else f"The {len(worst)} hardest classes"
-    numeric = ("precision", "recall", "F1", "rows")
+    numeric = ("precision", "recall", "F1", counted)
     table = columns(shown, "label", *numeric, right=numeric)
     for c in worst:
         table.add_row(c.label, f"{c.precision:.3f}", f"{c.recall:.3f}", f"{c.f1:.3f}", f"{c.rows:,}")
     console.print(table)
 
 
-def _print_mistakes(figures: ClassificationReport) -> None:
+def _print_mistakes(figures: ClassificationReport, counted: str = "rows") -> None:
     if len(figures.classes) <= _MATRIX_CLASSES:
         _print_matrix(figures)
     else:
-        _print_confused(figures)
+        _print_confused(figures, counted)
 
 
 def _print_matrix(figures: ClassificationReport) -> None:
@@ -60,11 +73,11 @@ def _print_matrix(figures: ClassificationReport) -> None:
     console.print(table)
 
 
-def _print_confused(figures: ClassificationReport) -> None:
+def _print_confused(figures: ClassificationReport, counted: str) -> None:
     confused = figures.most_confused(_WORST)
     if not confused:
         return
-    table = columns("Most frequent mistakes", "label", "predicted", "rows", right=("rows",))
+    table = columns("Most frequent mistakes", "label", "predicted", counted, right=(counted,))
     for label, predicted, rows in confused:
         table.add_row(label, predicted, f"{rows:,}")
     console.print(table)

@@ -9,7 +9,7 @@ import click
 
 from keras_selfattn.cli.connect import connected, connection_options
 from keras_selfattn.cli.query_answers import write_answers
-from keras_selfattn.cli.query_rows import Asked, asked_rows
+from keras_selfattn.cli.query_rows import Asked, asked_rows, without_padding
 from keras_selfattn.serving.client import Client, Signature
 from keras_selfattn.serving.errors import FailedPreconditionError
 
@@ -59,7 +59,7 @@ def command(
         signature = _signature(client, options)
         outputs = list(options["outputs"]) or _usual(signature)
         with asked_rows(signature, texts, file, column) as asked:
-            answers = _answered(client, asked, outputs, options)
+            answers = _answered(client, signature, asked, outputs, options)
             write_answers(answers, options["form"], options["output"])
 
 
@@ -79,18 +79,23 @@ def _usual(signature: Signature) -> list[str]:
 
 
 def _answered(
-    client: Client, asked: Iterator[Asked], outputs: list[str], options: dict[str, Any]
+    client: Client,
+    signature: Signature,
+    asked: Iterator[Asked],
+    outputs: list[str],
+    options: dict[str, Any],
 ) -> Iterator[dict[str, Any]]:
     """What was given and what came of it."""
-    given: deque[dict[str, Any]] = deque()
+    given: deque[Asked] = deque()
 
     def rows() -> Iterator[dict[str, Any]]:
         for record, row in asked:
-            given.append(record)
+            given.append((record, row))
             yield row
 
     asked_of = {name: options[name] for name in ("version", "label", "batch_size")}
     answers = client.predict_iter(rows(), options["signature"], outputs, **asked_of)
     for answer in answers:
-        record = given.popleft()
-        yield record | {f"predicted_{name}" if name in record else name: answer[name] for name in outputs}
+        record, row = given.popleft()
+        values = without_padding(signature, row, {name: answer[name] for name in outputs})
+        yield record | {f"predicted_{name}" if name in record else name: values[name] for name in outputs}

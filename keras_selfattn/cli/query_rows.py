@@ -99,7 +99,9 @@ def _only_input(signature: Signature, what: str) -> str:
 
 
 def _value(signature: Signature, name: str, value: Any, where: str) -> Any:
-    """A cell as the input wants it: text as it is, numbers and lists of them as JSON has them."""
+    """A cell as the input wants it: text as it is, tokens between blanks, numbers and their lists as JSON."""
+    if name == _tokens_input(signature):
+        return _tokens(value, where)
     if signature.inputs[name].dtype == "string" or not isinstance(value, str):
         return value
     try:
@@ -109,6 +111,38 @@ def _value(signature: Signature, name: str, value: Any, where: str) -> Any:
             f"{where}: {name!r} must be one row of {signature.inputs[name]!r}, written as JSON. "
             f"Received {value[:40]!r}."
         ) from None
+
+
+def without_padding(signature: Signature, row: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer to a row of tokens, cut to as many positions: shorter rows are padded to be sent."""
+    name = _tokens_input(signature)
+    if name is None:
+        return answer
+    positions = {
+        output
+        for output, spec in signature.outputs.items()
+        if spec.shape is not None and len(spec.shape) > 1 and spec.shape[1] is None
+    }
+    count = len(row[name])
+    return {output: value[:count] if output in positions else value for output, value in answer.items()}
+
+
+def _tokens_input(signature: Signature) -> str | None:
+    """The input that takes rows of tokens, string `[batch, length]`, if there is one."""
+    found = [name for name, spec in signature.inputs.items() if spec.dtype == "string"]
+    return next((name for name in found if (signature.inputs[name].shape or ())[1:] == (None,)), None)
+
+
+def _tokens(value: Any, where: str) -> list[str]:
+    """The tokens of a row: a list, that list as JSON, or what stands between blanks."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.startswith("[") else value.split()
+        except ValueError:
+            value = value.split()
+    if not isinstance(value, list) or not all(isinstance(token, str) for token in value):
+        raise DataError(f"{where}: a row of tokens must be a list of strings. Received {value!r:.60}.")
+    return value
 
 
 def _bar() -> Progress:

@@ -17,8 +17,12 @@ def _default(task: str, value: Any) -> str:
 
 
 _READING = (
-    click.option("--text", help="Column with the texts." + _default("text", "text")),
-    click.option("--label", help="Column with the labels." + _default("text", "label")),
+    click.option(
+        "--text", help="Column with the texts, or lists of tokens.  [text, tokens; default: text or tokens]"
+    ),
+    click.option(
+        "--label", help="Column with the labels, or lists of them.  [text, tokens; default: label or labels]"
+    ),
     click.option(
         "--label-separator", help="What stands between the labels of a row that bears several.  [text]"
     ),
@@ -26,6 +30,11 @@ _READING = (
         "--image-size",
         type=_COUNT,
         help="Height and width that images of several sizes are resized to.  [images]",
+    ),
+    click.option(
+        "--column",
+        type=click.Choice(["upos", "xpos", "feats", "deprel"]),
+        help="Column of a .conllu with the labels." + _default("tokens", "upos"),
     ),
 )
 

@@ -32,9 +32,10 @@ _COUNT = click.IntRange(min=1)
 @click.option(
     "--epochs",
     type=_COUNT,
-    help="Passes over the rows, at most; stops early on validation loss.  [default: 20, of images 40]",
+    help="Passes over the rows, at most; stops early on the validation rows.  [default: 20; images: 40; "
+    "tokens: 4 to 20]",
 )
-@click.option("--batch-size", type=_COUNT, help="Rows in a training step.  [default: 64]")
+@click.option("--batch-size", type=_COUNT, help="Rows in a training step.  [default: 64; tokens: 32]")
 @click.option(
     "--learning-rate",
     type=click.FloatRange(0, min_open=True),
@@ -64,8 +65,9 @@ def command(
     overwrite: bool,
     **options: Any,
 ) -> None:
-    """Train a classifier on TABLE: a .csv, .tsv or .jsonl file with a text and a label column; or images, in
-    a folder with a subfolder for each class or an .npz file with x and y."""
+    """Train a model on TABLE: texts with labels from a .csv, .tsv or .jsonl file; tokens with a label each
+    from a .conllu or .conll file, or with --task tokens from a .jsonl or .txt file; images from a folder
+    with a subfolder for each class, or an .npz file with x and y."""
     from keras_selfattn.data.labelled import check_classes
 
     task, reading, settings = chosen_task(options, table)
@@ -88,7 +90,7 @@ def command(
         "seed": seed,
     }
     asked = {name: value for name, value in given.items() if value is not None}
-    config = training.TrainConfig(**{**task.training, **asked})
+    config = training.TrainConfig(**{**model.advised_training(len(rows)), **asked})
     console.print(f"Training on {described(rows, table)}")
     with TrainingProgress() as progress:
         run = training.train(
@@ -104,8 +106,8 @@ def command(
         )
     print_report(run.figures, "validation")
     console.print(
-        f"Trained in {run.seconds:.0f} s and kept the weights of epoch {run.best_epoch}, the one of lowest "
-        f"validation loss. The run is in {run.path}. Go on with:"
+        f"Trained in {run.seconds:.0f} s and kept the weights of epoch {run.best_epoch}, the best on "
+        f"the validation rows. The run is in {run.path}. Go on with:"
     )
     print_command("export", run.path, f"models/{run.path.name}")
 

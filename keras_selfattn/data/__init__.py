@@ -4,6 +4,7 @@ from keras_selfattn.data.images import read_images
 from keras_selfattn.data.labelled import LabelledRows, check_classes, split_rows
 from keras_selfattn.data.names import LANGUAGES, Name, load_names, split_by_thing
 from keras_selfattn.data.tables import read_table
+from keras_selfattn.data.tagged import read_tagged
 
 __all__ = [
     "LANGUAGES",
@@ -13,6 +14,7 @@ __all__ = [
     "load_names",
     "read_images",
     "read_table",
+    "read_tagged",
     "split_by_thing",
     "split_rows",
 ]

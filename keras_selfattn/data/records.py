@@ -53,6 +53,33 @@ def iter_records(path: str | Path, wrap: Callable[[BinaryIO], BinaryIO] | None =
             lines.detach()
 
 
+def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """Yields the lines of a file in UTF-8 with their numbers, from 1 on, without what ends them.
+
+    Raises:
+        DataError: if the file is missing, empty, or not UTF-8; with the line, when that is reached.
+
+    Example:
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "lines.txt")
+        ...     _ = file.write_text("a\\nb\\n")
+        ...     list(iter_lines(file))
+        [(1, 'a'), (2, 'b')]
+    """
+    file = Path(path)
+    with _opened(file) as opened:
+        lines = io.TextIOWrapper(opened, encoding="utf-8-sig", newline="\n")
+        try:
+            for number, line in enumerate(lines, start=1):
+                yield number, line.rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise _not_utf8(file) from None
+        finally:
+            lines.detach()
+
+
 def _separator(file: Path) -> str | None:
     suffix = file.suffix.lower()
     if suffix not in _SEPARATORS:

@@ -7,8 +7,10 @@ import numpy as np
 
 from keras_selfattn.metrics.classes import classification_report
 from keras_selfattn.metrics.label_sets import label_set_report
+from keras_selfattn.metrics.positions import labelling_report
 from keras_selfattn.metrics.report import Report
 from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.position_head import PositionHead
 
 # From here on a label of several counts as predicted.
 THRESHOLD = 0.5
@@ -36,7 +38,12 @@ def _of_label_sets(head: Head, targets: Sequence[Sequence[str]], outputs: np.nda
     return label_set_report(labels, np.asarray(head.encoded(targets), bool), outputs >= THRESHOLD)
 
 
+def _of_positions(head: Head, targets: Sequence[Sequence[str]], outputs: Sequence[np.ndarray]) -> Report:
+    return labelling_report(cast(PositionHead, head).labels, targets, outputs)
+
+
 _REPORTS: dict[type[Head], Callable[[Head, Any, Any], Report]] = {
     ClassHead: _of_classes,
     MultiLabelHead: _of_label_sets,
+    PositionHead: _of_positions,
 }

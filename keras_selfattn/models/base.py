@@ -32,6 +32,11 @@ class RawModel(keras.Model):
     # What one row is, in the plural and as a sentence begins.
     rows_are: ClassVar[str]
 
+    @classmethod
+    def advised_training(cls, rows: int) -> dict[str, Any]:
+        """Returns the fields of `TrainConfig` that had better not be its defaults, for a number of rows."""
+        return {}
+
     def __init__(self, config: EncoderConfig | dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config = checked_config(self.config_type, config)

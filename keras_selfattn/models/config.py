@@ -122,6 +122,43 @@ class ImageConfig(EncoderConfig):
             raise ConfigError(f"`augment` must be True or False. Received {self.augment!r}.")
 
 
+@dataclass(frozen=True)
+class TokenConfig(EncoderConfig):
+    """What a `TokenClassifier` is made of: the fields of `EncoderConfig`, and these. Every default works.
+
+    Args:
+        vocabulary_size: most words, whatever their case, that get a vector of their own; the rest share one.
+        min_count: occurrences in the training rows below which a word counts as unknown.
+        hash_buckets: rows of the table for beginnings, ends and shapes of words; at least 2.
+        word_dropout: share in [0, 1) of the words that training hides, but for beginning, end and shape.
+        window: how many tokens to either side a token attends to. The cost of a row grows with its length,
+            not with its square; rows of any length are taken whole.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> TokenConfig(width=96).window
+        128
+    """
+
+    vocabulary_size: int = 20_000
+    min_count: int = 2
+    hash_buckets: int = 16_384
+    word_dropout: float = 0.1
+    window: int = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("vocabulary_size", "min_count", "hash_buckets", "window"):
+            check_count(name, getattr(self, name))
+        if self.hash_buckets < 2:
+            raise ConfigError(f"`hash_buckets` must be at least 2. Received {self.hash_buckets!r}.")
+        if not 0 <= self.word_dropout < 1:
+            raise ConfigError(f"`word_dropout` must be in [0, 1). Received {self.word_dropout!r}.")
+
+
 def check_count(name: str, value: Any) -> None:
     """Raises ConfigError naming the field if `value` is no positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -13,19 +13,23 @@ from keras_selfattn.models.config import EncoderConfig
 Tensor = Any
 
 
-def encoded(x: Tensor, config: EncoderConfig, policy: Any) -> Tensor:
-    """Returns masked features `[B, T, D]` with positions added and the encoder applied, `[B, T, D]`."""
+def encoded(x: Tensor, config: EncoderConfig, policy: Any, window: int | None = None) -> Tensor:
+    """Returns masked features `[B, T, D]` with positions added and the encoder applied, `[B, T, D]`.
+
+    With `window`, each position attends to so many on either side alone.
+    """
     x = layers.SinusoidalPositionEncoding(dropout=config.dropout, dtype=policy, name="positions")(x)
-    return encoder(config, policy)(x)
+    return encoder(config, policy, window)(x)
 
 
-def encoder(config: EncoderConfig, policy: Any) -> keras.layers.Layer:
+def encoder(config: EncoderConfig, policy: Any, window: int | None = None) -> keras.layers.Layer:
     """Returns the encoder that a config describes."""
     return layers.Encoder(
         config.num_layers,
         config.num_heads,
         config.feed_forward_dim,
         config.dropout,
+        window=window,
         dtype=policy,
         name="encoder",
     )

@@ -6,7 +6,7 @@ Axes: B (batch), T (positions), D (features), C (classes).
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import keras
 import numpy as np
@@ -24,10 +24,12 @@ class Head(ABC):
     Attributes:
         task: what the model does, as reports and exports call it.
         per_position: whether there is a target for each position instead of one for each row.
+        watched: what training watches on the validation rows, to stop and to keep the best weights.
     """
 
     task: ClassVar[str]
     per_position: ClassVar[bool] = False
+    watched: ClassVar[Literal["val_loss", "val_accuracy"]] = "val_loss"
 
     @property
     @abstractmethod
@@ -160,7 +162,9 @@ class MultiLabelHead(Head):
 
     @staticmethod
     def read(y: Any) -> list[list[str]]:
-        return as_name_lists(y)
+        names = as_name_lists(y)
+        _check_no_indicators(y)
+        return names
 
     def encoded(self, targets: Sequence[Sequence[str]]) -> np.ndarray:
         found = np.zeros((len(targets), len(self.labels)), dtype=np.float32)
@@ -177,33 +181,6 @@ class MultiLabelHead(Head):
 
     def metrics(self) -> list[Any]:
         return [keras.metrics.BinaryAccuracy(name="accuracy")]
-
-
-class PositionHead(ClassHead):
-    """A label for every position of a row.
-
-    Args:
-        labels: label names in the order of the classes.
-    """
-
-    task = "labelling"
-    per_position = True
-
-    @classmethod
-    def learned(cls, targets: Iterable[Sequence[str]]) -> "PositionHead":
-        """Returns the head for the labels that occur."""
-        found = ClassHead.learned(name for names in targets for name in names)
-        return cls(found.labels)
-
-    @staticmethod
-    def read(y: Any) -> list[list[str]]:
-        return as_name_lists(y)
-
-    def encoded(self, targets: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        return [indices_of(names, self.labels) for names in targets]
-
-    def class_weights(self, asked: Any, targets: Sequence[Any]) -> dict[int, float] | None:
-        return Head.class_weights(self, asked, targets)
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -257,14 +234,8 @@ def as_name_lists(y: Any) -> list[list[str]]:
     """
     if y is None:
         raise DataError("Labels are needed with raw rows. Received None; give a list of labels a row.")
-    rows = as_column("labels", y)
-    if _are_indicators(rows):
-        raise DataError(
-            "Label 0 (counted from 0) must be one name or number, or a list of the names that the row "
-            f"bears. Received {rows[0]!r}, as are all rows: zeros and ones."
-        )
     found = []
-    for row, names in enumerate(rows):
+    for row, names in enumerate(as_column("labels", y)):
         if isinstance(names, str | bytes) or not hasattr(names, "__iter__"):
             raise DataError(f"The labels of row {row} (counted from 0) must be a list. Received {names!r}.")
         found.append([as_name(f"A label of row {row}", name) for name in names])
@@ -277,6 +248,15 @@ def are_name_lists(y: Any) -> bool:
         y = np.asarray(y)
         y = y.tolist() if y.dtype == object and y.ndim == 1 else []
     return any(isinstance(names, list | tuple | set | np.ndarray) for names in y)
+
+
+def _check_no_indicators(y: Any) -> None:
+    rows = as_column("labels", y)
+    if _are_indicators(rows):
+        raise DataError(
+            "Label 0 (counted from 0) must be one name or number, or a list of the names that the row "
+            f"bears. Received {rows[0]!r}, as are all rows: zeros and ones."
+        )
 
 
 def _are_indicators(rows: list[Any]) -> bool:

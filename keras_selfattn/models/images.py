@@ -75,6 +75,16 @@ class ImageClassifier(Classifier):
     config_type = ImageConfig
     rows_are = "Images"
 
+    @classmethod
+    def advised_training(cls, rows: int) -> dict[str, Any]:
+        return {
+            "epochs": 40,
+            "learning_rate": 2e-3,
+            "weight_decay": 0.05,
+            "patience": 10,
+            "label_smoothing": 0.1,
+        }
+
     def __init__(
         self,
         config: ImageConfig | dict[str, Any] | None = None,

@@ -57,6 +57,25 @@ def as_texts(x: Any) -> list[str]:
     return [_as_text(row, text) for row, text in enumerate(as_column("texts", x))]
 
 
+def are_token_lists(x: Any) -> bool:
+    """Whether `x` is a list, array or Series of rows of strings, not features, tensors or a data set."""
+    if isinstance(x, str | bytes):
+        raise DataError("Rows come as a list of lists of tokens. Received one string.")
+    if isinstance(x, list | tuple):
+        return True
+    return hasattr(x, "__array__") and np.asarray(x).dtype.kind in "OUST"
+
+
+def as_token_lists(x: Any) -> list[list[str]]:
+    """Returns rows of tokens as lists of str; bytes are read as UTF-8. A row may be empty, a token may not.
+
+    Raises:
+        DataError: for a row that is no list of tokens, with its number.
+    """
+    rows = x if isinstance(x, list | tuple) else list(np.asarray(x))
+    return [_as_tokens(row, tokens) for row, tokens in enumerate(rows)]
+
+
 def as_names(labels: Any) -> list[str]:
     """Returns labels by name, whatever type they have.
 
@@ -124,6 +143,20 @@ def _as_text(row: int, text: Any) -> str:
     if not isinstance(text, str):
         raise DataError(f"Text {row} (counted from 0) is not a string. Received {text!r}.")
     return text
+
+
+def _as_tokens(row: int, tokens: Any) -> list[str]:
+    where = f"row {row} (counted from 0)"
+    if isinstance(tokens, str | bytes) or not hasattr(tokens, "__iter__"):
+        raise DataError(f"{where.capitalize()} must be a list of tokens. Received {tokens!r:.80}.")
+    found = []
+    for place, token in enumerate(tokens):
+        if not isinstance(token, str | bytes):
+            raise DataError(f"Token {place} of {where} is not a string. Received {token!r:.80}.")
+        if not token:
+            raise DataError(f'Token {place} of {where} is "", which stands for padding. Remove it.')
+        found.append(token.decode(errors="replace") if isinstance(token, bytes) else str(token))
+    return found
 
 
 def _is_missing(label: Any) -> bool:

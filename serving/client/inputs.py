@@ -87,7 +87,7 @@ def _checked(asked: Asked, alias: str, value: ArrayLike, spec: TensorSpec | None
     # A dtype that NumPy has no name for is left to the server.
     dtype = None if spec is None or spec.dtype.startswith("D") else spec.dtype
     try:
-        array = codec.to_array(value, dtype)
+        array = codec.to_array(_padded(value, spec), dtype)
     except CodecError as error:
         wants = "" if spec is None else f". The model wants {spec!r}"
         raise asked.refused(f"input {alias!r}: {error}{wants}") from error
@@ -96,3 +96,17 @@ def _checked(asked: Asked, alias: str, value: ArrayLike, spec: TensorSpec | None
         hint = ": pass a list of rows" if array.ndim + 1 == len(spec.shape or ()) else ""
         raise asked.refused(f"input {alias!r} has shape {shape}. The model wants {spec!r}{hint}")
     return array
+
+
+def _padded(value: Any, spec: TensorSpec | None) -> Any:
+    """Rows of tokens, padded with "" to the longest of them, where a model takes such; else `value`."""
+    if spec is None or spec.dtype != "string" or spec.shape is None or spec.shape[1:] != (None,):
+        return value
+    rows = list(value) if getattr(value, "ndim", None) == 1 else value  # a column of a DataFrame
+    if not isinstance(rows, list | tuple) or not all(isinstance(row, list | tuple) for row in rows):
+        return value
+    longest = max(map(len, rows), default=0)
+    padded = np.full((len(rows), longest), "", dtype=object)
+    for place, row in enumerate(rows):
+        padded[place, : len(row)] = row
+    return padded

@@ -1,0 +1,45 @@
+"""Rows of tokens to the features that a model of them takes, inside the graph.
+
+Axes: B (batch), T (tokens).
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.models.token_features import TokenFeatures
+
+from .fronts import EXPLAINED_TOKENS, Request, in_batches
+
+Tensor = Any
+
+# What tokens may look like beyond those that training saw.
+_STRANGE = ("Ünknown", "☃", "日本語", "x" * 300, "\x00", "3.14", " ")
+
+
+class TokenFront:
+    """Tokens to features, as in training. "" is padding, wherever it stands."""
+
+    subject = "token"
+
+    def __init__(self, features: TokenFeatures) -> None:
+        self._features = features
+        self.specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
+        self.tracked = [features.table]
+
+    def __call__(self, *raw: Tensor) -> Tensor:
+        return self._features(raw[0])  # [B, T, features]
+
+    def beginning(self, tokens: Tensor) -> Tensor:
+        """Returns the features of the first tokens, as many as `explain` answers for."""
+        return self(tokens[:, :EXPLAINED_TOKENS])
+
+    def requests(self) -> list[Request]:
+        words = [*self._features.vocabulary[:16], *_STRANGE]
+        rows = [words[:4], words[4:5], [], *(words[start:] for start in range(len(words))), words[::-1]]
+        longest = max(map(len, rows))
+        tokens = np.full((len(rows), longest), b"", dtype=object)
+        for row, given in zip(tokens, rows, strict=True):
+            row[: len(given)] = [token.encode() for token in given]
+        return [*in_batches({"tokens": tokens}), {"tokens": tokens[:3, :0]}]

@@ -1,0 +1,168 @@
+"""Rows of tokens with a label each, from CoNLL-U, columns of tokens and labels, and JSON Lines."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.data.records import iter_lines
+from keras_selfattn.data.tables import read_columns
+from keras_selfattn.errors import ConfigError, DataError
+
+# Columns of CoNLL-U that hold one of a few labels, by place; the token is in the second.
+_CONLLU_COLUMNS = {"upos": 3, "xpos": 4, "feats": 5, "deprel": 7}
+_CONLLU_WIDTH = 10
+_FORM = 1
+
+
+class _Token(NamedTuple):
+    """A token with its label, and the line that they stand in."""
+
+    line: int
+    text: str
+    label: str
+
+
+def read_tagged(
+    path: str | Path, text: str | None = None, label: str | None = None, column: str | None = None
+) -> LabelledRows:
+    """Reads rows of tokens, and a label for each token, from a file in UTF-8.
+
+    A `.conllu` file has ten columns (Universal Dependencies): ranges ("3-4"), empty nodes ("8.1") and
+    comments are left out. A `.conll` or `.txt` file has the token in the first column and its label in the
+    last, between them tabs or blanks; "-DOCSTART-" is no token. In both an empty line ends a row. A `.jsonl`
+    or `.ndjson` file has a list of tokens and a list of labels in each line.
+
+    Args:
+        path: the file.
+        text: of JSON Lines, name of the column with the tokens; "tokens" if None.
+        label: of JSON Lines, name of the column with the labels; "labels" if None.
+        column: of CoNLL-U, the one with the labels: "upos", "xpos", "feats" or "deprel"; "upos" if None.
+
+    Raises:
+        ConfigError: for an argument that is for other files.
+        DataError: if the file is missing, empty, of another kind, not UTF-8, has no rows, or a line cannot be
+            read, has no token, or no label; with the line.
+
+    Example:
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "names.conll")
+        ...     _ = file.write_text("Ada B-PER\\nwrote O\\n\\nShe O\\n")
+        ...     read_tagged(file).inputs
+        [['Ada', 'wrote'], ['She']]
+    """
+    file = Path(path)
+    ending = file.suffix.lower()
+    if ending not in _READERS:
+        raise DataError(f"{file} has no known ending. Give a file ending in {', '.join(_READERS)}.")
+    for name, value, endings in (("text", text, _JSON), ("label", label, _JSON), ("column", column, _CONLLU)):
+        if value is not None and ending not in endings:
+            raise ConfigError(f"`{name}` is for files ending in {' or '.join(endings)}. The file is {file}.")
+    rows = _READERS[ending](file, text or "tokens", label or "labels", column or "upos")
+    if not rows.inputs:
+        raise DataError(f"{file} holds no tokens.")
+    return rows
+
+
+def _conllu(file: Path, text: str, label: str, column: str) -> LabelledRows:
+    if column not in _CONLLU_COLUMNS:
+        known = ", ".join(_CONLLU_COLUMNS)
+        raise ConfigError(f"`column` must be one of {known}. Received {column!r}.")
+    return _rows(file, lambda line, content: _conllu_token(file, line, content, column))
+
+
+def _conllu_token(file: Path, line: int, content: str, column: str) -> _Token | None:
+    """Returns what a line holds; None for a comment, a range or an empty node."""
+    if content.startswith("#"):
+        return None
+    fields = content.split("\t")
+    if len(fields) != _CONLLU_WIDTH:
+        raise DataError(
+            f"{file}: line {line} has {len(fields)} columns between tabs, where CoNLL-U has {_CONLLU_WIDTH}."
+        )
+    first, mark, second = fields[0].partition("-" if "-" in fields[0] else ".")
+    if not first.isdecimal() or (mark and not second.isdecimal()):
+        raise DataError(f"{file}: line {line} begins with {fields[0]!r:.40}, which is no number of a token.")
+    if mark:
+        return None
+    label = fields[_CONLLU_COLUMNS[column]].strip()
+    # No features at all are an answer; elsewhere "_" says that nobody has given one.
+    if label == "_" and column != "feats":
+        raise DataError(f"{file}: the token in line {line} has no {column} ('_'). Choose another column.")
+    return _Token(line, fields[_FORM], label)
+
+
+def _columns(file: Path, text: str, label: str, column: str) -> LabelledRows:
+    return _rows(file, lambda line, content: _columns_token(file, line, content))
+
+
+def _columns_token(file: Path, line: int, content: str) -> _Token | None:
+    if content.startswith("-DOCSTART-"):
+        return None
+    fields = content.split("\t") if "\t" in content else content.split()
+    if len(fields) < 2:
+        raise DataError(
+            f"{file}: line {line} has one column, {content!r:.60}. Give a token, a tab or blank, and its "
+            "label; an empty line between rows."
+        )
+    return _Token(line, fields[0].strip(), fields[-1].strip())
+
+
+def _rows(file: Path, token_of: Callable[[int, str], _Token | None]) -> LabelledRows:
+    """Returns the rows of a file of a token a line, with an empty line between rows."""
+    rows = list(_between_blanks(file, token_of))
+    for token in (token for row in rows for token in row):
+        if not token.text or not token.label:
+            missing = "label" if token.text else "token"
+            raise DataError(f"{file}: line {token.line} has no {missing}.")
+    inputs, targets = ([[each[place] for each in row] for row in rows] for place in (1, 2))
+    return LabelledRows(inputs, targets, str(file))
+
+
+def _between_blanks(file: Path, token_of: Callable[[int, str], _Token | None]) -> Iterator[list[_Token]]:
+    row: list[_Token] = []
+    for line, content in iter_lines(file):
+        token = token_of(line, content) if content.strip() else None
+        if token is not None:
+            row.append(token)
+        elif not content.strip() and row:
+            yield row
+            row = []
+    if row:
+        yield row
+
+
+def _json(file: Path, text: str, label: str, column: str) -> LabelledRows:
+    records = read_columns(file, (text, label))
+    inputs, targets = [], []
+    for line, record in records:
+        tokens = _strings(file, line, text, record.get(text))
+        labels = _strings(file, line, label, record.get(label))
+        if len(tokens) != len(labels):
+            raise DataError(
+                f"{file}: line {line} has {len(tokens)} {text!r} and {len(labels)} {label!r}. Give one label "
+                "for each token."
+            )
+        inputs.append(tokens)
+        targets.append(labels)
+    return LabelledRows(inputs, targets, str(file))
+
+
+def _strings(file: Path, line: int, column: str, value: Any) -> list[str]:
+    if not isinstance(value, list):
+        raise DataError(f"{file}: the {column!r} in line {line} is no list but {value!r:.60}.")
+    for item in value:
+        if item is None or item == "" or isinstance(item, list | dict | bool):
+            raise DataError(f"{file}: the {column!r} in line {line} hold {item!r:.60}, which is no string.")
+    # A lone surrogate, which JSON can hold, is no UTF-8.
+    return [str(item).encode(errors="replace").decode() for item in value]
+
+
+_CONLLU, _JSON = (".conllu",), (".jsonl", ".ndjson")
+_READERS = {
+    **dict.fromkeys(_CONLLU, _conllu),
+    **dict.fromkeys((".conll", ".txt"), _columns),
+    **dict.fromkeys(_JSON, _json),
+}

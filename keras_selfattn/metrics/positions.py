@@ -1,0 +1,73 @@
+"""How good predictions of a label for each position are: of the labels, and of the spans that they mark."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from keras_selfattn.errors import DataError
+from keras_selfattn.metrics.classes import ClassificationReport, classification_report
+from keras_selfattn.metrics.report import Columns, Report, class_columns
+from keras_selfattn.metrics.spans import SpanReport, mark_spans, span_report
+
+
+@dataclass(frozen=True)
+class LabellingReport(Report):
+    """Figures of predictions of a label for each position of a row.
+
+    Args:
+        positions: figures of the labels, each position counted alike.
+        spans: figures of the spans that the labels mark; None where they mark none.
+        count: number of rows.
+    """
+
+    positions: ClassificationReport
+    spans: SpanReport | None
+    count: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows the figures are of."""
+        return self.count
+
+    def summary(self) -> dict[str, float]:
+        if self.spans is None:
+            return self.positions.summary()
+        spans = {"f1": self.spans.f1, "precision": self.spans.precision, "recall": self.spans.recall}
+        return {f"span_{name}": value for name, value in spans.items()} | self.positions.summary()
+
+    def tables(self) -> dict[str, Columns]:
+        spans = {} if self.spans is None else {"spans": class_columns(self.spans.kinds)}
+        return {**self.positions.tables(), **spans}
+
+
+def labelling_report(
+    labels: Sequence[str], true: Sequence[Sequence[str]], outputs: Sequence[np.ndarray]
+) -> LabellingReport:
+    """Returns the figures of the labels of highest probability.
+
+    Args:
+        labels: every label the model knows, in its order.
+        true: the labels of each row.
+        outputs: probabilities of each row, float `[positions, labels]`.
+
+    Raises:
+        DataError: for rows without a single position.
+
+    Example:
+
+        >>> one, other = np.array([[0.9, 0.1]]), np.array([[0.2, 0.8], [0.7, 0.3]])
+        >>> labelling_report(["DET", "NOUN"], [["DET"], ["NOUN", "NOUN"]], [one, other]).positions.accuracy
+        0.6666666666666666
+    """
+    found = [[labels[place] for place in row.argmax(axis=-1)] for row in outputs]
+    flat_true, flat_found = list(chain.from_iterable(true)), list(chain.from_iterable(found))
+    if not flat_true:
+        raise DataError(f"All {len(true)} rows are empty, so that nothing can be measured on them.")
+    confidence = np.concatenate([row.max(axis=-1) for row in outputs])
+    return LabellingReport(
+        positions=classification_report(labels, flat_true, flat_found, confidence),
+        spans=span_report(true, found) if mark_spans(labels) else None,
+        count=len(true),
+    )

@@ -1,0 +1,79 @@
+"""A label for every position of a row: the head, and its accuracy.
+
+Axes: B (batch), T (positions), C (classes).
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_selfattn.models.heads import ClassHead, Head, as_name_lists
+from keras_selfattn.models.rows import indices_of
+
+Tensor = Any
+
+
+class PositionHead(ClassHead):
+    """A label for every position of a row.
+
+    Args:
+        labels: label names in the order of the classes.
+    """
+
+    task = "labelling"
+    per_position = True
+    # With several answers a row, confidence outgrows accuracy long before accuracy stops to grow; calibration
+    # corrects the one, and nothing the other.
+    watched = "val_accuracy"
+
+    @classmethod
+    def learned(cls, targets: Iterable[Sequence[str]]) -> "PositionHead":
+        """Returns the head for the labels that occur."""
+        found = ClassHead.learned(name for names in targets for name in names)
+        return cls(found.labels)
+
+    @staticmethod
+    def read(y: Any) -> list[list[str]]:
+        return as_name_lists(y)
+
+    def encoded(self, targets: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        return [indices_of(names, self.labels) for names in targets]
+
+    def metrics(self) -> list[Any]:
+        return [PositionAccuracy(name="accuracy")]
+
+    def class_weights(self, asked: Any, targets: Sequence[Any]) -> dict[int, float] | None:
+        return Head.class_weights(self, asked, targets)
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class PositionAccuracy(keras.metrics.Mean):
+    """Share of the positions with the right label, all of them counted alike, padding not.
+
+    Keras' own takes the mean over each batch first, in which a position counts the less the longer the rows.
+
+    Call arguments:
+        y_true: int `[batch, length]`.
+        y_pred: float `[batch, length, classes]`, with its Keras mask if there is padding.
+        sample_weight: float `[batch]`, or None.
+
+    Example:
+
+        >>> import numpy as np
+        >>> accuracy = PositionAccuracy()
+        >>> accuracy.update_state(np.array([[0, 1]]), np.array([[[0.9, 0.1], [0.8, 0.2]]]))
+        >>> float(accuracy.result())
+        0.5
+    """
+
+    def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
+        right = ops.equal(ops.argmax(y_pred, axis=-1), ops.cast(y_true, "int32"))  # [B, T]
+        mask = getattr(y_pred, "_keras_mask", None)
+        weights = ops.ones_like(right) if mask is None else mask
+        weights = ops.cast(weights, self.dtype)
+        if sample_weight is not None:
+            weights = weights * ops.cast(sample_weight, self.dtype)[:, None]
+        super().update_state(ops.reshape(right, [-1]), ops.reshape(weights, [-1]))

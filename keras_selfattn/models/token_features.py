@@ -1,0 +1,142 @@
+"""Tokens to numbers that tell how they are written: string ops, the same in training and in exported graphs.
+
+Axes: B (rows), T (tokens), N (tokens of all rows), K (features).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.models.config import TokenConfig
+
+Tensor = Any
+
+PADDING_ID = 0
+UNKNOWN_ID = 1
+_FIRST_ID = 2
+
+# Beginnings and ends of so many characters: what inflection and word formation leave on words never seen.
+_AFFIXES = (1, 2, 3, 4)
+# The word; its beginnings and ends; its shape; its whole spelling, for what the vocabulary lacks.
+FEATURES = 1 + 2 * len(_AFFIXES) + 2
+
+# Tokens at once when many are read: bounds the memory of the strings between.
+_CHUNK = 65_536
+
+
+class TokenFeatures:
+    """Looks words up, and hashes how each token is spelled.
+
+    Case and digits are folded in all features but the shape, which is all that is left of them: "Apollo-11"
+    has the shape "Xx-0".
+
+    Args:
+        config: the size of the hash table.
+        vocabulary: words, lower-cased, in the order of their ids, which start at 2; 0 is padding, 1 a word
+            that is not among them.
+
+    Example:
+
+        >>> features = TokenFeatures(TokenConfig(), ["good", "film"])
+        >>> found = features(tf.constant([["Good", "films", ""]]))
+        >>> found.shape, found[0, :, 0].numpy().tolist()
+        (TensorShape([1, 3, 11]), [2, 1, 0])
+
+    Reference: Weinberger et al. 2009, "Feature Hashing for Large Scale Multitask Learning".
+    """
+
+    def __init__(self, config: TokenConfig, vocabulary: Sequence[str]) -> None:
+        self.config = config
+        self.vocabulary = list(vocabulary)
+        ids = np.arange(_FIRST_ID, _FIRST_ID + len(self.vocabulary), dtype=np.int32)
+        keys = tf.constant([word.encode() for word in self.vocabulary], dtype=tf.string)
+        # Lifted out of any graph under construction: the table outlives it.
+        with tf.init_scope():
+            self.table = tf.lookup.StaticHashTable(
+                tf.lookup.KeyValueTensorInitializer(keys, ids), default_value=UNKNOWN_ID
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of different word ids, padding and unknown included."""
+        return _FIRST_ID + len(self.vocabulary)
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """Returns the features of a string tensor `[...]`, int32 `[..., K]`; all 0 for "", which is padding.
+
+        The first is the word's id, the others places in one table, from 1 on. Bytes that are not UTF-8 become
+        the replacement character U+FFFD.
+        """
+        flat = tf.strings.unicode_transcode(tf.reshape(tokens, [-1]), "UTF-8", "UTF-8", errors="replace")
+        words = lowered(flat)
+        hashed = [
+            tf.strings.to_hash_bucket_fast(tf.strings.join([f"{name}:", part]), self.config.hash_buckets - 1)
+            for name, part in _spelling(flat, words)
+        ]
+        places = [tf.cast(each, tf.int32) + 1 for each in hashed]
+        found = tf.stack([self.table.lookup(words), *places], axis=-1)  # [N, K]
+        found = tf.where((flat == "")[:, None], PADDING_ID, found)
+        return tf.reshape(found, tf.concat([tf.shape(tokens), [FEATURES]], axis=0))
+
+    def rows(self, rows: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """Returns the features of the tokens of each row, int32 `[T, K]`."""
+        places: dict[str, int] = {}
+        index = [places.setdefault(token, len(places)) for row in rows for token in row]
+        parts = [np.zeros((0, FEATURES), np.int32)]
+        parts += [self(_as_strings(chunk)).numpy() for chunk in _chunks(list(places))]
+        found = np.concatenate(parts)[np.array(index, dtype=np.int64)]  # [N, K]
+        return np.split(found, np.cumsum([len(row) for row in rows])[:-1])
+
+
+def lowered(tokens: Tensor) -> Tensor:
+    """Returns tokens as they are looked up."""
+    return tf.strings.lower(tokens, encoding="utf-8")
+
+
+def learn_words(config: TokenConfig, rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns the words worth an id, most frequent first.
+
+    Where no word occurs `min_count` times, as in a handful of rows, all of them are taken.
+    """
+    written = Counter(token for row in rows for token in row)
+    counts: Counter[bytes] = Counter()
+    for chunk in _chunks(list(written)):
+        for token, word in zip(chunk, lowered(_as_strings(chunk)).numpy().tolist(), strict=True):
+            counts[word] += written[token]
+    least = config.min_count if max(counts.values(), default=0) >= config.min_count else 1
+    frequent = [word for word, count in counts.items() if count >= least]
+    frequent.sort(key=lambda word: (-counts[word], word))
+    return [word.decode() for word in frequent[: config.vocabulary_size]]
+
+
+def _spelling(tokens: Tensor, words: Tensor) -> list[tuple[str, Tensor]]:
+    """Returns what is hashed of tokens `[N]` and their lower case, each string `[N]`, the whole last."""
+    whole = tf.strings.regex_replace(words, r"\p{N}", "0")
+    length = tf.strings.length(whole, unit="UTF8_CHAR")
+    parts = []
+    for count in _AFFIXES:
+        start = tf.maximum(length - count, 0)
+        parts += [
+            (f"prefix{count}", tf.strings.substr(whole, 0, count, unit="UTF8_CHAR")),
+            (f"suffix{count}", tf.strings.substr(whole, start, tf.fill(tf.shape(start), count), "UTF8_CHAR")),
+        ]
+    return [*parts, ("shape", _shape(tokens)), ("whole", whole)]
+
+
+def _shape(tokens: Tensor) -> Tensor:
+    """Returns tokens with each run of capitals, of other letters and of digits as one sign."""
+    for pattern, sign in ((r"\p{Lu}+", "X"), (r"[^\P{L}X]+", "x"), (r"\p{N}+", "0")):
+        tokens = tf.strings.regex_replace(tokens, pattern, sign)
+    return tokens
+
+
+def _chunks(tokens: list[str]) -> list[list[str]]:
+    return [tokens[start : start + _CHUNK] for start in range(0, len(tokens), _CHUNK)]
+
+
+def _as_strings(tokens: Sequence[str]) -> Tensor:
+    # A lone surrogate, legal in a Python string, has no UTF-8 form.
+    return tf.constant([token.encode(errors="replace") for token in tokens], dtype=tf.string)

@@ -1,0 +1,167 @@
+"""The SavedModel of a token classifier answers as the model does, and is asked with rows of any length."""
+
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from click.testing import CliRunner
+
+from keras_selfattn import models
+from keras_selfattn.cli.main import main
+from keras_selfattn.export import export_saved_model
+from keras_selfattn.serving.client import Client
+from keras_selfattn.serving.server import Server, ServerConfig
+
+ROWS = [["Ada", "wrote", "it"], ["yes"], [], ["☃", "\x00", "Größe", "3.14", "x" * 10_000], ["it"] * 700]
+
+RELOAD = """
+import json, sys
+sys.modules["keras"] = None
+import tensorflow as tf
+serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+answers = serve(tokens=tf.constant(json.loads(sys.argv[2])))
+print(json.dumps({"probabilities": answers["probabilities"].numpy().tolist(),
+                  "label": [[label.decode() for label in row] for row in answers["label"].numpy()],
+                  "score": answers["score"].numpy().tolist()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(0)
+    config = models.TokenConfig(width=12, num_layers=2, num_heads=3, hash_buckets=64)
+    made = models.TokenClassifier(config)
+    made.compile(keras.optimizers.Adam(0.02))
+    rows = [["Ada", "wrote", "it"], ["she", "saw", "Berlin"], ["yes"], ["it", "is", "Ada"]] * 8
+    made.fit(rows, [["N", "V", "P"], ["P", "V", "N"], ["ü"], ["P", "V", "N"]] * 8, epochs=6, verbose=0)
+    return made
+
+
+@pytest.fixture(scope="module")
+def version(model, tmp_path_factory):
+    return export_saved_model(model, tmp_path_factory.mktemp("base") / "tagger")
+
+
+@pytest.fixture(scope="module")
+def signatures(version):
+    loaded = tf.saved_model.load(str(version))
+    yield loaded.signatures  # noqa: PT022  they die with `loaded`
+
+
+def padded(rows):
+    longest = max(map(len, rows))
+    return [row + [""] * (longest - len(row)) for row in rows]
+
+
+def test_a_fresh_process_without_keras_answers_as_the_model_does(model, version):
+    command = [sys.executable, "-c", RELOAD, str(version), json.dumps(padded(ROWS))]
+    answer = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=120).stdout)
+    for place, (row, wanted) in enumerate(zip(ROWS, model.predict(ROWS, verbose=0), strict=True)):
+        count = len(row)
+        found = np.reshape(answer["probabilities"][place][:count], wanted.shape)
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+        assert answer["label"][place][:count] == [model.labels[index] for index in wanted.argmax(-1)]
+        np.testing.assert_allclose(answer["score"][place][:count], wanted.max(-1), atol=1e-5)
+        assert set(answer["label"][place][count:]) <= {""}, "padding has no label"
+        assert not np.any(answer["probabilities"][place][count:])
+        assert not np.any(answer["score"][place][count:])
+
+
+def test_the_signatures_have_names_dtypes_and_open_shapes(signatures):
+    specs = signatures["serving_default"].structured_outputs
+    assert {name: (spec.dtype.name, spec.shape.as_list()) for name, spec in specs.items()} == {
+        "probabilities": ("float32", [None, None, 4]),
+        "label": ("string", [None, None]),
+        "score": ("float32", [None, None]),
+    }
+    assert set(signatures) == {"serving_default", "explain"}
+
+
+@pytest.mark.parametrize(
+    "tokens", [np.empty((0, 3), "O"), np.empty((2, 0), "O"), [[b"\xff\xfe", b"a"]], [["", "a", ""]]]
+)
+def test_no_rows_no_tokens_and_bytes_that_are_no_utf8_are_answered(signatures, tokens):
+    tokens = tf.constant(tokens, tf.string)
+    answer = signatures["serving_default"](tokens=tokens)
+    assert answer["label"].shape == tokens.shape
+    np.testing.assert_array_equal(answer["label"] != "", tokens != "")
+    assert np.isfinite(answer["probabilities"]).all()
+
+
+def test_explain_answers_for_the_first_512_tokens(signatures):
+    weights = signatures["explain"](tokens=tf.constant([["a", "b", "", ""]]))["weights"].numpy()
+    assert weights.shape == (1, 2, 3, 4, 4)
+    np.testing.assert_allclose(weights[0, :, :, :2, :2].sum(-1), 1, atol=1e-5)
+    assert signatures["explain"](tokens=tf.constant([["a"] * 600]))["weights"].shape == (1, 2, 3, 512, 512)
+
+
+def test_the_card_says_what_it_does(model, version):
+    card = json.loads((version / "assets.extra" / "model_card.json").read_text())
+    assert (card["task"], card["labels"]) == ("token-labelling", model.labels)
+    assert card["vocabulary_size"] == model.tokenizer.size
+    assert card["config"] == model.config.to_dict()
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_bfloat16_and_int8_weights_answer_nearly_as_the_model_does(model, tmp_path):
+    for precision in ("bfloat16", "int8-weights"):
+        path = export_saved_model(model, tmp_path / precision, precision=precision)
+        serve = tf.saved_model.load(str(path)).signatures["serving_default"]
+        found = serve(tokens=tf.constant(padded(ROWS[:2])))["probabilities"].numpy()
+        for row, wanted in zip(found, model.predict(ROWS[:2], verbose=0), strict=True):
+            np.testing.assert_allclose(row[: len(wanted)], wanted, atol=0.1)
+
+
+@pytest.fixture(scope="module")
+def server(version):
+    with Server(ServerConfig("tagger", str(version.parent), port=0)) as running:
+        yield running
+
+
+def test_the_client_takes_rows_of_different_lengths_and_answers_each_in_its_own(model, server):
+    with Client(server.target, model="tagger", timeout=60) as client:
+        client.wait_until_ready(60)
+        answers = client.label(ROWS)
+        for container in (tuple(map(tuple, ROWS)), {"tokens": ROWS}):
+            assert [answer.labels for answer in client.label(container)] == [each.labels for each in answers]
+        assert client.label([]) == []
+        assert client.label([[], []])[1].labels == []
+    for answer, wanted in zip(answers, model.predict(ROWS, verbose=0), strict=True):
+        assert answer.labels == [model.labels[index] for index in wanted.argmax(-1)]
+        np.testing.assert_allclose(answer.scores, wanted.max(-1), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rows.jsonl", '{"tokens": ["Ada", "wrote", "it"], "id": 7}\n{"tokens": ["yes"], "id": 8}\n'),
+        ("rows.csv", 'tokens,id\nAda wrote it,7\n"[""yes""]",8\n'),
+    ],
+)
+def test_query_reads_rows_of_tokens_from_a_file(server, tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    asked = ["query", "tagger", "--target", server.target, "--file", str(tmp_path / name), "--format", "json"]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert (str(first["id"]), first["label"]) == ("7", ["N", "V", "P"])
+    assert (second["label"], len(second["score"])) == (["ü"], 1), "without the padding that it was sent with"
+
+
+def test_query_takes_tokens_between_blanks(server):
+    asked = ["query", "tagger", "it is  Ada", "--target", server.target, "--format", "json"]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["label"] == ["P", "V", "N"]
+
+
+def test_query_refuses_what_is_no_row_of_tokens(server, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"tokens": ["a", 3]}\n')
+    asked = ["query", "tagger", "--target", server.target, "--file", str(tmp_path / "rows.jsonl")]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code != 0
+    assert "line 1: a row of tokens must be a list of strings" in str(done.exception) + done.output
