@@ -1,0 +1,91 @@
+"""The command line's whole path for labelled tokens, and what it refuses; the example, run small."""
+
+import csv
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from keras_selfattn.cli.main import main
+from keras_selfattn.runs import read_config, read_metrics
+
+ROOT = Path(__file__).parent.parent
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with names.conll and names.jsonl, and a run trained on the first."""
+    found = tmp_path_factory.mktemp("names")
+    rows = [
+        (["Ada", "met", f"Bob{n}", "in", "Rome"], ["B-PER", "O", "B-PER", "O", "B-LOC"]) for n in range(30)
+    ]
+    rows += [(["nobody", f"came{n}"], ["O", "O"]) for n in range(10)]
+    lines = [
+        f"{token}\t{label}\n" for tokens, labels in rows for token, label in [*zip(tokens, labels), ("", "")]
+    ]
+    (found / "names.conll").write_text("".join(lines).replace("\t\n", "\n"))
+    records = [json.dumps({"words": tokens, "tags": labels}) for tokens, labels in rows]
+    (found / "names.jsonl").write_text("\n".join(records))
+    done = invoke(
+        "train", found / "names.conll", "--output", found / "run", "--width", 16, "--learning-rate", 0.01
+    )
+    assert done.exit_code == 0, done.output
+    assert "Training on 40 rows" in done.output
+    return found
+
+
+def test_train_chooses_the_task_by_the_ending_and_writes_figures_of_spans(folder):
+    figures = read_metrics(folder / "run")
+    assert figures["span_f1"] > 0.9
+    assert list(figures)[:3] == ["span_f1", "span_precision", "span_recall"]
+    config = read_config(folder / "run")
+    assert config["kind"] == "TokenClassifier"
+    assert config["labels"] == ["B-LOC", "B-PER", "O"]
+    assert (config["training"]["batch_size"], config["training"]["epochs"]) == (32, 20)
+    assert {"spans.csv", "classes.csv", "vocabulary.txt"} <= {
+        path.name for path in (folder / "run").iterdir()
+    }
+
+
+def test_the_epoch_that_is_kept_is_the_most_accurate(folder):
+    history = list(csv.DictReader((folder / "run" / "history.csv").read_text().splitlines()))
+    accuracies = [float(epoch["val_accuracy"]) for epoch in history]
+    assert read_config(folder / "run")["best_epoch"] == 1 + accuracies.index(max(accuracies))
+
+
+def test_evaluate_reads_files_of_each_form(folder):
+    done = invoke("evaluate", folder / "run", folder / "names.jsonl", "--text", "words", "--label", "tags")
+    assert done.exit_code == 0, done.output
+    assert "span F1" in done.output
+    assert "spans" in done.output
+    assert "tokens" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["names.conll", "--tokens", "words"], "`tokens` is for the task text. The task is tokens"),
+        (["names.conll", "--label-separator", ","], "`label_separator` is for the task text"),
+        (["names.conll", "--text", "words"], "`text` is for files ending in .jsonl"),
+        (["names.jsonl", "--column", "xpos"], "`column` is for the task tokens. The task is text"),
+        (["names.jsonl", "--task", "tokens"], "has no column 'tokens'. Its columns are 'words', 'tags'"),
+    ],
+)
+def test_options_that_do_not_go_with_the_file_are_refused(folder, arguments, said):
+    done = invoke("train", folder / arguments[0], *arguments[1:], "--output", folder / "no")
+    assert done.exit_code != 0
+    assert said in done.output + str(done.exception)
+    assert not (folder / "no").exists()
+
+
+def test_the_example_finds_most_of_the_names_that_it_never_saw(tmp_path):
+    spec = importlib.util.spec_from_file_location("token_labels", ROOT / "examples" / "token_labels.py")
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    assert example.run(tmp_path, sentences=300, epochs=6) > 0.8
