@@ -23,14 +23,15 @@ def can_parse(specs: dict[str, Any]) -> bool:
     )
 
 
-def parsed(serialized: Tensor, specs: dict[str, Any]) -> list[Tensor]:
+def parsed(serialized: Tensor, specs: dict[str, Any], padding: float = 0) -> list[Tensor]:
     """Returns the inputs held by Examples `[B]`, each a feature under its input's name.
 
-    An input of unknown length is a flat list of its numbers; rows are padded with zeros to the longest.
+    An input of unknown length is a flat list of its numbers; rows are padded to the longest, with zeros
+    unless the model takes something else for `padding`.
     """
     features = {name: _feature(spec) for name, spec in specs.items()}
     found = tf.io.parse_example(serialized, features)
-    return [_shaped(found[name], spec) for name, spec in specs.items()]
+    return [_shaped(found[name], spec, padding) for name, spec in specs.items()]
 
 
 def serialized_examples(request: Request) -> np.ndarray:
@@ -59,7 +60,7 @@ def _feature(spec: Any) -> Any:
     return tf.io.FixedLenFeature(shape, dtype)
 
 
-def _shaped(value: Tensor, spec: Any) -> Tensor:
+def _shaped(value: Tensor, spec: Any, padding: float) -> Tensor:
     if isinstance(value, tf.RaggedTensor):
         rest = spec.shape[2:].as_list()
         width = int(np.prod(rest))
@@ -69,7 +70,7 @@ def _shaped(value: Tensor, spec: Any) -> Tensor:
             f"{spec.name}: not {width} numbers a position",
         )
         with tf.control_dependencies([whole]):
-            dense = value.to_tensor()  # [B, T width]
+            dense = value.to_tensor(tf.cast(padding, value.dtype) if padding else None)  # [B, T width]
         value = tf.reshape(dense, [tf.shape(dense)[0], tf.shape(dense)[1] // width, *rest])
     return tf.cast(value, spec.dtype) if value.dtype != spec.dtype else value
 

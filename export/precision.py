@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.batches import padded
 
 from .contract import Contract
 from .signatures import specs_of
@@ -217,6 +218,8 @@ def _checked(contract: Contract, evaluation: Any) -> tuple[Mapping[str, Any], Se
         raise ExportError(f"Accuracy is measured of classifiers. The task of this model is {contract.task}.")
     inputs, labels = evaluation
     specs = specs_of(contract.signatures["serving_default"].function)
+    if isinstance(inputs, list | tuple) and all(isinstance(row, np.ndarray) for row in inputs):
+        inputs = padded(inputs)
     if not isinstance(inputs, Mapping):
         inputs = {specs[0].name: inputs}
     if set(inputs) != {spec.name for spec in specs}:

@@ -3,14 +3,23 @@
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from keras_selfattn.models import ImageClassifier, TextClassifier, TokenClassifier
+from keras_selfattn.models import (
+    ImageClassifier,
+    SeriesClassifier,
+    SeriesForecaster,
+    SeriesRegressor,
+    TextClassifier,
+    TokenClassifier,
+)
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.numbers import NumbersHead
 from keras_selfattn.models.position_head import PositionHead
 
-from .answers import Answers, Classification, Labelling, LabelSets
+from .answers import Answers, Classification, Labelling, LabelSets, Numbers
 from .fronts import Front, TextFront
 from .images import ImageFront
+from .series import SeriesFront
 from .tokens import TokenFront
 
 
@@ -38,9 +47,13 @@ _FRONTS: dict[type[RawModel], Callable[[Any], RawFront]] = {
     TextClassifier: lambda model: TextFront(model.tokenizer),
     ImageClassifier: ImageFront,
     TokenClassifier: lambda model: TokenFront(model.tokenizer),
+    SeriesClassifier: SeriesFront,
+    SeriesForecaster: SeriesFront,
+    SeriesRegressor: SeriesFront,
 }
 _ANSWERS: dict[type[Head], Callable[[Head], Answers]] = {
     ClassHead: lambda head: Classification(cast(ClassHead, head).labels),
     MultiLabelHead: lambda head: LabelSets(cast(MultiLabelHead, head).labels),
     PositionHead: lambda head: Labelling(cast(PositionHead, head).labels),
+    NumbersHead: lambda head: Numbers(None, single=len(cast(NumbersHead, head).mean) == 1),
 }

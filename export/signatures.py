@@ -106,8 +106,8 @@ class Graphs:
 
     def _on_examples(self, answer: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
         specs = {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}
-        front = self._front
-        return _function(specs, lambda rows: answer(self._core(front(*parsed(rows, front.specs)))))
+        front, padding = self._front, getattr(self._front, "padding", 0)
+        return _function(specs, lambda rows: answer(self._core(front(*parsed(rows, front.specs, padding)))))
 
     def _answer(self, inputs: Any) -> dict[str, Tensor]:
         if isinstance(inputs, tf.RaggedTensor):

@@ -103,6 +103,26 @@ def _tokens(path: Path, text: str | None, label: str | None, column: str | None)
     return read_tagged(path, text, label, column)
 
 
+def _series(path: Path, **columns: Any) -> LabelledRows:
+    from keras_selfattn.data.series import read_series
+
+    return read_series(path, **columns)
+
+
+def _regression(path: Path, **columns: Any) -> LabelledRows:
+    from keras_selfattn.data.series import read_regression
+
+    return read_regression(path, **columns)
+
+
+def _forecast(path: Path, context: int, horizon: int, **columns: Any) -> LabelledRows:
+    from keras_selfattn.data.series import read_long_series
+    from keras_selfattn.data.windows import cut_windows
+
+    return cut_windows(read_long_series(path, **columns), context, horizon, str(path))
+
+
+_FRAME_COLUMNS = {"row_id": "id", "time": None, "values": None}
 # Where files of one ending serve several, the first is meant unless another is named.
 TASKS = (
     Task(
@@ -129,5 +149,29 @@ TASKS = (
         reading={"text": None, "label": None, "column": None},
         settings=frozenset(),
         read=_tokens,
+    ),
+    Task(
+        name="series",
+        kind="SeriesClassifier",
+        endings=frozenset({".ts"}),
+        reading={"label": "label", **_FRAME_COLUMNS},
+        settings=frozenset({"kernel_size"}),
+        read=_series,
+    ),
+    Task(
+        name="regression",
+        kind="SeriesRegressor",
+        endings=frozenset(),
+        reading={"label": "label", **_FRAME_COLUMNS},
+        settings=frozenset({"kernel_size"}),
+        read=_regression,
+    ),
+    Task(
+        name="forecast",
+        kind="SeriesForecaster",
+        endings=frozenset(),
+        reading={"context": 48, "horizon": 12, **_FRAME_COLUMNS},
+        settings=frozenset({"kernel_size", "season"}),
+        read=_forecast,
     ),
 )

@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_selfattn.atomic import new_directory
 from keras_selfattn.calibration import calibrate
-from keras_selfattn.data.labelled import LabelledRows, check_classes, check_labels, label_names, split_rows
+from keras_selfattn.data.labelled import LabelledRows, check_classes, check_labels, label_names
 from keras_selfattn.errors import ConfigError, RunError, TrainingError
 from keras_selfattn.metrics import Report, report_of
 from keras_selfattn.models import TextClassifier
@@ -179,7 +179,7 @@ def evaluate(model: RawModel, rows: LabelledRows) -> Report:
     """
     check_labels(rows, set(getattr(model.head, "labels", ())))
     outputs = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
-    return report_of(model.head, rows.targets, outputs)
+    return report_of(model.head, rows.targets, outputs, model.baselines(rows.inputs))
 
 
 def _fit(
@@ -262,7 +262,7 @@ def _checked(
     """Returns training and validation rows that fit each other and the test rows."""
     check_classes(rows)
     if validation is None:
-        rows, validation = split_rows(rows, config.validation, config.seed)
+        rows, validation = rows.split(config.validation, config.seed)
         check_classes(rows)
     known = label_names(rows.targets)
     for held_out in (validation, test):

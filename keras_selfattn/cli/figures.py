@@ -8,6 +8,7 @@ from keras_selfattn.cli.console import columns, console
 from keras_selfattn.metrics import Report
 from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.label_sets import LabelSetReport
+from keras_selfattn.metrics.numbers import NumberReport
 from keras_selfattn.metrics.positions import LabellingReport
 from keras_selfattn.metrics.report import ClassReport
 
@@ -27,6 +28,9 @@ _SHARES = frozenset({"accuracy", "calibration_error"})
 
 def print_report(figures: Report, split: str) -> None:
     """Prints the figures of all rows, then what each kind of report has besides."""
+    if isinstance(figures, NumberReport):
+        _print_errors(figures, split)
+        return
     shown = ", ".join(
         f"{_NAMES.get(name, name)} {_shown(name, value)}" for name, value in figures.summary().items()
     )
@@ -41,6 +45,15 @@ def print_report(figures: Report, split: str) -> None:
             _print_classes(figures.spans.kinds, "spans")
         _print_classes(figures.positions.classes, "tokens")
         _print_mistakes(figures.positions, "tokens")
+
+
+def _print_errors(figures: NumberReport, split: str) -> None:
+    """Prints the errors of the model beside those of who does not look, or hardly."""
+    numeric = ("mean absolute error", "root mean squared error")
+    table = columns(f"On {figures.rows:,} {split} rows", "answers", *numeric, right=numeric)
+    for name, errors in {"the model": figures.errors, **figures.baselines}.items():
+        table.add_row(name, f"{errors.absolute:.4g}", f"{errors.squared:.4g}")
+    console.print(table)
 
 
 def _shown(name: str, value: float) -> str:

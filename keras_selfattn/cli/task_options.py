@@ -16,12 +16,14 @@ def _default(task: str, value: Any) -> str:
     return f"  [{task}; default: {value}]"
 
 
+_SERIES = "series, regression, forecast"
 _READING = (
     click.option(
         "--text", help="Column with the texts, or lists of tokens.  [text, tokens; default: text or tokens]"
     ),
     click.option(
-        "--label", help="Column with the labels, or lists of them.  [text, tokens; default: label or labels]"
+        "--label",
+        help="Column with the labels, lists of them, or numbers to learn.  [default: label; tokens: labels]",
     ),
     click.option(
         "--label-separator", help="What stands between the labels of a row that bears several.  [text]"
@@ -36,10 +38,23 @@ _READING = (
         type=click.Choice(["upos", "xpos", "feats", "deprel"]),
         help="Column of a .conllu with the labels." + _default("tokens", "upos"),
     ),
+    click.option(
+        "--id",
+        "row_id",
+        help="Table's column that names a line's series." + _default(_SERIES, "id"),
+    ),
+    click.option("--time", help=f"Table's column that orders the lines of a series.  [{_SERIES}]"),
+    click.option(
+        "--values", help="Columns with values, with commas between." + _default(_SERIES, "the rest")
+    ),
+    click.option(
+        "--context", type=_COUNT, help="Frames that a forecast is made from." + _default("forecast", 48)
+    ),
+    click.option("--horizon", type=_COUNT, help="Values to forecast." + _default("forecast", 12)),
 )
 
 _SETTINGS = (
-    click.option("--width", type=_COUNT, help="Features of a position.  [default: 128]"),
+    click.option("--width", type=_COUNT, help="Features of a position.  [default: 128, of series 64]"),
     click.option("--layers", "num_layers", type=_COUNT, help="Encoder blocks.  [default: 2]"),
     click.option("--heads", "num_heads", type=_COUNT, help="Attention heads.  [default: 4]"),
     click.option(
@@ -69,6 +84,12 @@ _SETTINGS = (
         flag_value=False,
         default=None,
         help="Leave the images as they are in training: do not shift them at random.  [images]",
+    ),
+    click.option(
+        "--kernel-size", type=_COUNT, help="Frames that the first convolution spans." + _default(_SERIES, 7)
+    ),
+    click.option(
+        "--season", type=_COUNT, help="Frames after which series repeat themselves." + _default("forecast", 1)
     ),
 )
 

@@ -32,14 +32,13 @@ _COUNT = click.IntRange(min=1)
 @click.option(
     "--epochs",
     type=_COUNT,
-    help="Passes over the rows, at most; stops early on the validation rows.  [default: 20; images: 40; "
-    "tokens: 4 to 20]",
+    help="Passes over the rows, at most; stops early on the validation rows.  [default: 20, or the task's own]",
 )
-@click.option("--batch-size", type=_COUNT, help="Rows in a training step.  [default: 64; tokens: 32]")
+@click.option("--batch-size", type=_COUNT, help="Rows in a training step.  [default: 64, or the task's own]")
 @click.option(
     "--learning-rate",
     type=click.FloatRange(0, min_open=True),
-    help="Peak of the learning rate's schedule.  [default: 0.001, of images 0.002]",
+    help="Peak of the learning rate's schedule.  [default: 0.001, or the task's own]",
 )
 @click.option(
     "--label-smoothing",
@@ -67,7 +66,9 @@ def command(
 ) -> None:
     """Train a model on TABLE: texts with labels from a .csv, .tsv or .jsonl file; tokens with a label each
     from a .conllu or .conll file, or with --task tokens from a .jsonl or .txt file; images from a folder
-    with a subfolder for each class, or an .npz file with x and y."""
+    with a subfolder for each class, or an .npz file with x and y; series from a .ts file, or with --task
+    series, regression or forecast from other files.
+    """
     from keras_selfattn.data.labelled import check_classes
 
     task, reading, settings = chosen_task(options, table)
@@ -114,6 +115,6 @@ def command(
 
 def _check_width(settings: dict[str, Any]) -> None:
     """Before TensorFlow is imported, and by the names of the flags."""
-    width, heads = settings["width"] or 128, settings["num_heads"] or 4
-    if width % heads:
+    width, heads = settings["width"], settings["num_heads"] or 4
+    if width is not None and width % heads:
         raise ConfigError(f"--width must be divisible by --heads. Received {width} and {heads}.")

@@ -3,16 +3,23 @@
 from keras_selfattn.data.images import read_images
 from keras_selfattn.data.labelled import LabelledRows, check_classes, split_rows
 from keras_selfattn.data.names import LANGUAGES, Name, load_names, split_by_thing
+from keras_selfattn.data.series import read_long_series, read_regression, read_series
 from keras_selfattn.data.tables import read_table
 from keras_selfattn.data.tagged import read_tagged
+from keras_selfattn.data.windows import Windows, cut_windows
 
 __all__ = [
     "LANGUAGES",
     "LabelledRows",
     "Name",
+    "Windows",
     "check_classes",
+    "cut_windows",
     "load_names",
     "read_images",
+    "read_long_series",
+    "read_regression",
+    "read_series",
     "read_table",
     "read_tagged",
     "split_by_thing",

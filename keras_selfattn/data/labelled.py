@@ -38,6 +38,10 @@ class LabelledRows:
         inputs, targets = ([column[row] for row in rows] for column in (self.inputs, self.targets))
         return LabelledRows(inputs, targets, self.source)
 
+    def split(self, held_out: float, seed: int) -> tuple["LabelledRows", "LabelledRows"]:
+        """Splits as `split_rows` does; rows that depend on each other have a way of their own."""
+        return split_rows(self, held_out, seed)
+
 
 def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[LabelledRows, LabelledRows]:
     """Splits rows at random into kept and held out, each class in the same share where it has the rows.

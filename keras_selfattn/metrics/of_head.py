@@ -1,29 +1,36 @@
 """From what a model returns to the report of its task."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from keras_selfattn.metrics.classes import classification_report
 from keras_selfattn.metrics.label_sets import label_set_report
+from keras_selfattn.metrics.numbers import number_report
 from keras_selfattn.metrics.positions import labelling_report
 from keras_selfattn.metrics.report import Report
 from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.numbers import NumbersHead
 from keras_selfattn.models.position_head import PositionHead
 
 # From here on a label of several counts as predicted.
 THRESHOLD = 0.5
 
 
-def report_of(head: Head, targets: Sequence[Any], outputs: Any) -> Report:
+def report_of(
+    head: Head, targets: Sequence[Any], outputs: Any, baselines: Mapping[str, np.ndarray] | None = None
+) -> Report:
     """Returns the figures of a model's outputs on rows with known targets.
 
     Args:
         head: the end of the model.
         targets: as the head reads them.
         outputs: what the model predicts for the rows, in their order.
+        baselines: answers to the same rows to compare numbers with, by name.
     """
+    if isinstance(head, NumbersHead):
+        return number_report(head.encoded(targets), outputs, baselines or {})
     return _REPORTS[type(head)](head, targets, outputs)
 
 

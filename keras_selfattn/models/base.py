@@ -200,6 +200,10 @@ class RawModel(keras.Model):
         rows = self._read(x, y, None, type(self.head))
         return super().evaluate(self._batches(rows, batch_size).dataset(), **kwargs)
 
+    def baselines(self, x: Any) -> dict[str, np.ndarray]:
+        """Returns what is answered to raw rows without a model, by name; none where nothing is usual."""
+        return {}
+
     def get_config(self) -> dict[str, Any]:
         state = {} if self._head is None else self._head.state
         return {**super().get_config(), "config": self.config.to_dict(), **state}
@@ -212,6 +216,10 @@ class RawModel(keras.Model):
         head = kind.learned(rows.targets)
         self._learn(rows)
         self._assemble(head)
+        self._prepare(rows)
+
+    def _prepare(self, rows: Rows) -> None:
+        """Learns from the training rows what layers of the core must know before training."""
 
     def _assemble(self, head: Head) -> None:
         """Builds the layers, once the front end has what it needs."""

@@ -1,0 +1,46 @@
+"""The front of models of series: padded frames of numbers.
+
+Axes: B (batch), T (frames), F (features of a frame).
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.models.batches import padded
+from keras_selfattn.models.series import SeriesModel
+
+from .fronts import Request, Tensor, in_batches
+
+# Frames of the longest row made up.
+_LONGEST = 64
+
+
+class SeriesFront:
+    """Series as they are, float32 `[B, T, F]`: frames of NaN at the end are padding, other NaN is missing."""
+
+    subject = "series"
+    # What fills the rows of a batch of `tf.Example`s.
+    padding = float("nan")
+
+    def __init__(self, model: SeriesModel) -> None:
+        frames = model.core.get_layer("frames")
+        self._mean, self._deviation = np.asarray(frames.mean), np.asarray(frames.deviation)
+        self._longest = min(model.longest or 1, _LONGEST)
+        self.specs = {"values": tf.TensorSpec([None, None, model.num_features], tf.float32, name="values")}
+        self.tracked: list = []
+
+    def __call__(self, *raw: Tensor) -> Tensor:
+        return raw[0]
+
+    def requests(self) -> list[Request]:
+        random = np.random.default_rng(0)
+        longest, features = self._longest, len(self._mean)
+        lengths = [longest, 1, 0, longest // 2, *random.integers(1, longest + 1, 12), longest]
+        rows = [
+            (self._mean + self._deviation * random.normal(size=(length, features))).astype(np.float32)
+            for length in lengths
+        ]
+        rows[3][::3] = np.nan
+        requests = in_batches({"values": padded(rows)})
+        short = {"values": rows[0][None, :1]}
+        return [*requests, short, {"values": np.zeros((2, 0, features), np.float32)}]

@@ -1,0 +1,173 @@
+"""Series with their targets from files: `.ts`, UCR's `.tsv` and `.txt`, `.npz`, and tables of a frame a line.
+
+Axes: T (frames), F (features).
+"""
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.data.series_tables import read_frames
+from keras_selfattn.data.series_text import read_delimited, read_ts
+from keras_selfattn.errors import DataError
+
+_ENDINGS = ".ts, .tsv, .txt, .npz, .csv, .jsonl, .ndjson"
+_TABLES = frozenset({".csv", ".jsonl", ".ndjson"})
+
+
+def read_series(
+    path: str | Path,
+    *,
+    label: str = "label",
+    row_id: str = "id",
+    time: str | None = None,
+    values: str | None = None,
+) -> LabelledRows:
+    """Reads series and the label of each.
+
+    - `.ts`, the form of the UEA and UCR archives: dimensions separated by ":", values by ",", "?" is missing,
+      the label last. Not with time stamps.
+    - `.tsv` and `.txt`, UCR's older forms: the label, then the values, separated by tabs, blanks or commas;
+      NaN at the end pads shorter series.
+    - `.npz` with `x`, `[rows, length, features]` or `[rows, length]`, and `y`; with `lengths`, `[rows]`,
+      where series are shorter. Nothing pickled is read.
+    - `.csv`, `.jsonl`, `.ndjson` with a frame a line: a column tells the series, the label is repeated.
+
+    Args:
+        path: the file.
+        label: a table's column with the labels.
+        row_id: a table's column that tells which series a frame belongs to.
+        time: a table's column that orders the frames of a series; by default they are in their order.
+        values: a table's columns with values, separated by commas; by default all that are left.
+
+    Raises:
+        DataError: if the file is missing or of another kind, or what it holds are no labelled series; with
+            the line or row.
+
+    Example:
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "gestures.ts")
+        ...     _ = file.write_text("@classLabel true up down\\n@data\\n1,2,3:0,0,1:up\\n5,3:1,0:down\\n")
+        ...     rows = read_series(file)
+        >>> [row.shape for row in rows.inputs], rows.targets
+        ([(3, 2), (2, 2)], ['up', 'down'])
+    """
+    file = Path(path)
+    series, labels = _read(file, label, row_id, time, values)
+    return LabelledRows(series, [_name(file, row, each) for row, each in enumerate(labels)], str(file))
+
+
+def read_regression(
+    path: str | Path,
+    *,
+    label: str = "label",
+    row_id: str = "id",
+    time: str | None = None,
+    values: str | None = None,
+) -> LabelledRows:
+    """Reads series and the number of each, or several in an `.npz`; all else as `read_series`."""
+    file = Path(path)
+    series, targets = _read(file, label, row_id, time, values)
+    return LabelledRows(series, [_numbers(file, row, each) for row, each in enumerate(targets)], str(file))
+
+
+def read_long_series(
+    path: str | Path, *, row_id: str = "id", time: str | None = None, values: str | None = None
+) -> list[np.ndarray]:
+    """Reads series without targets, to forecast: the files of `read_series`, labels or none.
+
+    A table without the column `row_id` is one series. UCR's `.tsv` and `.txt` have a label first.
+    """
+    file = Path(path)
+    return _read(file, None, row_id, time, values)[0]
+
+
+def _read(
+    file: Path, label: str | None, row_id: str, time: str | None, values: str | None
+) -> tuple[list[np.ndarray], Sequence[Any]]:
+    """Returns series `[T, F]` and as many targets; none needed where no `label` is asked for."""
+    ending = file.suffix.lower()
+    if ending == ".ts":
+        return read_ts(file, labelled=label is not None)
+    if ending in (".tsv", ".txt"):
+        return read_delimited(file)
+    if ending == ".npz":
+        return _read_arrays(file, labelled=label is not None)
+    if ending in _TABLES:
+        columns = None if values is None else [name.strip() for name in values.split(",")]
+        return read_frames(file, label, row_id, time, columns)
+    raise DataError(f"{file} has no known ending. Give a file of series ending in {_ENDINGS}.")
+
+
+def _read_arrays(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], Sequence[Any]]:
+    arrays = _loaded(file)
+    wanted = ("x", "y") if labelled else ("x",)
+    for name in wanted:
+        if name not in arrays:
+            raise DataError(f"{file} has no array {name!r}. It has {', '.join(sorted(arrays)) or 'none'}.")
+    x = arrays["x"]
+    if x.ndim not in (2, 3) or x.dtype.kind not in "biuf":
+        raise DataError(
+            f"{file}: `x` must be numbers [rows, length, features] or [rows, length]. Received {x.dtype} "
+            f"{list(x.shape)}."
+        )
+    lengths = arrays.get("lengths", np.full(len(x), x.shape[1]))
+    counts = {"y": len(arrays["y"])} if labelled and arrays["y"].ndim else {"y": 0} if labelled else {}
+    for name, count in {**counts, "lengths": len(np.atleast_1d(lengths))}.items():
+        if count != len(x):
+            raise DataError(f"{file}: `x` has {len(x)} rows, `{name}` has {count}.")
+    if lengths.dtype.kind not in "iu" or lengths.min(initial=0) < 0 or lengths.max(initial=0) > x.shape[1]:
+        raise DataError(f"{file}: `lengths` must be integers from 0 to {x.shape[1]}, the length of `x`.")
+    x = (
+        x.reshape(*x.shape[:2], -1)
+        if x.ndim == 2 and x.size
+        else x.reshape(*x.shape[:2], *x.shape[2:] or (1,))
+    )
+    rows = [row[:length] for row, length in zip(x, lengths, strict=True)]
+    return rows, list(arrays["y"]) if labelled else []
+
+
+def _loaded(file: Path) -> dict[str, np.ndarray]:
+    if not file.exists():
+        raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
+    if not zipfile.is_zipfile(file):
+        raise DataError(f"{file} is no .npz file that can be read. Write it with numpy.savez.")
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if "allow_pickle" in str(error):
+            raise DataError(
+                f"{file} holds pickled objects, which can run code and are not read. Pad series of different "
+                "lengths to one array `x` and store the length of each as `lengths`."
+            ) from None
+        raise DataError(f"{file} is no .npz file that can be read: {error}.") from error
+
+
+def _name(file: Path, row: int, label: Any) -> str:
+    if isinstance(label, np.ndarray) and label.ndim:
+        raise DataError(f"{file}: row {row} (counted from 0) has several labels. Give one a row.")
+    if isinstance(label, bytes):
+        label = label.decode(errors="replace")
+    if label is None or label != label or not str(label).strip():  # noqa: PLR0124  NaN
+        raise DataError(f"{file}: row {row} (counted from 0) has no label.")
+    return str(label).strip()
+
+
+def _numbers(file: Path, row: int, target: Any) -> np.ndarray:
+    try:
+        numbers = np.asarray(target, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        numbers = np.array([np.nan])
+    if not np.isfinite(numbers).all():
+        raise DataError(
+            f"{file}: the target of row {row} (counted from 0) must be a finite number. Received {target!r}."
+        )
+    return numbers

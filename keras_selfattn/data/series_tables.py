@@ -1,0 +1,85 @@
+"""Series from tables with a frame a line.
+
+Axes: T (frames), F (features).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.data.records import Record
+from keras_selfattn.data.tables import read_columns
+from keras_selfattn.errors import DataError
+
+
+def read_frames(
+    file: Path, label: str | None, row_id: str, time: str | None, values: Sequence[str] | None
+) -> tuple[list[np.ndarray], list[str]]:
+    """Returns series `[T, F]`, in the order in which they begin, and the label of each.
+
+    Args:
+        file: a `.csv`, `.jsonl` or `.ndjson`.
+        label: column with the label, the same in all frames of a series; None if there is none to read.
+        row_id: column that tells the series. Without a label it may be absent: all frames are one series.
+        time: column that orders the frames: numbers by value, others (ISO dates) as text.
+        values: columns with values; by default all other columns.
+
+    Raises:
+        DataError: for a missing column, a value that is no number, or labels that differ; with the line.
+    """
+    wanted = [name for name in (time, label) if name is not None] + list(values or [])
+    records = read_columns(file, wanted if label is None else [row_id, *wanted])
+    columns = list(dict.fromkeys(name for _, record in records for name in record))
+    values = values or [name for name in columns if name not in (row_id, time, label)]
+    if not values:
+        raise DataError(f"{file} has no column with values. Its columns are {', '.join(map(repr, columns))}.")
+    by_series: dict[str, list[Record]] = {}
+    for line, record in records:
+        by_series.setdefault(str(record.get(row_id, "")), []).append((line, record))
+    series, labels = [], []
+    for name, frames in by_series.items():
+        ordered = frames if time is None else sorted(frames, key=lambda frame: _moment(file, time, frame))
+        series.append(np.array([[_value(file, each, frame) for each in values] for frame in ordered]))
+        if label is not None:
+            labels.append(_label(file, label, name, frames))
+    return series, labels
+
+
+def _moment(file: Path, column: str, frame: Record) -> tuple[float, str]:
+    line, record = frame
+    value = record.get(column)
+    if value is None or value == "":
+        raise DataError(f"{file}: line {line} has no {column!r}.")
+    try:
+        return float(value), ""
+    except (TypeError, ValueError):
+        return 0.0, str(value)
+
+
+def _value(file: Path, column: str, frame: Record) -> float:
+    line, record = frame
+    value: Any = record.get(column)
+    if value is None or (isinstance(value, str) and value.strip().lower() in ("", "nan", "?")):
+        return float("nan")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{file}: {column!r} in line {line} must be a number. Received {value!r}. Name the columns with "
+            "values if others are left out."
+        ) from None
+
+
+def _label(file: Path, column: str, name: str, frames: Sequence[Record]) -> str:
+    found = {
+        str(record.get(column) if record.get(column) is not None else "").strip() for _, record in frames
+    }
+    if len(found) != 1 or not min(found):
+        shown = ", ".join(sorted(map(repr, found)))
+        raise DataError(
+            f"{file}: the series {name!r}, from line {frames[0][0]} on, must have one {column!r}, the same "
+            f"in all its lines. It has {shown}."
+        )
+    return found.pop()

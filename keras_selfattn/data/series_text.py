@@ -1,0 +1,141 @@
+"""The text forms of the UEA and UCR archives of series.
+
+Axes: T (frames), F (features).
+
+Reference: http://www.timeseriesclassification.com, "ts file format"; Dau et al. 2019, "The UCR Time Series
+Archive".
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from keras_selfattn.errors import DataError
+
+_MISSING = frozenset({"?", "nan", ""})
+
+
+def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str]]:
+    """Returns the series `[T, F]` of a `.ts` file and their labels; none needed unless `labelled`.
+
+    Raises:
+        DataError: for a file that is none, with the line.
+    """
+    header: dict[str, str] = {}
+    series: list[np.ndarray] = []
+    labels: list[str] = []
+    lines = _lines(file)
+    for number, line in lines:
+        if line.startswith("@"):
+            tag, _, value = line[1:].partition(" ")
+            header[tag.lower()] = value.strip()
+            if tag.lower() == "data":
+                break
+            continue
+        raise DataError(f"{file}: line {number} comes before @data and is no tag but {line[:40]!r}.")
+    else:
+        raise DataError(f"{file} has no @data: it is no .ts file.")
+    has_label = _checked_header(file, header, labelled=labelled)
+    for number, line in lines:
+        fields = line.split(":")
+        if has_label:
+            labels.append(fields.pop().strip())
+        series.append(_columns(f"{file}: line {number}", fields, series))
+        if has_label and not labels[-1]:
+            raise DataError(f"{file}: line {number} has no label after its last ':'.")
+    if not series:
+        raise DataError(f"{file} has no rows after @data.")
+    return series, labels
+
+
+def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str]]:
+    """Returns the series `[T, 1]` of a file with a label and values a line, and the labels.
+
+    A label that is an integer written as a float, such as "1.0000000e+00", is that integer.
+
+    Raises:
+        DataError: for a file that is none, with the line.
+    """
+    series, labels = [], []
+    for number, line in _lines(file):
+        label, *values = re.split(r"[\t,; ]+", line)
+        labels.append(_as_integer(label))
+        row = _values(f"{file}: line {number}", values)
+        known = np.flatnonzero(~np.isnan(row))
+        series.append(row[: known[-1] + 1 if len(known) else 0, None])
+    return series, labels
+
+
+def _checked_header(file: Path, header: dict[str, str], *, labelled: bool) -> bool:
+    """Returns whether rows end with a label, or a number to be predicted."""
+    if header.get("timestamps", "false").lower() == "true":
+        raise DataError(
+            f"{file} has time stamps (@timeStamps true), which are not read. Write values at even distances."
+        )
+    has_label = any(header.get(tag, "").lower().startswith("true") for tag in ("classlabel", "targetlabel"))
+    if labelled and not has_label:
+        raise DataError(
+            f"{file} has neither @classLabel true nor @targetlabel true: its rows have no labels."
+        )
+    return has_label
+
+
+def _columns(where: str, fields: list[str], before: list[np.ndarray]) -> np.ndarray:
+    """Returns dimensions, each a string of values, as frames `[T, F]`; shorter ones end in NaN."""
+    if any("(" in field for field in fields):
+        raise DataError(f"{where} has time stamps, which are not read. Write values at even distances.")
+    columns = [_values(where, field.split(",")) for field in fields]
+    if before and before[0].shape[1] != len(columns):
+        raise DataError(f"{where} has {len(columns)} dimensions; the first row has {before[0].shape[1]}.")
+    found = np.full((max(map(len, columns), default=0), len(columns)), np.nan, np.float32)
+    for place, column in enumerate(columns):
+        found[: len(column), place] = column
+    return found
+
+
+def _values(where: str, values: list[str]) -> np.ndarray:
+    if len(values) == 1 and not values[0].strip():
+        return np.zeros(0, np.float32)
+    try:
+        found = np.array([np.nan if _is_missing(value) else float(value) for value in values], np.float64)
+    except ValueError:
+        wrong = next(value for value in values if not _is_missing(value) and not _is_number(value))
+        raise DataError(f"{where} has {wrong.strip()[:40]!r} in place of a number.") from None
+    return found.astype(np.float32)
+
+
+def _is_missing(value: str) -> bool:
+    return value.strip().lower() in _MISSING
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_integer(label: str) -> str:
+    if _is_number(label) and abs(float(label)) < 2**53 and float(label) == int(float(label)):
+        return str(int(float(label)))
+    return label
+
+
+def _lines(file: Path) -> Iterator[tuple[int, str]]:
+    """Yields lines with their numbers; blank ones and comments are none."""
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file} is not UTF-8: byte 0x{error.object[error.start]:02x}.") from None
+    except OSError as error:
+        raise DataError(f"{file} cannot be read: {error.strerror}.") from error
+    found = [(number, line.strip()) for number, line in enumerate(lines, start=1)]
+    found = [(number, line) for number, line in found if line and not line.startswith("#")]
+    if not found:
+        raise DataError(f"{file} is empty.")
+    return iter(found)

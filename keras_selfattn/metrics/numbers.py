@@ -1,0 +1,78 @@
+"""How far predicted numbers are from the true ones, beside what is answered without a model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_selfattn.metrics.report import Columns, Report
+
+
+class Errors(NamedTuple):
+    """Mean absolute and root mean squared error, in the units of the targets."""
+
+    absolute: float
+    squared: float
+
+
+@dataclass(frozen=True)
+class NumberReport(Report):
+    """Errors of a set of predictions.
+
+    Args:
+        errors: of the model.
+        baselines: of other answers to the same rows, by name.
+        count: number of rows.
+    """
+
+    errors: Errors
+    baselines: Mapping[str, Errors]
+    count: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows the figures are of."""
+        return self.count
+
+    def summary(self) -> dict[str, float]:
+        """Returns the errors by name; those of a baseline end in its name."""
+        found = _named("", self.errors)
+        for name, errors in self.baselines.items():
+            found |= _named(f"_of_{name.replace(' ', '_')}", errors)
+        return found
+
+    def tables(self) -> dict[str, Columns]:
+        rows = [(name, *errors) for name, errors in {"model": self.errors, **self.baselines}.items()]
+        return {"errors": Columns(["answers", "mean_absolute_error", "root_mean_squared_error"], rows)}
+
+
+def number_report(
+    true: np.ndarray, predicted: np.ndarray, baselines: Mapping[str, np.ndarray]
+) -> NumberReport:
+    """Returns the errors of `predicted`, and of each baseline, against `true`.
+
+    Args:
+        true: float `[rows, numbers]`.
+        predicted: the same, of the model.
+        baselines: the same, of other answers, by name.
+
+    Example:
+
+        >>> figures = number_report(np.array([[1.0], [3.0]]), np.array([[1.0], [2.0]]), {})
+        >>> figures.errors.absolute
+        0.5
+    """
+    return NumberReport(
+        _errors(true, predicted), {name: _errors(true, each) for name, each in baselines.items()}, len(true)
+    )
+
+
+def _errors(true: np.ndarray, predicted: np.ndarray) -> Errors:
+    error = np.asarray(predicted, np.float64) - np.asarray(true, np.float64)
+    return Errors(float(np.abs(error).mean()), float(np.sqrt((error**2).mean())))
+
+
+def _named(suffix: str, errors: Errors) -> dict[str, float]:
+    names = ("mean_absolute_error", "root_mean_squared_error")
+    return {f"{name}{suffix}": value for name, value in zip(names, errors, strict=True)}

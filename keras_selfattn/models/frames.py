@@ -1,0 +1,218 @@
+"""Layers that make positions of the frames of a series.
+
+Axes: B (batch), T (frames), P (positions: windows of frames), F (features of a frame), D (width).
+"""
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+Tensor = Any
+
+# Deviations beyond which a value counts no more: float16 and what is squared stay finite.
+_MOST = 1000.0
+_UNKNOWN = float("nan")
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class Frames(keras.layers.Layer):
+    """Standardises frames by the training rows' mean and deviation, and masks those that hold nothing.
+
+    A frame of which no feature is finite is masked: padding, or missing altogether. A value that is missing
+    (NaN, or infinite) in another frame becomes 0, the training rows' mean. Mean and deviation of each feature
+    are weights that training leaves alone; `learn` sets them.
+
+    Args:
+        relative: whether the last known value of each feature in a row is subtracted first, so that only how
+            a series moves counts and not its level.
+
+    Call arguments:
+        inputs: float `[batch, length, features]`; NaN is a missing value, frames of NaN are padding.
+
+    Returns:
+        float32 `[batch, length, features]`, none beyond 1,000 deviations.
+
+    Example:
+
+        >>> import numpy as np
+        >>> layer = Frames()
+        >>> layer.learn([np.array([[1.0], [3.0]], "float32")])
+        >>> print(np.asarray(layer(np.array([[[3.0], [np.nan], [2.0]]], "float32")))[0, :, 0])
+        [1. 0. 0.]
+
+    Reference: for `relative`, Kim et al. 2022, "Reversible Instance Normalization", with the last value in
+    place of the mean (Zeng et al. 2023, "Are Transformers Effective for Time Series Forecasting?", NLinear).
+    """
+
+    def __init__(self, *, relative: bool = False, **kwargs: Any) -> None:
+        super().__init__(**{"dtype": "float32", **kwargs})
+        self.relative = relative
+
+    def build(self, input_shape: tuple) -> None:
+        self.mean = self._statistic("mean", "zeros", input_shape[-1])
+        self.deviation = self._statistic("deviation", "ones", input_shape[-1])
+
+    def learn(self, rows: list[np.ndarray]) -> None:
+        """Sets mean and deviation to those of rows `[T, F]`; a feature that is constant has deviation 1."""
+        if not self.built:
+            self.build((None, None, rows[0].shape[1]))
+        if self.relative:
+            rows = [row - last_known(row) for row in rows]
+        mean, deviation = statistics(np.concatenate(rows))
+        self.mean.assign(mean)
+        self.deviation.assign(deviation)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        inputs = ops.cast(inputs, "float32")
+        known = ops.isfinite(inputs)  # [B, T, F]
+        values = ops.where(known, inputs, 0.0)
+        if self.relative:
+            values = values - last_values(inputs)[:, None]
+        values = (values - self.mean) / self.deviation
+        return ops.where(known, ops.clip(values, -_MOST, _MOST), 0.0)
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:
+        return real_frames(inputs)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "relative": self.relative}
+
+    def _statistic(self, name: str, initializer: str, size: int) -> Any:
+        return self.add_weight(
+            shape=(size,), initializer=initializer, trainable=False, name=name, dtype="float32"
+        )
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class FramePositions(keras.layers.Layer):
+    """Convolves frames together with what changed since the frame before, and averages windows of them.
+
+    A row gives the same positions whatever the padding of its batch: no convolution sees a masked frame.
+
+    Args:
+        width: features D of a position.
+        kernel_size: frames that the convolution spans.
+        stride: frames in a window, so that attention has as many positions less.
+
+    Call arguments:
+        inputs: float `[batch, length, features]`.
+        mask: bool `[batch, length]`, True = a real frame; propagated by Keras.
+
+    Returns:
+        float `[batch, positions, width]`, masked where a window has no real frame.
+
+    Example:
+
+        >>> import numpy as np
+        >>> FramePositions(4, kernel_size=3, stride=2)(np.zeros((1, 5, 1), "float32")).shape
+        TensorShape([1, 3, 4])
+    """
+
+    def __init__(self, width: int, kernel_size: int, stride: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.width, self.kernel_size, self.stride = width, kernel_size, stride
+        policy = self.dtype_policy
+        self._frames = keras.layers.Dense(width, dtype=policy, name="frames")
+        self._norm = keras.layers.LayerNormalization(dtype=policy, name="norm")
+        self._windows = keras.layers.Dense(width, dtype=policy, name="windows")
+
+    def build(self, input_shape: tuple) -> None:
+        self._frames.build((None, None, 2 * input_shape[-1] * self.kernel_size))
+        self._norm.build((None, None, self.width))
+        self._windows.build((None, None, self.width * _TAPS))
+
+    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        x, real = inputs, _real(inputs, mask)[:, :, None]  # [B, T, 1]
+        before = ops.pad(x, [[0, 0], [1, 0], [0, 0]])[:, :-1]
+        step = (x - before) * real * ops.pad(real, [[0, 0], [1, 0], [0, 0]])[:, :-1]
+        x = ops.concatenate([x * real, step], axis=-1)  # [B, T, 2 F]
+        x = keras.activations.gelu(self._frames(patches(x, self.kernel_size))) * real  # [B, T, D]
+        x, real = self._averaged(x, real)  # [B, P, D], [B, P, 1]
+        near = self._windows(patches(keras.activations.gelu(self._norm(x)) * real, _TAPS))
+        return (x + near) * real
+
+    def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return window_counts(_real(inputs, mask), self.stride) > 0
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        length = None if input_shape[1] is None else -(-input_shape[1] // self.stride)
+        return (input_shape[0], length, self.width)
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("width", "kernel_size", "stride")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+    def _averaged(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the mean over the real frames of each window, and which windows have any."""
+        counts = ops.cast(window_counts(real[:, :, 0], self.stride), x.dtype)[:, :, None]  # [B, P, 1]
+        rows, windows = ops.shape(x)[0], ops.shape(counts)[1]
+        x = ops.pad(x, [[0, 0], [0, windows * self.stride - ops.shape(x)[1]], [0, 0]])
+        x = ops.reshape(x, (rows, windows, self.stride, self.width))  # [B, P, stride, D]
+        return ops.sum(x, axis=2) / ops.maximum(counts, 1), ops.cast(counts > 0, x.dtype)
+
+
+_TAPS = 5  # positions that the second convolution spans
+
+
+def patches(x: Tensor, taps: int, dilation: int = 1) -> Tensor:
+    """Returns each frame beside its neighbours, `[B, T, taps F]`: what a convolution multiplies.
+
+    Off either end stand zeros. A product with it takes batches and lengths of 0, which convolutions do not.
+    """
+    reach = taps // 2 * dilation
+    length = ops.shape(x)[1]
+    x = ops.pad(x, [[0, 0], [reach, (taps - 1) * dilation - reach], [0, 0]])
+    return ops.concatenate([x[:, tap * dilation : tap * dilation + length] for tap in range(taps)], axis=-1)
+
+
+def window_counts(real: Tensor, stride: int) -> Tensor:
+    """Returns how many frames of each window are real, int32 `[B, P]`, of `[B, T]`."""
+    real = ops.pad(ops.cast(real, "int32"), [[0, 0], [0, stride - 1]])
+    # No reshape: Keras asks for masks before there is any length to reshape with.
+    ends = ops.cumsum(real, axis=1)[:, stride - 1 :: stride]
+    return ends - ops.pad(ends, [[0, 0], [1, 0]])[:, :-1]
+
+
+def real_frames(inputs: Tensor) -> Tensor:
+    """Returns which frames of `[B, T, F]` hold a finite value, bool `[B, T]`."""
+    return ops.any(ops.isfinite(inputs), axis=-1)
+
+
+def last_values(inputs: Tensor) -> Tensor:
+    """Returns the last finite value of each feature of `[B, T, F]`, 0 if it has none, `[B, F]`."""
+    known = ops.isfinite(inputs)
+    # One frame more, so that there is one when the length is 0.
+    values = ops.pad(ops.where(known, inputs, 0.0), [[0, 0], [1, 0], [0, 0]])
+    known = ops.pad(ops.cast(known, "int32"), [[0, 0], [1, 0], [0, 0]])
+    place = ops.arange(ops.shape(values)[1], dtype="int32")[None, :, None]
+    last = ops.max(place * known, axis=1, keepdims=True, initial=0)  # [B, 1, F]
+    return ops.take_along_axis(values, last, axis=1)[:, 0]
+
+
+def last_known(row: np.ndarray) -> np.ndarray:
+    """Returns the same of one row `[T, F]`, `[F]`."""
+    return np.asarray(last_values(row[None]))[0]
+
+
+def statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns mean and deviation of each column of what is known of `[rows, F]`; 1 where it is constant."""
+    known = ~np.isnan(values)
+    count = np.maximum(known.sum(axis=0), 1)
+    wide = np.where(known, values, 0).astype(np.float64)
+    mean = wide.sum(axis=0) / count
+    deviation = np.sqrt((np.where(known, wide - mean, 0) ** 2).sum(axis=0) / count)
+    # What is left of a constant column in float32 is rounding.
+    constant = deviation <= 1e-6 * np.maximum(np.abs(mean), 1e-30)
+    return mean.astype(np.float32), np.where(constant, 1, deviation).astype(np.float32)
+
+
+def _real(inputs: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return ops.ones_like(inputs[:, :, 0])
+    return ops.cast(mask, inputs.dtype)

@@ -1,0 +1,169 @@
+"""The head of numbers: targets in their own units, learned in deviations from their mean.
+
+Axes: B (batch), D (features), N (numbers of a row).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_selfattn.errors import DataError
+from keras_selfattn.models.heads import Head
+
+Tensor = Any
+
+
+class NumbersHead(Head):
+    """One number for a row, or several.
+
+    Args:
+        mean: of each number in the training rows.
+        deviation: of each, standard; 1 where it is constant.
+    """
+
+    task = "regression"
+
+    def __init__(self, mean: Sequence[float], deviation: Sequence[float]) -> None:
+        self.mean, self.deviation = list(mean), list(deviation)
+
+    @classmethod
+    def learned(cls, targets: Sequence[np.ndarray]) -> "NumbersHead":
+        """Returns the head for the units of targets, each `[N]`."""
+        values = np.stack(targets)  # [rows, N]
+        mean, deviation = values.mean(axis=0), values.std(axis=0)
+        constant = deviation <= 1e-9 * np.abs(mean)
+        return cls(mean.tolist(), np.where(constant, 1.0, deviation).tolist())
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return {"mean": self.mean, "deviation": self.deviation}
+
+    @staticmethod
+    def read(y: Any) -> list[np.ndarray]:
+        return as_numbers(y)
+
+    def encoded(self, targets: Sequence[np.ndarray]) -> np.ndarray:
+        for row, numbers in enumerate(targets):
+            if len(numbers) != len(self.mean):
+                raise DataError(
+                    f"Target {row} (counted from 0) has {len(numbers)} numbers. The model gives "
+                    f"{len(self.mean)}."
+                )
+        return np.stack(targets).astype(np.float32)
+
+    def outputs(self, x: Tensor) -> Tensor:
+        found = keras.layers.Dense(
+            len(self.mean), kernel_initializer="zeros", dtype="float32", name="standardised"
+        )(x)  # [B, N]
+        return InUnits(self.mean, self.deviation, name="numbers")(found)
+
+    def loss(self, label_smoothing: float = 0.0) -> Any:
+        return StandardisedSquaredError(self.deviation)
+
+    def metrics(self) -> list[Any]:
+        return [keras.metrics.MeanAbsoluteError(name="mean_absolute_error")]
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class InUnits(keras.layers.Layer):
+    """Turns standardised numbers into those they stand for.
+
+    Args:
+        mean: of each number.
+        deviation: of each.
+
+    Call arguments:
+        inputs: float `[batch, numbers]`.
+
+    Returns:
+        float32 `[batch, numbers]`.
+
+    Example:
+
+        >>> import numpy as np
+        >>> np.asarray(InUnits([10.0], [2.0])(np.ones((1, 1), "float32"))).tolist()
+        [[12.0]]
+    """
+
+    def __init__(self, mean: Sequence[float], deviation: Sequence[float], **kwargs: Any) -> None:
+        super().__init__(**{"dtype": "float32", **kwargs})
+        self.mean, self.deviation = list(mean), list(deviation)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        scale, shift = (np.asarray(values, np.float32) for values in (self.deviation, self.mean))
+        return ops.cast(inputs, "float32") * scale + shift
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "mean": self.mean, "deviation": self.deviation}
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class StandardisedSquaredError(keras.losses.Loss):
+    """Squared error in deviations of the targets, mean over the numbers: 1 for whoever answers their mean.
+
+    Args:
+        deviation: of each number.
+        reduction: as in `keras.losses.Loss`.
+        name: of the loss.
+        dtype: it is computed in.
+
+    Example:
+
+        >>> import numpy as np
+        >>> float(StandardisedSquaredError([2.0])(np.array([[10.0]]), np.array([[14.0]])))
+        4.0
+    """
+
+    def __init__(
+        self,
+        deviation: Sequence[float],
+        reduction: str = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.deviation = list(deviation)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "deviation": self.deviation}
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        error = (y_true - y_pred) / np.asarray(self.deviation, np.float32)
+        return ops.mean(ops.square(error), axis=-1)
+
+
+def as_numbers(y: Any) -> list[np.ndarray]:
+    """Returns targets of one number or several a row as float64 `[N]` each.
+
+    Raises:
+        DataError: if there are none, or a row's are no finite numbers.
+    """
+    if y is None:
+        raise DataError("Targets are needed with raw rows. Received None; give a number, or several, a row.")
+    found = [_numbers(row, target) for row, target in enumerate(y)]
+    for row, numbers in enumerate(found):
+        if len(numbers) != len(found[0]):
+            raise DataError(
+                f"Target {row} (counted from 0) has {len(numbers)} numbers, target 0 has {len(found[0])}."
+            )
+    return found
+
+
+def _numbers(row: int, target: Any) -> np.ndarray:
+    try:
+        values = np.asarray(target)
+        numbers = values.astype(np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        values, numbers = np.empty(0, "O"), np.empty(0)
+    if values.dtype.kind not in "biuf" or values.ndim > 1 or not numbers.size:
+        raise DataError(f"Target {row} (counted from 0) must be a number or several. Received {target!r}.")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(numbers.astype(np.float32)).all():
+            raise DataError(f"Target {row} (counted from 0) must be finite. Received {target!r}.")
+    return numbers

@@ -1,0 +1,190 @@
+"""Models of real-valued series: what they share, and the classifier.
+
+Axes: B (batch), T (frames), P (positions), F (features of a frame), D (width).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_selfattn import layers
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.classifier import Classifier, class_head
+from keras_selfattn.models.config import EncoderConfig, check_count
+from keras_selfattn.models.core import encoded
+from keras_selfattn.models.frames import FramePositions, Frames
+from keras_selfattn.models.heads import Head
+from keras_selfattn.models.rows import Rows
+from keras_selfattn.models.series_rows import are_series, as_series
+
+Tensor = Any
+
+# Deviations of the noise added in training, so that no single value decides.
+_NOISE = 0.05
+
+
+@dataclass(frozen=True)
+class SeriesConfig(EncoderConfig):
+    """What a model of series is made of: the fields of `EncoderConfig`, and these. Every default works.
+
+    Args:
+        kernel_size: frames that the convolution before attention spans.
+        max_positions: frames of longer series are averaged in windows, so that the longest training row has
+            so many positions at most. Attention's cost grows with their square.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> SeriesConfig(kernel_size=5).width
+        64
+    """
+
+    width: int = 64
+    feed_forward_dim: int | None = 128
+    kernel_size: int = 7
+    max_positions: int = 48
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("kernel_size", "max_positions"):
+            check_count(name, getattr(self, name))
+
+
+class SeriesModel(RawModel):
+    """What models of series share: how rows are read, and all layers before the head.
+
+    Rows are arrays `[length, features]`, or `[length]` of one feature, in a list or as one array
+    `[rows, length, features]` or `[rows, length]`. NaN is a missing value; frames of NaN at the end are
+    padding.
+
+    Args:
+        config: what the model is made of; a `SeriesConfig` or the dict of one.
+        num_features: features of a frame; left out before training.
+        longest: frames of the longest training row; left out before training.
+    """
+
+    config_type = SeriesConfig
+    rows_are = "Series"
+    # Whether only how a row moves counts, not its level.
+    _relative = False
+
+    @classmethod
+    def advised_training(cls, rows: int) -> dict[str, Any]:
+        # Sets of series are small: a hundred rows need many passes in small steps.
+        return {"epochs": 60, "batch_size": 16, "learning_rate": 2e-3, "patience": 12}
+
+    def __init__(
+        self,
+        config: SeriesConfig | dict[str, Any] | None = None,
+        *,
+        num_features: int | None = None,
+        longest: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, **kwargs)
+        self.num_features, self.longest = num_features, longest
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        return self.core(inputs, training=training)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "num_features": self.num_features, "longest": self.longest}
+
+    @property
+    def stride(self) -> int:
+        """Frames that attention takes for one position."""
+        return max(1, -(-(self.longest or 1) // self.config.max_positions))
+
+    def _is_raw(self, x: Any) -> bool:
+        return are_series(x)
+
+    def _read_inputs(self, x: Any) -> list[np.ndarray]:
+        return as_series(x, self.num_features)
+
+    def _learn(self, rows: Rows) -> None:
+        lengths = [len(row) for row in rows.inputs]
+        if not any(lengths):
+            raise DataError(f"The {len(lengths)} series hold no values: all of them are empty or missing.")
+        self.num_features, self.longest = rows.inputs[0].shape[1], max(lengths)
+
+    def _prepare(self, rows: Rows) -> None:
+        self.core.get_layer("frames").learn(rows.inputs)
+
+    def _features(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return list(inputs)
+
+    def _build_core(self, head: Head) -> keras.Model:
+        values = keras.Input((None, self.num_features), dtype="float32", name="values")
+        frames = Frames(relative=self._relative, name="frames")(values)  # [B, T, F]
+        return keras.Model(values, head.outputs(self._pooled(frames)), name="core")
+
+    def _pooled(self, frames: Tensor) -> Tensor:
+        """Returns what attention makes of standardised frames `[B, T, F]`, `[B, 2 D]`."""
+        config, policy = self.config, self.dtype_policy
+        x = keras.layers.GaussianNoise(_NOISE, dtype=policy, name="noise")(frames)
+        x = FramePositions(config.width, config.kernel_size, self.stride, dtype=policy, name="convolution")(x)
+        x = encoded(x, config, policy)  # [B, P, D]
+        average = layers.AveragePooling(dtype=policy, name="average")(x)
+        largest = layers.MaxPooling(dtype=policy, name="largest")(x)
+        x = keras.layers.Concatenate(dtype=policy, name="pooling")([average, largest])  # [B, 2 D]
+        return keras.layers.Dropout(config.dropout, dtype=policy, name="head_dropout")(x)
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class SeriesClassifier(SeriesModel, Classifier):
+    """Self-attention classifier of series, which takes them as they are in `fit`, `predict`, `evaluate`.
+
+    The first `fit` learns mean and deviation of each feature and the label names from its rows (or call
+    `adapt`); both travel in the `.keras` file. Where the labels of the first `fit` are lists, rows can bear
+    several, or none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
+
+    Args:
+        config: what the model is made of; a `SeriesConfig` or the dict of one.
+        num_features: features of a frame; left out before training.
+        longest: frames of the longest training row; left out before training.
+        labels: label names in the order of the classes; left out before training.
+        multi_label: whether a row can bear several labels; left out before training.
+
+    Call arguments:
+        inputs: float32 `[batch, length, features]`. NaN is a missing value; rows are padded with frames of
+            NaN, on which nothing depends.
+        training: dropout and noise act only if True.
+
+    Returns:
+        Probabilities, float32 `[batch, classes]`: they sum to 1 unless a row can bear several labels.
+
+    Raises:
+        ConfigError: for a field of the config out of range.
+        DataError: for rows that cannot train a classifier.
+
+    Example:
+
+        >>> model = SeriesClassifier(SeriesConfig(width=8, num_layers=1, num_heads=2))
+        >>> model.compile()
+        >>> rows = [[0.0, 1.0, 2.0], [2.0, 1.0], [1.0, 3.0], [3.0, 2.0, 0.0]] * 4
+        >>> _ = model.fit(rows, ["up", "down", "up", "down"] * 4, epochs=1, verbose=0)
+        >>> model.labels, model.predict([[5.0, 4.0, 3.0]], verbose=0).shape
+        (['down', 'up'], (1, 2))
+    """
+
+    def __init__(
+        self,
+        config: SeriesConfig | dict[str, Any] | None = None,
+        *,
+        num_features: int | None = None,
+        longest: int | None = None,
+        labels: Sequence[str] | None = None,
+        multi_label: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(config, num_features=num_features, longest=longest, **kwargs)
+        if len({num_features is None, longest is None, labels is None}) != 1:
+            raise ConfigError("`num_features`, `longest` and `labels` go together. Give all of them or none.")
+        if labels is not None:
+            self._assemble(class_head(labels, multi_label=multi_label))

@@ -1,0 +1,105 @@
+"""Series in whatever container a user has them, checked: float32 `[T, F]` each, NaN where nothing is known.
+
+Axes: T (frames), F (features).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.errors import DataError
+
+_FORMS = "[length, features], or [length] of one feature"
+
+
+def are_series(x: Any) -> bool:
+    """Whether `x` is a list or an array of series, not a data set or a generator of batches."""
+    return isinstance(x, list | tuple) or (hasattr(x, "__array__") and not isinstance(x, str | bytes))
+
+
+def as_series(x: Any, num_features: int | None = None) -> list[np.ndarray]:
+    """Returns series as float32 `[T, F]` each; frames at the end that hold only NaN are padding, and cut.
+
+    Args:
+        x: list of arrays `[length, features]` or `[length]` of any lengths, or an array
+            `[rows, length, features]` or `[rows, length]`.
+        num_features: F that each must have; by default that of the first with a frame.
+
+    Raises:
+        DataError: for a row that holds no numbers, an infinite one, or another number of features, with the
+            row's number.
+
+    Example:
+
+        >>> [row.shape for row in as_series([[1.0, 2.0, 3.0], [4.0, float("nan")]])]
+        [(3, 1), (1, 1)]
+    """
+    if isinstance(x, list | tuple):
+        rows: Sequence[Any] = x
+    else:
+        rows = np.asarray(x)
+        if rows.ndim not in (1, 2, 3) or (rows.ndim == 1 and rows.dtype != object and len(rows)):
+            raise DataError(
+                "Series come as a list of arrays, or as one array [rows, length, features] or [rows, length]."
+                f" Received shape {rows.shape}."
+            )
+    found = [_row(place, row) for place, row in enumerate(rows)]
+    if num_features is None:
+        num_features = next((row.shape[1] for row in found if len(row)), 1)
+    return [_of_width(place, row, num_features) for place, row in enumerate(found)]
+
+
+def _row(place: int, row: Any) -> np.ndarray:
+    try:
+        values = np.asarray(row)
+    except ValueError as error:
+        raise DataError(
+            f"Row {place} (counted from 0) must be {_FORMS}. Its frames differ in length."
+        ) from error
+    if values.dtype == object:
+        # None, pandas.NA and the like: what is missing.
+        known = [np.nan if _is_none(value) else value for value in values.flat]
+        values = np.array([*known, None], object)[:-1].reshape(values.shape)
+    if values.dtype.kind in "USMmc" or values.ndim not in (1, 2):
+        raise DataError(f"Row {place} (counted from 0) must be {_FORMS}, of numbers. Received {_shown(row)}.")
+    try:
+        wide = values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"Row {place} (counted from 0) must be {_FORMS}, of numbers. Received {_shown(row)}."
+        ) from None
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float32)
+    if np.isinf(narrow).any():
+        frame = int(np.argwhere(np.isinf(narrow))[0][0])
+        raise DataError(
+            f"Row {place} (counted from 0) has a value that is infinite, or too large for float32, in frame "
+            f"{frame}: {wide[frame].tolist()}. Write a missing value as NaN."
+        )
+    return _without_padding(narrow[:, None] if narrow.ndim == 1 else narrow)
+
+
+def _of_width(place: int, row: np.ndarray, width: int) -> np.ndarray:
+    if not len(row):
+        return np.zeros((0, width), np.float32)
+    if row.shape[1] != width:
+        raise DataError(
+            f"Row {place} (counted from 0) has {row.shape[1]} features a frame; the others have {width}. "
+            "All series need the same features."
+        )
+    return row
+
+
+def _without_padding(row: np.ndarray) -> np.ndarray:
+    known = np.flatnonzero(~np.isnan(row).all(axis=1))
+    return row[: known[-1] + 1 if len(known) else 0]
+
+
+def _is_none(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType"
+
+
+def _shown(row: Any) -> str:
+    text = repr(row)
+    return text if len(text) <= 60 else text[:60] + "…"

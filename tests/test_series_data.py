@@ -1,0 +1,175 @@
+"""Files of series: what each form means, and how bad files are refused with the place."""
+
+import numpy as np
+import pytest
+
+from keras_selfattn.data.series import read_long_series, read_regression, read_series
+from keras_selfattn.data.windows import cut_windows
+from keras_selfattn.errors import ConfigError, DataError
+
+NAN = float("nan")
+TS = """#a comment
+@problemName Gestures
+@timeStamps false
+@univariate false
+@dimensions 2
+@equalLength false
+@classLabel true up down
+@data
+1.5,?,3:0,0,1:up
+
+5,3e0:1:down
+"""
+TABLE = "id,when,x,y,label\na,2,2,0.5,up\nb,1,7,,down\na,1,1,0,up\na,10,3,1,up\n"
+
+
+def written(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def stored(tmp_path, **arrays):
+    np.savez(tmp_path / "rows.npz", **arrays)
+    return tmp_path / "rows.npz"
+
+
+def test_a_ts_file_has_dimensions_missing_values_and_lengths_of_its_own(tmp_path):
+    rows = read_series(written(tmp_path, "g.ts", TS))
+    np.testing.assert_array_equal(rows.inputs[0], [[1.5, 0], [NAN, 0], [3, 1]])
+    np.testing.assert_array_equal(rows.inputs[1], [[5, 1], [3, NAN]])
+    assert rows.targets == ["up", "down"]
+
+
+@pytest.mark.parametrize("name", ["g.tsv", "g.txt"])
+def test_a_ucr_file_has_its_label_first_and_nan_at_the_end_of_shorter_series(tmp_path, name):
+    separator = "\t" if name == "g.tsv" else "   "
+    lines = [["-1.0000000e+00", "1.5", "NaN", "2"], ["7", "3", "NaN", "NaN"]]
+    rows = read_series(written(tmp_path, name, "".join(f"  {separator.join(line)}\n" for line in lines)))
+    np.testing.assert_array_equal(rows.inputs[0], [[1.5], [NAN], [2]])
+    np.testing.assert_array_equal(rows.inputs[1], [[3]])
+    assert rows.targets == ["-1", "7"]
+
+
+def test_an_npz_has_rows_targets_and_lengths(tmp_path):
+    x = np.arange(12.0).reshape(2, 3, 2)
+    rows = read_series(stored(tmp_path, x=x, y=np.array([1, 2]), lengths=np.array([3, 1])))
+    assert [row.shape for row in rows.inputs] == [(3, 2), (1, 2)]
+    assert rows.targets == ["1", "2"]
+    flat = read_regression(stored(tmp_path, x=x[:, :, 0], y=np.array([[0.5, 1.0], [2.0, 3.0]])))
+    assert [row.shape for row in flat.inputs] == [(3, 1), (3, 1)]
+    assert [target.tolist() for target in flat.targets] == [[0.5, 1.0], [2.0, 3.0]]
+
+
+def test_a_table_has_a_frame_a_line_ordered_by_time(tmp_path):
+    rows = read_series(written(tmp_path, "t.csv", TABLE), time="when")
+    np.testing.assert_array_equal(rows.inputs[0], [[1, 0], [2, 0.5], [3, 1]])
+    np.testing.assert_array_equal(rows.inputs[1], [[7, NAN]])
+    assert rows.targets == ["up", "down"]
+    as_they_come = read_series(written(tmp_path, "t.csv", TABLE), values="x")
+    assert as_they_come.inputs[0].tolist() == [[2], [1], [3]]
+
+
+def test_a_table_without_series_is_one(tmp_path):
+    series = read_long_series(
+        written(tmp_path, "t.csv", "day,load\n2020-01-02,5\n2020-01-01,4\n"), time="day"
+    )
+    assert [one.tolist() for one in series] == [[[4.0], [5.0]]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("g.ts", TS.replace("@timeStamps false", "@timeStamps true"), "time stamps .*are not read"),
+        ("g.ts", TS.replace("1.5,?,3", "(1,1.5),(2,3)"), "line 9 has time stamps"),
+        ("g.ts", TS.replace("@classLabel true up down", "@classLabel false"), "rows have no label"),
+        ("g.ts", TS.replace("3e0", "three"), "line 11 has 'three' in place of a number"),
+        ("g.ts", TS.replace("5,3e0:1:down", "5:down"), "line 11 has 1 dimensions; the first row has 2"),
+        ("g.ts", TS.replace("1:down", "1:"), "line 11 has no label"),
+        ("g.ts", "@problemName x\n", "no @data"),
+        ("g.ts", "@data\n1:a\n", "neither @classLabel true nor"),
+        ("g.ts", "@classLabel true a\n@data\n", "no rows after @data"),
+        ("g.ts", "1,2,3:a\n", "line 1 comes before @data"),
+        ("g.ts", "", "is empty"),
+        ("g.txt", "1 2.0 x\n", "line 1 has 'x' in place of a number"),
+        (
+            "t.csv",
+            TABLE.replace("a,1,1,0,up", "a,1,one,0,up"),
+            "'x' in line 4 must be a number. Received 'o",
+        ),
+        (
+            "t.csv",
+            TABLE.replace("a,1,1,0,up", "a,1,1,0,down"),
+            "series 'a', from line 2 on, must have",
+        ),
+        ("t.csv", TABLE.replace("a,1,1,0,up", "a,,1,0,up"), "line 4 has no 'when'"),
+        ("t.csv", TABLE.replace("id,", "row,"), "no column 'id'"),
+        ("t.parquet", "x", "no known ending"),
+    ],
+)
+def test_bad_files_are_refused_with_the_place(tmp_path, name, content, said):
+    with pytest.raises(DataError, match=said):
+        read_series(written(tmp_path, name, content), time="when")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    for name in ("no.ts", "no.npz", "no.csv"):
+        with pytest.raises(DataError, match=f"There is no file .*{name}"):
+            read_series(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"x": np.zeros((2, 3))}, "no array 'y'. It has x"),
+        ({"x": np.zeros(2), "y": np.zeros(2)}, "`x` must be numbers"),
+        ({"x": np.zeros((2, 3)), "y": np.zeros(3)}, "`x` has 2 rows, `y` has 3"),
+        ({"x": np.zeros((2, 3)), "y": np.zeros(2), "lengths": np.array([4, 1])}, "from 0 to 3"),
+        ({"x": np.array([[1.0], [1.0, 2.0]], object), "y": np.zeros(2)}, "pickled objects.* `lengths`"),
+        ({"x": np.zeros((2, 3)), "y": np.array(["a", ""])}, "row 1 .* has no label"),
+    ],
+)
+def test_bad_arrays_are_refused(tmp_path, arrays, said):
+    with pytest.raises(DataError, match=said):
+        read_series(stored(tmp_path, **arrays))
+
+
+def test_a_file_that_is_no_archive_and_targets_that_are_no_numbers_are_refused(tmp_path):
+    with pytest.raises(DataError, match="no .npz file that can be read"):
+        read_series(written(tmp_path, "rows.npz", "text"))
+    with pytest.raises(DataError, match="target of row 0 .* must be a finite number. Received 'up'"):
+        read_regression(written(tmp_path, "g.ts", TS))
+
+
+def test_windows_hold_every_stretch_with_what_comes_next():
+    series = [np.stack([np.arange(6.0), np.ones(6)], axis=1), np.arange(3.0)]
+    windows = cut_windows(series, context=3, horizon=2)
+    assert [row[:, 0].tolist() for row in windows.inputs] == [[0, 1, 2], [1, 2, 3]]
+    assert windows.inputs[0].shape == (3, 2)
+    assert [target.tolist() for target in windows.targets] == [[3, 4], [4, 5]]
+    holes = cut_windows([np.array([0, 1, 2, NAN, 4, 5, 6])], context=2, horizon=1)
+    assert [target.tolist() for target in holes.targets] == [[2], [4], [5], [6]]
+
+
+def test_windows_are_held_out_by_time_and_nothing_held_out_was_seen():
+    windows = cut_windows([np.arange(50.0), 100 + np.arange(40.0), 200 + np.arange(7.0)], 4, 3)
+    kept, held = windows.split(0.2, seed=0)
+    for level in (0, 100):
+        first = min(target[0] for target in held.targets if level <= target[0] < level + 100)
+        seen = [target[-1] for target in kept.targets if level <= target[0] < level + 100]
+        assert max(seen) < first
+    assert 0.15 < len(held) / len(windows) < 0.25
+    assert {row[0, 0] for row in kept.inputs} >= {200.0}, "a series of one window teaches"
+
+
+@pytest.mark.parametrize("arguments", [(0, 1), (1, 0), (2.0, 1)])
+def test_windows_of_no_size_are_refused(arguments):
+    with pytest.raises(ConfigError, match="must be a positive integer"):
+        cut_windows([np.arange(9.0)], *arguments)
+
+
+def test_series_too_short_for_a_window_or_a_split_are_refused():
+    with pytest.raises(DataError, match="no series has 5 frames and 2 known values .* longest has 6"):
+        cut_windows([np.arange(6.0)], 5, 2)
+    with pytest.raises(DataError, match="too few windows to hold 10% of them out in time: 2"):
+        cut_windows([np.arange(7.0)], 4, 2).split(0.1, 0)

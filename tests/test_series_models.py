@@ -1,0 +1,272 @@
+"""Models of series: raw arrays in, labels or numbers out, whatever the padding and whatever is missing."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_selfattn import models
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.frames import FramePositions, Frames, last_values, patches, window_counts
+from keras_selfattn.models.numbers import NumbersHead, StandardisedSquaredError
+from keras_selfattn.models.regression import NaiveForecast
+from keras_selfattn.models.series_rows import as_series
+
+SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "dropout": 0.0, "max_positions": 4}
+NAN, INF = float("nan"), float("inf")
+
+
+def rising_and_falling(rows=24, features=2):
+    random = np.random.default_rng(0)
+    series, labels = [], []
+    for row in range(rows):
+        way = 1 if row % 2 else -1
+        length = int(random.integers(3, 14))
+        line = way * np.linspace(-1, 1, length)[:, None] * np.ones(features)
+        series.append((line + 0.05 * random.normal(size=line.shape)).astype("float32"))
+        labels.append("up" if way > 0 else "down")
+    return series, labels
+
+
+@pytest.fixture(scope="module")
+def trained():
+    keras.utils.set_random_seed(0)
+    model = models.SeriesClassifier(SMALL)
+    model.compile(keras.optimizers.Adam(0.02))
+    series, labels = rising_and_falling()
+    model.fit(series, labels, epochs=12, verbose=0)
+    return model
+
+
+def test_a_classifier_learns_which_way_series_go(trained):
+    series, labels = rising_and_falling(40)
+    assert trained.evaluate(series, labels, verbose=0)[1] == 1.0
+    assert trained.labels == ["down", "up"]
+    assert trained.stride == 4, "13 frames at most, in 4 positions"
+
+
+def test_a_row_is_answered_alike_whatever_the_padding_of_its_batch(trained):
+    series, _ = rising_and_falling()
+    together = trained.predict(series, verbose=0)
+    alone = np.concatenate([trained.core(row[None]) for row in series])
+    np.testing.assert_allclose(together, alone, atol=2e-6)
+    more = np.concatenate([series[0], np.full((9, 2), NAN, "float32")])[None]
+    np.testing.assert_allclose(trained.core(more), together[:1], atol=2e-6)
+
+
+def test_rows_come_as_lists_or_arrays_with_one_feature_or_several():
+    rows = [row.tolist() for row in as_series([[1, 2, 3], np.array([4.0, NAN])])]
+    assert rows == [[[1.0], [2.0], [3.0]], [[4.0]]], "NaN at the end is padding"
+    assert [row.shape for row in as_series(np.zeros((2, 5, 3)))] == [(5, 3), (5, 3)]
+    assert [row.shape for row in as_series(np.zeros((2, 5)))] == [(5, 1), (5, 1)]
+    assert [row.shape for row in as_series([[], np.ones((2, 3))])] == [(0, 3), (2, 3)]
+    holes = as_series([[[1.0, None], [None, None], [2.0, 3.0]]])[0]
+    np.testing.assert_array_equal(holes, [[1, NAN], [NAN, NAN], [2, 3]])
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "said"),
+    [
+        ([], [], "There are no rows"),
+        ([[1.0], [INF]], ["a", "b"], "Row 1 .* infinite, or too large for float32, in frame 0"),
+        ([[1e300], [1.0]], ["a", "b"], "Row 0 .* too large for float32"),
+        ([[1.0], ["x"]], ["a", "b"], "Row 1 .* of numbers. Received \\['x'\\]"),
+        ([[[1.0, 2.0]], [[1.0], [2.0]]], ["a", "b"], "Row 1 .* has 1 features a frame; the others have 2"),
+        ([[[1.0, 2.0], [3.0]], [1.0]], ["a", "b"], "Row 0 .* differ in length"),
+        ([1.0, 2.0], ["a", "b"], "Row 0 .* must be \\[length, features\\]"),
+        (np.array([1.0, 2.0]), ["a", "b"], "list of arrays.*Received shape \\(2,\\)"),
+        (np.zeros((2, 3, 4, 5)), ["a", "b"], "Received shape \\(2, 3, 4, 5\\)"),
+        ([[], [NAN]], ["a", "b"], "hold no values"),
+        ([[1.0], [2.0]], ["a"], "Received 2 and 1"),
+        ([[1.0], [2.0]], ["a", "a"], "only 'a'"),
+    ],
+)
+def test_rows_that_cannot_train_are_refused_with_their_number(rows, labels, said):
+    model = models.SeriesClassifier(SMALL)
+    model.compile()
+    with pytest.raises(DataError, match=said):
+        model.fit(rows, labels, verbose=0)
+
+
+def test_a_trained_model_refuses_other_features(trained):
+    with pytest.raises(DataError, match="Row 0 .* has 3 features a frame; the others have 2"):
+        trained.predict([np.zeros((4, 3))], verbose=0)
+
+
+def test_empty_one_frame_constant_and_broken_rows_are_answered(trained):
+    holes = np.full((5, 2), 0.5)
+    holes[1, 0], holes[3] = NAN, NAN
+    rows = [[], np.zeros((1, 2)), np.full((6, 2), 7.0), holes, np.full((3, 2), 3e38)]
+    found = trained.predict(rows, verbose=0)
+    assert np.isfinite(found).all()
+    assert trained.predict([], verbose=0).shape == (0, 2)
+    for batch, length in ((0, 5), (3, 0), (0, 0)):
+        assert trained.core(np.zeros((batch, length, 2), "float32")).shape == (batch, 2)
+    infinite = trained.core(np.full((1, 3, 2), INF, "float32"))
+    np.testing.assert_allclose(infinite, found[:1], atol=1e-6, err_msg="as a row without frames")
+
+
+def test_one_row_a_class_and_constant_features_train():
+    model = models.SeriesClassifier(SMALL)
+    model.compile()
+    model.fit([[1.0, 1.0], [1.0, 1.0, 1.0]], ["a", "b"], verbose=0)
+    assert np.asarray(model.core.get_layer("frames").deviation).tolist() == [1.0]
+    assert np.isfinite(model.predict([[1.0], [5.0]], verbose=0)).all()
+
+
+def test_several_labels_a_row():
+    series, labels = rising_and_falling()
+    model = models.SeriesClassifier(SMALL)
+    model.compile()
+    model.fit(series, [[label, "any"] for label in labels], verbose=0)
+    assert model.multi_label
+    assert model.labels == ["any", "down", "up"]
+
+
+def test_a_saved_file_carries_statistics_and_labels(trained, tmp_path):
+    trained.save(tmp_path / "model.keras")
+    again = models.load(tmp_path / "model.keras")
+    series, labels = rising_and_falling()
+    assert (again.labels, again.config, again.stride) == (trained.labels, trained.config, trained.stride)
+    np.testing.assert_allclose(
+        again.predict(series, verbose=0), trained.predict(series, verbose=0), rtol=1e-5
+    )
+    assert again.evaluate(series, labels, verbose=0)[1] == 1.0
+
+
+def test_half_of_what_training_learns_is_refused():
+    with pytest.raises(ConfigError, match="`num_features`, `longest` and `labels` go together"):
+        models.SeriesClassifier(SMALL, labels=["a", "b"])
+    with pytest.raises(ConfigError, match="`mean` and `deviation` go together"):
+        models.SeriesRegressor(SMALL, num_features=2, longest=4, mean=[0.0])
+    with pytest.raises(ConfigError, match="`kernel_size`.*0"):
+        models.SeriesConfig(kernel_size=0)
+    with pytest.raises(ConfigError, match="`season`.*0"):
+        models.ForecastConfig(season=0)
+
+
+def test_frames_are_standardised_by_what_is_known():
+    layer = Frames()
+    layer.learn([np.array([[1.0, 5.0], [3.0, NAN]], "float32"), np.array([[2.0, 5.0]], "float32")])
+    np.testing.assert_allclose(layer.mean, [2.0, 5.0])
+    np.testing.assert_allclose(layer.deviation, [np.sqrt(2 / 3), 1.0], rtol=1e-6)
+    rows = np.array([[[2.0, 6.0], [NAN, 5.0], [NAN, NAN]]], "float32")
+    np.testing.assert_allclose(layer(rows)[0], [[0, 1], [0, 0], [0, 0]], atol=1e-6)
+    assert np.asarray(layer.compute_mask(rows)).tolist() == [[True, True, False]]
+
+
+def test_relative_frames_are_those_less_the_last_known_value():
+    layer = Frames(relative=True)
+    layer.build((None, None, 2))
+    rows = np.array([[[1.0, 9.0], [4.0, NAN], [NAN, NAN]]], "float32")
+    np.testing.assert_allclose(last_values(rows), [[4.0, 9.0]])
+    np.testing.assert_allclose(layer(rows)[0], [[-3, 0], [0, 0], [0, 0]])
+    np.testing.assert_allclose(layer(rows + 1000)[0], layer(rows)[0], atol=1e-4)
+
+
+def test_patches_multiply_as_a_convolution_does():
+    random = np.random.default_rng(0)
+    x, kernel = random.normal(size=(2, 11, 3)).astype("f"), random.normal(size=(5, 3, 7)).astype("f")
+    for dilation in (1, 2, 3):
+        wanted = keras.ops.conv(x, kernel, padding="same", dilation_rate=dilation)
+        found = keras.ops.matmul(patches(x, 5, dilation), kernel.reshape(15, 7))
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_windows_count_their_real_frames_and_average_them_alone():
+    real = np.array([[1, 1, 1, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0, 0]], bool)
+    assert np.asarray(window_counts(real, 3)).tolist() == [[3, 1, 0], [1, 0, 0]]
+    assert np.asarray(window_counts(real, 1)).tolist() == real.astype(int).tolist()
+    layer = FramePositions(4, kernel_size=3, stride=3)
+    x = np.random.default_rng(0).normal(size=(2, 7, 2)).astype("f")
+    found = np.asarray(layer(x, mask=real))
+    changed = np.where(real[:, :, None], x, 99.0).astype("f")
+    np.testing.assert_array_equal(layer(changed, mask=real), found, err_msg="masked frames count for nothing")
+    assert (found[1, 1:] == 0).all()
+    np.testing.assert_allclose(layer(x[1:, :1], mask=real[1:, :1])[0, 0], found[1, 0], atol=1e-6)
+
+
+def test_a_regressor_answers_in_the_units_of_its_targets():
+    keras.utils.set_random_seed(0)
+    series, _ = rising_and_falling(40)
+    targets = [1000 + 50 * float(row[-1, 0]) for row in series]
+    model = models.SeriesRegressor(SMALL)
+    model.compile(keras.optimizers.Adam(0.02))
+    untrained = models.SeriesRegressor(SMALL)
+    untrained.adapt(series, targets)
+    np.testing.assert_allclose(untrained.predict(series, verbose=0), np.mean(targets), rtol=1e-5)
+    model.fit(series, targets, epochs=10, verbose=0)
+    found = model.predict(series, verbose=0)[:, 0]
+    assert np.abs(found - targets).mean() < 10, "of a deviation of 50"
+    np.testing.assert_allclose(
+        model.baselines(series)["mean of training"], np.full((40, 1), np.mean(targets))
+    )
+
+
+def test_the_loss_counts_in_deviations_of_the_targets():
+    head = NumbersHead.learned(NumbersHead.read([[1.0, 10.0], [3.0, 10.0]]))
+    assert (head.mean, head.deviation) == ([2.0, 10.0], [1.0, 1.0])
+    loss = StandardisedSquaredError([2.0, 4.0])
+    np.testing.assert_allclose(loss(np.array([[0.0, 0.0]]), np.array([[2.0, 8.0]])), (1 + 4) / 2)
+
+
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        (None, "Targets are needed"),
+        (["a", "b"], "Target 0 .* must be a number or several. Received 'a'"),
+        ([1.0, None], "Target 1 .* must be a number"),
+        ([1.0, NAN], "Target 1 .* must be finite"),
+        ([[1.0, 2.0], [1.0]], "Target 1 .* has 1 numbers, target 0 has 2"),
+        ([1.0], "Received 2 and 1"),
+    ],
+)
+def test_targets_that_are_no_numbers_are_refused(targets, said):
+    model = models.SeriesRegressor(SMALL)
+    model.compile()
+    with pytest.raises(DataError, match=said):
+        model.fit([[1.0], [2.0]], targets, verbose=0)
+
+
+def test_the_naive_forecast_repeats_the_last_season_of_what_is_known():
+    rows = np.full((4, 5, 2), NAN, "float32")
+    rows[0, :, 0] = [1, 2, 3, 4, 5]
+    rows[1, :3, 0] = [1, 2, 3]
+    rows[2, :, 0], rows[2, :, 1] = [1, 2, NAN, NAN, NAN], 0
+    found = np.asarray(NaiveForecast(4, season=3)(rows))
+    assert found.tolist() == [[3, 4, 5, 3], [1, 2, 3, 1], [2, 2, 2, 2], [0, 0, 0, 0]]
+    assert np.asarray(NaiveForecast(2, season=1)(rows))[:, 0].tolist() == [5, 3, 2, 0]
+    assert NaiveForecast(2, season=4)(np.zeros((1, 0, 1), "float32")).numpy().tolist() == [[0, 0]]
+
+
+def test_a_forecast_moves_with_a_level_that_was_never_seen():
+    keras.utils.set_random_seed(0)
+    wave = np.sin(np.arange(60) * np.pi / 4)
+    rows = [wave[start : start + 16] for start in range(40)]
+    targets = [wave[start + 16 : start + 19] for start in range(40)]
+    model = models.SeriesForecaster({**SMALL, "max_positions": 16})
+    model.compile(keras.optimizers.Adam(0.02))
+    model.fit(rows, targets, epochs=10, verbose=0)
+    found = model.predict(rows, verbose=0)
+    naive = model.baselines(rows)["last value"]
+    assert np.abs(found - targets).mean() < np.abs(naive - targets).mean() / 2
+    above = model.predict([row + 100 for row in rows], verbose=0)
+    np.testing.assert_allclose(above - 100, found, atol=1e-3)
+
+
+def test_a_forecaster_with_a_season_begins_with_the_seasonal_naive_forecast(tmp_path):
+    rows = [np.tile([1.0, 5.0, 3.0], 4) + shift for shift in range(4)]
+    targets = [np.tile([1.0, 5.0, 3.0], 2) + shift for shift in range(4)]
+    model = models.SeriesForecaster({**SMALL, "season": 3})
+    model.adapt(rows, targets)
+    np.testing.assert_allclose(model.predict(rows, verbose=0), targets, atol=1e-5)
+    assert list(model.baselines(rows)) == ["last value", "3 frames before"]
+    model.save(tmp_path / "model.keras")
+    again = models.load(tmp_path / "model.keras")
+    np.testing.assert_allclose(again.predict(rows, verbose=0), targets, atol=1e-5)
+
+
+def test_noise_acts_in_training_alone(trained):
+    row = tf.zeros([1, 5, 2])
+    np.testing.assert_array_equal(trained(row), trained(row))
+    assert np.abs(trained(row, training=True) - trained(row, training=True)).max() > 0
