@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.models.tokenizer import PADDING_ID, Tokenizer, split
+from keras_selfattn.models import TextClassifier
+from keras_selfattn.models.tokenizer import PADDING_ID, split
 
 Tensor = Any
 Request = dict[str, np.ndarray]
@@ -45,17 +46,27 @@ class Front(Protocol):
 
 
 class TextFront:
-    """Raw text to token ids, by a model's own tokenizer."""
+    """Raw text to what the core of a text model takes: token ids, and the wide path's logits if it has one."""
 
     subject = "text"
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, model: TextClassifier) -> None:
+        self._model, self._tokenizer = model, model.tokenizer
         self.specs = {"text": tf.TensorSpec([None], tf.string, name="text")}
-        self.tracked = [tokenizer.table]
+        self.tracked = [self._tokenizer.table]
 
-    def __call__(self, *raw: Tensor) -> Tensor:
-        return self._tokenizer(raw[0])  # ragged [B, T]
+    def __call__(self, *raw: Tensor) -> Any:
+        return self._model.beside_wide(self._tokenizer(raw[0]), raw[0])  # the ids ragged [B, T]
+
+    def of_tokens(self, tokens: Tensor) -> Any:
+        """Returns the same of tokens, string `[B, T]`, "" as padding; the ids padded."""
+        ids = self.ids(tokens)
+        between = " " if self._tokenizer.config.tokens == "words" else ""
+        return self._model.beside_wide(ids, tf.strings.reduce_join(tokens, axis=1, separator=between))
+
+    def alone(self, ids: Tensor) -> Any:
+        """Returns the same of token ids, int32 `[B, T]`, of which the wide path says nothing."""
+        return self._model.beside_wide(ids)
 
     def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the tokens of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""

@@ -3,7 +3,7 @@
 Axes: B (rows), T (positions), C (classes).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,7 +15,13 @@ _ragged: Any = tf.RaggedTensor
 _PADDING = 2**14
 
 
-def by_length(ids: Tensor, outputs: Callable[[Tensor], Tensor], columns: int, padding_id: int) -> Tensor:
+def by_length(
+    ids: Tensor,
+    outputs: Callable[[Any], Tensor],
+    columns: int,
+    padding_id: int,
+    beside: Tensor | None = None,
+) -> Tensor:
     """Returns what a model returns for each row, `[B, C]`, and bounds what short rows pay for long ones.
 
     Where padding all rows to the longest adds more than the tokens that there are, rows are sorted by length
@@ -23,28 +29,37 @@ def by_length(ids: Tensor, outputs: Callable[[Tensor], Tensor], columns: int, pa
 
     Args:
         ids: int32 ragged `[B, T]`.
-        outputs: from padded ids, int32 `[B, T]`, to float32 `[B, C]`.
+        outputs: from padded ids, int32 `[B, T]`, to float32 `[B, C]`; or from a list of them and `beside`.
         columns: C.
         padding_id: what fills the rows.
+        beside: what else there is of each row, `[B, ...]`.
     """
+    others = [] if beside is None else [beside]
     lengths = tf.cast(ids.row_lengths(), tf.int32)  # [B]
     padded = tf.size(lengths) * tf.reduce_max(tf.concat([lengths, [0]], axis=0))
     total = tf.size(ids.flat_values)
 
     # In a function of its own, a branch that is not taken costs its callers nothing.
     @tf.function(autograph=False, experimental_attributes={"_noinline": True})
-    def in_groups(values: Tensor, splits: Tensor) -> Tensor:
-        return _in_groups(_ragged.from_row_splits(values, splits, validate=False), outputs, padding_id)
+    def in_groups(values: Tensor, splits: Tensor, *others: Tensor) -> Tensor:
+        rows = _ragged.from_row_splits(values, splits, validate=False)
+        return _in_groups(rows, others, outputs, padding_id)
 
     found = tf.cond(
         padded <= 2 * total + _PADDING,
-        lambda: outputs(ids.to_tensor(padding_id)),
-        lambda: in_groups(ids.flat_values, ids.row_splits),
+        lambda: outputs(_joined(ids.to_tensor(padding_id), others)),
+        lambda: in_groups(ids.flat_values, ids.row_splits, *others),
     )
     return tf.ensure_shape(found, [None, columns])
 
 
-def _in_groups(ids: Tensor, outputs: Callable[[Tensor], Tensor], padding_id: int) -> Tensor:
+def _joined(padded: Tensor, others: Sequence[Tensor]) -> Any:
+    return [padded, *others] if others else padded
+
+
+def _in_groups(
+    ids: Tensor, others: Sequence[Tensor], outputs: Callable[[Any], Tensor], padding_id: int
+) -> Tensor:
     lengths = tf.cast(ids.row_lengths(), tf.int32)
     order = tf.argsort(lengths, direction="DESCENDING", stable=True)  # [B]
     lengths = tf.gather(lengths, order)
@@ -52,8 +67,10 @@ def _in_groups(ids: Tensor, outputs: Callable[[Tensor], Tensor], padding_id: int
 
     def group(start: Tensor, count: Tensor, found: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         end = tf.math.count_nonzero(2 * lengths >= lengths[start], dtype=tf.int32)
-        chosen = tf.gather(ids, order[start:end]).to_tensor(padding_id)
-        return end, count + 1, found.write(count, outputs(chosen))
+        chosen = order[start:end]
+        padded = tf.gather(ids, chosen).to_tensor(padding_id)
+        beside = [tf.gather(other, chosen) for other in others]
+        return end, count + 1, found.write(count, outputs(_joined(padded, beside)))
 
     found = tf.TensorArray(tf.float32, size=0, dynamic_size=True, infer_shape=False)
     _, _, found = tf.while_loop(lambda start, *_: start < rows, group, (0, 0, found), parallel_iterations=1)

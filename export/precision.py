@@ -96,19 +96,19 @@ def at_precision(model: keras.Model, precision: str | None) -> tuple[keras.Model
             f"`precision` must be one of {', '.join(PRECISIONS)}, or None. Received {precision!r}."
         )
     if precision is None:
-        return model, Weights(_core(model))
+        return model, Weights(model)
     if precision == "bfloat16":
         recast = _recast(model, precision)
-        return recast, Weights(_core(recast))
+        return recast, Weights(recast)
     wide = _recast(model, "float32") if computes_in_half(model) else model
     if precision == "float32":
-        return wide, Weights(_core(wide))
-    return wide, NarrowWeights(_core(wide), precision.removesuffix("-weights"))
+        return wide, Weights(wide)
+    return wide, NarrowWeights(wide, precision.removesuffix("-weights"))
 
 
 def computes_in_half(model: keras.Model) -> bool:
     """Whether a layer of a model computes in float16 or bfloat16."""
-    layers = _core(model)._flatten_layers(include_self=False)
+    layers = model._flatten_layers(include_self=False)
     return bool(_HALF & {layer.compute_dtype for layer in layers})
 
 
@@ -144,15 +144,11 @@ def compare(
     return Comparison(measured[0], measured[1], len(labels), int(np.sum(found[0] != found[1])))
 
 
-def _core(model: keras.Model) -> keras.Model:
-    return model.core if isinstance(model, RawModel) else model
-
-
 def _recast(model: keras.Model, dtype: str) -> keras.Model:
     """Returns the same model with another dtype policy; what it returns stays in float32."""
     if isinstance(model, RawModel):
         recast: Any = type(model).from_config({**model.get_config(), "dtype": dtype})
-        recast.core.set_weights(model.core.get_weights())
+        recast.set_weights(model.get_weights())
         return recast
     return _made_again(model, dtype)
 

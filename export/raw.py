@@ -44,7 +44,7 @@ def raw_answers(head: Head) -> Answers:
 
 
 _FRONTS: dict[type[RawModel], Callable[[Any], RawFront]] = {
-    TextClassifier: lambda model: TextFront(model.tokenizer),
+    TextClassifier: TextFront,
     ImageClassifier: ImageFront,
     TokenClassifier: lambda model: TokenFront(model.tokenizer),
     SeriesClassifier: SeriesFront,

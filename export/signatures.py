@@ -59,7 +59,7 @@ class Graphs:
         front, answers = self._front, self._answers
         found = {
             "serving_default": Signature(
-                _function(front.specs, lambda *raw: self._core(front(*raw))), requests
+                _function(front.specs, lambda *raw: self._core(self._read(*raw))), requests
             )
         }
         if not can_parse(front.specs):
@@ -74,7 +74,13 @@ class Graphs:
     def on_tokens(self, front: TextFront) -> Any:
         """Returns the function from tokens, string `[B, T]`, to named answers."""
         specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
-        return _function(specs, lambda tokens: self._answers.named(self._traced(front.ids(tokens))))
+
+        def answer(tokens: Tensor) -> dict[str, Tensor]:
+            with self._weights.used():
+                inputs = front.of_tokens(tokens)
+            return self._answers.named(self._traced(inputs))
+
+        return _function(specs, answer)
 
     def on_files(self, front: ImageFront) -> Any:
         """Returns the function from images in files, string `[B]`, to named answers."""
@@ -86,7 +92,7 @@ class Graphs:
         def explain(text: Tensor) -> dict[str, Tensor]:
             tokens, ids = front.explained(text)  # [B, T]
             with collected_weights(self._model) as weights:
-                self._outputs(ids)
+                self._outputs(front.alone(ids))
             found = named_weights(weights, together=True)["weights"]  # [B, L, H, T, S]
             real = tf.cast(ids != PADDING_ID, tf.float32)
             return {"tokens": tokens, "weights": found * real[:, None, None, :, None]}
@@ -107,11 +113,19 @@ class Graphs:
     def _on_examples(self, answer: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
         specs = {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}
         front, padding = self._front, getattr(self._front, "padding", 0)
-        return _function(specs, lambda rows: answer(self._core(front(*parsed(rows, front.specs, padding)))))
+        return _function(
+            specs, lambda rows: answer(self._core(self._read(*parsed(rows, front.specs, padding))))
+        )
+
+    def _read(self, *raw: Tensor) -> Any:
+        """Returns what the model takes, as the front reads it."""
+        with self._weights.used():
+            return self._front(*raw)
 
     def _answer(self, inputs: Any) -> dict[str, Tensor]:
-        if isinstance(inputs, tf.RaggedTensor):
-            outputs = by_length(inputs, self._traced, self._model.output_shape[-1], PADDING_ID)
+        ids, *beside = inputs if isinstance(inputs, list) else [inputs]
+        if isinstance(ids, tf.RaggedTensor):
+            outputs = by_length(ids, self._traced, self._model.output_shape[-1], PADDING_ID, *beside)
         else:
             # Not the function: the mask of the outputs, an attribute in Keras, would be lost.
             outputs = self._outputs(inputs)

@@ -159,7 +159,7 @@ class RawModel(keras.Model):
             self._adapt(rows, kind)
         if isinstance(validation_data, Rows):
             validation_data = self._batches(validation_data, batch_size).dataset()
-        batches = self._batches(rows, batch_size, shuffle=shuffle, seed=seed)
+        batches = self._batches(rows, batch_size, training=True, shuffle=shuffle, seed=seed)
         # The batches come in their order already.
         return super().fit(
             batches.dataset(),
@@ -242,13 +242,24 @@ class RawModel(keras.Model):
         check_columns(self.rows_are, rows)
         return rows
 
+    def _beside(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
+        """Returns what goes into the core beside the features of each row, if anything does."""
+        return None
+
     def _batches(
-        self, rows: Rows, batch_size: int | None, *, shuffle: bool = False, seed: int = 0
+        self,
+        rows: Rows,
+        batch_size: int | None,
+        *,
+        training: bool = False,
+        shuffle: bool = False,
+        seed: int = 0,
     ) -> LengthSortedBatches:
         return LengthSortedBatches(
             self._features(rows.inputs),
             self.head.encoded(rows.targets) if rows.targets else None,
             rows.weights,
+            self._beside(rows.inputs, training=training),
             batch_size=batch_size or BATCH_SIZE,
             shuffle=shuffle,
             seed=seed,

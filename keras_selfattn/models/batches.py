@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +24,7 @@ class LengthSortedBatches:
         rows: an array for each row, `[T, ...]`, all of one dtype and of the same axes after the first.
         targets: `[rows, ...]`, or an array `[T]` for each row, or None.
         weights: float `[rows]`, or None.
+        beside: `[rows, ...]`, what goes into the model beside the rows; they come as a pair then.
         batch_size: rows in a batch at most. The last may hold fewer; and where rows are long, so that
             attention's memory would grow with their square, batches are a quarter of the size for each
             doubling of the length.
@@ -46,6 +48,7 @@ class LengthSortedBatches:
         rows: Sequence[np.ndarray],
         targets: np.ndarray | list[np.ndarray] | None = None,
         weights: np.ndarray | None = None,
+        beside: np.ndarray | None = None,
         *,
         batch_size: int,
         shuffle: bool = False,
@@ -53,7 +56,7 @@ class LengthSortedBatches:
     ) -> None:
         self._rows = rows
         self.lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        self._targets, self._weights = targets, weights
+        self._targets, self._weights, self._beside = targets, weights, beside
         self._random = np.random.default_rng(seed) if shuffle else None
         # Rows of a class are batched together, so that the number of batches is the same in every epoch.
         longest = math.sqrt(_MAX_PAIRS / batch_size)
@@ -67,13 +70,20 @@ class LengthSortedBatches:
     def __len__(self) -> int:
         return sum(math.ceil(len(rows) / size) for rows, size in self._classes)
 
-    def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for chosen in self._chosen():
-            yield (padded([self._rows[row] for row in chosen]), *self._columns(chosen))
+            rows: Any = padded([self._rows[row] for row in chosen])
+            if self._beside is not None:
+                rows = (rows, self._beside[chosen])
+            yield (rows, *self._columns(chosen))
 
     def dataset(self) -> tf.data.Dataset:
         """Returns the batches as Keras wants them: their number known, the axes that vary unknown."""
-        specs = [tf.TensorSpec([None, None, *self._rows[0].shape[1:]], tf.as_dtype(self._rows[0].dtype))]
+        of_rows: Any = tf.TensorSpec([None, None, *self._rows[0].shape[1:]], tf.as_dtype(self._rows[0].dtype))
+        if self._beside is not None:
+            shape = [None, *self._beside.shape[1:]]
+            of_rows = (of_rows, tf.TensorSpec(shape, tf.as_dtype(self._beside.dtype)))
+        specs = [of_rows]
         if self._targets is not None:
             first = self._targets[0]
             shape = [None, None] if self._per_position else [None, *first.shape]

@@ -61,6 +61,8 @@ class TextConfig(EncoderConfig):
         max_ngram: 1 embeds tokens alone, 2 adds each pair with the token before, 3 also each triple with both
             neighbours. Word order at short range is then known before the first attention layer.
         ngram_buckets: rows of each hashed n-gram table.
+        wide: whether a linear model of words, pairs and pieces of words is learned beside attention, and
+            answers with it. It takes 4 bytes for each of its n-grams and classes, 32 MB at most.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -78,6 +80,7 @@ class TextConfig(EncoderConfig):
     max_tokens: int = 4096
     max_ngram: int = 2
     ngram_buckets: int = 16_384
+    wide: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,6 +88,8 @@ class TextConfig(EncoderConfig):
             raise ConfigError(f'`tokens` must be "words" or "characters". Received {self.tokens!r}.')
         if not isinstance(self.lowercase, bool):
             raise ConfigError(f"`lowercase` must be True or False. Received {self.lowercase!r}.")
+        if not isinstance(self.wide, bool):
+            raise ConfigError(f"`wide` must be True or False. Received {self.wide!r}.")
         for name in ("vocabulary_size", "min_count", "max_tokens", "ngram_buckets"):
             check_count(name, getattr(self, name))
         if self.max_ngram not in (1, 2, 3):

@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
+from keras_selfattn.models.mixture import Mixture
 from keras_selfattn.models.rows import as_column, as_name, as_names, indices_of, sorted_names
 
 Tensor = Any
@@ -51,8 +52,13 @@ class Head(ABC):
         """Returns the targets read as the loss takes them: one array, or one for each row."""
 
     @abstractmethod
-    def outputs(self, x: Tensor) -> Tensor:
-        """Returns float32 outputs of pooled features `[B, D]`, or of all positions `[B, T, D]`."""
+    def outputs(self, x: Tensor, wide: Tensor | None = None) -> Tensor:
+        """Returns float32 outputs of pooled features `[B, D]`, or of all positions `[B, T, D]`.
+
+        Args:
+            x: the features.
+            wide: logits of a wide path beside them, float32 `[B, C]`, where the head has classes.
+        """
 
     @abstractmethod
     def loss(self, label_smoothing: float = 0.0) -> Any:
@@ -105,8 +111,8 @@ class ClassHead(Head):
     def encoded(self, targets: Sequence[str]) -> np.ndarray:
         return indices_of(targets, self.labels)
 
-    def outputs(self, x: Tensor) -> Tensor:
-        logits = keras.layers.Dense(len(self.labels), dtype="float32", name="logits")(x)  # [B, C]
+    def outputs(self, x: Tensor, wide: Tensor | None = None) -> Tensor:
+        logits = _logits(x, wide, self.labels, exclusive=True)
         return Probabilities("softmax", dtype="float32", name="probabilities")(logits)
 
     def loss(self, label_smoothing: float = 0.0) -> Any:
@@ -172,8 +178,8 @@ class MultiLabelHead(Head):
             found[row, indices_of(names, self.labels)] = 1
         return found
 
-    def outputs(self, x: Tensor) -> Tensor:
-        logits = keras.layers.Dense(len(self.labels), dtype="float32", name="logits")(x)  # [B, C]
+    def outputs(self, x: Tensor, wide: Tensor | None = None) -> Tensor:
+        logits = _logits(x, wide, self.labels, exclusive=False)
         return Probabilities("sigmoid", dtype="float32", name="probabilities")(logits)
 
     def loss(self, label_smoothing: float = 0.0) -> Any:
@@ -224,6 +230,14 @@ class Probabilities(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "activation": self.activation}
+
+
+def _logits(x: Tensor, wide: Tensor | None, labels: Sequence[str], *, exclusive: bool) -> Tensor:
+    """Returns the logits of the classes, `[..., C]`, those of a wide path mixed in."""
+    logits = keras.layers.Dense(len(labels), dtype="float32", name="logits")(x)
+    if wide is None:
+        return logits
+    return Mixture(exclusive, dtype="float32", name="mixture")([logits, wide])
 
 
 def as_name_lists(y: Any) -> list[list[str]]:

@@ -54,7 +54,7 @@ class NumbersHead(Head):
                 )
         return np.stack(targets).astype(np.float32)
 
-    def outputs(self, x: Tensor) -> Tensor:
+    def outputs(self, x: Tensor, wide: Tensor | None = None) -> Tensor:
         found = keras.layers.Dense(
             len(self.mean), kernel_initializer="zeros", dtype="float32", name="standardised"
         )(x)  # [B, N]

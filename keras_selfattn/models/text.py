@@ -14,8 +14,11 @@ from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.core import encoded, pooled
 from keras_selfattn.models.embedding import NGramEmbedding
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.ngrams import ngram_ids
 from keras_selfattn.models.rows import Rows, are_texts, as_texts
 from keras_selfattn.models.tokenizer import Tokenizer, learn_vocabulary
+from keras_selfattn.models.wide import NGramLogits
+from keras_selfattn.models.wide_fit import fitted, wide_logits
 
 Tensor = Any
 
@@ -33,6 +36,7 @@ class TextClassifier(Classifier):
         vocabulary: tokens in the order of their ids; left out before training.
         labels: label names in the order of the classes; left out before training.
         multi_label: whether a row can bear several labels; left out before training.
+        wide_features: n-grams that the wide path has weights for; left out before training.
 
     Call arguments:
         inputs: string `[batch]`, or int32 `[batch, length]` token ids with 0 as padding.
@@ -64,30 +68,60 @@ class TextClassifier(Classifier):
         vocabulary: Sequence[str] | None = None,
         labels: Sequence[str] | None = None,
         multi_label: bool = False,
+        wide_features: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
         self.tokenizer: Any = None
+        self.wide: NGramLogits | None = None
         if (vocabulary is None) != (labels is None):
             raise ConfigError("`vocabulary` and `labels` go together. Received one without the other.")
         if vocabulary is not None and labels is not None:
             self.tokenizer = Tokenizer(self.config, vocabulary)
+            if wide_features is not None:
+                self.wide = NGramLogits(wide_features, len(labels), not multi_label, name="wide")
             self._assemble(class_head(labels, multi_label=multi_label))
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         core = self.core
-        ids = self.tokenizer.padded(inputs) if _is_string(inputs) else inputs
-        return core(ids, training=training)
+        if _is_string(inputs):
+            return core(self.beside_wide(self.tokenizer.padded(inputs), inputs), training=training)
+        whole = self.wide is None or isinstance(inputs, list | tuple)
+        return core(inputs if whole else self.beside_wide(inputs), training=training)
+
+    def beside_wide(self, ids: Tensor, texts: Tensor | None = None) -> Any:
+        """Returns what the core takes: ids, `[batch, length]` or ragged, with the wide path's logits if any.
+
+        Args:
+            ids: token ids of the texts.
+            texts: string `[batch]`; without them the wide path says nothing.
+        """
+        if self.wide is None:
+            return ids
+        if texts is not None:
+            return [ids, self.wide(ngram_ids(self.config, texts))]
+        rows = ids.nrows() if isinstance(ids, tf.RaggedTensor) else tf.shape(ids)[0]
+        return [ids, tf.zeros([rows, len(self.labels)])]
 
     def get_config(self) -> dict[str, Any]:
-        vocabulary = None if self.tokenizer is None else self.tokenizer.vocabulary
-        return {**super().get_config(), "vocabulary": vocabulary}
+        return {
+            **super().get_config(),
+            "vocabulary": None if self.tokenizer is None else self.tokenizer.vocabulary,
+            "wide_features": None if self.wide is None else self.wide.features,
+        }
 
     def _is_raw(self, x: Any) -> bool:
         return are_texts(x)
 
     def _read_inputs(self, x: Any) -> list[str]:
         return as_texts(x)
+
+    def _adapt(self, rows: Rows, kind: type[Head]) -> None:
+        head: Any = kind.learned(rows.targets)
+        self._learn(rows)
+        if self.config.wide:
+            self.wide = fitted(self.config, rows.inputs, head.encoded(rows.targets), len(head.labels))
+        self._assemble(head)
 
     def _learn(self, rows: Rows) -> None:
         vocabulary, cut = learn_vocabulary(self.config, rows.inputs)
@@ -106,6 +140,13 @@ class TextClassifier(Classifier):
     def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:
         return self.tokenizer.rows(inputs)
 
+    def _beside(self, inputs: Sequence[str], *, training: bool) -> np.ndarray | None:
+        if self.wide is None:
+            return None
+        if training:  # which goes on without the wide path
+            return np.broadcast_to(np.float32(0), (len(inputs), len(self.labels)))
+        return wide_logits(self.wide, self.config, inputs)
+
     def _build_core(self, head: Head) -> keras.Model:
         config, policy = self.config, self.dtype_policy
         ids = keras.Input((None,), dtype="int32", name="ids")
@@ -118,7 +159,10 @@ class TextClassifier(Classifier):
             name="embedding",
         )(ids)  # [B, T, D]
         x = pooled(encoded(x, config, policy), config, policy)  # [B, D]
-        return keras.Model(ids, head.outputs(x), name="core")
+        if self.wide is None:
+            return keras.Model(ids, head.outputs(x), name="core")
+        wide = keras.Input((self.wide.classes,), dtype="float32", name="wide")
+        return keras.Model([ids, wide], head.outputs(x, wide), name="core")
 
 
 def _is_string(inputs: Tensor) -> bool:

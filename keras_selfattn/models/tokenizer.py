@@ -76,7 +76,7 @@ class Tokenizer:
         """Returns the ids of each text, int32 `[T]`."""
         found: list[np.ndarray] = []
         for start in range(0, len(texts), _CHUNK):
-            ids = self(_as_strings(texts[start : start + _CHUNK]))
+            ids = self(as_strings(texts[start : start + _CHUNK]))
             found += np.split(ids.flat_values.numpy(), ids.row_splits.numpy()[1:-1])
         return found
 
@@ -107,7 +107,7 @@ def learn_vocabulary(config: TextConfig, texts: Sequence[str]) -> tuple[list[str
     cut = 0
     one_more = dataclasses.replace(config, max_tokens=config.max_tokens + 1)
     for start in range(0, len(texts), _CHUNK):
-        tokens = split(one_more, _as_strings(texts[start : start + _CHUNK]))
+        tokens = split(one_more, as_strings(texts[start : start + _CHUNK]))
         cut += int((tokens.row_lengths().numpy() > config.max_tokens).sum())
         counts.update(tokens[:, : config.max_tokens].flat_values.numpy().tolist())
     least = config.min_count if max(counts.values(), default=0) >= config.min_count else 1
@@ -116,6 +116,6 @@ def learn_vocabulary(config: TextConfig, texts: Sequence[str]) -> tuple[list[str
     return [token.decode() for token in frequent[: config.vocabulary_size]], cut
 
 
-def _as_strings(texts: Sequence[str]) -> Tensor:
+def as_strings(texts: Sequence[str]) -> Tensor:
     # A lone surrogate, legal in a Python string, has no UTF-8 form.
     return tf.constant([text.encode(errors="replace") for text in texts], dtype=tf.string)

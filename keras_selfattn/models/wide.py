@@ -1,0 +1,71 @@
+"""The wide path of a text classifier: one linear model of n-grams, beside attention.
+
+It knows from few rows which words and pieces of words speak for a class; attention learns what their order
+says. Axes: B (texts), G (n-grams), F (features), C (classes).
+"""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from keras_selfattn.models.ngrams import BUCKETS
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class NGramLogits(keras.layers.Layer):
+    """Logits of a linear model of weighted n-gram counts, fitted by `wide_fit.fitted`.
+
+    A feature's value is `(1 + ln(count)) idf`; those of words and those of pieces of words are scaled to
+    length 1 apart. Features that training did not see add nothing.
+
+    Args:
+        features: number of n-grams that have a weight, F.
+        classes: number of classes, C.
+        exclusive: whether a row has one label: two classes then share one column of weights.
+
+    Call arguments:
+        inputs: int64 ragged `[batch, n-grams]`, as `ngrams.ngram_ids` returns them.
+
+    Returns:
+        float32 `[batch, classes]`.
+    """
+
+    def __init__(self, features: int, classes: int, exclusive: bool, **kwargs: Any) -> None:
+        super().__init__(trainable=False, dtype="float32", **kwargs)
+        self.features = features
+        self.classes = classes
+        self.exclusive = exclusive
+        self.columns = 1 if exclusive and classes == 2 else classes
+        self.keys = self.add_weight(shape=(features,), dtype="int32", initializer="zeros", name="keys")
+        self.idf = self.add_weight(shape=(features,), initializer="ones", name="idf")
+        self.kernel = self.add_weight(shape=(features, self.columns), initializer="zeros", name="kernel")
+        self.bias = self.add_weight(shape=(self.columns,), initializer="zeros", name="bias")
+        self.built = True
+
+    def call(self, inputs: Tensor) -> Tensor:
+        texts = inputs.nrows(out_type=tf.int64)
+        keys, _, counts = tf.unique_with_counts(inputs.value_rowids() * (2 * BUCKETS) + inputs.values)
+        rows, ids = keys // (2 * BUCKETS), tf.cast(keys % (2 * BUCKETS), tf.int32)
+        places = tf.minimum(tf.searchsorted(self.keys, ids), self.features - 1)
+        known = tf.gather(self.keys, places) == ids
+        rows, ids, places = (tf.boolean_mask(each, known) for each in (rows, ids, places))
+        values = 1 + tf.math.log(tf.cast(tf.boolean_mask(counts, known), tf.float32))
+        values = _unit(values * tf.gather(self.idf, places), rows, ids, texts)
+        indices = tf.stack([rows, tf.cast(places, tf.int64)], axis=1)
+        counted = tf.SparseTensor(indices, values, tf.stack([texts, self.features]))  # [B, F]
+        logits = tf.sparse.sparse_dense_matmul(counted, tf.convert_to_tensor(self.kernel)) + self.bias
+        return tf.concat([-logits / 2, logits / 2], axis=1) if self.columns < self.classes else logits
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("features", "classes", "exclusive")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def _unit(values: Tensor, rows: Tensor, ids: Tensor, texts: Tensor) -> Tensor:
+    """Returns values scaled so that those of a row's words, and those of its pieces, have length 1."""
+    group = 2 * rows + tf.cast(ids >= BUCKETS, tf.int64)
+    squares = tf.math.unsorted_segment_sum(values**2, group, 2 * texts)
+    return values * tf.math.rsqrt(tf.gather(squares, group))

@@ -1,0 +1,177 @@
+"""Fits the wide path: features, three linear models of them, and how much each of the three counts.
+
+Axes: B (texts), F (features), C (columns: classes, or 1 for two that exclude each other).
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from sklearn.svm import LinearSVC
+
+from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.ngrams import BUCKETS, counted
+from keras_selfattn.models.wide import NGramLogits
+
+# Bytes of the weights at most: rarer n-grams are left out.
+_MOST_BYTES = 32_000_000
+# Share of the rows on which it is found how much each model counts, before all of them are fitted on all rows.
+_HELD_OUT = 0.2
+# A machine for each class is fitted on all rows: beyond so many classes that takes too long.
+_SVM_CLASSES = 300
+# Scaled by log-count ratios of each class on its own, they help where classes are few.
+_SCALED_CLASSES = 10
+_C, _SCALED_C = 1.0, 0.3  # of the machines; what served best on six sets of texts
+
+
+class _Linear(NamedTuple):
+    """A linear model: float64 `[F, C]` and `[C]`."""
+
+    kernel: np.ndarray
+    bias: np.ndarray
+
+
+class _Features(NamedTuple):
+    """Which n-grams have a weight: ids in order, int32 `[F]`, and their inverse document frequency."""
+
+    keys: np.ndarray
+    idf: np.ndarray
+
+
+def fitted(config: TextConfig, texts: Sequence[str], targets: np.ndarray, classes: int) -> NGramLogits:
+    """Returns the wide path for texts and what they are.
+
+    A support vector machine on tf-idf, the same on features scaled by naive-Bayes log-count ratios, and those
+    ratios themselves; their sum is weighted so that it is likeliest on held-out rows.
+
+    Args:
+        config: how texts are cut.
+        texts: the training rows.
+        targets: int `[rows]`, or 0 or 1 `[rows, labels]` where a row can bear several.
+        classes: number of classes or labels.
+
+    Reference: Wang & Manning 2012, "Baselines and Bigrams", section 2.
+    """
+    borne = np.eye(classes, dtype=bool)[targets] if targets.ndim == 1 else targets.astype(bool)  # [B, C]
+    exclusive = targets.ndim == 1
+    counts = _Counts.of(config, texts)
+    columns = borne[:, 1:] if exclusive and classes == 2 else borne
+    features = counts.features(columns.shape[1])
+    values = counts.values(features)  # [B, F]
+    held = np.random.default_rng(0).random(len(texts)) < _HELD_OUT
+    if held.all() or not held.any():
+        held[:] = np.arange(len(texts)) == 0
+    tried = _models(values[~held], columns[~held], classes)
+    scales = _scales([values[held] @ each.kernel + each.bias for each in tried], columns[held], exclusive)
+    models = _models(values, columns, classes)
+    layer = NGramLogits(len(features.keys), classes, exclusive, name="wide")
+    kernel = sum(scale * each.kernel for scale, each in zip(scales, models, strict=True))
+    bias = sum(scale * each.bias for scale, each in zip(scales, models, strict=True))
+    layer.set_weights([features.keys, features.idf, kernel, bias])
+    return layer
+
+
+def wide_logits(layer: NGramLogits, config: TextConfig, texts: Sequence[str]) -> np.ndarray:
+    """Returns what the layer returns for texts, float32 `[B, classes]`, many at a time."""
+    features = _Features(np.asarray(layer.keys), np.asarray(layer.idf))
+    values = _Counts.of(config, texts).values(features)
+    logits = values @ np.asarray(layer.kernel) + np.asarray(layer.bias)
+    if layer.columns < layer.classes:
+        logits = np.concatenate([-logits / 2, logits / 2], axis=1)
+    return logits.astype(np.float32)
+
+
+class _Counts(NamedTuple):
+    """How often each n-gram occurs in each text: rows and ids int32, counts float32; `texts` in number."""
+
+    rows: np.ndarray
+    ids: np.ndarray
+    counts: np.ndarray
+    texts: int
+
+    @classmethod
+    def of(cls, config: TextConfig, texts: Sequence[str]) -> "_Counts":
+        columns = zip(*counted(config, texts), strict=True)
+        return cls(*(np.concatenate(column) for column in columns), len(texts))
+
+    def features(self, columns: int) -> _Features:
+        """Returns the n-grams that get weights: all, or the more frequent ones where they are too many."""
+        ids, documents = np.unique(self.ids, return_counts=True)
+        most, least = max(1, _MOST_BYTES // (4 * columns)), 1
+        while np.count_nonzero(documents >= least) > most:
+            least += 1
+        chosen = documents >= least
+        idf = np.log((1 + self.texts) / (1 + documents[chosen])) + 1
+        return _Features(ids[chosen], idf.astype(np.float32))
+
+    def values(self, features: _Features) -> sp.csr_matrix:
+        """Returns what `NGramLogits` makes of the counts, float32 `[B, F]`."""
+        places = np.minimum(np.searchsorted(features.keys, self.ids), len(features.keys) - 1)
+        known = features.keys[places] == self.ids
+        rows, ids, places = self.rows[known], self.ids[known], places[known]
+        values = (1 + np.log(self.counts[known])) * features.idf[places]
+        group = 2 * rows + (ids >= BUCKETS)
+        values /= np.sqrt(np.bincount(group, values**2, 2 * self.texts))[group]
+        shape = (self.texts, len(features.keys))
+        return sp.csr_matrix((values.astype(np.float32), (rows, places)), shape=shape)
+
+
+def _models(values: Any, columns: np.ndarray, classes: int) -> list[_Linear]:
+    ratios = _log_count_ratios(values, columns)
+    found = [ratios]
+    if classes <= _SVM_CLASSES:
+        found.append(_machines(values, columns, _C))
+    if classes <= _SCALED_CLASSES:
+        found.append(_machines(values, columns, _SCALED_C, ratios.kernel))
+    return found
+
+
+def _log_count_ratios(values: Any, columns: np.ndarray) -> _Linear:
+    """Returns how much likelier each feature is with the label than without; Wang & Manning's equation 2."""
+    occurs = (values > 0).astype(np.float64)
+    borne = columns.astype(np.float64)
+    with_it = np.asarray(occurs.T @ borne) + 1  # [F, C]
+    without = np.asarray(occurs.sum(axis=0)).reshape(-1, 1) - (with_it - 1) + 1
+    kernel = np.log(with_it / with_it.sum(axis=0)) - np.log(without / without.sum(axis=0))
+    prior = (borne.sum(axis=0) + 1) / (len(borne) + 2)
+    return _Linear(kernel, np.log(prior / (1 - prior)))
+
+
+def _machines(values: Any, columns: np.ndarray, c: float, scales: np.ndarray | None = None) -> _Linear:
+    """Returns a support vector machine for each column, on features scaled for it if `scales` are given."""
+    kernel, bias = np.zeros((values.shape[1], columns.shape[1])), np.zeros(columns.shape[1])
+    for place, borne in enumerate(columns.T):
+        if borne.all() or not borne.any():
+            bias[place] = 1.0 if borne.all() else -1.0
+            continue
+        scale = np.ones(values.shape[1]) if scales is None else scales[:, place]
+        machine = LinearSVC(C=c, random_state=0).fit(values @ sp.diags(scale), borne)
+        kernel[:, place] = machine.coef_[0] * scale
+        bias[place] = machine.intercept_[0]
+    return _Linear(kernel, bias)
+
+
+def _scales(logits: Sequence[np.ndarray], columns: np.ndarray, exclusive: bool) -> np.ndarray:
+    """Returns positive weights of the models that make the held-out labels `[B, C]` likeliest."""
+    deviations = np.array([max(each.std(), 1e-6) for each in logits])
+    stacked = np.stack([each / deviation for each, deviation in zip(logits, deviations, strict=True)])
+
+    def loss(logs: np.ndarray) -> tuple[float, np.ndarray]:
+        mixed = np.tensordot(np.exp(logs), stacked, 1)  # [B, C]
+        if exclusive and columns.shape[1] > 1:
+            shifted = mixed - mixed.max(axis=1, keepdims=True)
+            likely = np.exp(shifted) / np.exp(shifted).sum(axis=1, keepdims=True)
+            found = -np.log(np.maximum(likely[columns], 1e-300)).sum()
+        else:
+            likely = 1 / (1 + np.exp(-mixed))
+            found = (np.logaddexp(0, mixed) - columns * mixed).sum()
+        slopes = np.exp(logs) * np.array([((likely - columns) * each).sum() for each in stacked])
+        return found / len(columns), slopes / len(columns)
+
+    bounds = [(-6, 4)] * len(logits)
+    return (
+        np.exp(minimize(loss, np.zeros(len(logits)), jac=True, method="L-BFGS-B", bounds=bounds).x)
+        / deviations
+    )
