@@ -1,8 +1,9 @@
 """What this library's own models read and answer in the graph: one front and one kind of answers for each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
+from keras_selfattn.errors import ExportError
 from keras_selfattn.models import (
     ImageClassifier,
     SeriesClassifier,
@@ -35,12 +36,20 @@ class RawFront(Front, Protocol):
 
 def raw_front(model: RawModel) -> RawFront:
     """Returns what stands before the model's core in the graph."""
-    return _FRONTS[type(model)](model)
+    return _found(_FRONTS, model)(model)
 
 
 def raw_answers(head: Head) -> Answers:
     """Returns the names of what a head returns."""
-    return _ANSWERS[type(head)](head)
+    return _found(_ANSWERS, head)(head)
+
+
+def _found(known: Mapping[type, Any], asked: Any) -> Any:
+    """Returns what is known of the class of an object, or of the nearest class above it."""
+    for kind in type(asked).__mro__:
+        if kind in known:
+            return known[kind]
+    raise ExportError(f"A {type(asked).__name__} has no signatures of its own. Export its `core`.")
 
 
 _FRONTS: dict[type[RawModel], Callable[[Any], RawFront]] = {

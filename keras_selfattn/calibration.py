@@ -1,93 +1,144 @@
-"""Temperature scaling: confidence that means what it says, without another answer anywhere."""
+"""Confidence that means what it says: temperature, and the shares of two paths, fitted on rows held out."""
 
+import math
 from typing import Any
 
+import keras
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.heads import Probabilities
-from keras_selfattn.models.mixture import Mixture
+from keras_selfattn.models.outputs import Mixture, Probabilities
 
-# The temperatures tried, evenly in their logarithm; neighbours differ by 2 %.
-_TEMPERATURES = np.geomspace(0.1, 10, 233)
 _PREDICT_BATCH = 256
-# Below any probability that float32 holds beside others that sum to 1.
-_LEAST = 1e-38
+_HOTTEST = 10.0
+# Fewer rows tell nothing: one mistake more or less would be another temperature.
+_FEWEST = 20
+# Keras' own: below it probabilities are not told apart.
+_LEAST = 1e-7
 
 
 def calibrate(model: RawModel, rows: LabelledRows) -> float | None:
     """Sets a classifier's temperature, and the shares of its two paths, to what makes given labels likeliest.
 
     As in Platt's scaling each label is believed but for a share of 1 in `rows` + 2: a model that is right on
-    all of a few rows would have no lowest loss otherwise, and be taken for one that is never wrong.
+    all of a few rows would have no lowest loss otherwise, and be taken for one that is never wrong. A model
+    without probabilities, and one with fewer than 20 rows to go by, is left as it is.
 
     Args:
-        model: trained; a model without probabilities is left as it is.
+        model: trained.
         rows: as many as there are, none of them trained on.
 
     Returns:
-        The temperature, from 0.1 to 10, or None.
+        The temperature, from 0.1 to 10, or None where nothing was set.
 
     Reference: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 4.2; Platt 1999,
     "Probabilistic Outputs for Support Vector Machines", section 2.2.
     """
-    layers = {type(layer): layer for layer in model.core.layers}
-    probabilities, mixture = layers.get(Probabilities), layers.get(Mixture)
-    if probabilities is None:
-        return None
-    probabilities.temperature.assign(1.0)
-    targets: Any = model.head.encoded(rows.targets)
-    if model.head.per_position:
-        targets = np.concatenate(targets)
-    if mixture is not None:
-        mixture.shares.assign(_shares(model, mixture, probabilities, rows, targets))
-    logits = _logits(probabilities, _outputs(model, rows))
-    targets = _borne(probabilities, targets, logits)
-    losses = [_loss(probabilities, logits / temperature, targets) for temperature in _TEMPERATURES]
-    best = float(_TEMPERATURES[int(np.argmin(losses))])
-    probabilities.temperature.assign(best)
-    return best
+    fit = Calibration(model, rows)
+    return fit.set() if fit.possible else None
 
 
-def _shares(
-    model: RawModel, mixture: Mixture, probabilities: Probabilities, rows: LabelledRows, targets: Any
-) -> np.ndarray:
-    """Returns how much attention and the wide path count, neither less than nothing."""
-    paths = []
-    for alone in ([1.0, 0.0], [0.0, 1.0]):
-        mixture.shares.assign(alone)
-        paths.append(_logits(probabilities, _outputs(model, rows)))
-    borne = _borne(probabilities, targets, paths[0])
+class Calibration:
+    """The fit of what stands between a model's logits and its probabilities.
 
-    def loss(shares: np.ndarray) -> float:
-        return _loss(probabilities, shares[0] * paths[0] + shares[1] * paths[1], borne)
+    Args:
+        model: a model that has seen rows.
+        rows: none of them trained on.
 
-    return minimize(loss, [0.3, 1.0], method="L-BFGS-B", bounds=[(0.0, 10.0)] * 2).x
+    Attributes:
+        possible: whether there are probabilities to calibrate, and enough rows.
+    """
+
+    def __init__(self, model: RawModel, rows: LabelledRows) -> None:
+        layers = {type(layer): layer for layer in model.core.layers}
+        self._model, self._rows = model, rows
+        self._probabilities: Any = layers.get(Probabilities)
+        self._mixture: Any = layers.get(Mixture)
+        self._wide: np.ndarray | None = None
+        self.possible = self._probabilities is not None and len(rows) >= _FEWEST
+        if not self.possible:
+            return
+        targets: Any = model.head.encoded(rows.targets)
+        self._targets = np.concatenate(targets) if model.head.per_position else np.asarray(targets)
+
+    def set(self) -> float:
+        """Fits shares and temperature and sets both; returns the temperature."""
+        self._probabilities.temperature.assign(1.0)
+        logits = self._logits() if self._mixture is None else self._set_shares()[0]
+
+        def loss(log: float) -> float:
+            return self._loss(logits / math.exp(log))
+
+        bounds = (-math.log(_HOTTEST), math.log(_HOTTEST))
+        found: Any = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-3})
+        temperature = math.exp(found.x) if math.isfinite(found.fun) else 1.0
+        self._probabilities.temperature.assign(temperature)
+        return temperature
+
+    def set_shares(self) -> float:
+        """Fits and sets the shares of the two paths; returns the loss that both together then have."""
+        return self._set_shares()[1]
+
+    @property
+    def mixes(self) -> bool:
+        """Whether the model has two paths."""
+        return self.possible and self._mixture is not None
+
+    def _set_shares(self) -> tuple[np.ndarray, float]:
+        """Returns the logits of both paths together, and their loss; attention's may have changed."""
+        if self._wide is None:
+            self._wide = self._path([0.0, 1.0])
+        deep, wide = self._path([1.0, 0.0]), self._wide
+
+        def loss(shares: np.ndarray) -> float:
+            return self._loss(shares[0] * deep + shares[1] * wide)
+
+        found: Any = minimize(loss, [0.3, 0.7], method="L-BFGS-B", bounds=[(0.0, _HOTTEST)] * 2)
+        shares = found.x if math.isfinite(found.fun) else np.array([1.0, 0.0])
+        self._mixture.shares.assign(shares)
+        return shares[0] * deep + shares[1] * wide, float(found.fun)
+
+    def _path(self, shares: list[float]) -> np.ndarray:
+        self._mixture.shares.assign(shares)
+        return self._logits()
+
+    def _logits(self) -> np.ndarray:
+        """Returns what the probabilities are of, float64 `[rows, classes]`; of a softmax up to one number a row."""
+        found = self._model.predict(self._rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
+        found = np.concatenate(found) if self._model.head.per_position else found
+        found = found.astype(np.float64)
+        logs = np.log(np.maximum(found, _LEAST))
+        if self._probabilities.activation == "softmax":
+            return logs
+        return logs - np.log(np.maximum(1 - found, _LEAST))
+
+    def _loss(self, logits: np.ndarray) -> float:
+        """Returns the mean cross-entropy of logits against the targets, doubted a little."""
+        doubt = 1 / (len(logits) + 2)
+        if self._probabilities.activation == "sigmoid":
+            doubted = self._targets + doubt * (0.5 - self._targets)
+            return float(np.mean(np.logaddexp(0, logits) - doubted * logits))
+        most = logits.max(axis=-1, keepdims=True)
+        normal = most[:, 0] + np.log(np.exp(logits - most).sum(axis=-1))
+        borne = logits[np.arange(len(logits)), self._targets]
+        return float(np.mean(normal - (1 - doubt) * borne - doubt * logits.mean(axis=-1)))
 
 
-def _outputs(model: RawModel, rows: LabelledRows) -> np.ndarray:
-    found = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
-    return (np.concatenate(found) if model.head.per_position else found).astype(np.float64)
+class SharesFitted(keras.callbacks.Callback):
+    """Fits the shares of a model's two paths after each epoch, and puts their loss in place of `val_loss`.
 
+    Which epoch is best, and when to stop, is then judged of both paths as they will answer together.
 
-def _logits(layer: Probabilities, outputs: np.ndarray) -> np.ndarray:
-    """Returns what the probabilities `[B, C]` are of; for a softmax up to a number for each row."""
-    logs = np.log(np.maximum(outputs, _LEAST))
-    return logs if layer.activation == "softmax" else logs - np.log(np.maximum(1 - outputs, _LEAST))
+    Args:
+        fit: of the model in training.
+    """
 
+    def __init__(self, fit: Calibration) -> None:
+        super().__init__()
+        self._fit = fit
 
-def _borne(layer: Probabilities, targets: np.ndarray, logits: np.ndarray) -> np.ndarray:
-    """Returns encoded targets as 0 or 1 `[B, C]`."""
-    return np.eye(logits.shape[-1])[targets] if layer.activation == "softmax" else targets
-
-
-def _loss(layer: Probabilities, logits: np.ndarray, targets: np.ndarray) -> float:
-    """Returns the mean cross-entropy of logits `[B, C]` against targets that are doubted a little."""
-    doubt = 1 / (len(logits) + 2)
-    if layer.activation == "sigmoid":
-        doubted = targets + doubt * (0.5 - targets)
-        return float(np.mean(np.logaddexp(0, logits) - doubted * logits))
-    doubted = targets + doubt * (1 / targets.shape[-1] - targets)
-    return float(np.mean(np.logaddexp.reduce(logits, axis=-1) - np.sum(doubted * logits, axis=-1)))
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if logs is not None:
+            logs["val_loss"] = self._fit.set_shares()

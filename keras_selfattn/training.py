@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.atomic import new_directory
-from keras_selfattn.calibration import calibrate
+from keras_selfattn.calibration import Calibration, SharesFitted
 from keras_selfattn.data.labelled import LabelledRows, check_classes, check_labels, label_names
 from keras_selfattn.errors import ConfigError, RunError, TrainingError
 from keras_selfattn.metrics import Report, report_of
@@ -154,8 +154,12 @@ def train(
         started = time.perf_counter()
         keras.utils.set_random_seed(config.seed)
         model.adapt(rows.inputs, rows.targets)
+        calibration = Calibration(model, validation)
+        if calibration.mixes:
+            callbacks = [SharesFitted(calibration), *callbacks]
         history = _fit(model, rows, validation, config, callbacks, verbose)
-        calibrate(model, validation)
+        if calibration.possible:
+            calibration.set()
         seconds = time.perf_counter() - started
         best_epoch = 1 + _best(model, history)
         figures = evaluate(model, measured)
@@ -217,7 +221,7 @@ def _fit(
         epochs=config.epochs,
         class_weight=config.class_weight,
         seed=config.seed,
-        callbacks=[stopping, *callbacks],
+        callbacks=[*callbacks, stopping],
         verbose=verbose,
     ).history
     if not np.isfinite(history["val_loss"]).all():

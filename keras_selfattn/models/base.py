@@ -41,7 +41,7 @@ class RawModel(keras.Model):
         super().__init__(**kwargs)
         self.config = checked_config(self.config_type, config)
         self._head: Head | None = None
-        self._asked: dict[str, Any] = {}
+        self._asked = _Asked({})
         # Raw rows do not compile, and every new shape of a batch would be compiled anew.
         self.supports_jit = False
 
@@ -91,19 +91,31 @@ class RawModel(keras.Model):
         Raises:
             DataError: for no rows, columns of unequal length, or targets that cannot be learned.
         """
+        if self._head is not None:
+            raise ConfigError("The model has learned from rows before. Make a new one to learn from others.")
         kind = self._head_type(y)
-        self._adapt(self._read(x, y, None, kind), kind)
+        rows = self._read(x, y, None, kind)
+        self._adapt(rows, kind.learned(rows.targets))
 
     def compile(
         self, optimizer: Any = "adam", loss: Any = None, *, metrics: Any = _DEFAULT, **kwargs: Any
     ) -> None:
         """Configures training as `keras.Model.compile` does; loss and metrics default to the task's own."""
-        self._asked = {"loss": loss, "metrics": metrics, **kwargs}
+        self._asked = _Asked({"loss": loss, "metrics": metrics, **kwargs})
         if metrics == _DEFAULT:
             metrics = None if self._head is None else self._head.metrics()
         if loss is None and self._head is not None:
             loss = self._head.loss()
         super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
+
+    def get_compile_config(self) -> dict[str, Any] | None:
+        """Returns what `compile` was asked for: what was left to the task stays so."""
+        config = super().get_compile_config()
+        asked = self._asked.arguments
+        if config is not None:
+            config |= {"loss": None} if asked["loss"] is None else {}
+            config |= {"metrics": _DEFAULT} if asked["metrics"] == _DEFAULT else {}
+        return config
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles as a saved model was; Keras leaves that to whoever overrides `compile`."""
@@ -146,6 +158,8 @@ class RawModel(keras.Model):
         if not 0 <= validation_split < 1:
             raise ConfigError(f"`validation_split` must be in [0, 1). Received {validation_split!r}.")
         if not self._is_raw(x):
+            if class_weight is not None and self._head is not None:
+                class_weight = self._head.class_weights(class_weight, [])
             other = {"sample_weight": sample_weight, "validation_data": validation_data, "shuffle": shuffle}
             tensors = {} if y is None else {"batch_size": batch_size, "validation_split": validation_split}
             return super().fit(x, y, class_weight=class_weight, **tensors, **other, **kwargs)
@@ -155,8 +169,12 @@ class RawModel(keras.Model):
             validation_data = self._read(*_columns(validation_data), kind)
         elif validation_data is None and validation_split:
             rows, validation_data = split_end(rows, validation_split)
+        head = kind.learned(rows.targets) if self._head is None else self._head
+        weights = head.class_weights(class_weight, rows.targets)
+        if isinstance(validation_data, Rows):
+            head.encoded(validation_data.targets)  # or a model would have learned that trains on nothing
         if self._head is None:
-            self._adapt(rows, kind)
+            self._adapt(rows, head)
         if isinstance(validation_data, Rows):
             validation_data = self._batches(validation_data, batch_size).dataset()
         batches = self._batches(rows, batch_size, training=True, shuffle=shuffle, seed=seed)
@@ -165,7 +183,7 @@ class RawModel(keras.Model):
             batches.dataset(),
             validation_data=validation_data,
             shuffle=False,
-            class_weight=self.head.class_weights(class_weight, rows.targets),
+            class_weight=weights,
             **kwargs,
         )
 
@@ -180,6 +198,8 @@ class RawModel(keras.Model):
         if not self._is_raw(x):
             tensors = {"batch_size": batch_size} if hasattr(x, "shape") else {}
             return super().predict(x, **tensors, **kwargs)
+        if kwargs.get("steps") is not None:
+            raise ConfigError("`steps` is for data sets. Give fewer rows instead.")
         self._check_adapted()
         inputs = self._read_inputs(x)
         if not inputs:
@@ -192,12 +212,20 @@ class RawModel(keras.Model):
         in_order[batches.order] = found
         return in_order
 
-    def evaluate(self, x: Any, y: Any = None, batch_size: int | None = None, **kwargs: Any) -> Any:
+    def evaluate(
+        self,
+        x: Any,
+        y: Any = None,
+        batch_size: int | None = None,
+        *,
+        sample_weight: Any = None,
+        **kwargs: Any,
+    ) -> Any:
         """Returns the loss and metrics on raw rows and targets, or on what `keras.Model.evaluate` takes."""
         if not self._is_raw(x):
             tensors = {} if y is None else {"batch_size": batch_size}
-            return super().evaluate(x, y, **tensors, **kwargs)
-        rows = self._read(x, y, None, type(self.head))
+            return super().evaluate(x, y, sample_weight=sample_weight, **tensors, **kwargs)
+        rows = self._read(x, y, sample_weight, type(self.head))
         return super().evaluate(self._batches(rows, batch_size).dataset(), **kwargs)
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
@@ -212,8 +240,7 @@ class RawModel(keras.Model):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "RawModel":
         return cls(**config)
 
-    def _adapt(self, rows: Rows, kind: type[Head]) -> None:
-        head = kind.learned(rows.targets)
+    def _adapt(self, rows: Rows, head: Head) -> None:
         self._learn(rows)
         self._assemble(head)
         self._prepare(rows)
@@ -228,7 +255,7 @@ class RawModel(keras.Model):
         self.built = True
         if self.compiled:
             # Again, with the loss and the metrics that were left to the task before it was known.
-            self.compile(self.optimizer, **self._asked)
+            self.compile(self.optimizer, **self._asked.arguments)
 
     def _check_adapted(self) -> None:
         if self._head is None:
@@ -238,6 +265,8 @@ class RawModel(keras.Model):
 
     def _read(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
         weights = None if weights is None else np.asarray(weights, dtype="float32")
+        if weights is not None and weights.ndim != 1:
+            raise DataError(f"Sample weights are one number a row. Received shape {weights.shape}.")
         rows = Rows(self._read_inputs(x), kind.read(y), weights)
         check_columns(self.rows_are, rows)
         return rows
@@ -279,5 +308,13 @@ class RawModel(keras.Model):
 
 def _columns(data: Sequence[Any]) -> tuple[Any, Any, Any]:
     """Returns inputs, targets and weights, or None, of validation data."""
-    x, y, *weights = data
-    return x, y, weights[0] if weights else None
+    if len(data) not in (2, 3):
+        raise DataError(f"`validation_data` must be rows, targets and, if any, weights. It has {len(data)}.")
+    return data[0], data[1], data[2] if len(data) == 3 else None
+
+
+class _Asked:
+    """Arguments of `compile`, where Keras does not look for the model's own metrics."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.arguments = arguments

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, cast
 
+from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead, are_name_lists
+from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.label_lists import are_name_lists
 
 
 class Classifier(RawModel):
@@ -25,5 +27,11 @@ class Classifier(RawModel):
 
 
 def class_head(labels: Sequence[str], *, multi_label: bool) -> Head:
-    """Returns the head that a saved model names."""
+    """Returns the head that a saved model names.
+
+    Raises:
+        ConfigError: for no labels, or two that are the same.
+    """
+    if not labels or len(set(labels)) != len(labels):
+        raise ConfigError(f"`labels` must be names that differ, at least one. Received {list(labels)!r}.")
     return MultiLabelHead(labels) if multi_label else ClassHead(labels)

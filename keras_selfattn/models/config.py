@@ -50,6 +50,8 @@ class EncoderConfig:
 class TextConfig(EncoderConfig):
     """What a `TextClassifier` is made of: the fields of `EncoderConfig`, and these. Every default works.
 
+    Beside the wide path, one block and a dropout of 0.3 answered best on held-out rows of public sets.
+
     Args:
         tokens: "words" (runs of letters and digits; punctuation, and each sign of scripts written without
             spaces, by itself) or "characters" (Unicode code points).
@@ -59,7 +61,8 @@ class TextConfig(EncoderConfig):
             unknown token's vector is trained too.
         max_tokens: a longer text is cut at its end. It bounds the cost of a row, which grows with its square.
         max_ngram: 1 embeds tokens alone, 2 adds each pair with the token before, 3 also each triple with both
-            neighbours. Word order at short range is then known before the first attention layer.
+            neighbours. Word order at short range is then known before the first attention layer. Where the
+            wide path knows pairs of words, more than 1 overfits; of characters, 3 helps.
         ngram_buckets: rows of each hashed n-gram table.
         wide: whether a linear model of words, pairs and pieces of words is learned beside attention, and
             answers with it. It takes 4 bytes for each of its n-grams and classes, 32 MB at most.
@@ -73,12 +76,14 @@ class TextConfig(EncoderConfig):
         4
     """
 
+    num_layers: int = 1
+    dropout: float = 0.3
     tokens: Literal["words", "characters"] = "words"
     lowercase: bool = True
     vocabulary_size: int = 20_000
     min_count: int = 2
     max_tokens: int = 4096
-    max_ngram: int = 2
+    max_ngram: int = 1
     ngram_buckets: int = 16_384
     wide: bool = True
 

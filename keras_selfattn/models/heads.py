@@ -12,11 +12,16 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.label_lists import as_name_lists
 from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
-from keras_selfattn.models.mixture import Mixture
-from keras_selfattn.models.rows import as_column, as_name, as_names, indices_of, sorted_names
+from keras_selfattn.models.outputs import Mixture, Probabilities
+from keras_selfattn.models.rows import as_names, indices_of, sorted_names
 
 Tensor = Any
+
+# From here on a label of several counts as borne.
+THRESHOLD = 0.5
+_BITS = {"0", "1", "0.0", "1.0", "False", "True"}
 
 
 class Head(ABC):
@@ -124,18 +129,14 @@ class ClassHead(Head):
     def class_weights(self, asked: Any, targets: Sequence[str]) -> dict[int, float] | None:
         if asked is None:
             return None
-        if asked == "balanced":
+        if isinstance(asked, dict):
+            # Keras takes a class left out for one of weight 1 in some versions and fails in others.
+            return dict.fromkeys(range(len(self.labels)), 1.0) | _weights_by_place(asked, self.labels)
+        if isinstance(asked, str) and asked == "balanced" and targets:
             counts = Counter(targets)
             share = len(targets) / len(counts)
             return {place: share / max(1, counts[name]) for place, name in enumerate(self.labels)}
-        if not isinstance(asked, dict):
-            raise ConfigError(f'`class_weight` must be a dict, or "balanced". Received {asked!r}.')
-        by_place = {
-            int(indices_of([key], self.labels)[0]) if isinstance(key, str) else key: float(weight)
-            for key, weight in asked.items()
-        }
-        # Keras takes a class left out for one of weight 1 in some versions and fails in others.
-        return dict.fromkeys(range(len(self.labels)), 1.0) | by_place
+        raise ConfigError(f'`class_weight` must be a dict or, with raw rows, "balanced". Received {asked!r}.')
 
 
 class MultiLabelHead(Head):
@@ -157,9 +158,15 @@ class MultiLabelHead(Head):
         Raises:
             DataError: for none.
         """
+        targets = list(targets)
         labels = sorted_names({name for names in targets for name in names})
         if not labels:
             raise DataError("No row has a label. Give at least one label to one row.")
+        if set(labels) <= _BITS and len(set(map(len, targets))) == 1 and len(targets[0]) > 1:
+            raise DataError(
+                "Label 0 (counted from 0) must be one name or number, or a list of the names that the row "
+                f"bears. Received {targets[0]!r}; as all rows are, that is a vector of zeros and ones."
+            )
         return cls(labels)
 
     @property
@@ -168,9 +175,7 @@ class MultiLabelHead(Head):
 
     @staticmethod
     def read(y: Any) -> list[list[str]]:
-        names = as_name_lists(y)
-        _check_no_indicators(y)
-        return names
+        return as_name_lists(y)
 
     def encoded(self, targets: Sequence[Sequence[str]]) -> np.ndarray:
         found = np.zeros((len(targets), len(self.labels)), dtype=np.float32)
@@ -189,47 +194,22 @@ class MultiLabelHead(Head):
         return [keras.metrics.BinaryAccuracy(name="accuracy")]
 
 
-@keras.saving.register_keras_serializable(package="keras_selfattn")
-class Probabilities(keras.layers.Layer):
-    """Turns logits into probabilities, divided by a temperature first that training leaves alone.
+def _weights_by_place(asked: dict[Any, Any], labels: Sequence[str]) -> dict[int, float]:
+    """Returns weights by the place of the class; a key that is the name of a label is taken for that."""
+    found = {}
+    for key, weight in asked.items():
+        name = key.decode(errors="replace") if isinstance(key, bytes) else str(key)
+        place = labels.index(name) if name in labels else key
+        if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(labels):
+            raise ConfigError(f"`class_weight` names no label or class: {key!r}. They are {_some(labels)}.")
+        if not isinstance(weight, int | float | np.number) or not (np.isfinite(weight) and weight >= 0):
+            raise ConfigError(f"`class_weight` of {key!r} must be 0 or greater. Received {weight!r}.")
+        found[place] = float(weight)
+    return found
 
-    Args:
-        activation: "softmax", or "sigmoid" for labels that do not exclude each other.
 
-    Call arguments:
-        inputs: float `[..., classes]`.
-
-    Returns:
-        float32 `[..., classes]`.
-
-    Example:
-
-        >>> import numpy as np
-        >>> np.asarray(Probabilities("softmax")(np.zeros((1, 2), "float32"))).tolist()
-        [[0.5, 0.5]]
-
-    Reference: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 4.2.
-    """
-
-    def __init__(self, activation: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.activation = activation
-        self.supports_masking = True
-
-    def build(self, input_shape: tuple) -> None:
-        self.temperature = self.add_weight(
-            shape=(), initializer="ones", trainable=False, name="temperature", dtype="float32"
-        )
-
-    def call(self, inputs: Tensor) -> Tensor:
-        logits = keras.ops.cast(inputs, "float32") / self.temperature
-        return keras.activations.get(self.activation)(logits)
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return input_shape
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "activation": self.activation}
+def _some(labels: Sequence[str]) -> str:
+    return ", ".join(labels[:20]) + (", …" if len(labels) > 20 else "")
 
 
 def _logits(x: Tensor, wide: Tensor | None, labels: Sequence[str], *, exclusive: bool) -> Tensor:
@@ -238,52 +218,3 @@ def _logits(x: Tensor, wide: Tensor | None, labels: Sequence[str], *, exclusive:
     if wide is None:
         return logits
     return Mixture(exclusive, dtype="float32", name="mixture")([logits, wide])
-
-
-def as_name_lists(y: Any) -> list[list[str]]:
-    """Returns a list of label names for each row.
-
-    Raises:
-        DataError: if there are none, or a row's is no list of names.
-    """
-    if y is None:
-        raise DataError("Labels are needed with raw rows. Received None; give a list of labels a row.")
-    found = []
-    for row, names in enumerate(as_column("labels", y)):
-        if isinstance(names, str | bytes) or not hasattr(names, "__iter__"):
-            raise DataError(f"The labels of row {row} (counted from 0) must be a list. Received {names!r}.")
-        found.append([as_name(f"A label of row {row}", name) for name in names])
-    return found
-
-
-def are_name_lists(y: Any) -> bool:
-    """Whether targets hold lists of labels, not one label a row."""
-    if not isinstance(y, list | tuple):
-        y = np.asarray(y)
-        y = y.tolist() if y.dtype == object and y.ndim == 1 else []
-    return any(isinstance(names, list | tuple | set | np.ndarray) for names in y)
-
-
-def _check_no_indicators(y: Any) -> None:
-    rows = as_column("labels", y)
-    if _are_indicators(rows):
-        raise DataError(
-            "Label 0 (counted from 0) must be one name or number, or a list of the names that the row "
-            f"bears. Received {rows[0]!r}, as are all rows: zeros and ones."
-        )
-
-
-def _are_indicators(rows: list[Any]) -> bool:
-    """Whether all rows are as long, and of zeros and ones alone: vectors, hardly the names of labels."""
-    if len({len(row) if hasattr(row, "__len__") else -1 for row in rows}) != 1:
-        return False
-    try:
-        values = np.asarray(rows)
-    except ValueError:
-        return False
-    return (
-        values.ndim == 2
-        and values.shape[1] > 1
-        and values.dtype.kind in "biuf"
-        and set(np.unique(values)) <= {0, 1}
-    )

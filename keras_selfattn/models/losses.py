@@ -48,12 +48,10 @@ class SmoothedCrossentropy(_Smoothed):
     """
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        exact = keras.losses.sparse_categorical_crossentropy(y_true, y_pred)  # [B] or [B, T]
         if not self.label_smoothing:
-            return exact
-        logs = ops.log(ops.maximum(y_pred, keras.config.epsilon()))
-        spread = -ops.mean(logs, axis=-1)
-        return exact + self.label_smoothing * (spread - exact)
+            return keras.losses.sparse_categorical_crossentropy(y_true, y_pred)  # [B] or [B, T]
+        borne = ops.one_hot(y_true, y_pred.shape[-1], dtype=y_pred.dtype)
+        return keras.losses.categorical_crossentropy(borne, y_pred, label_smoothing=self.label_smoothing)
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")

@@ -1,4 +1,4 @@
-"""Words, pairs of words and pieces of words as hashed ids, by TensorFlow's string ops: in training and served.
+"""Words, pairs of words and pieces of words as hashed ids, by the same TensorFlow ops in training and served.
 
 Axes: B (texts), G (n-grams).
 """

@@ -10,7 +10,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.models.heads import ClassHead, Head, as_name_lists
+from keras_selfattn.models.heads import ClassHead, Head
+from keras_selfattn.models.label_lists import as_name_lists
 from keras_selfattn.models.rows import indices_of
 
 Tensor = Any

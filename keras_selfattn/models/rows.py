@@ -114,7 +114,7 @@ def as_name(what: str, label: Any) -> str:
     """
     if isinstance(label, bytes):
         label = label.decode(errors="replace")
-    if np.ndim(label):
+    if np.ndim(label) or isinstance(label, set | frozenset | dict):
         raise DataError(f"{what} (counted from 0) must be one name or number. Received {label!r}.")
     if _is_missing(label):
         raise DataError(f"{what} (counted from 0) is missing. Received {label!r}.")

@@ -61,6 +61,11 @@ class TextClassifier(Classifier):
     config_type = TextConfig
     rows_are = "Texts"
 
+    @classmethod
+    def advised_training(cls, rows: int) -> dict[str, Any]:
+        # Beside the wide path attention has learned what it adds in a few passes.
+        return {"epochs": 8, "learning_rate": 2e-3, "patience": 3, "label_smoothing": 0.1}
+
     def __init__(
         self,
         config: TextConfig | dict[str, Any] | None = None,
@@ -76,6 +81,10 @@ class TextClassifier(Classifier):
         self.wide: NGramLogits | None = None
         if (vocabulary is None) != (labels is None):
             raise ConfigError("`vocabulary` and `labels` go together. Received one without the other.")
+        if vocabulary is None and (multi_label or wide_features is not None):
+            raise ConfigError(
+                "`multi_label` and `wide_features` are of a model with `vocabulary` and `labels`."
+            )
         if vocabulary is not None and labels is not None:
             self.tokenizer = Tokenizer(self.config, vocabulary)
             if wide_features is not None:
@@ -116,8 +125,7 @@ class TextClassifier(Classifier):
     def _read_inputs(self, x: Any) -> list[str]:
         return as_texts(x)
 
-    def _adapt(self, rows: Rows, kind: type[Head]) -> None:
-        head: Any = kind.learned(rows.targets)
+    def _adapt(self, rows: Rows, head: Any) -> None:
         self._learn(rows)
         if self.config.wide:
             self.wide = fitted(self.config, rows.inputs, head.encoded(rows.targets), len(head.labels))

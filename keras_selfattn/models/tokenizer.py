@@ -117,5 +117,5 @@ def learn_vocabulary(config: TextConfig, texts: Sequence[str]) -> tuple[list[str
 
 
 def as_strings(texts: Sequence[str]) -> Tensor:
-    # A lone surrogate, legal in a Python string, has no UTF-8 form.
+    """Returns texts as a string tensor; a lone surrogate, which has no UTF-8 form, becomes "?"."""
     return tf.constant([text.encode(errors="replace") for text in texts], dtype=tf.string)

@@ -17,7 +17,7 @@ from keras_selfattn.models.wide import NGramLogits
 
 # Bytes of the weights at most: rarer n-grams are left out.
 _MOST_BYTES = 32_000_000
-# Share of the rows on which it is found how much each model counts, before all of them are fitted on all rows.
+# Share of the rows on which it is found how much each model counts, before each is fitted on all rows.
 _HELD_OUT = 0.2
 # A machine for each class is fitted on all rows: beyond so many classes that takes too long.
 _SVM_CLASSES = 300
@@ -93,8 +93,8 @@ class _Counts(NamedTuple):
 
     @classmethod
     def of(cls, config: TextConfig, texts: Sequence[str]) -> "_Counts":
-        columns = zip(*counted(config, texts), strict=True)
-        return cls(*(np.concatenate(column) for column in columns), len(texts))
+        rows, ids, counts = (np.concatenate(each) for each in zip(*counted(config, texts), strict=True))
+        return cls(rows, ids, counts, len(texts))
 
     def features(self, columns: int) -> _Features:
         """Returns the n-grams that get weights: all, or the more frequent ones where they are too many."""
@@ -141,13 +141,14 @@ def _log_count_ratios(values: Any, columns: np.ndarray) -> _Linear:
 
 def _machines(values: Any, columns: np.ndarray, c: float, scales: np.ndarray | None = None) -> _Linear:
     """Returns a support vector machine for each column, on features scaled for it if `scales` are given."""
-    kernel, bias = np.zeros((values.shape[1], columns.shape[1])), np.zeros(columns.shape[1])
+    kernel: Any = np.zeros((values.shape[1], columns.shape[1]))
+    bias = np.zeros(columns.shape[1])
     for place, borne in enumerate(columns.T):
         if borne.all() or not borne.any():
             bias[place] = 1.0 if borne.all() else -1.0
             continue
         scale = np.ones(values.shape[1]) if scales is None else scales[:, place]
-        machine = LinearSVC(C=c, random_state=0).fit(values @ sp.diags(scale), borne)
+        machine: Any = LinearSVC(C=c, random_state=0).fit(values @ sp.diags(scale), borne)
         kernel[:, place] = machine.coef_[0] * scale
         bias[place] = machine.intercept_[0]
     return _Linear(kernel, bias)

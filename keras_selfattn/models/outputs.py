@@ -1,4 +1,4 @@
-"""Attention and a wide path, answering together."""
+"""From the logits of attention, and of a wide path beside it, to probabilities."""
 
 from typing import Any
 
@@ -55,6 +55,51 @@ class Mixture(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "exclusive": self.exclusive}
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class Probabilities(keras.layers.Layer):
+    """Turns logits into probabilities, divided by a temperature first, but in training.
+
+    Args:
+        activation: "softmax", or "sigmoid" for labels that do not exclude each other.
+
+    Call arguments:
+        inputs: float `[..., classes]`.
+
+    Returns:
+        float32 `[..., classes]`.
+
+    Example:
+
+        >>> import numpy as np
+        >>> np.asarray(Probabilities("softmax")(np.zeros((1, 2), "float32"))).tolist()
+        [[0.5, 0.5]]
+
+    Reference: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 4.2.
+    """
+
+    def __init__(self, activation: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.activation = activation
+        self.supports_masking = True
+
+    def build(self, input_shape: tuple) -> None:
+        self.temperature = self.add_weight(
+            shape=(), initializer="ones", trainable=False, name="temperature", dtype="float32"
+        )
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        logits = keras.ops.cast(inputs, "float32")
+        # Or the gradients of a training that goes on would be those of another loss.
+        logits = logits if training else logits / self.temperature
+        return keras.activations.get(self.activation)(logits)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "activation": self.activation}
 
 
 def _first_shares(shape: Any, dtype: Any = None) -> Tensor:
