@@ -2,8 +2,8 @@
 
     python examples/digits.py [--epochs 40] [--seed 0]
 
-The 1,797 digits of 8 x 8 pixels are scikit-learn's own; a fifth of them is for the test. Takes about a minute on
-two cores.
+The 1,797 digits of 8 x 8 pixels are scikit-learn's own; a fifth of them is for the test. It takes about a
+minute on two cores.
 """
 
 import argparse
@@ -68,6 +68,7 @@ def shown(images: np.ndarray, answers: list[str]) -> str:
 
 
 def main() -> None:
+    """Runs the whole path and prints what came of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
@@ -88,7 +89,7 @@ def main() -> None:
         run = training.train(train, Path(folder, "run"), model=model, config=config, test=test, verbose=0)
         seconds = time.perf_counter() - started
         accuracy = run.figures.summary()["accuracy"]
-        print(f"{len(test)} test digits, {accuracy:.2%} of them right after {seconds:.0f} s of training.")
+        print(f"Of {len(test)} test digits {accuracy:.2%} are right; training took {seconds:.0f} s.")
         for name, other in classical(train, test).items():
             print(f"  {name}: {other:.2%}")
         export_saved_model(model, Path(folder, "models"))

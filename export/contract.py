@@ -38,6 +38,7 @@ class Contract:
         labels: label names in the order of the classes, or None.
         vocabulary_size: different token ids, or None if tokens are not the model's business.
         config: the model's settings as JSON types.
+        named: from rows as the model reads them to inputs by name; None where that is what a caller gives.
     """
 
     task: str
@@ -46,6 +47,7 @@ class Contract:
     labels: Sequence[str] | None
     vocabulary_size: int | None
     config: Mapping[str, Any]
+    named: Callable[[Any], Mapping[str, Any]] | None = None
 
 
 def contract_for(
@@ -95,6 +97,7 @@ def _raw_contract(model: RawModel, weights: Weights, samples: Mapping[str, Any] 
         labels=getattr(model, "labels", None),
         vocabulary_size=getattr(getattr(model, "tokenizer", None), "size", None),
         config=model.config.to_dict(),
+        named=getattr(front, "named", None),
     )
 
 

@@ -217,7 +217,7 @@ def _checked(contract: Contract, evaluation: Any) -> tuple[Mapping[str, Any], Se
     if isinstance(inputs, list | tuple) and all(isinstance(row, np.ndarray) for row in inputs):
         inputs = padded(inputs)
     if not isinstance(inputs, Mapping):
-        inputs = {specs[0].name: inputs}
+        inputs = {specs[0].name: inputs} if contract.named is None else contract.named(inputs)
     if set(inputs) != {spec.name for spec in specs}:
         names = ", ".join(spec.name for spec in specs)
         raise ExportError(f"`evaluation` must hold the inputs {names}. Received {', '.join(inputs)}.")

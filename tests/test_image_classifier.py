@@ -171,7 +171,7 @@ def test_a_row_can_bear_several_labels_or_none():
     assert model.predict(IMAGES[:2], verbose=0).shape == (2, 2)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (8, 8, 1), (8, 8, 3)])
+@pytest.mark.parametrize("shape", [(1, 1), (8, 5, 3)])
 def test_images_of_every_shape_train_even_if_all_their_pixels_are_equal(shape):
     model = models.ImageClassifier(SMALL)
     model.compile()

@@ -15,6 +15,8 @@ from keras_selfattn.data.records import iter_records
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
 
+# The input that takes files: given by their names, sent as their content.
+_FILES = "encoded"
 # What the caller gave, shown beside the answer; and the row to send.
 Asked = tuple[dict[str, Any], dict[str, Any]]
 
@@ -99,9 +101,11 @@ def _only_input(signature: Signature, what: str) -> str:
 
 
 def _value(signature: Signature, name: str, value: Any, where: str) -> Any:
-    """A cell as the input wants it: text as it is, tokens between blanks, numbers and their lists as JSON."""
+    """A cell as the input wants it: text as it is, tokens between blanks, files read, numbers as JSON has them."""
     if name == _tokens_input(signature):
         return _tokens(value, where)
+    if name == _FILES and signature.inputs[name].dtype == "string" and isinstance(value, str):
+        return _content(Path(value), where)
     if signature.inputs[name].dtype == "string" or not isinstance(value, str):
         return value
     try:
@@ -143,6 +147,13 @@ def _tokens(value: Any, where: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(token, str) for token in value):
         raise DataError(f"{where}: a row of tokens must be a list of strings. Received {value!r:.60}.")
     return value
+
+
+def _content(file: Path, where: str) -> bytes:
+    try:
+        return file.read_bytes()
+    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+        raise DataError(f"{where}: the file {str(file)!r} cannot be read: {error}.") from error
 
 
 def _bar() -> Progress:

@@ -1,5 +1,6 @@
 """Labelled images from a folder of a subfolder a class, or from an .npz file."""
 
+import struct
 import warnings
 import zipfile
 import zlib
@@ -101,17 +102,7 @@ def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
             f"{folder} holds no images. Give a folder with a subfolder for each class, with .png, .jpg or "
             ".jpeg files in it."
         )
-    images, broken = [], []
-    for file in files:
-        try:
-            images.append(_read(file, image_size))
-        except Exception as error:  # Pillow's readers raise whatever their parsers do
-            broken.append(f"{file.relative_to(folder)} ({error})")
-    if broken:
-        raise DataError(
-            f"{folder}: {len(broken)} of {len(files)} files cannot be read as images: "
-            f"{', '.join(broken[:_NAMED])}{', …' if len(broken) > _NAMED else ''}. Repair or remove them."
-        )
+    images = _read_all(folder, files, image_size)
     _check_sizes(folder, files, images)
     if any(image.ndim == 3 for image in images):
         images = [image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=-1) for image in images]
@@ -142,14 +133,35 @@ def _seen(folder: Path) -> Iterator[Path]:
     yield from (place for place in places if not place.name.startswith("."))
 
 
+def _read_all(folder: Path, files: list[Path], image_size: int | None) -> list[np.ndarray]:
+    from PIL import Image
+
+    images, broken = [], []
+    # What Pillow's readers raise: they are parsers, one for each kind of file.
+    errors = (OSError, SyntaxError, ValueError, TypeError, EOFError, struct.error, zlib.error)
+    for file in files:
+        try:
+            images.append(_read(file, image_size))
+        except (*errors, Image.DecompressionBombError) as error:
+            broken.append(f"{file.relative_to(folder)} ({error})")
+    if broken:
+        raise DataError(
+            f"{folder}: {len(broken)} of {len(files)} files cannot be read as images: "
+            f"{', '.join(broken[:_NAMED])}{', …' if len(broken) > _NAMED else ''}. Repair or remove them."
+        )
+    return images
+
+
 def _read(file: Path, image_size: int | None) -> np.ndarray:
     """Returns an image as uint8 `[height, width]`, or `[height, width, 3]` if its file has colours."""
     from PIL import Image
 
     with Image.open(file) as image:
         if image.mode.startswith("I"):  # 16 bits, of which a byte keeps the upper
-            image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
-        found: Any = image.convert("L" if image.mode in ("1", "L", "LA", "La") else "RGB")
+            upper = np.asarray(image).astype(np.int64) >> 8
+            found: Any = Image.fromarray(upper.clip(0, 255).astype(np.uint8))
+        else:
+            found = image.convert("L" if image.mode in ("1", "L", "LA", "La") else "RGB")
         if image_size is not None:
             found = found.resize((image_size, image_size), Image.Resampling.BILINEAR)
         return np.asarray(found)

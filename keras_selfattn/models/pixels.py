@@ -59,8 +59,8 @@ def _as_image(row: int, image: Any) -> np.ndarray:
         found = found[..., None]
     if found.ndim != 3 or found.shape[-1] not in (1, 3) or not found.size:
         raise DataError(
-            f"Image {row} (counted from 0) must be an array [height, width] or [height, width, channels] with "
-            f"1 or 3 channels. Received shape {np.shape(found)}."
+            f"Image {row} (counted from 0) must be an array [height, width] or [height, width, channels], "
+            f"with 1 or 3 channels. Received shape {np.shape(found)}."
         )
     if found.dtype.kind not in "buif":
         raise DataError(f"Image {row} (counted from 0) must hold numbers. Received dtype {found.dtype}.")
