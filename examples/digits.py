@@ -1,6 +1,6 @@
 """Handwritten digits: trained, measured beside two classical models, exported, served and asked.
 
-    python examples/digits.py [--epochs 40] [--seed 0]
+    python examples/digits.py [--epochs N] [--seed 0]
 
 The 1,797 digits of 8 x 8 pixels are scikit-learn's own; a fifth of them is for the test. It takes about a
 minute on two cores.
@@ -70,20 +70,14 @@ def shown(images: np.ndarray, answers: list[str]) -> str:
 def main() -> None:
     """Runs the whole path and prints what came of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--epochs", type=int, help="by default as the model advises")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
 
     train, test = digits()
     model = ImageClassifier(ImageConfig(width=64, feed_forward_dim=128))
-    config = training.TrainConfig(
-        epochs=options.epochs,
-        learning_rate=2e-3,
-        weight_decay=0.05,
-        label_smoothing=0.1,
-        patience=10,
-        seed=options.seed,
-    )
+    asked = {"seed": options.seed} | ({} if options.epochs is None else {"epochs": options.epochs})
+    config = training.TrainConfig(**{**model.advised_training(len(train)), **asked})
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
         run = training.train(train, Path(folder, "run"), model=model, config=config, test=test, verbose=0)

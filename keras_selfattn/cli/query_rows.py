@@ -101,7 +101,7 @@ def _only_input(signature: Signature, what: str) -> str:
 
 
 def _value(signature: Signature, name: str, value: Any, where: str) -> Any:
-    """A cell as the input wants it: text as it is, tokens between blanks, files read, numbers as JSON has them."""
+    """A cell as the input wants it: text as it is, tokens split, files read, numbers and lists as JSON."""
     if name == _tokens_input(signature):
         return _tokens(value, where)
     if name == _FILES and signature.inputs[name].dtype == "string" and isinstance(value, str):

@@ -25,6 +25,8 @@ Tensor = Any
 # More patches than this cost more than they tell, up to the largest patch.
 _PATCHES = 64
 _LARGEST_PATCH = 16
+# Images that training sees, each as often as there are passes.
+_IMAGES_IN_ALL = 60_000
 # By how much of its side an image moves in training: 2 pixels of 28, and of 8 one at times.
 _SHIFT = 1 / 12
 
@@ -77,11 +79,13 @@ class ImageClassifier(Classifier):
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
+        # What counts are steps: of few images many passes, of many images few.
+        epochs = int(np.clip(_IMAGES_IN_ALL // max(1, rows), 10, 200))
         return {
-            "epochs": 40,
+            "epochs": epochs,
+            "patience": max(4, epochs // 4),
             "learning_rate": 2e-3,
             "weight_decay": 0.05,
-            "patience": 10,
             "label_smoothing": 0.1,
         }
 
