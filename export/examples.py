@@ -70,7 +70,7 @@ def _shaped(value: Tensor, spec: Any, padding: float) -> Tensor:
             f"{spec.name}: not {width} numbers a position",
         )
         with tf.control_dependencies([whole]):
-            dense = value.to_tensor(tf.cast(padding, value.dtype) if padding else None)  # [B, T width]
+            dense = value.to_tensor(padding or None)  # [B, T width]
         value = tf.reshape(dense, [tf.shape(dense)[0], tf.shape(dense)[1] // width, *rest])
     return tf.cast(value, spec.dtype) if value.dtype != spec.dtype else value
 

@@ -155,7 +155,7 @@ TASKS = (
         kind="SeriesClassifier",
         endings=frozenset({".ts"}),
         reading={"label": "label", **_FRAME_COLUMNS},
-        settings=frozenset({"kernel_size"}),
+        settings=frozenset({"kernel_size", "kernels"}),
         read=_series,
     ),
     Task(

@@ -99,6 +99,7 @@ def test_the_python_of_the_models_page_runs():
     for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(code, "models.md", "exec"), names)
     assert names["probabilities"].shape == (1, 2)
+    assert names["following"].shape == (1, 3)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/savedmodel.md", "docs/client.md", "docs/models.md"])

@@ -13,6 +13,7 @@ from keras_selfattn.models.regression import NaiveForecast
 from keras_selfattn.models.series_rows import as_series
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "dropout": 0.0, "max_positions": 4}
+ATTENTION = {**SMALL, "kernels": 0}
 NAN, INF = float("nan"), float("inf")
 
 
@@ -31,7 +32,7 @@ def rising_and_falling(rows=24, features=2):
 @pytest.fixture(scope="module")
 def trained():
     keras.utils.set_random_seed(0)
-    model = models.SeriesClassifier(SMALL)
+    model = models.SeriesClassifier(ATTENTION)
     model.compile(keras.optimizers.Adam(0.02))
     series, labels = rising_and_falling()
     model.fit(series, labels, epochs=12, verbose=0)
@@ -82,7 +83,7 @@ def test_rows_come_as_lists_or_arrays_with_one_feature_or_several():
     ],
 )
 def test_rows_that_cannot_train_are_refused_with_their_number(rows, labels, said):
-    model = models.SeriesClassifier(SMALL)
+    model = models.SeriesClassifier(ATTENTION)
     model.compile()
     with pytest.raises(DataError, match=said):
         model.fit(rows, labels, verbose=0)
@@ -107,7 +108,7 @@ def test_empty_one_frame_constant_and_broken_rows_are_answered(trained):
 
 
 def test_one_row_a_class_and_constant_features_train():
-    model = models.SeriesClassifier(SMALL)
+    model = models.SeriesClassifier(ATTENTION)
     model.compile()
     model.fit([[1.0, 1.0], [1.0, 1.0, 1.0]], ["a", "b"], verbose=0)
     assert np.asarray(model.core.get_layer("frames").deviation).tolist() == [1.0]
@@ -116,7 +117,7 @@ def test_one_row_a_class_and_constant_features_train():
 
 def test_several_labels_a_row():
     series, labels = rising_and_falling()
-    model = models.SeriesClassifier(SMALL)
+    model = models.SeriesClassifier(ATTENTION)
     model.compile()
     model.fit(series, [[label, "any"] for label in labels], verbose=0)
     assert model.multi_label
@@ -136,7 +137,7 @@ def test_a_saved_file_carries_statistics_and_labels(trained, tmp_path):
 
 def test_half_of_what_training_learns_is_refused():
     with pytest.raises(ConfigError, match="`num_features`, `longest` and `labels` go together"):
-        models.SeriesClassifier(SMALL, labels=["a", "b"])
+        models.SeriesClassifier(ATTENTION, labels=["a", "b"])
     with pytest.raises(ConfigError, match="`mean` and `deviation` go together"):
         models.SeriesRegressor(SMALL, num_features=2, longest=4, mean=[0.0])
     with pytest.raises(ConfigError, match="`kernel_size`.*0"):

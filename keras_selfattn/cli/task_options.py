@@ -89,6 +89,11 @@ _SETTINGS = (
         "--kernel-size", type=_COUNT, help="Frames that the first convolution spans." + _default(_SERIES, 7)
     ),
     click.option(
+        "--kernels",
+        type=click.IntRange(min=0),
+        help="Random convolutions beside attention, or 0." + _default("series", 4000),
+    ),
+    click.option(
         "--season", type=_COUNT, help="Frames after which series repeat themselves." + _default("forecast", 1)
     ),
 )

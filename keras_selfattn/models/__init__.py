@@ -4,7 +4,7 @@ from keras_selfattn.models.config import ImageConfig, TextConfig, TokenConfig
 from keras_selfattn.models.images import ImageClassifier
 from keras_selfattn.models.loading import load
 from keras_selfattn.models.regression import ForecastConfig, SeriesForecaster, SeriesRegressor
-from keras_selfattn.models.series import SeriesClassifier, SeriesConfig
+from keras_selfattn.models.series import SeriesClassifier, SeriesClassifierConfig, SeriesConfig
 from keras_selfattn.models.text import TextClassifier
 from keras_selfattn.models.tokens import TokenClassifier
 
@@ -13,6 +13,7 @@ __all__ = [
     "ImageClassifier",
     "ImageConfig",
     "SeriesClassifier",
+    "SeriesClassifierConfig",
     "SeriesConfig",
     "SeriesForecaster",
     "SeriesRegressor",

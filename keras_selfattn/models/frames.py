@@ -166,7 +166,7 @@ def patches(x: Tensor, taps: int, dilation: int = 1) -> Tensor:
     Off either end stand zeros. A product with it takes batches and lengths of 0, which convolutions do not.
     """
     reach = taps // 2 * dilation
-    length = ops.shape(x)[1]
+    length: Any = ops.shape(x)[1]
     x = ops.pad(x, [[0, 0], [reach, (taps - 1) * dilation - reach], [0, 0]])
     return ops.concatenate([x[:, tap * dilation : tap * dilation + length] for tap in range(taps)], axis=-1)
 

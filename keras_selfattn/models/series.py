@@ -15,9 +15,10 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import EncoderConfig, check_count
+from keras_selfattn.models.convolutions import BesideReadout, RandomConvolutions, fit_wide
 from keras_selfattn.models.core import encoded
 from keras_selfattn.models.frames import FramePositions, Frames
-from keras_selfattn.models.heads import Head
+from keras_selfattn.models.heads import Head, Probabilities
 from keras_selfattn.models.rows import Rows
 from keras_selfattn.models.series_rows import are_series, as_series
 
@@ -136,6 +137,30 @@ class SeriesModel(RawModel):
         return keras.layers.Dropout(config.dropout, dtype=policy, name="head_dropout")(x)
 
 
+@dataclass(frozen=True)
+class SeriesClassifierConfig(SeriesConfig):
+    """What a `SeriesClassifier` is made of: the fields of `SeriesConfig`, and this one.
+
+    Args:
+        kernels: random convolutions beside attention; 0 for attention alone.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> SeriesClassifierConfig(kernels=0).max_positions
+        48
+    """
+
+    kernels: int = 4000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.kernels, bool) or not isinstance(self.kernels, int) or self.kernels < 0:
+            raise ConfigError(f"`kernels` must be 0 or a positive integer. Received {self.kernels!r}.")
+
+
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class SeriesClassifier(SeriesModel, Classifier):
     """Self-attention classifier of series, which takes them as they are in `fit`, `predict`, `evaluate`.
@@ -144,8 +169,11 @@ class SeriesClassifier(SeriesModel, Classifier):
     `adapt`); both travel in the `.keras` file. Where the labels of the first `fit` are lists, rows can bear
     several, or none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
 
+    Beside attention stand random convolutions with a linear readout, which is fitted in closed form before
+    training begins: where rows are few it is the better of the two (`kernels=0` leaves it out).
+
     Args:
-        config: what the model is made of; a `SeriesConfig` or the dict of one.
+        config: what the model is made of; a `SeriesClassifierConfig` or the dict of one.
         num_features: features of a frame; left out before training.
         longest: frames of the longest training row; left out before training.
         labels: label names in the order of the classes; left out before training.
@@ -165,7 +193,7 @@ class SeriesClassifier(SeriesModel, Classifier):
 
     Example:
 
-        >>> model = SeriesClassifier(SeriesConfig(width=8, num_layers=1, num_heads=2))
+        >>> model = SeriesClassifier(SeriesClassifierConfig(width=8, num_layers=1, num_heads=2, kernels=50))
         >>> model.compile()
         >>> rows = [[0.0, 1.0, 2.0], [2.0, 1.0], [1.0, 3.0], [3.0, 2.0, 0.0]] * 4
         >>> _ = model.fit(rows, ["up", "down", "up", "down"] * 4, epochs=1, verbose=0)
@@ -173,9 +201,11 @@ class SeriesClassifier(SeriesModel, Classifier):
         (['down', 'up'], (1, 2))
     """
 
+    config_type = SeriesClassifierConfig
+
     def __init__(
         self,
-        config: SeriesConfig | dict[str, Any] | None = None,
+        config: SeriesClassifierConfig | dict[str, Any] | None = None,
         *,
         num_features: int | None = None,
         longest: int | None = None,
@@ -188,3 +218,34 @@ class SeriesClassifier(SeriesModel, Classifier):
             raise ConfigError("`num_features`, `longest` and `labels` go together. Give all of them or none.")
         if labels is not None:
             self._assemble(class_head(labels, multi_label=multi_label))
+
+    def _prepare(self, rows: Rows) -> None:
+        super()._prepare(rows)
+        if self.config.kernels:
+            fit_wide(self.core, rows.inputs, self._indicators(rows.targets), self._activation)
+
+    def _build_core(self, head: Head) -> keras.Model:
+        if not self.config.kernels:
+            return super()._build_core(head)
+        self._head = head
+        values = keras.Input((None, self.num_features), dtype="float32", name="values")
+        frames = Frames(name="frames")(values)  # [B, T, F]
+        classes = len(self.labels)
+        wide = RandomConvolutions(self.config.kernels, self.longest or 1, name="wide")(frames)  # [B, N]
+        wide = keras.layers.Dense(classes, trainable=False, dtype="float32", name="readout")(wide)  # [B, C]
+        # From zero, so that before training the readout is undisturbed.
+        deep = keras.layers.Dense(classes, kernel_initializer="zeros", dtype="float32", name="logits")(
+            self._pooled(frames)
+        )  # [B, C]
+        logits = BesideReadout(name="beside")(deep, wide)
+        found = Probabilities(self._activation, dtype="float32", name="probabilities")(logits)
+        return keras.Model(values, found, name="core")
+
+    @property
+    def _activation(self) -> str:
+        return "sigmoid" if self.multi_label else "softmax"
+
+    def _indicators(self, targets: Sequence[Any]) -> np.ndarray:
+        """Returns 1 for each label that a row bears, else 0, `[rows, C]`."""
+        found = np.asarray(self.head.encoded(targets))
+        return found if self.multi_label else np.eye(len(self.labels))[found]

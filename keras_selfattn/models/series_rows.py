@@ -3,7 +3,6 @@
 Axes: T (frames), F (features).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def as_series(x: Any, num_features: int | None = None) -> list[np.ndarray]:
         [(3, 1), (1, 1)]
     """
     if isinstance(x, list | tuple):
-        rows: Sequence[Any] = x
+        rows: Any = x
     else:
         rows = np.asarray(x)
         if rows.ndim not in (1, 2, 3) or (rows.ndim == 1 and rows.dtype != object and len(rows)):
@@ -45,9 +44,8 @@ def as_series(x: Any, num_features: int | None = None) -> list[np.ndarray]:
                 f" Received shape {rows.shape}."
             )
     found = [_row(place, row) for place, row in enumerate(rows)]
-    if num_features is None:
-        num_features = next((row.shape[1] for row in found if len(row)), 1)
-    return [_of_width(place, row, num_features) for place, row in enumerate(found)]
+    width = num_features or next((row.shape[1] for row in found if len(row)), 1)
+    return [_of_width(place, row, width) for place, row in enumerate(found)]
 
 
 def _row(place: int, row: Any) -> np.ndarray:

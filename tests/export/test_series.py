@@ -29,7 +29,7 @@ def fitted(model, targets):
 
 @pytest.fixture(scope="module")
 def classifier():
-    return fitted(models.SeriesClassifier(SMALL), ["a", "b", "ü"] * 8)
+    return fitted(models.SeriesClassifier({**SMALL, "kernels": 30}), ["a", "b", "ü"] * 8)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,287 @@
+"""Random convolutions with a linear readout: what stands beside attention where rows are few.
+
+Axes: B (batch), T (frames), F (features of a frame), K (kernels of a dilation), N (features of a row),
+C (outputs).
+
+Reference: Dempster et al. 2020, "ROCKET: Exceptionally Fast and Accurate Time Series Classification Using
+Random Convolutional Kernels".
+"""
+
+from typing import Any, cast
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_selfattn.models.batches import padded
+from keras_selfattn.models.frames import patches, real_frames
+
+Tensor = Any
+
+# Dilations are rounded down to these, so that kernels of one share their product.
+_DILATIONS = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024])
+_SIZES = (7, 9, 11)
+_TAPS = max(_SIZES)
+# Places that a row is sampled at.
+_POINTS = 16
+# What the three kinds of features weigh against each other: positive shares, largest values, samples.
+_WEIGHTS = (1.5, 0.5, 1.0)
+_PENALTIES = 10.0 ** np.arange(-4, 4.01, 0.5)
+_CONSTANT = 1e-6
+_STEEP = 100.0
+# Rows that a readout is fitted on at most: its cost grows with their cube.
+_MOST_ROWS = 2000
+_BATCH = 32
+# What attention adds to the readout, of its own logits.
+_DEEP = 0.25
+# The scales tried for the readout, evenly in their logarithm, and the share of doubt in each label: left-out
+# rows are nearly always right, so that without it no scale would be too large.
+_SCALES = np.geomspace(0.3, 60, 80)
+_DOUBT = 0.05
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class RandomConvolutions(keras.layers.Layer):
+    """What random kernels find in standardised series, and the series sampled at 16 places.
+
+    Of each kernel the share of real frames where it is positive and its largest value there. Kernels are
+    drawn from the seed and stay as they are; their dilations reach as far as the longest training row.
+
+    Args:
+        kernels: how many.
+        longest: frames of the longest training row.
+        seed: of the draw.
+
+    Call arguments:
+        inputs: float `[batch, length, features]`, 0 where a value is missing.
+        mask: bool `[batch, length]`, True = a real frame; propagated by Keras.
+        training: zeros are returned if True: what is fitted already is not needed to train the rest.
+
+    Returns:
+        float32 `[batch, 2 kernels + 16 features]`; zeros of a row without frames.
+
+    Example:
+
+        >>> import numpy as np
+        >>> RandomConvolutions(10, longest=50)(np.ones((1, 30, 2), "float32")).shape
+        TensorShape([1, 52])
+    """
+
+    def __init__(self, kernels: int, longest: int, seed: int = 0, **kwargs: Any) -> None:
+        super().__init__(**{"dtype": "float32", "trainable": False, **kwargs})
+        self.kernels, self.longest, self.seed = kernels, longest, seed
+
+    def build(self, input_shape: tuple) -> None:
+        drawn = draw(self.kernels, input_shape[-1], self.longest, self.seed)
+        self._groups = [
+            (dilation, *(self._constant(f"{name}_{dilation}", each) for name, each in parts.items()))
+            for dilation, parts in drawn.items()
+        ]
+
+    def call(self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
+        if training:
+            return ops.zeros((ops.shape(inputs)[0], sum(self.sizes(inputs.shape[-1]))))
+        real = ops.ones_like(inputs[:, :, 0]) if mask is None else ops.cast(mask, "float32")
+        real = real[:, :, None]  # [B, T, 1]
+        count = ops.sum(real, axis=1)  # [B, 1]
+        positive, largest = [], []
+        for dilation, kernels, biases in self._groups:
+            found = ops.matmul(patches(inputs * real, _TAPS, dilation), kernels) + biases  # [B, T, K]
+            # A step that is steep, not sudden: rounding must not decide.
+            above = ops.clip(found * _STEEP, 0.0, 1.0) * real
+            shares = ops.sum(above, axis=1) / ops.maximum(count, 1)
+            top = ops.max(ops.where(real > 0, found, -np.inf), axis=1, initial=-np.inf)
+            positive.append(shares)  # [B, K]
+            largest.append(ops.where(count > 0, top, 0.0))
+        return ops.concatenate([*positive, *largest, sampled(inputs * real, real)], axis=-1)  # [B, N]
+
+    def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> None:
+        """Returns None: there are no frames left to mask."""
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return (input_shape[0], sum(self.sizes(input_shape[-1])))
+
+    def sizes(self, features: int) -> tuple[int, int, int]:
+        """Returns how many there are of each kind."""
+        return self.kernels, self.kernels, _POINTS * features
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("kernels", "longest", "seed")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+    def _constant(self, name: str, values: np.ndarray) -> Any:
+        return self.add_weight(
+            shape=values.shape,
+            initializer=keras.initializers.Constant(cast(Any, values)),
+            trainable=False,
+            name=name,
+            dtype="float32",
+        )
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class BesideReadout(keras.layers.Layer):
+    """Adds a quarter of attention's logits to the readout's; in training, attention's stand alone.
+
+    The readout is fitted before, and right on nearly all training rows: beside it attention would learn
+    nothing.
+
+    Call arguments:
+        deep: float `[batch, outputs]`, of attention.
+        wide: float `[batch, outputs]`, of the readout.
+        training: whether attention is being trained.
+
+    Returns:
+        float32 `[batch, outputs]`.
+
+    Example:
+
+        >>> import numpy as np
+        >>> one = np.ones((1, 2), "float32")
+        >>> print(np.asarray(BesideReadout()(4 * one, one)))
+        [[2. 2.]]
+
+    Reference: Cheng et al. 2016, "Wide & Deep Learning for Recommender Systems".
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"dtype": "float32", **kwargs})
+
+    def call(self, deep: Tensor, wide: Tensor, training: bool | None = None) -> Tensor:
+        deep = ops.cast(deep, "float32")
+        return deep if training else wide + _DEEP * deep
+
+    def compute_output_shape(self, deep_shape: tuple, wide_shape: tuple) -> tuple:
+        return deep_shape
+
+
+def fit_wide(core: keras.Model, rows: list[np.ndarray], targets: np.ndarray, activation: str) -> None:
+    """Fits the layer "readout" of a core on what its layer "wide" finds in rows.
+
+    Args:
+        core: with the layers "frames", "wide" and "readout".
+        rows: float32 `[T, F]` each.
+        targets: 1 for each label that a row bears, else 0, `[rows, C]`.
+        activation: "softmax", or "sigmoid" for labels that do not exclude each other.
+    """
+    chosen = np.random.default_rng(0).permutation(len(rows))[:_MOST_ROWS]
+    chosen = sorted(chosen, key=lambda row: len(rows[row]))
+    frames, wide = core.get_layer("frames"), core.get_layer("wide")
+    found = []
+    for start in range(0, len(chosen), _BATCH):
+        values = padded([rows[row] for row in chosen[start : start + _BATCH]])
+        found.append(np.asarray(wide(frames(values), mask=real_frames(values))))
+    targets = targets[chosen].astype(np.float64)
+    sizes = wide.sizes(rows[0].shape[1])
+    coefficients, intercept, left_out = fit_readout(np.concatenate(found), sizes, 2 * targets - 1)
+    scale = min(_SCALES, key=lambda scale: _loss(scale * left_out, targets, activation))
+    core.get_layer("readout").set_weights([scale * coefficients, scale * intercept])
+
+
+def _loss(logits: np.ndarray, targets: np.ndarray, activation: str) -> float:
+    """Returns the cross-entropy of labels that are doubted a little."""
+    if activation == "sigmoid":
+        doubted = targets * (1 - _DOUBT) + _DOUBT / 2
+        return float(np.mean(np.logaddexp(0, logits) - doubted * logits))
+    doubted = targets * (1 - _DOUBT) + _DOUBT / targets.shape[1]
+    normal = np.logaddexp.reduce(logits, axis=1, keepdims=True)
+    return float(np.mean(np.sum(doubted * (normal - logits), axis=1)))
+
+
+def draw(kernels: int, features: int, longest: int, seed: int) -> dict[int, dict[str, np.ndarray]]:
+    """Returns by dilation the "kernels" `[11 F, K]` and their "biases" `[K]`, float32."""
+    random = np.random.default_rng(seed)
+    sizes = random.choice(_SIZES, kernels)
+    reach = np.log2(np.maximum((longest - 1) / (sizes - 1), 1.0))
+    dilations = np.floor(2.0 ** random.uniform(0, reach, kernels)).astype(int)
+    dilations = _DILATIONS[np.searchsorted(_DILATIONS, dilations, side="right") - 1]
+    found = {}
+    for dilation in np.unique(dilations):
+        drawn = [_kernel(size, features, random) for size in sizes[dilations == dilation]]
+        biases = random.uniform(-1, 1, len(drawn)).astype(np.float32)
+        found[int(dilation)] = {"kernels": np.stack(drawn, axis=-1).astype(np.float32), "biases": biases}
+    return found
+
+
+def sampled(inputs: Tensor, real: Tensor) -> Tensor:
+    """Returns rows at 16 even places from their first to their last real frame, between frames by line.
+
+    Args:
+        inputs: float `[B, T, F]`.
+        real: 1 or 0, `[B, T, 1]`.
+
+    Returns:
+        float `[B, 16 F]`.
+    """
+    # A frame more, so that there is one when the length is 0.
+    inputs = ops.pad(inputs, [[0, 0], [0, 1], [0, 0]])
+    places = ops.arange(1, ops.shape(inputs)[1] + 1, dtype="float32")[None, :-1] * real[:, :, 0]
+    last = ops.maximum(ops.max(places, axis=1, keepdims=True, initial=0.0) - 1, 0)  # [B, 1]
+    at = ops.arange(_POINTS, dtype="float32")[None] / (_POINTS - 1) * last  # [B, 16]
+    below = ops.floor(at)
+    share = (at - below)[:, :, None]
+    above = ops.minimum(below + 1, last)
+    low, high = (
+        ops.take_along_axis(inputs, ops.cast(place, "int32")[:, :, None], axis=1) for place in (below, above)
+    )
+    return ops.reshape(low * (1 - share) + high * share, (ops.shape(inputs)[0], _POINTS * inputs.shape[2]))
+
+
+def fit_readout(
+    features: np.ndarray, sizes: tuple[int, ...], targets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the ridge regression from features to targets whose error is the least on rows left out.
+
+    Each kind of features is standardised and weighed as a whole. Leaving one row out has a closed form.
+
+    Args:
+        features: float `[rows, N]`.
+        sizes: of each kind of features, N in all.
+        targets: float `[rows, C]`.
+
+    Returns:
+        Coefficients `[N, C]`, intercept `[C]`, and the answers to each row of the regression without it.
+
+    Reference: Hastie et al. 2009, "The Elements of Statistical Learning", section 7.10, equation 7.64.
+    """
+    wide = features.astype(np.float64)
+    mean, deviation = wide.mean(axis=0), wide.std(axis=0)
+    varies = deviation > _CONSTANT
+    starts = np.cumsum([0, *sizes])
+    weights = np.concatenate(
+        [
+            np.full(stop - start, np.sqrt(weight / max(1, varies[start:stop].sum())))
+            for start, stop, weight in zip(starts, starts[1:], _WEIGHTS, strict=False)
+        ]
+    )
+    scale = np.where(varies, weights / np.maximum(deviation, _CONSTANT), 0.0)
+    scaled, centre = (wide - mean) * scale, targets.mean(axis=0)
+    gram = scaled @ scaled.T
+    # The intercept's direction, which no penalty shrinks, is made the last one: else it could be mixed with
+    # others of the same value, 0.
+    values, vectors = np.linalg.eigh(gram + 10 * (np.trace(gram) + 1) / len(gram))
+    values, rest = np.maximum(values, 0), targets - centre
+    turned = vectors.T @ rest
+    best = (np.inf, np.zeros_like(rest), rest)
+    for penalty in _PENALTIES:
+        inverse = 1 / (values + penalty)
+        inverse[-1] = 0
+        dual = vectors @ (inverse[:, None] * turned)
+        errors = dual / np.maximum(vectors**2 @ inverse, 1e-12)[:, None]
+        if (error := float((errors**2).mean())) < best[0]:
+            best = (error, dual, rest - errors)
+    coefficients = (scaled.T @ best[1]) * scale[:, None]
+    return coefficients, centre - mean @ coefficients, best[2] + centre
+
+
+def _kernel(size: int, features: int, random: np.random.Generator) -> np.ndarray:
+    """Returns a kernel of mean 0 in each feature it uses, `[11 F]`."""
+    drawn = random.normal(size=(size, features))
+    used = np.ones(features, bool)
+    if features > 1:
+        count = int(2 ** random.uniform(0, np.log2(min(features, size) + 1)))
+        used = np.isin(np.arange(features), random.choice(features, min(count, features), replace=False))
+    found = np.zeros((_TAPS, features))
+    begin = (_TAPS - size) // 2
+    found[begin : begin + size] = (drawn - drawn.mean(axis=0)) * used
+    return found.reshape(-1)
