@@ -1,0 +1,67 @@
+"""Series through the command line: from a table to a run folder and its figures."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from keras_selfattn.cli.main import main
+
+SMALL = ["--width", "8", "--layers", "1", "--heads", "1", "--epochs", "1"]
+
+
+def asked(*arguments):
+    return CliRunner().invoke(main, [str(each) for each in arguments])
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "load.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["hour", "load", "wind"])
+        for hour in range(80):
+            writer.writerow([hour, 50 + 5 * np.sin(hour * np.pi / 4), hour % 3])
+    return path
+
+
+def test_a_forecast_is_trained_and_measured_beside_naive_ones(table, tmp_path):
+    run, window = tmp_path / "run", ["--context", "16", "--horizon", "4"]
+    done = asked(
+        "train", table, "--task", "forecast", "--time", "hour", "--values", "load,wind", *window,
+        "--season", "8", *SMALL, "--output", run,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    figures = json.loads((run / "metrics.json").read_text())
+    assert figures["mean_absolute_error_of_8_frames_before"] < 1e-4, "the wave repeats itself"
+    assert figures["mean_absolute_error_of_last_value"] > 1
+    assert figures["split"] == "validation"
+    errors = (run / "errors.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in errors] == ["answers", "model", "last value", "8 frames before"]
+    done = asked("evaluate", run, table, "--values", "load,wind", *window)
+    assert done.exit_code == 0, done.output
+    assert "8 frames before" in done.output
+    done = asked("evaluate", run, table, "--values", "load,wind", "--context", "16", "--horizon", "3")
+    assert done.exit_code == 1
+    assert "3 numbers. The model gives 4" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            ["--task", "series", "--id", "wind", "--label", "wind", "--season", "3"],
+            "`season` is for the task forecast. The task is series",
+        ),
+        (["--task", "forecast", "--label", "wind"], "`label` is for the task text, series, regression"),
+        (["--task", "forecast", "--context", "90"], "no series has 90 frames"),
+        (["--task", "regression", "--id", "hour"], "no column 'label'"),
+        (["--horizon", "3"], "`horizon` is for the task forecast. The task is text"),
+    ],
+)
+def test_options_that_do_not_fit_the_task_or_the_file_are_refused(table, tmp_path, given, said):
+    done = asked("train", table, *given, "--output", tmp_path / "run")
+    assert done.exit_code != 0
+    assert said in " ".join((done.output + str(done.exception)).split())
