@@ -61,7 +61,8 @@ def labelling_report(
         >>> labelling_report(["DET", "NOUN"], [["DET"], ["NOUN", "NOUN"]], [one, other]).positions.accuracy
         0.6666666666666666
     """
-    found = [[labels[place] for place in row.argmax(axis=-1)] for row in outputs]
+    names = list(labels)
+    found = [[names[int(place)] for place in row.argmax(axis=-1)] for row in outputs]
     flat_true, flat_found = list(chain.from_iterable(true)), list(chain.from_iterable(found))
     if not flat_true:
         raise DataError(f"All {len(true)} rows are empty, so that nothing can be measured on them.")

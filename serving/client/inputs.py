@@ -3,8 +3,8 @@
 # Not all callers have a type checker.
 # pyright: reportUnnecessaryIsInstance=false
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -102,8 +102,11 @@ def _padded(value: Any, spec: TensorSpec | None) -> Any:
     """Rows of tokens, padded with "" to the longest of them, where a model takes such; else `value`."""
     if spec is None or spec.dtype != "string" or spec.shape is None or spec.shape[1:] != (None,):
         return value
-    rows = list(value) if getattr(value, "ndim", None) == 1 else value  # a column of a DataFrame
-    if not isinstance(rows, list | tuple) or not all(isinstance(row, list | tuple) for row in rows):
+    given: Any = list(value) if getattr(value, "ndim", None) == 1 else value  # a column of a DataFrame
+    if not isinstance(given, list | tuple):
+        return value
+    rows = cast("Sequence[Any]", given)
+    if not all(isinstance(row, list | tuple) for row in rows):
         return value
     longest = max(map(len, rows), default=0)
     padded = np.full((len(rows), longest), "", dtype=object)

@@ -188,7 +188,8 @@ class Client(BaseClient):
         """The label of each position of each row.
 
         Args:
-            values: a list of texts, or whatever the model takes, as for `predict`.
+            values: a list of rows of tokens, which may differ in length, or whatever the model takes, as for
+                `predict`.
             version: as for `predict`.
             label: as for `predict`.
             timeout: as for `predict`.
@@ -201,7 +202,7 @@ class Client(BaseClient):
             ServingError: as for `predict`.
 
         Example:
-            client.label(["the film"])[0].labels  # ["DET", "NOUN"]
+            client.label([["the", "film"], ["yes"]])[0].labels  # ["DET", "NOUN"]
         """
         return self._transport.run(self._tasks.label(values, Which(version, label)), timeout)
 
