@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
+from keras_selfattn.models.span_labels import SpanDecoder
 
 Tensor = Any
 
@@ -75,26 +76,34 @@ class Labelling:
 
     Args:
         labels: label names in the order of the classes.
+        decoder: what chooses the labels of a row together; by default each is the likeliest.
 
     The model returns probabilities `[B, T, C]`. Positions that it masks get "" and zeros.
     """
 
     task = "labelling"
 
-    def __init__(self, labels: Sequence[str]) -> None:
+    def __init__(self, labels: Sequence[str], decoder: SpanDecoder | None = None) -> None:
         self._labels = tf.constant([label.encode() for label in labels], tf.string)
+        self._decoder = decoder
 
     def named(self, outputs: Tensor) -> dict[str, Tensor]:
         mask = getattr(outputs, "_keras_mask", None)
         probabilities = tf.cast(outputs, tf.float32)
-        label = tf.gather(self._labels, tf.argmax(probabilities, axis=-1))  # [B, T]
+        if self._decoder is None:
+            chosen = tf.argmax(probabilities, axis=-1, output_type=tf.int32)  # [B, T]
+        else:
+            chosen = self._decoder(
+                probabilities, tf.fill(tf.shape(outputs)[:2], True) if mask is None else mask
+            )
+        label = tf.gather(self._labels, chosen)
         if mask is not None:
             probabilities = tf.where(mask[..., None], probabilities, 0.0)
             label = tf.where(mask, label, "")
         return {
             "probabilities": probabilities,
             "label": label,
-            "score": tf.reduce_max(probabilities, axis=-1),
+            "score": tf.gather(probabilities, chosen, batch_dims=2),
         }
 
 

@@ -63,6 +63,6 @@ _FRONTS: dict[type[RawModel], Callable[[Any], RawFront]] = {
 _ANSWERS: dict[type[Head], Callable[[Head], Answers]] = {
     ClassHead: lambda head: Classification(cast(ClassHead, head).labels),
     MultiLabelHead: lambda head: LabelSets(cast(MultiLabelHead, head).labels),
-    PositionHead: lambda head: Labelling(cast(PositionHead, head).labels),
+    PositionHead: lambda head: Labelling(cast(PositionHead, head).labels, cast(PositionHead, head).decoder),
     NumbersHead: lambda head: Numbers(None, single=len(cast(NumbersHead, head).mean) == 1),
 }

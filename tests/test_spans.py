@@ -1,5 +1,6 @@
 """Figures of labellers: of spans by hand and against seqeval, of tokens against scikit-learn."""
 
+import itertools
 import random
 
 import numpy as np
@@ -8,7 +9,9 @@ from sklearn.metrics import f1_score
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.positions import labelling_report
-from keras_selfattn.metrics.spans import mark_spans, span_report, spans
+from keras_selfattn.metrics.spans import span_report, spans
+from keras_selfattn.models.position_head import PositionHead
+from keras_selfattn.models.span_labels import all_may_follow, mark_spans, may_follow
 
 LABELS = ["O", *(f"{mark}-{kind}" for mark in "BIES" for kind in ("LOC", "PER", "x-y"))]
 
@@ -83,10 +86,44 @@ def test_spans_are_known_by_their_labels(labels, wanted):
     assert mark_spans(labels) is wanted
 
 
+@pytest.mark.parametrize("names", ["B-A I-A O", "B-A I-A B-B I-B O", "B-A I-A E-A S-A O", "I-A E-B O S-B"])
+def test_the_labels_chosen_are_the_likeliest_row_of_those_that_make_sense(names):
+    """Against all rows there are, of 0 to 4 positions, padded together."""
+    labels = names.split()
+    random = np.random.default_rng(0)
+    outputs = [
+        random.dirichlet(np.ones(len(labels)), size=length).astype("float32") for length in (4, 0, 1, 3, 2)
+    ]
+    for probabilities, found in zip(outputs, PositionHead(labels, spans=True).chosen(outputs), strict=True):
+        best, wanted = -np.inf, None
+        for row in itertools.product(range(len(labels)), repeat=len(probabilities)):
+            written = [labels[place] for place in row]
+            score = np.log(probabilities[np.arange(len(row)), list(row)]).sum()
+            if all_may_follow([written]) and score > best:
+                best, wanted = score, row
+        assert tuple(found) == wanted
+
+
+def test_what_continues_a_span_may_stand_behind_the_same_kind_only():
+    assert may_follow("B-A", "I-A")
+    assert may_follow("I-A", "E-A")
+    assert not may_follow("B-A", "I-B")
+    assert not may_follow("E-A", "I-A")
+    assert not may_follow(None, "I-A")
+    assert not all_may_follow([["O", "B-A"], ["I-A"]])
+
+
+def test_labels_that_begin_spans_with_an_inside_are_chosen_one_by_one():
+    assert PositionHead.learned([["B-A", "I-A", "O"]]).decoder is not None
+    assert PositionHead.learned([["I-A", "I-A", "O"], ["I-A", "B-A"]]).decoder is None
+    assert PositionHead.learned([["NOUN", "O"]]).decoder is None
+    found = PositionHead(["I-A", "O"]).chosen([np.array([[0.6, 0.4]])])
+    assert [row.tolist() for row in found] == [[0]]
+
+
 def test_the_report_has_figures_of_tokens_and_of_spans():
     labels, true = ["B-A", "I-A", "O"], [["B-A", "I-A", "O"], ["O"], []]
-    outputs = [np.eye(3)[[0, 2, 2]] * 0.9 + 0.03, np.eye(3)[[2]] * 0.9 + 0.03, np.zeros((0, 3))]
-    report = labelling_report(labels, true, outputs)
+    report = labelling_report(labels, true, [["B-A", "O", "O"], ["O"], []], np.full(4, 0.9))
     assert report.rows == 3
     summary = report.summary()
     assert next(iter(summary)) == "span_f1"
@@ -98,11 +135,11 @@ def test_the_report_has_figures_of_tokens_and_of_spans():
 
 
 def test_parts_of_speech_have_no_figures_of_spans():
-    report = labelling_report(["ADJ", "NOUN"], [["ADJ", "NOUN"]], [np.eye(2)])
+    report = labelling_report(["ADJ", "NOUN"], [["ADJ", "NOUN"]], [["ADJ", "NOUN"]], np.ones(2))
     assert "span_f1" not in report.summary()
     assert set(report.tables()) == {"classes", "confusion"}
 
 
 def test_rows_without_a_token_cannot_be_measured():
     with pytest.raises(DataError, match="All 2 rows are empty"):
-        labelling_report(["a", "b"], [[], []], [np.zeros((0, 2))] * 2)
+        labelling_report(["a", "b"], [[], []], [[], []], np.zeros(0))

@@ -54,7 +54,8 @@ def command(
     A classifier answers each text with its label and probability (the score); other models with all their
     outputs. An input named `encoded`, that of an image model, takes names of image files. A file's columns
     are written along, and an output of a column's name as predicted_NAME; of several inputs each has the
-    column of its name. Numbers, and lists of them, are JSON.
+    column of its name. Numbers, and lists of them, are JSON; a row of tokens stands between blanks, or is a
+    JSON list.
     """
     with connected(model, options) as client:
         signature = _signature(client, options)

@@ -46,7 +46,12 @@ def _of_label_sets(head: Head, targets: Sequence[Sequence[str]], outputs: np.nda
 
 
 def _of_positions(head: Head, targets: Sequence[Sequence[str]], outputs: Sequence[np.ndarray]) -> Report:
-    return labelling_report(cast(PositionHead, head).labels, targets, outputs)
+    labelling = cast(PositionHead, head)
+    chosen = labelling.chosen(outputs)
+    predicted = [[labelling.labels[place] for place in row.tolist()] for row in chosen]
+    pairs = zip(outputs, chosen, strict=True)
+    confidence = np.concatenate([row[np.arange(len(row)), places] for row, places in pairs])
+    return labelling_report(labelling.labels, targets, predicted, confidence)
 
 
 _REPORTS: dict[type[Head], Callable[[Head, Any, Any], Report]] = {

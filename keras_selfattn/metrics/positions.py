@@ -9,7 +9,8 @@ import numpy as np
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.classes import ClassificationReport, classification_report
 from keras_selfattn.metrics.report import Columns, Report, class_columns
-from keras_selfattn.metrics.spans import SpanReport, mark_spans, span_report
+from keras_selfattn.metrics.spans import SpanReport, span_report
+from keras_selfattn.models.span_labels import mark_spans
 
 
 @dataclass(frozen=True)
@@ -43,32 +44,33 @@ class LabellingReport(Report):
 
 
 def labelling_report(
-    labels: Sequence[str], true: Sequence[Sequence[str]], outputs: Sequence[np.ndarray]
+    labels: Sequence[str],
+    true: Sequence[Sequence[str]],
+    predicted: Sequence[Sequence[str]],
+    confidence: np.ndarray,
 ) -> LabellingReport:
-    """Returns the figures of the labels of highest probability.
+    """Returns the figures of predicted labels.
 
     Args:
         labels: every label the model knows, in its order.
         true: the labels of each row.
-        outputs: probabilities of each row, float `[positions, labels]`.
+        predicted: as many.
+        confidence: the probability of each prediction, float `[positions of all rows]`.
 
     Raises:
         DataError: for rows without a single position.
 
     Example:
 
-        >>> one, other = np.array([[0.9, 0.1]]), np.array([[0.2, 0.8], [0.7, 0.3]])
-        >>> labelling_report(["DET", "NOUN"], [["DET"], ["NOUN", "NOUN"]], [one, other]).positions.accuracy
+        >>> true, found = [["DET"], ["NOUN", "NOUN"]], [["DET"], ["NOUN", "DET"]]
+        >>> labelling_report(["DET", "NOUN"], true, found, np.array([0.9, 0.8, 0.7])).positions.accuracy
         0.6666666666666666
     """
-    names = list(labels)
-    found = [[names[int(place)] for place in row.argmax(axis=-1)] for row in outputs]
-    flat_true, flat_found = list(chain.from_iterable(true)), list(chain.from_iterable(found))
+    flat_true, flat_found = list(chain.from_iterable(true)), list(chain.from_iterable(predicted))
     if not flat_true:
         raise DataError(f"All {len(true)} rows are empty, so that nothing can be measured on them.")
-    confidence = np.concatenate([row.max(axis=-1) for row in outputs])
     return LabellingReport(
         positions=classification_report(labels, flat_true, flat_found, confidence),
-        spans=span_report(true, found) if mark_spans(labels) else None,
+        spans=span_report(true, predicted) if mark_spans(labels) else None,
         count=len(true),
     )

@@ -6,17 +6,13 @@ left to the tests: it takes two seconds to import and has had no release since 2
 Reference: Tjong Kim Sang and De Meulder 2003, "Introduction to the CoNLL-2003 Shared Task", section 2.4.
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from keras_selfattn.metrics.report import ClassReport
-
-_OUTSIDE = "O"
-# Outside, begin, inside, end, single: IOB, BIO and IOBES.
-_MARK = re.compile(r"O|[BIES]-.+", re.DOTALL)
+from keras_selfattn.models.span_labels import OUTSIDE
 
 
 class Span(NamedTuple):
@@ -44,18 +40,6 @@ class SpanReport:
     kinds: tuple[ClassReport, ...]
 
 
-def mark_spans(labels: Iterable[str]) -> bool:
-    """Whether labels mark spans: all are "O" or begin with B-, I-, E- or S-, and one does.
-
-    Example:
-
-        >>> mark_spans(["O", "B-PER", "I-PER"]), mark_spans(["NOUN", "VERB"])
-        (True, False)
-    """
-    names = set(labels)
-    return names > {_OUTSIDE} and all(_MARK.fullmatch(name) for name in names)
-
-
 def spans(labels: Sequence[str]) -> list[Span]:
     """Returns the spans that the labels of a row mark.
 
@@ -67,12 +51,12 @@ def spans(labels: Sequence[str]) -> list[Span]:
         [Span(kind='PER', start=0, stop=2), Span(kind='LOC', start=3, stop=4)]
     """
     found, start = [], 0
-    mark_before, kind_before = _OUTSIDE, ""
-    for place, label in enumerate([*labels, _OUTSIDE]):
+    mark_before, kind_before = OUTSIDE, ""
+    for place, label in enumerate([*labels, OUTSIDE]):
         mark, _, kind = label.partition("-")
-        outside = mark == _OUTSIDE
+        outside = mark == OUTSIDE
         begins = not outside and (mark_before in "OES" or mark in "BS" or kind != kind_before)
-        if mark_before != _OUTSIDE and (outside or begins):
+        if mark_before != OUTSIDE and (outside or begins):
             found.append(Span(kind_before, start, place))
         if begins:
             start = place

@@ -3,18 +3,23 @@
 Axes: B (batch), T (positions), C (classes).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
+from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.heads import ClassHead, Head
 from keras_selfattn.models.label_lists import as_name_lists
 from keras_selfattn.models.rows import indices_of
+from keras_selfattn.models.span_labels import SpanDecoder, all_may_follow, mark_spans
 
 Tensor = Any
+
+_ROWS = 256  # decoded at once
 
 
 class PositionHead(ClassHead):
@@ -22,6 +27,7 @@ class PositionHead(ClassHead):
 
     Args:
         labels: label names in the order of the classes.
+        spans: whether the labels mark spans, so that what continues one is chosen behind its beginning only.
     """
 
     task = "labelling"
@@ -30,11 +36,33 @@ class PositionHead(ClassHead):
     # corrects the one, and nothing the other.
     watched = "val_accuracy"
 
+    def __init__(self, labels: Sequence[str], spans: bool = False) -> None:
+        super().__init__(labels)
+        self.decoder = SpanDecoder(labels) if spans else None
+
     @classmethod
-    def learned(cls, targets: Iterable[Sequence[str]]) -> "PositionHead":
+    def learned(cls, targets: Sequence[Sequence[str]]) -> "PositionHead":
         """Returns the head for the labels that occur."""
-        found = ClassHead.learned(name for names in targets for name in names)
-        return cls(found.labels)
+        found = ClassHead.learned([name for names in targets for name in names])
+        return cls(found.labels, mark_spans(found.labels) and all_may_follow(targets))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return {**super().state, "spans": self.decoder is not None}
+
+    def chosen(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Returns the places of the labels of rows, int `[T]` each, from their probabilities, `[T, C]`."""
+        if self.decoder is None:
+            return [row.argmax(axis=-1) for row in outputs]
+        decode = tf.function(self.decoder, reduce_retracing=True, autograph=False)
+        found: list[np.ndarray] = [np.zeros(0, np.int32)] * len(outputs)
+        batches = LengthSortedBatches(outputs, batch_size=_ROWS)
+        places = iter(batches.order)
+        for (padded,) in batches:
+            for row in np.asarray(decode(np.nan_to_num(padded), ~np.isnan(padded[..., 0]))):
+                place = next(places)
+                found[place] = row[: batches.lengths[place]]
+        return found
 
     @staticmethod
     def read(y: Any) -> list[list[str]]:

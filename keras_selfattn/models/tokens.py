@@ -35,6 +35,7 @@ class TokenClassifier(RawModel):
         config: what the model is made of; a `TokenConfig` or the dict of one.
         vocabulary: words in the order of their ids; left out before training.
         labels: label names in the order of the classes; left out before training.
+        spans: whether labels such as B-PER and I-PER mark spans; left out before training.
 
     Call arguments:
         inputs: string `[batch, length]` with "" as padding, or int32 `[batch, length, features]`.
@@ -72,6 +73,7 @@ class TokenClassifier(RawModel):
         *,
         vocabulary: Sequence[str] | None = None,
         labels: Sequence[str] | None = None,
+        spans: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
@@ -81,12 +83,22 @@ class TokenClassifier(RawModel):
             raise ConfigError("`vocabulary` and `labels` go together. Received one without the other.")
         if vocabulary is not None and labels is not None:
             self.tokenizer = TokenFeatures(self.config, vocabulary)
-            self._assemble(PositionHead(labels))
+            self._assemble(PositionHead(labels, spans))
 
     @property
     def labels(self) -> list[str]:
         """Label names in the order of the classes; none before training."""
         return [] if self._head is None else list(cast(PositionHead, self._head).labels)
+
+    def label(self, x: Any, batch_size: int | None = None) -> list[list[str]]:
+        """Returns the labels of the tokens of each row: the likeliest, of spans those that go together.
+
+        Args:
+            x: rows of tokens.
+            batch_size: rows in a step.
+        """
+        chosen = cast(PositionHead, self.head).chosen(self.predict(x, batch_size, verbose=0))
+        return [[self.labels[place] for place in row.tolist()] for row in chosen]
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         core = self.core

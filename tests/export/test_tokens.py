@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
 from keras_selfattn.export import export_saved_model
+from keras_selfattn.models.span_labels import all_may_follow
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 
@@ -114,6 +115,29 @@ def test_bfloat16_and_int8_weights_answer_nearly_as_the_model_does(model, tmp_pa
         found = serve(tokens=tf.constant(padded(ROWS[:2])))["probabilities"].numpy()
         for row, wanted in zip(found, model.predict(ROWS[:2], verbose=0), strict=True):
             np.testing.assert_allclose(row[: len(wanted)], wanted, atol=0.1)
+
+
+def test_labels_that_mark_spans_are_chosen_together_in_the_graph_as_in_the_model(tmp_path):
+    keras.utils.set_random_seed(0)
+    tagger = models.TokenClassifier(models.TokenConfig(width=12, num_layers=1, num_heads=3, hash_buckets=64))
+    tagger.adapt([["a", "b", "c", "d", "e"]], [["B-A", "I-A", "B-B", "I-B", "O"]])
+    rows = [["it", "is", "Ada", "x"], ["yes"], [], ["Größe", "y", "z", "in", "a", "b"]]
+    chosen = tagger.label(rows)
+    found = tagger.predict(rows, verbose=0)
+    likeliest = [[tagger.labels[place] for place in row.argmax(-1)] for row in found]
+    assert all_may_follow(chosen)
+    assert not all_may_follow(likeliest), "else this would show nothing"
+    loaded = tf.saved_model.load(str(export_saved_model(tagger, tmp_path / "spans")))
+    serve = loaded.signatures["serving_default"]
+    answer = {name: found.numpy() for name, found in serve(tokens=tf.constant(padded(rows))).items()}
+    for place, wanted in enumerate(chosen):
+        count = len(wanted)
+        assert [label.decode() for label in answer["label"][place][:count]] == wanted
+        places = [tagger.labels.index(name) for name in wanted]
+        of_labels = answer["probabilities"][place, range(count), places]
+        np.testing.assert_array_equal(answer["score"][place][:count], of_labels)
+    tagger.save(tmp_path / "model.keras")
+    assert models.load(tmp_path / "model.keras").label(rows) == chosen
 
 
 @pytest.fixture(scope="module")
