@@ -86,8 +86,8 @@ class SpanDecoder:
         logs = tf.pad(logs, [[0, 0], [0, 1], [0, 1]], constant_values=_NEVER)
         real = tf.pad(mask, [[0, 0], [0, 1]])
         rows, states = tf.shape(mask)[0], len(self._costs)
-        stay = tf.tile(tf.range(states)[None], [rows, 1])  # [B, C]
-        start = tf.tile(tf.one_hot([states - 1], states, 0.0, _NEVER), [rows, 1])
+        stay = tf.tile(tf.range(states)[None], tf.stack([rows, 1]))  # [B, C]
+        start = tf.tile(tf.one_hot([states - 1], states, 0.0, _NEVER), tf.stack([rows, 1]))
 
         def forward(state: Any, position: Any) -> Any:
             ways = state[0][:, :, None] + self._costs  # [B, P, C]
