@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_selfattn import __version__
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.errors import RunError
+from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.tasks import TASKS, Task
 
 if TYPE_CHECKING:
@@ -104,9 +104,14 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
 
     Raises:
         RunError: as `task_of_run` does.
+        ConfigError: for something given that is not for the task, or not for the file.
         DataError: for a file that cannot be read.
     """
-    return task_of_run(folder).rows(path, {**read_config(folder).get("reading", {}), **given})
+    task = task_of_run(folder)
+    try:
+        return task.rows(path, {**read_config(folder).get("reading", {}), **given})
+    except ConfigError:  # a file of another form than that of training, for which its columns mean nothing
+        return task.rows(path, given)
 
 
 def _check_run(folder: Path) -> None:

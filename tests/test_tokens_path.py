@@ -3,13 +3,15 @@
 import csv
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from keras_selfattn.cli.main import main
-from keras_selfattn.runs import read_config, read_metrics
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.runs import read_config, read_metrics, rows_for_run
 
 ROOT = Path(__file__).parent.parent
 
@@ -60,6 +62,15 @@ def test_evaluate_reads_files_of_each_form(folder):
     assert "span F1" in done.output
     assert "spans" in done.output
     assert "tokens" in done.output
+
+
+def test_how_training_read_its_file_is_left_out_where_a_file_has_another_form(folder, tmp_path):
+    shutil.copytree(folder / "run", tmp_path / "run")
+    config = read_config(folder / "run") | {"reading": {"column": "xpos"}}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    assert len(rows_for_run(tmp_path / "run", folder / "names.conll", {})) == 40
+    with pytest.raises(ConfigError, match="`column` is for files ending in .conllu"):
+        rows_for_run(tmp_path / "run", folder / "names.conll", {"column": "xpos"})
 
 
 @pytest.mark.parametrize(
