@@ -54,7 +54,7 @@ def test_conllu_has_several_columns_of_labels(write, column, labels):
 @pytest.mark.parametrize("name", ["a.conll", "a.txt"])
 def test_columns_have_the_token_first_and_the_label_last(write, name):
     content = (
-        "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\n# NN I-NP O\n\n \nNew York\tX\tB-LOC\n\u00a0\tY\u2028Y"
+        "-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\n# NN I-NP O\n\n \nNew York\tX\tB-LOC\na\u00a0b\tY\u2028Y"
     )
     if name == "a.txt":
         content = content.replace("\n", "\r\n")
