@@ -12,6 +12,8 @@ _PACKAGES = (
     "tensorflow",
     "keras",
     "keras-hub",
+    "numpy",
+    "scikit-learn",
     "jax",
     "torch",
     "openvino",

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from keras_selfattn.cli.bench_accuracy import accuracy
 from keras_selfattn.cli.bench_report import check_plot, number, report
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.errors import DataError
@@ -37,6 +38,9 @@ def command() -> None:
     Every contestant runs in a process of its own; they are measured in turns. A peer that is not installed is
     skipped and named: `pip install 'keras-selfattn[bench,backends]'` brings them. CPU time is of one thread.
     """
+
+
+command.add_command(accuracy)
 
 
 def _options(function: Callable) -> Callable:

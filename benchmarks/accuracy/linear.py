@@ -1,0 +1,189 @@
+"""Linear models of texts: TF-IDF with logistic regression or a support vector machine, and NB-SVM.
+
+Axes: B (rows), F (features), C (classes).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.svm import LinearSVC
+
+from keras_selfattn.benchmarks.accuracy.peer import Fitted, Peer, accuracy, choosing, timed
+from keras_selfattn.benchmarks.accuracy.sets import Split
+
+# Words and, each by itself, punctuation marks: "!" tells of a review what no word does.
+_WORD = r"\w+|[^\w\s]"
+_WORDS, _CHARACTERS = (1, 2), (2, 5)
+# From so many rows on, what occurs in fewer than three is left out, or memory would be the limit.
+_MANY_ROWS, _LEAST_ROWS = 20_000, 3
+_SVM_C, _LOGISTIC_C = 1.0, 10.0
+_NB_ALPHA, _NB_BETA = 1.0, 0.25
+# Half of the memory; scikit-learn's types know no other than its default.
+_SINGLE: Any = np.float32
+
+SETTINGS = {
+    "words": [_WORD, *_WORDS],
+    "characters": ["char_wb", *_CHARACTERS],
+    "least rows": [_MANY_ROWS, _LEAST_ROWS],
+    "C": [_SVM_C, _LOGISTIC_C],
+    "naive Bayes": [_NB_ALPHA, _NB_BETA],
+}
+
+
+class NaiveBayesSVM(ClassifierMixin, BaseEstimator):
+    """A linear SVM on indicators of features, each times the logarithm of how much likelier a class has it.
+
+    Several classes are told apart one against the rest, each with ratios of its own.
+
+    Args:
+        alpha: added to the counts.
+        beta: share of each weight that the SVM decides; the rest is the mean size of all weights.
+        penalty: C of the SVM.
+
+    Reference: Wang and Manning 2012, "Baselines and Bigrams: Simple, Good Sentiment and Topic
+    Classification", section 2.
+    """
+
+    def __init__(self, alpha: float = _NB_ALPHA, beta: float = _NB_BETA, penalty: float = _SVM_C) -> None:
+        self.alpha = alpha
+        self.beta = beta
+        self.penalty = penalty
+
+    def fit(self, features: Any, targets: Sequence[str]) -> "NaiveBayesSVM":
+        """Learns from features `[B, F]`, of which only counts whether they are 0, and a label each."""
+        present = indicators(features)
+        names = np.asarray(targets)
+        self.classes_ = np.unique(names)
+        # Of two classes one is told from the other, and the other way round is the same with the sign turned.
+        told = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
+        found = [self._against_rest(present, names == name) for name in told]
+        self.weights_ = np.stack([weights for weights, _ in found], axis=1)  # [F, C]
+        self.intercepts_ = np.array([intercept for _, intercept in found])  # [C]
+        return self
+
+    def predict(self, features: Any) -> np.ndarray:
+        """Returns the label of each row of features `[B, F]`."""
+        scores = indicators(features) @ self.weights_ + self.intercepts_  # [B, C]
+        places = (scores[:, 0] > 0).astype(int) if len(self.classes_) == 2 else scores.argmax(axis=1)
+        return self.classes_[places]
+
+    def _against_rest(self, present: Any, inside: np.ndarray) -> tuple[np.ndarray, float]:
+        ratio = log_count_ratio(present, inside, self.alpha)
+        machine = LinearSVC(C=self.penalty, random_state=0).fit(present.multiply(ratio).tocsr(), inside)
+        weights, intercept = (np.asarray(found)[0] for found in (machine.coef_, machine.intercept_))
+        mean = np.abs(weights).mean()
+        return ratio * ((1 - self.beta) * mean + self.beta * weights), float(intercept)
+
+
+def indicators(features: Any) -> Any:
+    """Returns 1.0 where features `[B, F]` are not 0."""
+    found = sparse.csr_matrix(features, dtype=np.float64, copy=True)
+    found.eliminate_zeros()
+    found.data[:] = 1.0
+    return found
+
+
+def log_count_ratio(present: Any, inside: np.ndarray, alpha: float) -> np.ndarray:
+    """Returns log((p / |p|) / (q / |q|)), p and q the smoothed counts of features in a class and outside it.
+
+    Args:
+        present: 0 or 1, float `[B, F]`.
+        inside: whether a row is of the class, bool `[B]`.
+        alpha: added to each count.
+
+    Returns:
+        float `[F]`.
+
+    Example:
+
+        >>> rows = sparse.csr_matrix([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> log_count_ratio(rows, np.array([True, True, False]), 1.0).round(3)
+        array([ 0.588, -0.511])
+    """
+    p, q = (alpha + np.asarray(present[rows].sum(axis=0)).ravel() for rows in (inside, ~inside))
+    return np.log(p / p.sum()) - np.log(q / q.sum())
+
+
+def fit(split: Split, seed: int) -> Fitted:
+    """Trains all on the training rows, takes the best on the rows to choose on, and trains it on both."""
+    train, dev, both = choosing(split)
+    choices = {
+        name: accuracy(dev.targets, found) for name, found in _tried(train.inputs, train.targets, dev.inputs)
+    }
+    best = max(choices, key=lambda name: choices[name])  # the first of equals
+    model = _pipeline(best, len(both))
+    _, seconds = timed(lambda: model.fit(list(both.inputs), list(both.targets)))
+    return Fitted(best, lambda inputs: model.predict(list(inputs)).tolist(), model, seconds, choices)
+
+
+PEER = Peer("linear", SETTINGS, False, fit)
+
+
+def _words(rows: int) -> TfidfVectorizer:
+    return TfidfVectorizer(
+        token_pattern=_WORD, ngram_range=_WORDS, sublinear_tf=True, min_df=_least(rows), dtype=_SINGLE
+    )
+
+
+def _characters(rows: int) -> TfidfVectorizer:
+    return TfidfVectorizer(
+        analyzer="char_wb", ngram_range=_CHARACTERS, sublinear_tf=True, min_df=_least(rows), dtype=_SINGLE
+    )
+
+
+def _counts(rows: int) -> CountVectorizer:
+    return CountVectorizer(token_pattern=_WORD, ngram_range=_WORDS, binary=True, min_df=_least(rows))
+
+
+def _least(rows: int) -> int:
+    return _LEAST_ROWS if rows >= _MANY_ROWS else 1
+
+
+def _logistic() -> Any:
+    return OneVsRestClassifier(LogisticRegression(C=_LOGISTIC_C, solver="liblinear", random_state=0))
+
+
+def _svm() -> Any:
+    return LinearSVC(C=_SVM_C, random_state=0)
+
+
+_CLASSIFIERS: dict[str, Callable[[], Any]] = {"SVM": _svm, "logistic regression": _logistic}
+_NB = "NB-SVM"
+
+
+def _tried(
+    inputs: Sequence[str], targets: Sequence[str], held_out: Sequence[str]
+) -> Iterator[tuple[str, Any]]:
+    """Yields the name of each and what it predicts for the rows held out; features are counted once."""
+    matrices = {}
+    for name, make in (("words", _words), ("characters", _characters)):
+        features = make(len(inputs))
+        matrices[name] = features.fit_transform(inputs), features.transform(held_out)
+    matrices["words and characters"] = tuple(
+        sparse.hstack(pair, format="csr") for pair in zip(*matrices.values(), strict=True)
+    )
+    for features, (known, asked) in matrices.items():
+        for classifier, make in _CLASSIFIERS.items():
+            yield f"{classifier}, {features}", make().fit(known, targets).predict(asked)
+    counts = _counts(len(inputs))
+    yield _NB, NaiveBayesSVM().fit(counts.fit_transform(inputs), targets).predict(counts.transform(held_out))
+
+
+def _pipeline(name: str, rows: int) -> Any:
+    """Returns the untrained model of a name that `_tried` yields."""
+    if name == _NB:
+        return make_pipeline(_counts(rows), NaiveBayesSVM())
+    classifier, _, features = name.partition(", ")
+    made = {
+        "words": lambda: _words(rows),
+        "characters": lambda: _characters(rows),
+        "words and characters": lambda: make_union(_words(rows), _characters(rows)),
+    }
+    return make_pipeline(made[features](), _CLASSIFIERS[classifier]())

@@ -1,0 +1,98 @@
+"""Our models as `keras-selfattn train` trains them without a flag, measured as the linear ones are."""
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_selfattn import training
+from keras_selfattn.benchmarks.accuracy.peer import accuracy, cpu_ms_of_one, timed
+from keras_selfattn.benchmarks.accuracy.sets import Split
+from keras_selfattn.metrics.calibration import calibration_error
+from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.heads import Probabilities
+from keras_selfattn.tasks import Task
+
+NAME = "ours"
+_QUICK = {"epochs": 2}
+# Below any probability that float32 holds beside others that sum to 1.
+_LEAST = 1e-38
+
+
+def config_of(task: Task, rows: int, *, quick: bool, seed: int = 0) -> training.TrainConfig:
+    """Returns how `keras-selfattn train` trains on a number of rows unless it is told otherwise."""
+    model = task.model({})
+    advised = getattr(model, "advised_training", None)
+    settings: dict[str, Any] = {**getattr(task, "training", {}), **(advised(rows) if advised else {})}
+    settings |= {"seed": seed, **(_QUICK if quick else {})}
+    return training.TrainConfig(**settings)
+
+
+def settings_of(task: Task, rows: int, *, quick: bool) -> dict[str, Any]:
+    """Returns all that the figures depend on besides data and seed."""
+    config = dataclasses.asdict(config_of(task, rows, quick=quick))
+    del config["seed"]
+    return {"kind": task.kind, "model": task.model({}).config.to_dict(), "training": config}
+
+
+def measure_ours(task: Task, split: Split, seed: int, *, quick: bool) -> dict[str, Any]:
+    """Trains the model of a task on a split and returns its figures on the test rows."""
+    config = config_of(task, len(split.train), quick=quick, seed=seed)
+    with tempfile.TemporaryDirectory() as folder:
+        run, seconds = timed(
+            lambda: training.train(
+                split.train,
+                f"{folder}/run",
+                model=task.model({}),
+                config=config,
+                validation=split.dev,
+                verbose=0,
+            )
+        )
+        size = Path(folder, "run", "model.keras").stat().st_size
+    figures = {"seconds": seconds[0], "cpu seconds": seconds[1], "bytes": size, "best epoch": run.best_epoch}
+    figures |= tested(run.model, split)
+    keras.backend.clear_session()  # or a hundred trainings in one process keep what they compiled
+    return {"figures": figures, "note": f"{task.kind}, epoch {run.best_epoch}", "choices": {}}
+
+
+def tested(model: RawModel, split: Split) -> dict[str, float]:
+    """Returns accuracy, calibration error with the temperature and without it, and CPU time of one row."""
+    labels = np.array(model.head.labels)  # pyright: ignore[reportAttributeAccessIssue]
+    outputs = model.predict(split.test.inputs, batch_size=256, verbose=0)
+    if model.head.per_position:
+        found: Any = [labels[row.argmax(axis=-1)].tolist() for row in outputs]
+        targets = [name for row in split.test.targets for name in row]
+        predicted, outputs = [name for row in found for name in row], np.concatenate(outputs)
+    else:
+        found = predicted = labels[outputs.argmax(axis=-1)].tolist()
+        targets = split.test.targets
+    untempered = without_temperature(outputs, temperature_of(model))
+    return {
+        "accuracy": accuracy(split.test.targets, found),
+        "calibration error": calibration_error(targets, predicted, outputs.max(axis=-1)),
+        "calibration error before": calibration_error(targets, predicted, untempered.max(axis=-1)),
+        "cpu ms of one": cpu_ms_of_one(lambda one: model.predict(one, verbose=0), split.test.inputs),
+    }
+
+
+def temperature_of(model: RawModel) -> float:
+    """Returns what the logits of a model are divided by."""
+    layer = next(each for each in model.core.layers if isinstance(each, Probabilities))
+    return float(layer.temperature.numpy())
+
+
+def without_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
+    """Returns what a softmax without a temperature would have given, float `[rows, classes]`.
+
+    Example:
+
+        >>> without_temperature(np.array([[2 / 3, 1 / 3]]), 2.0).round(3)
+        array([[0.8, 0.2]])
+    """
+    logits = temperature * np.log(np.maximum(probabilities.astype(np.float64), _LEAST))
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)

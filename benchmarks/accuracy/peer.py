@@ -1,0 +1,106 @@
+"""What all linear peers have in common: how they are fitted, chosen and measured."""
+
+import pickle
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.benchmarks.accuracy.sets import Split
+from keras_selfattn.data.labelled import LabelledRows, split_rows
+
+_WARM, _TIMED = 5, 50
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A peer that has been trained.
+
+    Args:
+        name: which of several it is.
+        predict: from rows to their predictions.
+        state: what would have to be stored of it.
+        seconds: of training, wall and CPU; of the one that was chosen alone.
+        choices: accuracy on the rows chosen on, of each that was tried.
+    """
+
+    name: str
+    predict: Callable[[Sequence[Any]], Sequence[Any]]
+    state: Any
+    seconds: tuple[float, float]
+    choices: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A linear model that ours are held against.
+
+    Args:
+        name: what it is called in results.
+        settings: all that its figures depend on besides data and seed.
+        seeded: whether it draws anything: otherwise one seed is enough.
+        fit: from a split and a seed.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    seeded: bool
+    fit: Callable[[Split, int], Fitted]
+
+
+def choosing(split: Split) -> tuple[LabelledRows, LabelledRows, LabelledRows]:
+    """Returns rows to train on, rows to choose on, and both: those that are held out for ours as well."""
+    if split.dev is None:
+        return *split_rows(split.train, 0.1, 0), split.train
+    inputs, targets = ([*a, *b] for a, b in _columns(split.train, split.dev))
+    return split.train, split.dev, LabelledRows(inputs, targets, split.train.source)
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
+    """Returns what a call returned, and its seconds: of the wall, and of all CPUs together."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = work()
+    return found, (time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def cpu_ms_of_one(predict: Callable[[Sequence[Any]], Any], inputs: Sequence[Any]) -> float:
+    """Returns the median CPU time of predicting a single row, in milliseconds; of up to 50 rows."""
+    for given in inputs[:_WARM]:
+        predict([given])
+    seconds = [timed(lambda given=given: predict([given]))[1][1] for given in inputs[:_TIMED]]
+    return 1000 * float(np.median(seconds))
+
+
+def accuracy(targets: Sequence[Any], found: Sequence[Any]) -> float:
+    """Returns the share of predictions that are right; of labels for positions, each position counts alike.
+
+    Example:
+
+        >>> accuracy([["DET", "NOUN"], ["VERB"]], [["DET", "VERB"], ["VERB"]])
+        0.6666666666666666
+    """
+    if isinstance(targets[0], str):
+        right = [true == name for true, name in zip(targets, found, strict=True)]
+    else:
+        rows = zip(targets, found, strict=True)
+        right = [true == name for row in rows for true, name in zip(*row, strict=True)]
+    return float(np.mean(right))
+
+
+def measure_peer(peer: Peer, split: Split, seed: int) -> dict[str, Any]:
+    """Trains a peer, reads the test rows once, and returns figures and which one was chosen."""
+    fitted = peer.fit(split, seed)
+    figures = {
+        "accuracy": accuracy(split.test.targets, fitted.predict(split.test.inputs)),
+        "seconds": fitted.seconds[0],
+        "cpu seconds": fitted.seconds[1],
+        "bytes": len(pickle.dumps(fitted.state)),
+        "cpu ms of one": cpu_ms_of_one(fitted.predict, split.test.inputs),
+    }
+    return {"figures": figures, "note": fitted.name, "choices": dict(fitted.choices)}
+
+
+def _columns(*parts: LabelledRows) -> Any:
+    return zip(*((part.inputs, part.targets) for part in parts), strict=True)
