@@ -12,15 +12,13 @@ from sklearn.svm import LinearSVC
 from keras_selfattn import training
 from keras_selfattn.benchmarks.accuracy import kernels, linear, ours, run, tagging
 from keras_selfattn.benchmarks.accuracy.peer import Peer, choosing
-from keras_selfattn.benchmarks.accuracy.sets import FOLDS, SETS, DataSet, Split, find_task, shortened
+from keras_selfattn.benchmarks.accuracy.sets import FOLDS, SETS, Split, shortened
 from keras_selfattn.benchmarks.accuracy.store import Key, Store, data_digest
 from keras_selfattn.benchmarks.accuracy.table import HEADER, cells, markdown
 from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, TrainingError
-from keras_selfattn.tasks import Task
-
-TEXT = find_task("text")
+from keras_selfattn.tasks import task_named
 
 
 def write(folder, files, encoding="utf-8"):
@@ -31,8 +29,9 @@ def write(folder, files, encoding="utf-8"):
     return folder
 
 
-def read(name, folder, task=TEXT):
-    return next(each for each in SETS if each.name == name).read(folder, task)
+def read(name, folder):
+    found = next(each for each in SETS if each.name == name)
+    return found.read(folder, task_named(found.task, folder))
 
 
 def columns(rows):
@@ -104,29 +103,31 @@ def test_snips_is_read_from_two_files_whose_lines_belong_together(tmp_path):
         read("snips", tmp_path)
 
 
-def by_name(path):
-    """Stands for the reader of a task: a row that says which file it was given."""
-    return LabelledRows([path.name], ["a"], str(path))
+@pytest.mark.parametrize(("name", "ending"), [("ucr_GunPoint", "ts"), ("ucr_ECG200", "txt")])
+def test_series_are_read_in_both_forms_of_the_archive(tmp_path, name, ending):
+    forms = {"ts": "#made up\n@classLabel true 1 2\n@data\n1.5,2.5:1\n{},4.0:2\n"}
+    forms["txt"] = "   1.0000000e+00   1.5   2.5\n   2.0000000e+00   {}   4.0\n"
+    files = {f"any_{part}.{ending}": forms[ending].format(x) for part, x in (("TRAIN", 3.0), ("TEST", 9.0))}
+    write(tmp_path, {**files, "about.txt": "not this one", "SOURCE.txt": "nor this"})
+    (split,) = read(name, tmp_path)
+    assert [row.tolist() for row in split.train.inputs] == [[[1.5], [2.5]], [[3.0], [4.0]]]
+    assert [row.tolist() for row in split.test.inputs] == [[[1.5], [2.5]], [[9.0], [4.0]]]
+    assert (split.train.targets, split.dev) == (["1", "2"], None)
+    (tmp_path / f"any_TRAIN.{ending}").unlink()
+    with pytest.raises(DataError, match=r"has 0 files \*_TRAIN"):
+        read(name, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "files", "dev"),
-    [
-        ("ucr_ECG200", ["ECG200_TRAIN.txt", "ECG200_TEST.txt"], None),
-        ("ucr_GunPoint", ["GunPoint_TRAIN.ts", "GunPoint_TEST.ts"], None),
-        ("ud_ewt", [f"en_ewt-ud-{part}.conllu" for part in ("train", "test", "dev")], "en_ewt-ud-dev.conllu"),
-    ],
-)
-def test_series_and_tokens_are_read_by_their_task(tmp_path, name, files, dev):
-    """Which file is which; what is in them is read, and tested, elsewhere."""
-    task = Task("any", "AnyModel", frozenset(), {}, frozenset(), by_name)
-    write(tmp_path, dict.fromkeys([*files, "about.txt", "SOURCE.txt"], "x"))
-    (split,) = read(name, tmp_path, task)
-    assert (split.train.inputs, split.test.inputs) == ([files[0]], [files[1]])
-    assert (split.dev and split.dev.inputs) == (dev and [dev])
-    (tmp_path / files[0]).unlink()
-    with pytest.raises(DataError, match="has 0 files"):
-        read(name, tmp_path, task)
+def test_ud_ewt_is_read_as_words_and_their_universal_tags(tmp_path):
+    def tokens(*words):
+        lines = [f"{n}\t{word}\t_\t{tag}" + "\t_" * 6 for n, (word, tag) in enumerate(words, start=1)]
+        return "# text = any\n" + "\n".join(lines) + "\n\n"
+
+    parts = {"train": [("It", "PRON"), ("ran", "VERB")], "dev": [("Up", "ADP")], "test": [("Go", "VERB")]}
+    write(tmp_path, {f"en_ewt-ud-{part}.conllu": tokens(*words) for part, words in parts.items()})
+    (split,) = read("ud_ewt", tmp_path)
+    assert (split.train.inputs, split.train.targets) == ([["It", "ran"]], [["PRON", "VERB"]])
+    assert [columns(rows) for rows in (split.dev, split.test)] == [[(["ADP"], ["Up"])], [(["VERB"], ["Go"])]]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +252,7 @@ def test_the_best_text_model_is_chosen_on_dev_rows_and_trained_on_them_too():
     """What only dev rows hold is known afterwards, and the test rows are not looked at."""
     train, dev = few_texts(20, {"a": "good", "b": "bad"}), few_texts(20, {"a": "lovely", "b": "awful"})
     fitted = linear.fit(Split(train, dev, LabelledRows([None], [None], "must not be read")), 0)
-    assert len(fitted.choices) == 7
+    assert len(fitted.choices) == 8
     assert fitted.choices[fitted.name] == max(fitted.choices.values())
     assert fitted.predict(["lovely", "awful", "good", "bad"]) == ["a", "b", "a", "b"]
 
@@ -270,9 +271,19 @@ def test_calibration_error_before_is_that_of_the_logits_undivided():
     np.testing.assert_allclose(ours.without_temperature(soft[0], 1.7), soft[1])
 
 
-def test_ours_is_trained_as_the_command_trains_without_a_flag(tmp_path, monkeypatch):
-    table = tmp_path / "rows.csv"
-    table.write_text("text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(20)))
+SERIES = "@classLabel true 0 1\n@data\n" + "".join(f"1,2,{n}:{n % 2}\n" for n in range(20))
+TOKENS = "".join(f"word{n} {n % 2}\n\n" for n in range(20))
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "content"),
+    [
+        ("text", "rows.csv", "text,label\n" + "".join(f"t{n},{n % 2}\n" for n in range(20))),
+        ("series", "rows.ts", SERIES),
+        ("tokens", "rows.conll", TOKENS),
+    ],
+)
+def test_ours_is_trained_as_the_command_trains_without_a_flag(tmp_path, monkeypatch, task, name, content):
     asked = {}
 
     def stop(rows, output, **arguments):
@@ -280,9 +291,12 @@ def test_ours_is_trained_as_the_command_trains_without_a_flag(tmp_path, monkeypa
         raise TrainingError("far enough")
 
     monkeypatch.setattr(training, "train", stop)
-    CliRunner().invoke(main, ["train", str(table), "--output", str(tmp_path / "run")])
-    assert asked["config"] == ours.config_of(TEXT, len(asked["rows"]), quick=False)
-    assert asked["model"].config == TEXT.model({}).config
+    write(tmp_path, {name: content})
+    CliRunner().invoke(main, ["train", str(tmp_path / name), "--output", str(tmp_path / "run")])
+    found = task_named(task, tmp_path)
+    assert asked["config"] == ours.config_of(found, len(asked["rows"]), quick=False)
+    assert asked["model"].config == found.model({}).config
+    assert type(asked["model"]).__name__ == found.kind
 
 
 # What is kept
@@ -408,17 +422,14 @@ def test_a_training_that_came_to_nothing_is_named_and_tried_again(tmp_path, coun
     assert counted.run(tmp_path, seeds=1)[1] == [("ours", 0)]
 
 
-def test_sets_that_are_missing_broken_or_of_no_task_here_are_named_and_the_others_run(
-    tmp_path, counted, monkeypatch
-):
-    monkeypatch.setattr(run, "SETS", [*SETS[:2], SETS[3], DataSet("shapes", "no such task", None)])
+def test_sets_that_are_missing_or_broken_are_named_and_the_others_run(tmp_path, counted, monkeypatch):
+    monkeypatch.setattr(run, "SETS", [*SETS[:2], SETS[3]])
     write(tmp_path / "sets", {"imdb/train.tsv": "x"})
     outcome, _ = counted.run(tmp_path, only=[], seeds=1)
     assert [result.name for result in outcome.sets] == ["trec"]
     assert outcome.skipped == {
         "sst2": f"there is no folder {tmp_path / 'sets' / 'sst2'}",
         "imdb": f"{tmp_path / 'sets' / 'imdb' / 'train.tsv'}: row 1 has fewer than 3 columns between tabs.",
-        "shapes": "this version has no task 'no such task'",
     }
 
 

@@ -24,11 +24,8 @@ _LEAST = 1e-38
 
 def config_of(task: Task, rows: int, *, quick: bool, seed: int = 0) -> training.TrainConfig:
     """Returns how `keras-selfattn train` trains on a number of rows unless it is told otherwise."""
-    model = task.model({})
-    advised = getattr(model, "advised_training", None)
-    settings: dict[str, Any] = {**getattr(task, "training", {}), **(advised(rows) if advised else {})}
-    settings |= {"seed": seed, **(_QUICK if quick else {})}
-    return training.TrainConfig(**settings)
+    settings = task.model({}).advised_training(rows) | {"seed": seed}
+    return training.TrainConfig(**settings | (_QUICK if quick else {}))
 
 
 def settings_of(task: Task, rows: int, *, quick: bool) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import Any
 from keras_selfattn import __version__
 from keras_selfattn.benchmarks.accuracy import kernels, linear, ours, tagging
 from keras_selfattn.benchmarks.accuracy.peer import Peer, measure_peer
-from keras_selfattn.benchmarks.accuracy.sets import SETS, DataSet, Split, find_task, shortened
+from keras_selfattn.benchmarks.accuracy.sets import SETS, DataSet, Split, shortened
 from keras_selfattn.benchmarks.accuracy.store import Key, Store, data_digest, fingerprint
 from keras_selfattn.errors import ConfigError, DataError, TrainingError
-from keras_selfattn.tasks import Task
+from keras_selfattn.tasks import Task, task_named
 
 PEERS: dict[str, Peer] = {"text": linear.PEER, "series": kernels.PEER, "tokens": tagging.PEER}
 # What figures may change with, besides our own version.
@@ -93,9 +93,9 @@ def run(
         raise ConfigError(f"No set has {' or '.join(map(repr, only))} in its name. The sets are {names}.")
     outcome = Outcome([], {})
     for each in chosen:
-        task = find_task(each.task)
+        task = task_named(each.task, folder)
         splits = _splits(each, task, folder, quick, outcome.skipped)
-        if task is None or splits is None:
+        if splits is None:
             progress(f"{each.name}: skipped, {outcome.skipped[each.name]}")
             continue
         jobs = list(jobs_of(each, task, splits, seeds, quick))
@@ -127,12 +127,10 @@ def jobs_of(data: DataSet, task: Task, splits: Sequence[Split], seeds: int, quic
 
 
 def _splits(
-    data: DataSet, task: Task | None, folder: Path, quick: bool, skipped: dict[str, str]
+    data: DataSet, task: Task, folder: Path, quick: bool, skipped: dict[str, str]
 ) -> list[Split] | None:
     """Returns how a set is divided; where it cannot be read, says why in `skipped`."""
-    if task is None:
-        skipped[data.name] = f"this version has no task {data.task!r}"
-    elif not (folder / data.name).is_dir():
+    if not (folder / data.name).is_dir():
         skipped[data.name] = f"there is no folder {folder / data.name}"
     else:
         try:

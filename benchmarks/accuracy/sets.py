@@ -14,7 +14,7 @@ import numpy as np
 from keras_selfattn.data.labelled import LabelledRows, label_names
 from keras_selfattn.data.tables import read_table
 from keras_selfattn.errors import DataError
-from keras_selfattn.tasks import TASKS, Task
+from keras_selfattn.tasks import Task
 
 # Of a set without a split of its own; the seed is never another, so that all compare on the same folds.
 FOLDS = 10
@@ -53,11 +53,6 @@ class DataSet:
     name: str
     task: str
     read: Callable[[Path, Task], list[Split]]
-
-
-def find_task(name: str) -> Task | None:
-    """Returns the task of that name, or None where this version has none."""
-    return next((task for task in TASKS if task.name == name), None)
 
 
 def shortened(splits: Sequence[Split], seed: int = 0) -> list[Split]:
