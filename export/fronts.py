@@ -46,7 +46,7 @@ class Front(Protocol):
 
 
 class TextFront:
-    """Raw text to what the core of a text model takes: token ids, and logits of the wide path if it has one."""
+    """Raw text to what a text model's core takes: token ids, and logits of the wide path if it has one."""
 
     subject = "text"
 

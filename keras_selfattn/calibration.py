@@ -105,7 +105,7 @@ class Calibration:
         return self._logits()
 
     def _logits(self) -> np.ndarray:
-        """Returns what the probabilities are of, float64 `[rows, classes]`; of a softmax up to one number a row."""
+        """Returns what the probabilities are of, float64 `[B, C]`; of a softmax up to a number a row."""
         found = self._model.predict(self._rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
         found = np.concatenate(found) if self._model.head.per_position else found
         found = found.astype(np.float64)

@@ -146,7 +146,8 @@ class PatchEmbedding(keras.layers.Layer):
         self._patches.build(self._stem.compute_output_shape(input_shape))
 
     def call(self, inputs: Tensor) -> Tensor:
-        batch, *shape = ops.shape(inputs)
+        size: Any = ops.shape(inputs)
+        batch, *shape = size
         # TensorFlow gives a convolution of no images the shape of its input, so none become one for a while.
         spare = ops.zeros((1 - ops.minimum(batch, 1), *shape), dtype=inputs.dtype)
         x = self._stem(ops.concatenate([inputs, spare]))  # [B or 1, H, W, D / 2]

@@ -187,7 +187,7 @@ def patch_size_for(height: int, width: int) -> int:
 def _mean_and_deviation(images: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Returns mean and deviation of each channel, float64 `[C]`; a channel that never changes has 1."""
     count = sum(image.shape[0] * image.shape[1] for image in images)
-    mean = sum(image.sum((0, 1), dtype=np.float64) for image in images) / count
-    variance = sum(np.square(image - mean).sum((0, 1)) for image in images) / count
+    mean: Any = sum(image.sum((0, 1), dtype=np.float64) for image in images) / count
+    variance: Any = sum(np.square(image - mean).sum((0, 1)) for image in images) / count
     deviation = np.sqrt(variance)
     return [mean, np.where(deviation > 1e-6 * np.abs(mean), deviation, 1.0)]
