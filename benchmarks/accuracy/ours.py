@@ -17,7 +17,7 @@ from keras_selfattn.models.heads import Probabilities
 from keras_selfattn.tasks import Task
 
 NAME = "ours"
-_QUICK = {"epochs": 2}
+_QUICK: dict[str, Any] = {"epochs": 2}
 # Below any probability that float32 holds beside others that sum to 1.
 _LEAST = 1e-38
 

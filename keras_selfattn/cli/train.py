@@ -32,13 +32,13 @@ _COUNT = click.IntRange(min=1)
 @click.option(
     "--epochs",
     type=_COUNT,
-    help="Passes over the rows, at most; stops early on the validation rows.  [default: 20, or the task's own]",
+    help="Passes over the rows, at most; stops early on validation rows.  [default: after the task]",
 )
-@click.option("--batch-size", type=_COUNT, help="Rows in a training step.  [default: 64, or the task's own]")
+@click.option("--batch-size", type=_COUNT, help="Rows in a training step.  [default: after the task]")
 @click.option(
     "--learning-rate",
     type=click.FloatRange(0, min_open=True),
-    help="Peak of the learning rate's schedule.  [default: 0.001, or the task's own]",
+    help="Peak of the learning rate's schedule.  [default: after the task]",
 )
 @click.option(
     "--label-smoothing",

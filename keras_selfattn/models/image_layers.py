@@ -149,7 +149,7 @@ class PatchEmbedding(keras.layers.Layer):
         size: Any = ops.shape(inputs)
         batch, *shape = size
         # TensorFlow gives a convolution of no images the shape of its input, so none become one for a while.
-        spare = ops.zeros((1 - ops.minimum(batch, 1), *shape), dtype=inputs.dtype)
+        spare = ops.zeros((ops.subtract(1, ops.minimum(batch, 1)), *shape), dtype=inputs.dtype)
         x = self._stem(ops.concatenate([inputs, spare]))  # [B or 1, H, W, D / 2]
         return self._patches(x)[:batch]  # [B, R, Q, D]
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize
+from scipy.special import expit
 from sklearn.svm import LinearSVC
 
 from keras_selfattn.models.config import TextConfig
@@ -99,10 +100,7 @@ class _Counts(NamedTuple):
     def features(self, columns: int) -> _Features:
         """Returns the n-grams that get weights: all, or the more frequent ones where they are too many."""
         ids, documents = np.unique(self.ids, return_counts=True)
-        most, least = max(1, _MOST_BYTES // (4 * columns)), 1
-        while np.count_nonzero(documents >= least) > most:
-            least += 1
-        chosen = documents >= least
+        chosen = np.sort(np.argsort(-documents, kind="stable")[: max(1, _MOST_BYTES // (4 * columns))])
         idf = np.log((1 + self.texts) / (1 + documents[chosen])) + 1
         return _Features(ids[chosen], idf.astype(np.float32))
 
@@ -166,7 +164,7 @@ def _scales(logits: Sequence[np.ndarray], columns: np.ndarray, exclusive: bool) 
             likely = np.exp(shifted) / np.exp(shifted).sum(axis=1, keepdims=True)
             found = -np.log(np.maximum(likely[columns], 1e-300)).sum()
         else:
-            likely = 1 / (1 + np.exp(-mixed))
+            likely = expit(mixed)
             found = (np.logaddexp(0, mixed) - columns * mixed).sum()
         slopes = np.exp(logs) * np.array([((likely - columns) * each).sum() for each in stacked])
         return found / len(columns), slopes / len(columns)

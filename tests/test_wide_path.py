@@ -1,0 +1,225 @@
+"""The wide path of a text classifier: its features, its models, and how it answers with attention."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_selfattn import export, models, training
+from keras_selfattn.calibration import Calibration
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.models import wide_fit
+from keras_selfattn.models.ngrams import BUCKETS, counted, ngram_ids
+from keras_selfattn.models.wide_fit import fitted, wide_logits
+
+CONFIG = models.TextConfig(width=8, num_heads=2, ngram_buckets=64)
+TEXTS = ["good film", "a fine film indeed", "bad film", "poor", "good", "bad bad bad"] * 8
+LABELS = ["+", "+", "-", "-", "+", "-"] * 8
+STRANGE = ["", " \t", "☃ 東京", "\x00", "zzz qqq", "x" * 100_000, "good " * 5000]
+
+
+def bucket(gram):
+    return int(tf.strings.to_hash_bucket_fast(gram, BUCKETS))
+
+
+def grams_of(text):
+    """Words, pairs with the ends, pairs with a gap, and the pieces of " word ", written out."""
+    words = text.split()
+    whole = ["<s>", *words, "</s>"]
+    found = [*words]
+    found += [" ".join(pair) for pair in itertools.pairwise(whole)]
+    found += [f"{first} _ {last}" for first, last in zip(whole, whole[2:], strict=False)]
+    pieces = [
+        f" {word} "[start : start + size]
+        for word in words
+        for size in (2, 3, 4, 5)
+        for start in range(len(word) + 3 - size)
+    ]
+    return [bucket(gram) for gram in found], [bucket(piece) + BUCKETS for piece in pieces]
+
+
+def all_grams_of(text):
+    words, pieces = grams_of(text)
+    return words + pieces
+
+
+def values_by_hand(texts, text):
+    """tf-idf of a text's n-grams among texts, words and pieces each of length 1, by id."""
+    documents = [set(all_grams_of(each)) for each in texts]
+    found = {}
+    for grams in grams_of(text):
+        ids, counts = np.unique(grams, return_counts=True)
+        known = [(i, c) for i, c in zip(ids.tolist(), counts, strict=True) if any(i in d for d in documents)]
+        idf = {i: np.log((1 + len(texts)) / (1 + sum(i in d for d in documents))) + 1 for i, _ in known}
+        raw = {i: (1 + np.log(c)) * idf[i] for i, c in known}
+        length = np.sqrt(sum(value**2 for value in raw.values()))
+        found |= {i: value / length for i, value in raw.items()}
+    return found
+
+
+@pytest.fixture(scope="module")
+def trained():
+    keras.utils.set_random_seed(0)
+    model = models.TextClassifier(CONFIG)
+    model.compile(keras.optimizers.Adam(0.02))
+    model.fit(TEXTS, LABELS, epochs=4, verbose=0)
+    return model
+
+
+@pytest.mark.parametrize("text", ["good", "what a film", "ab ab c", ""])
+def test_ngrams_are_words_pairs_gaps_and_pieces(text):
+    found = ngram_ids(CONFIG, tf.constant([text])).to_list()[0]
+    assert sorted(found) == sorted(all_grams_of(text))
+
+
+def test_counts_come_in_chunks_as_one_by_one(monkeypatch):
+    monkeypatch.setattr("keras_selfattn.models.ngrams._CHUNK", 5)
+    rows, ids, counts = (np.concatenate(each) for each in zip(*counted(CONFIG, TEXTS[:12]), strict=True))
+    for row, text in enumerate(TEXTS[:12]):
+        of_row = dict(zip(ids[rows == row].tolist(), counts[rows == row].tolist(), strict=True))
+        grams = all_grams_of(text)
+        assert of_row == {gram: float(grams.count(gram)) for gram in grams}
+
+
+def test_a_word_of_a_megabyte_is_cut_up_as_far_as_a_long_word():
+    assert ngram_ids(CONFIG, tf.constant(["x" * 1_000_000])).flat_values.shape[0] < 400
+
+
+def test_logits_are_the_weighted_values_whether_one_by_one_or_in_numpy():
+    texts = ["good film", "bad film", "a film", "good good", "bad"]
+    layer = fitted(CONFIG, texts, np.array([0, 1, 2, 0, 1]), 3)
+    keys = np.asarray(layer.keys).tolist()
+    kernel, bias = np.asarray(layer.kernel), np.asarray(layer.bias)
+    asked = [*texts, "good bad unseen", "unseen", ""]
+    wanted = []
+    for text in asked:
+        values = values_by_hand(texts, text)
+        wanted.append(bias + sum(value * kernel[keys.index(i)] for i, value in values.items()))
+    np.testing.assert_allclose(wide_logits(layer, CONFIG, asked), wanted, atol=1e-4)
+    together = np.asarray(layer(ngram_ids(CONFIG, tf.constant(asked))))
+    np.testing.assert_allclose(together, wanted, atol=1e-4)
+    for text, row in zip(asked, together, strict=True):
+        alone = np.asarray(layer(ngram_ids(CONFIG, tf.constant([text]))))[0]
+        np.testing.assert_allclose(alone, row, atol=1e-5)
+
+
+def test_log_count_ratios_by_hand():
+    """A feature in two of two rows with the label and in one of two without; another the other way about."""
+    values = wide_fit.sp.csr_matrix(np.array([[0.5, 0], [0.7, 0], [0.1, 0.3], [0, 0.9]]))
+    ratios = wide_fit._log_count_ratios(values, np.array([[True], [True], [False], [False]]))
+    with_it, without = np.array([2 + 1, 0 + 1]), np.array([1 + 1, 2 + 1])
+    wanted = np.log(with_it / with_it.sum()) - np.log(without / without.sum())
+    np.testing.assert_allclose(ratios.kernel[:, 0], wanted)
+    assert ratios.bias[0] == pytest.approx(0.0)
+
+
+def test_rarer_ngrams_are_left_out_where_weights_would_be_too_large(monkeypatch):
+    monkeypatch.setattr(wide_fit, "_MOST_BYTES", 4 * 40)
+    texts = ["common"] * 6 + ["rare"] + ["common other"] * 3
+    layer = fitted(CONFIG, texts, np.array([0] * 6 + [1] * 4), 2)
+    assert layer.features == 40
+    keys = np.asarray(layer.keys).tolist()
+    assert bucket("common") in keys
+    assert bucket("rare") not in keys
+
+
+def test_both_paths_answer_and_each_alone_where_its_share_is_all(trained):
+    mixture = trained.core.get_layer("mixture")
+    before = mixture.shares.numpy()
+    wide = wide_logits(trained.wide, CONFIG, TEXTS[:6])
+    mixture.shares.assign([0.0, 1.0])
+    alone = trained.predict(TEXTS[:6], verbose=0)
+    np.testing.assert_allclose(alone, tf.nn.softmax(wide), atol=1e-5)
+    assert [trained.labels[i] for i in alone.argmax(-1)] == LABELS[:6]
+    mixture.shares.assign([1.0, 0.0])
+    ids = trained.tokenizer.padded(tf.constant(TEXTS[:6]))
+    np.testing.assert_allclose(trained.predict(TEXTS[:6], verbose=0), trained(ids), atol=1e-5)
+    mixture.shares.assign(before)
+
+
+def test_training_goes_on_without_the_wide_path():
+    model = models.TextClassifier(models.TextConfig(**CONFIG.to_dict() | {"dropout": 0.0}))
+    model.adapt(TEXTS, LABELS)
+    ids = model.tokenizer.padded(tf.constant(["good film"]))
+    known, unknown = (model.core([ids, np.array([[s, -s]], "float32")], training=True) for s in (5.0, -5.0))
+    np.testing.assert_array_equal(known, unknown)
+
+
+def test_strange_texts_are_answered_alike_in_every_way(trained, tmp_path):
+    wanted = trained.predict(STRANGE, verbose=0)
+    assert np.isfinite(wanted).all()
+    encoded = tf.constant([text.encode() for text in STRANGE])
+    np.testing.assert_allclose(trained(encoded), wanted, atol=1e-5)
+    trained.save(tmp_path / "model.keras")
+    np.testing.assert_allclose(
+        models.load(tmp_path / "model.keras").predict(STRANGE, verbose=0), wanted, atol=1e-6
+    )
+    path = export.export_saved_model(trained, tmp_path / "exported")
+    served = tf.saved_model.load(str(path)).signatures
+    np.testing.assert_allclose(served["serving_default"](text=encoded)["probabilities"], wanted, atol=1e-5)
+    tokens = tf.constant([["good", "film"], ["bad", ""]])
+    answer = served["tokens"](tokens=tokens)["probabilities"]
+    np.testing.assert_allclose(answer, trained.predict(["good film", "bad"], verbose=0), atol=1e-5)
+    narrow = export.export_saved_model(trained, tmp_path / "narrow", precision="int8-weights")
+    answer = tf.saved_model.load(str(narrow)).signatures["serving_default"](text=encoded)["probabilities"]
+    np.testing.assert_allclose(answer, wanted, atol=0.05)
+
+
+@pytest.mark.parametrize("labels", [[["a"], ["a", "b"], [], ["b"]], [["a"], [], [], ["a"]]])
+def test_rows_of_several_labels_have_a_wide_path_too(labels):
+    keras.utils.set_random_seed(0)
+    model = models.TextClassifier(CONFIG)
+    model.compile()
+    texts = ["only a", "a and b", "neither", "only b"]
+    model.fit(texts * 8, labels * 8, epochs=1, verbose=0)
+    model.core.get_layer("mixture").shares.assign([0.0, 1.0])
+    found = model.predict(texts, verbose=0) >= 0.5
+    assert [[n for n, is_borne in zip(model.labels, row, strict=True) if is_borne] for row in found] == labels
+
+
+def test_shares_are_those_that_make_held_out_labels_likeliest(trained):
+    rows = LabelledRows(TEXTS, LABELS, "made up")
+    fit = Calibration(trained, rows)
+    best = fit.set_shares()
+    mixture = trained.core.get_layer("mixture")
+    shares = mixture.shares.numpy()
+    assert (shares >= 0).all()
+    for other in (shares * 1.5, shares * 0.5, shares + np.array([0.2, 0]), shares + np.array([0, 0.2])):
+        mixture.shares.assign(other)
+        assert fit._loss(fit._logits()) >= best - 1e-6
+    mixture.shares.assign(shares)
+
+
+def test_one_row_a_class_trains_and_a_thousand_classes_do(tmp_path):
+    rows = [f"word{n} text" for n in range(1000)]
+    model = models.TextClassifier(CONFIG)
+    model.compile()
+    model.fit(rows, [str(n) for n in range(1000)], epochs=1, verbose=0)
+    assert np.isfinite(model.predict(rows[:3], verbose=0)).all()
+    few = models.TextClassifier(CONFIG)
+    few.compile()
+    few.fit(["one", "two"], ["a", "b"], epochs=1, verbose=0)
+    assert few.predict(["one"], verbose=0).shape == (1, 2)
+
+
+def test_a_model_without_a_wide_path_has_none_of_it():
+    config = models.TextConfig(**CONFIG.to_dict() | {"wide": False})
+    rows = LabelledRows(TEXTS, LABELS, "made up")
+    model = models.TextClassifier(config)
+    model.adapt(rows.inputs, rows.targets)
+    assert model.wide is None
+    assert len(model.core.inputs) == 1
+    assert not Calibration(model, rows).mixes
+
+
+def test_the_best_epoch_is_that_of_both_paths_together(tmp_path):
+    """The loss that decides is the one that both have with the shares that fit them after each epoch."""
+    rows = LabelledRows([f"{text} {n}" for n, text in enumerate(TEXTS * 2)], LABELS * 2, "made up")
+    config = training.TrainConfig(epochs=2, batch_size=16, validation=0.3)
+    run = training.train(
+        rows, tmp_path / "run", model=models.TextClassifier(CONFIG), config=config, verbose=0
+    )
+    assert run.model.core.get_layer("mixture").shares.numpy().tolist() != pytest.approx([0.3, 1.0])
+    assert run.figures.summary()["accuracy"] > 0.9
