@@ -10,6 +10,7 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -34,7 +35,7 @@ def digits() -> tuple[LabelledRows, LabelledRows]:
     """Returns training and test rows: images `[8, 8]` of 0 to 16, and their names."""
     images, labels = load_digits(return_X_y=True)
     images = images.reshape(-1, 8, 8).astype("float32")
-    parts = train_test_split(images, labels.astype(str), test_size=0.2, stratify=labels, random_state=0)
+    parts: Any = train_test_split(images, labels.astype(str), test_size=0.2, stratify=labels, random_state=0)
     train, test, train_labels, test_labels = parts
     return (
         LabelledRows(train, train_labels.tolist(), "digits, training"),

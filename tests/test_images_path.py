@@ -63,14 +63,14 @@ def test_a_folder_is_trained_on_evaluated_exported_served_and_asked_with_files(f
 def test_what_the_model_advises_for_training_holds_unless_a_flag_says_otherwise(folder):
     found = read_config(folder / "runs" / "light")["training"]
     assert (found["epochs"], found["learning_rate"]) == (6, 0.02)
-    assert (found["label_smoothing"], found["weight_decay"], found["patience"]) == (0.1, 0.05, 50)
-    assert (found["batch_size"], found["seed"]) == (64, 0)
+    assert (found["label_smoothing"], found["weight_decay"], found["patience"]) == (0.1, 0.05, 100)
+    assert (found["batch_size"], found["seed"]) == (16, 0)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--text", "review"), "`text` is for the task text. The task is images"),
+        (("--text", "review"), "`text` is for the task text, tokens. The task is images"),
         (("--task", "text"), "no known ending"),
     ],
 )

@@ -27,6 +27,7 @@ _PATCHES = 64
 _LARGEST_PATCH = 16
 # Images that training sees, each as often as there are passes.
 _IMAGES_IN_ALL = 60_000
+_MANY = 1000
 # By how much of its side an image moves in training: 2 pixels of 28, and of 8 one at times.
 _SHIFT = 1 / 12
 
@@ -83,7 +84,9 @@ class ImageClassifier(Classifier):
         epochs = int(np.clip(_IMAGES_IN_ALL // max(1, rows), 10, 200))
         return {
             "epochs": epochs,
-            "patience": max(4, epochs // 4),
+            "batch_size": 64 if rows >= _MANY else 16,
+            # The few validation rows of a small set say little at any one epoch.
+            "patience": epochs // 2,
             "learning_rate": 2e-3,
             "weight_decay": 0.05,
             "label_smoothing": 0.1,
