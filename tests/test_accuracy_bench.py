@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.svm import LinearSVC
 
 from keras_selfattn import training
-from keras_selfattn.benchmarks.accuracy import kernels, linear, ours, run, tagging
+from keras_selfattn.benchmarks.accuracy import kernels, linear, ours, peer, run, tagging
 from keras_selfattn.benchmarks.accuracy.peer import Peer, choosing
 from keras_selfattn.benchmarks.accuracy.sets import FOLDS, SETS, Split, shortened
 from keras_selfattn.benchmarks.accuracy.store import Key, Store, data_digest
@@ -263,6 +263,17 @@ def test_without_dev_rows_a_tenth_of_the_training_rows_is_chosen_on():
     assert len(train) + len(dev) == 40
     assert 2 <= len(dev) <= 6
     assert both is rows
+
+
+def test_a_single_row_is_timed_fifty_times_after_five_and_less_often_where_it_takes_long(monkeypatch):
+    def rows_asked(seconds):
+        asked = []
+        monkeypatch.setattr(peer, "timed", lambda work: (work(), (9.9, next(seconds))))
+        return peer.cpu_ms_of_one(asked.append, range(100)), asked
+
+    assert rows_asked(iter([0.5] * 5 + [0.004] * 50)) == (4.0, [[row] for row in range(55)])
+    assert rows_asked(iter([0.8] * 50)) == (800.0, [[row] for row in range(7)])
+    assert rows_asked(iter([6.0])) == (6000.0, [[0]])
 
 
 def test_calibration_error_before_is_that_of_the_logits_undivided():

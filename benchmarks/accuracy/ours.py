@@ -24,8 +24,8 @@ _LEAST = 1e-38
 
 def config_of(task: Task, rows: int, *, quick: bool, seed: int = 0) -> training.TrainConfig:
     """Returns how `keras-selfattn train` trains on a number of rows unless it is told otherwise."""
-    settings: dict[str, Any] = task.model({}).advised_training(rows) | {"seed": seed}
-    return training.TrainConfig(**settings | (_QUICK if quick else {}))
+    settings = {**task.model({}).advised_training(rows), **(_QUICK if quick else {})}
+    return training.TrainConfig(**settings, seed=seed)
 
 
 def settings_of(task: Task, rows: int, *, quick: bool) -> dict[str, Any]:

@@ -63,8 +63,8 @@ def markdown(outcome: Outcome, command: str) -> str:
     rule = "|".join("--:" if name in NUMERIC else "---" for name in HEADER)
     lines = [f"| {' | '.join(HEADER)} |", f"|{rule}|"]
     lines += [f"| {' | '.join(cells(result))} |" for result in outcome.sets]
-    dates = sorted(str(row["time"])[:10] for row in rows)
-    taken = [] if not rows else [f"Measured {dates[0]} to {dates[-1]}, on"]
+    dates = sorted({str(row["time"])[:10] for row in rows})
+    taken = [f"Measured {' to '.join(dict.fromkeys([dates[0], dates[-1]]))} on"] if dates else []
     places = dict.fromkeys(f"{row['machine']}; {row['versions']}." for row in rows)
     skipped = [f"- {name}: {reason}" for name, reason in outcome.skipped.items()]
     parts = [
