@@ -44,8 +44,9 @@ class _Features(NamedTuple):
 def fitted(config: TextConfig, texts: Sequence[str], targets: np.ndarray, classes: int) -> NGramLogits:
     """Returns the wide path for texts and what they are.
 
-    A support vector machine on tf-idf, the same on features scaled by naive-Bayes log-count ratios, and those
-    ratios themselves; their sum is weighted so that it is likeliest on held-out rows.
+    Support vector machines on tf-idf, of all n-grams and of words alone; where classes are few the same on
+    features scaled by naive-Bayes log-count ratios; and those ratios themselves. Their sum, one linear model
+    again, is weighted so that it is likeliest on held-out rows.
 
     Args:
         config: how texts are cut.
@@ -64,9 +65,10 @@ def fitted(config: TextConfig, texts: Sequence[str], targets: np.ndarray, classe
     held = np.random.default_rng(0).random(len(texts)) < _HELD_OUT
     if held.all() or not held.any():
         held[:] = np.arange(len(texts)) == 0
-    tried = _models(values[~held], columns[~held], classes)
+    words = features.keys < BUCKETS
+    tried = _models(values[~held], columns[~held], classes, words)
     scales = _scales([values[held] @ each.kernel + each.bias for each in tried], columns[held], exclusive)
-    models = _models(values, columns, classes)
+    models = _models(values, columns, classes, words)
     layer = NGramLogits(len(features.keys), classes, exclusive, name="wide")
     kernel = sum(scale * each.kernel for scale, each in zip(scales, models, strict=True))
     bias = sum(scale * each.bias for scale, each in zip(scales, models, strict=True))
@@ -116,13 +118,15 @@ class _Counts(NamedTuple):
         return sp.csr_matrix((values.astype(np.float32), (rows, places)), shape=shape)
 
 
-def _models(values: Any, columns: np.ndarray, classes: int) -> list[_Linear]:
+def _models(values: Any, columns: np.ndarray, classes: int, words: np.ndarray) -> list[_Linear]:
     ratios = _log_count_ratios(values, columns)
     found = [ratios]
-    if classes <= _SVM_CLASSES:
-        found.append(_machines(values, columns, _C))
-    if classes <= _SCALED_CLASSES:
-        found.append(_machines(values, columns, _SCALED_C, ratios.kernel))
+    # Whether pieces of words help or mislead, the held-out rows tell.
+    for kept in (np.ones(len(words)), words.astype(np.float64)):
+        if classes <= _SVM_CLASSES:
+            found.append(_machines(values, columns, _C, kept[:, None]))
+        if classes <= _SCALED_CLASSES:
+            found.append(_machines(values, columns, _SCALED_C, ratios.kernel * kept[:, None]))
     return found
 
 
@@ -137,15 +141,16 @@ def _log_count_ratios(values: Any, columns: np.ndarray) -> _Linear:
     return _Linear(kernel, np.log(prior / (1 - prior)))
 
 
-def _machines(values: Any, columns: np.ndarray, c: float, scales: np.ndarray | None = None) -> _Linear:
-    """Returns a support vector machine for each column, on features scaled for it if `scales` are given."""
+def _machines(values: Any, columns: np.ndarray, c: float, scales: np.ndarray) -> _Linear:
+    """Returns a support vector machine for each column, on features times `scales`, `[F, C]` or `[F, 1]`."""
     kernel: Any = np.zeros((values.shape[1], columns.shape[1]))
     bias = np.zeros(columns.shape[1])
+    scales = np.broadcast_to(scales, kernel.shape)
     for place, borne in enumerate(columns.T):
         if borne.all() or not borne.any():
             bias[place] = 1.0 if borne.all() else -1.0
             continue
-        scale = np.ones(values.shape[1]) if scales is None else scales[:, place]
+        scale = scales[:, place]
         machine: Any = LinearSVC(C=c, random_state=0).fit(values @ sp.diags(scale), borne)
         kernel[:, place] = machine.coef_[0] * scale
         bias[place] = machine.intercept_[0]
