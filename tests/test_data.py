@@ -1,9 +1,10 @@
 """Tables, splits, batches and the built-in names: what is read, and how bad files are refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from keras_selfattn.data.labelled import LabelledRows, check_classes, split_rows
+from keras_selfattn.data.labelled import LabelledRows, check_classes, label_names, split_rows
 from keras_selfattn.data.names import LANGUAGES, load_names, split_by_thing
 from keras_selfattn.data.tables import read_table
 from keras_selfattn.errors import DataError
@@ -133,6 +134,45 @@ def test_many_small_classes_are_held_out_in_their_share_overall():
 def test_too_few_rows_to_split_say_so():
     with pytest.raises(DataError, match="too few rows to hold 10% of them out: 2"):
         split_rows(LabelledRows(["a", "b"], ["+", "-"], "t.csv"), 0.1, seed=0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_label_is_held_out_whole(seed):
+    """Ten labels occur once each, beside two that are everywhere."""
+    targets = [["a", "b"] if row % 2 else ["a"] for row in range(200)]
+    for row in range(10):
+        targets[20 * row] = ["a", f"rare{row}"]
+    kept, held = split_rows(LabelledRows([f"text {n}" for n in range(200)], targets, "t.csv"), 0.1, seed)
+    assert label_names(kept.targets) == label_names(targets)
+    assert 5 <= len(held) <= 25
+
+
+def test_a_text_with_two_labels_stays_if_one_of_them_is_nowhere_else():
+    texts, labels = ["dup", "dup", *"abcdefgh"], ["a", "c", *"aaaabbbb"]
+    rows = LabelledRows(texts, labels, "t.csv")
+    for seed in range(20):
+        kept, held = split_rows(rows, 0.5, seed)
+        assert "dup" not in held.inputs
+        assert set(kept.targets) == {"a", "b", "c"}
+
+
+def test_a_row_that_can_be_spared_is_found_though_the_draw_is_needed():
+    targets = [["a"], ["b"], ["c"], ["d"], ["d"]]
+    for seed in range(10):
+        kept, held = split_rows(LabelledRows(list("vwxyz"), targets, "t.csv"), 0.2, seed)
+        assert held.targets == [["d"]]
+        assert len(kept) == 4
+    with pytest.raises(DataError, match="too few rows to hold 20% of them out: 3"):
+        split_rows(LabelledRows(list("vwx"), targets[:3], "t.csv"), 0.2, seed=0)
+
+
+@pytest.mark.parametrize("container", [tuple, np.array, lambda column: pd.Series(column, index=range(7, 27))])
+def test_columns_come_in_any_container(container):
+    texts, labels = [f"text {n}" for n in range(20)], ["+", "-"] * 10
+    rows = LabelledRows(container(texts), container(labels), "made up")
+    assert (rows.inputs, rows.targets) == (texts, labels)
+    kept, held = rows.split(0.2, seed=0)
+    assert sorted([*kept.inputs, *held.inputs]) == sorted(texts)
 
 
 def test_names_belong_to_one_language_and_cover_all_fifty():

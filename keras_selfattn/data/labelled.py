@@ -16,8 +16,8 @@ class LabelledRows:
     """Rows with a target each.
 
     Args:
-        inputs: one a row: a text, a list of tokens, a series, an image.
-        targets: as many: a label, a list of labels, numbers.
+        inputs: one a row, in any container: a text, a list of tokens, a series, an image. Kept as a list.
+        targets: as many, alike: a label, a list of labels, numbers.
         source: where they come from, for messages and records.
 
     Example:
@@ -29,6 +29,10 @@ class LabelledRows:
     inputs: Sequence[Any]
     targets: Sequence[Any]
     source: str
+
+    def __post_init__(self) -> None:
+        for name in ("inputs", "targets"):
+            object.__setattr__(self, name, _as_list(getattr(self, name)))
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -46,7 +50,8 @@ class LabelledRows:
 def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[LabelledRows, LabelledRows]:
     """Splits rows at random into kept and held out, each class in the same share where it has the rows.
 
-    An input that occurs twice falls on one side. A class with a single row stays in the first part.
+    An input that occurs twice falls on one side. What would leave a label without a row in the first part stays
+    in it.
 
     Args:
         rows: what to split.
@@ -66,8 +71,10 @@ def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[Labelled
     for group in places.values():
         by_class.setdefault(_class(rows.targets[group[0]]), []).append(group)
     groups = [group for groups in by_class.values() for group in _chosen(groups, held_out, random)]
-    if not groups:  # every class's draw came out 0: the largest gives one input, if it has two
-        groups = max(by_class.values(), key=len)[1:2]
+    groups = _spared(rows, groups)
+    if not groups:  # every class's draw came out 0, or is needed: the largest that can gives one input
+        largest_first = sorted(by_class.values(), key=len, reverse=True)
+        groups = _spared(rows, [group for groups in largest_first for group in groups[::-1]])[:1]
     held = [row for group in groups for row in group]
     chosen = set(held)
     kept = [row for row in range(len(rows)) if row not in chosen]
@@ -131,6 +138,25 @@ def _key(given: Any) -> Hashable:
 def _class(target: Any) -> str:
     """What rows are split by: a single label; rows with others are all of one kind."""
     return target if isinstance(target, str) else ""
+
+
+def _spared(rows: LabelledRows, groups: list[list[int]]) -> list[list[int]]:
+    """Returns those groups of rows without which, in this order, each of their labels still has a row."""
+    left = Counter(name for target in rows.targets for name in label_names([target]))
+    spared = []
+    for group in groups:
+        own = Counter(name for row in group for name in label_names([rows.targets[row]]))
+        if all(left[name] > count for name, count in own.items()):
+            left -= own
+            spared.append(group)
+    return spared
+
+
+def _as_list(column: Any) -> Any:
+    """A column as a list, by place; what is none is left to those who read the rows."""
+    if isinstance(column, list | str | bytes) or not hasattr(column, "__iter__"):
+        return column
+    return list(np.asarray(column) if hasattr(column, "__array__") else column)
 
 
 def _chosen(groups: list[list[int]], share: float, random: np.random.Generator) -> list[list[int]]:
