@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
+from keras_selfattn.models.heads import THRESHOLD
 from keras_selfattn.models.span_labels import SpanDecoder
 
 Tensor = Any
@@ -44,30 +45,33 @@ class Classification:
 
     def named(self, outputs: Tensor) -> dict[str, Tensor]:
         found = tf.cast(outputs, tf.float32)
-        probabilities = tf.concat([1 - found, found], axis=-1) if found.shape[-1] == 1 else found  # [B, C]
-        return {
-            "probabilities": probabilities,
-            "label": tf.gather(self._labels, tf.argmax(probabilities, axis=-1)),
-            "score": tf.reduce_max(probabilities, axis=-1),
-        }
+        return self._likeliest(tf.concat([1 - found, found], axis=-1) if found.shape[-1] == 1 else found)
 
     def classes(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
         """Returns all labels and their scores, `[B, C]` each, as the Classify call has it."""
         scores = named["probabilities"]
         return {"classes": tf.broadcast_to(self._labels, tf.shape(scores)), "scores": scores}
 
+    def _likeliest(self, probabilities: Tensor) -> dict[str, Tensor]:
+        """Returns probabilities `[B, C]`, the label of the highest and its score."""
+        return {
+            "probabilities": probabilities,
+            "label": tf.gather(self._labels, tf.argmax(probabilities, axis=-1)),
+            "score": tf.reduce_max(probabilities, axis=-1),
+        }
+
 
 class LabelSets(Classification):
     """Any number of labels for a row: those of at least even probability.
 
-    The model returns probabilities `[B, C]` that do not exclude each other.
+    The model returns probabilities `[B, C]` that do not exclude each other, of one label or more.
     """
 
     task = "multi-label"
 
     def named(self, outputs: Tensor) -> dict[str, Tensor]:
-        found = super().named(outputs)
-        likely = found["probabilities"] >= 0.5  # [B, C]
+        found = self._likeliest(tf.cast(outputs, tf.float32))
+        likely = found["probabilities"] >= THRESHOLD  # [B, C]
         return {**found, "labels": tf.where(likely, self._labels, "")}
 
 

@@ -6,6 +6,7 @@ import json
 import keras
 import numpy as np
 import pytest
+from sklearn.metrics import f1_score, precision_recall_fscore_support
 
 from keras_selfattn import training
 from keras_selfattn.atomic import draft_directory, new_directory, publish, write_file
@@ -272,6 +273,33 @@ def test_figures_of_label_sets_by_hand():
     assert figures.macro_f1 == pytest.approx((1 + 0.5) / 2)
     assert [c.rows for c in figures.classes] == [2, 2, 0]
     assert figures.rows == 3
+
+
+def test_figures_of_label_sets_are_those_of_scikit_learn():
+    random = np.random.default_rng(0)
+    for labels in (1, 2, 5):
+        true, predicted = random.random((2, 40, labels)) < 0.4
+        figures = label_set_report([f"label{n}" for n in range(labels)], true, predicted)
+        # A column that is never borne nor predicted, for scikit-learn takes a single one for two classes.
+        padded = [np.pad(each, ((0, 0), (0, 1))) for each in (true, predicted)]
+        wanted = precision_recall_fscore_support(*padded, zero_division=0.0)
+        found = [(c.precision, c.recall, c.f1, c.rows) for c in figures.classes]
+        np.testing.assert_allclose(found, np.transpose(wanted)[:-1])
+        assert figures.micro_f1 == pytest.approx(f1_score(*padded, average="micro"))
+        assert figures.macro_f1 == pytest.approx(np.mean(wanted[2][:-1]))
+
+
+def test_a_single_label_can_be_learned_that_a_row_bears_or_not(tmp_path):
+    targets = [["good"] if "good" in text else [] for text in ROWS.inputs]
+    run = training.train(
+        LabelledRows(ROWS.inputs, targets, "made up"),
+        tmp_path / "run",
+        model=TextClassifier(SMALL),
+        config=FAST,
+        verbose=0,
+    )
+    assert (run.model.labels, run.model.multi_label) == (["good"], True)
+    assert run.figures.summary()["micro_f1"] == 1.0
 
 
 def test_the_calibration_error_by_hand():

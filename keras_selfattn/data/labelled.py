@@ -50,8 +50,7 @@ class LabelledRows:
 def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[LabelledRows, LabelledRows]:
     """Splits rows at random into kept and held out, each class in the same share where it has the rows.
 
-    An input that occurs twice falls on one side. What would leave a label without a row in the first part stays
-    in it.
+    An input that occurs twice falls on one side. The first part keeps a row of every label.
 
     Args:
         rows: what to split.

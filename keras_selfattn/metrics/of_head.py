@@ -10,12 +10,9 @@ from keras_selfattn.metrics.label_sets import label_set_report
 from keras_selfattn.metrics.numbers import number_report
 from keras_selfattn.metrics.positions import labelling_report
 from keras_selfattn.metrics.report import Report
-from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.heads import THRESHOLD, ClassHead, Head, MultiLabelHead
 from keras_selfattn.models.numbers import NumbersHead
 from keras_selfattn.models.position_head import PositionHead
-
-# From here on a label of several counts as predicted.
-THRESHOLD = 0.5
 
 
 def report_of(

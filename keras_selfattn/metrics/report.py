@@ -24,6 +24,17 @@ class ClassReport:
     rows: int
 
 
+def precision_recall_f1(right: int, answered: int, there: int) -> tuple[float, float, float]:
+    """Returns precision, recall and F1 of counts; 0 where they are not defined.
+
+    Args:
+        right: what was predicted and is so.
+        answered: what was predicted.
+        there: what is so.
+    """
+    return right / max(1, answered), right / max(1, there), 2 * right / max(1, answered + there)
+
+
 class Report(ABC):
     """Figures of a set of predictions."""
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from keras_selfattn.metrics.report import ClassReport
+from keras_selfattn.metrics.report import ClassReport, precision_recall_f1
 from keras_selfattn.models.span_labels import OUTSIDE
 
 
@@ -84,12 +84,7 @@ def span_report(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
         answered.update(span.kind for span in given)
         right.update(span.kind for span in set(wanted) & set(given))
     kinds = tuple(
-        ClassReport(kind, *_figures(right[kind], answered[kind], there[kind]), there[kind])
+        ClassReport(kind, *precision_recall_f1(right[kind], answered[kind], there[kind]), there[kind])
         for kind in sorted(there | answered)
     )
-    return SpanReport(*_figures(right.total(), answered.total(), there.total()), kinds)
-
-
-def _figures(right: int, answered: int, there: int) -> tuple[float, float, float]:
-    """Returns precision, recall and F1; 0 where they are not defined."""
-    return right / max(1, answered), right / max(1, there), 2 * right / max(1, answered + there)
+    return SpanReport(*precision_recall_f1(right.total(), answered.total(), there.total()), kinds)

@@ -209,3 +209,21 @@ def test_a_model_of_several_labels_a_row_names_those_that_are_likely(tmp_path):
     assert card["task"] == "text-multi-label"
     with pytest.raises(ExportError, match="The task of this model is text-multi-label"):
         export.export_saved_model(model, tmp_path, evaluation=(texts, labels))
+
+
+def test_a_model_of_one_label_that_a_row_bears_or_not_is_exported(tmp_path):
+    model = models.TextClassifier(
+        models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64),
+        vocabulary=["word"],
+        labels=["spam"],
+        multi_label=True,
+    )
+    kernel, bias = model.core.get_layer("logits").weights
+    kernel.assign(np.zeros_like(kernel))
+    for logit, label in ((2.0, b"spam"), (-2.0, b"")):
+        bias.assign([logit])
+        path = export.export_saved_model(model, tmp_path)
+        answer = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(["a", "b"]))
+        np.testing.assert_allclose(answer["probabilities"], [[1 / (1 + np.exp(-logit))]] * 2, atol=1e-5)
+        assert answer["labels"].numpy().tolist() == [[label]] * 2
+        assert answer["label"].numpy().tolist() == [b"spam"] * 2
