@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.data.records import checked_ending
+from keras_selfattn.errors import ConfigError
 
 if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
 
 # Of all models: fields of `EncoderConfig`.
 _SHARED = frozenset({"width", "num_layers", "num_heads", "dropout"})
+# Arguments of readers that are numbers; the others are texts.
+_COUNTS = frozenset({"image_size", "context", "horizon"})
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Task:
         """Returns the rows of a file; `given` holds arguments of `reading` that differ from their defaults.
 
         Raises:
-            ConfigError: for an argument of another task.
+            ConfigError: for an argument of another task, or of none.
             DataError: for a file that cannot be read.
         """
         arguments = dict(self.reading)
@@ -61,9 +64,17 @@ class Task:
             self._check(name, name in self.settings | _SHARED)
         return getattr(models, self.kind)(settings)
 
+    def takes(self, name: str, value: Any) -> bool:
+        """Whether the value, as JSON has it, can be that of an argument of `reading`."""
+        kind = int if name in _COUNTS else str
+        return name in self.reading and (value is None or type(value) is kind)
+
     def _check(self, name: str, known: bool) -> None:
         if not known:
             others = ", ".join(task.name for task in TASKS if name in {*task.reading, *task.settings})
+            if not others:
+                names = ", ".join(sorted({*self.reading, *self.settings, *_SHARED}))
+                raise ConfigError(f"No task knows `{name}`. The task is {self.name}, which knows {names}.")
             raise ConfigError(
                 f"`{name}` is for the task {others}. The task is {self.name}: leave it out, or name the task."
             )
@@ -73,16 +84,13 @@ def task_named(name: str | None, path: Path) -> Task:
     """Returns the task of that name or, without one, the first that a file's ending stands for.
 
     Raises:
-        DataError: for an ending that stands for none.
+        DataError: for an ending that stands for none, or if there is no such file.
     """
     if name is not None:
         return next(task for task in TASKS if task.name == name)
-    ending = "" if path.is_dir() else path.suffix.lower()
-    found = [task for task in TASKS if ending in task.endings]
-    if not found:
-        endings = sorted({each for task in TASKS for each in task.endings} - {""})
-        raise DataError(f"{path} has no known ending. Give a file ending in {', '.join(endings)}.")
-    return found[0]
+    known = sorted({each for task in TASKS for each in task.endings} - {""})
+    ending = "" if path.is_dir() else checked_ending(path, known)
+    return next(task for task in TASKS if ending in task.endings)
 
 
 def _texts(path: Path, text: str, label: str, label_separator: str | None) -> LabelledRows:

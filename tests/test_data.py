@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from keras_selfattn.data.labelled import LabelledRows, check_classes, label_names, split_rows
+from keras_selfattn.data.labelled import LabelledRows, label_names, split_rows
 from keras_selfattn.data.names import LANGUAGES, load_names, split_by_thing
 from keras_selfattn.data.tables import read_table
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches import LengthSortedBatches
+from keras_selfattn.tasks import task_named
 
 
 def written(tmp_path, name, content):
@@ -100,14 +101,13 @@ def test_bad_files_are_refused_with_the_place(tmp_path, name, content, said):
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
     with pytest.raises(DataError, match="There is no file .*missing.csv"):
         read_table(tmp_path / "missing.csv")
+    with pytest.raises(DataError, match="There is no file .*missing"):
+        read_table(tmp_path / "missing")
+    with pytest.raises(DataError, match="is a folder. Give a file ending in .csv, .tsv, .jsonl, .ndjson"):
+        read_table(tmp_path)
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(DataError, match="folder.csv cannot be read"):
         read_table(tmp_path / "folder.csv")
-
-
-def test_one_class_only_is_refused():
-    with pytest.raises(DataError, match="one class only, '\\+', in all 2 rows"):
-        check_classes(LabelledRows(["a", "b"], ["+", "+"], "t.csv"))
 
 
 def test_a_split_keeps_shares_and_equal_texts_together():
@@ -173,6 +173,25 @@ def test_columns_come_in_any_container(container):
     assert (rows.inputs, rows.targets) == (texts, labels)
     kept, held = rows.split(0.2, seed=0)
     assert sorted([*kept.inputs, *held.inputs]) == sorted(texts)
+
+
+def test_an_empty_separator_of_labels_is_refused(tmp_path):
+    with pytest.raises(DataError, match="`separator` .* must be at least one character"):
+        read_table(written(tmp_path, "t.csv", "text,label\na,+\n"), separator="")
+
+
+def test_a_task_is_chosen_by_what_is_there(tmp_path):
+    assert task_named(None, tmp_path).name == "images"
+    assert task_named(None, tmp_path / "missing.csv").name == "text"
+    with pytest.raises(DataError, match="There is no file .*nosuch"):
+        task_named(None, tmp_path / "nosuch")
+    with pytest.raises(DataError, match="has no known ending. Give a file ending in .conll, .conllu, .csv"):
+        task_named(None, written(tmp_path, "t.txt", "x"))
+
+
+def test_an_argument_that_no_task_knows_is_said_so(tmp_path):
+    with pytest.raises(ConfigError, match="No task knows `foo`. The task is text, which knows .*label"):
+        task_named("text", tmp_path).rows(tmp_path, {"foo": 1})
 
 
 def test_names_belong_to_one_language_and_cover_all_fifty():

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -39,7 +39,7 @@ def iter_records(path: str | Path, wrap: Callable[[BinaryIO], BinaryIO] | None =
         [(2, {'text': 'good', 'label': '+'})]
     """
     file = Path(path)
-    separator = _separator(file)
+    separator = _SEPARATORS[checked_ending(file, _SEPARATORS)]
     with _opened(file) as opened:
         content: Any = opened if wrap is None else wrap(opened)
         # Split at line feeds alone: JSON strings and quoted fields may hold other line separators.
@@ -80,11 +80,19 @@ def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
             lines.detach()
 
 
-def _separator(file: Path) -> str | None:
-    suffix = file.suffix.lower()
-    if suffix not in _SEPARATORS:
-        raise DataError(f"{file} has no known ending. Give a file ending in {', '.join(_SEPARATORS)}.")
-    return _SEPARATORS[suffix]
+def checked_ending(file: Path, endings: Collection[str]) -> str:
+    """Returns the ending of a file in lower case, if it is among those known.
+
+    Raises:
+        DataError: if it is none of them; or there is no file at all, or a folder instead.
+    """
+    ending = file.suffix.lower()
+    if ending in endings:
+        return ending
+    if not file.exists():
+        raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
+    wrong = "is a folder" if file.is_dir() else "has no known ending"
+    raise DataError(f"{file} {wrong}. Give a file ending in {', '.join(endings)}.")
 
 
 def _opened(file: Path) -> BinaryIO:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.data.records import checked_ending
 from keras_selfattn.data.series_tables import read_frames
 from keras_selfattn.data.series_text import read_delimited, read_ts
 from keras_selfattn.errors import DataError
 
-_ENDINGS = ".ts, .tsv, .txt, .npz, .csv, .jsonl, .ndjson"
-_TABLES = frozenset({".csv", ".jsonl", ".ndjson"})
+_ENDINGS = (".ts", ".tsv", ".txt", ".npz", ".csv", ".jsonl", ".ndjson")
 
 
 def read_series(
@@ -93,17 +93,15 @@ def _read(
     file: Path, label: str | None, row_id: str, time: str | None, values: str | None
 ) -> tuple[list[np.ndarray], Sequence[Any]]:
     """Returns series `[T, F]` and as many targets; none needed where no `label` is asked for."""
-    ending = file.suffix.lower()
+    ending = checked_ending(file, _ENDINGS)
     if ending == ".ts":
         return read_ts(file, labelled=label is not None)
     if ending in (".tsv", ".txt"):
         return read_delimited(file)
     if ending == ".npz":
         return _read_arrays(file, labelled=label is not None)
-    if ending in _TABLES:
-        columns = None if values is None else [name.strip() for name in values.split(",")]
-        return read_frames(file, label, row_id, time, columns)
-    raise DataError(f"{file} has no known ending. Give a file of series ending in {_ENDINGS}.")
+    columns = None if values is None else [name.strip() for name in values.split(",")]
+    return read_frames(file, label, row_id, time, columns)
 
 
 def _read_arrays(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], Sequence[Any]]:

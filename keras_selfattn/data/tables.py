@@ -25,9 +25,9 @@ def read_table(
         separator: what stands between the labels of a row, where it can bear several.
 
     Raises:
-        DataError: if the file is missing, empty, of another kind, not UTF-8 (with the line), has no such
-            column (with those it has), rows of another width (with the line), no rows, or rows without a
-            label (with their number and first line).
+        DataError: for an empty separator; if the file is missing, empty, of another kind, not UTF-8 (with the
+            line), has no such column (with those it has), rows of another width (with the line), no rows, or
+            rows without a label (with their number and first line).
 
     Example:
 
@@ -39,6 +39,8 @@ def read_table(
         ['+', '-']
     """
     file = Path(path)
+    if separator == "":
+        raise DataError("`separator` between labels must be at least one character. Received ''.")
     records = read_columns(file, (text, label))
     texts = [_as_text(record.get(text)) for _, record in records]
     if separator is not None or any(isinstance(record.get(label), list) for _, record in records):

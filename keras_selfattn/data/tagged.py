@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.records import iter_lines
+from keras_selfattn.data.records import checked_ending, iter_lines
 from keras_selfattn.data.tables import read_columns
 from keras_selfattn.errors import ConfigError, DataError
 
@@ -54,9 +54,7 @@ def read_tagged(
         [['Ada', 'wrote'], ['She']]
     """
     file = Path(path)
-    ending = file.suffix.lower()
-    if ending not in _READERS:
-        raise DataError(f"{file} has no known ending. Give a file ending in {', '.join(_READERS)}.")
+    ending = checked_ending(file, _READERS)
     for name, value, endings in (("text", text, _JSON), ("label", label, _JSON), ("column", column, _CONLLU)):
         if value is not None and ending not in endings:
             raise ConfigError(f"`{name}` is for files ending in {' or '.join(endings)}. The file is {file}.")
