@@ -92,10 +92,18 @@ def task_of_run(folder: Path) -> Task:
         RunError: if the folder is missing, is no run, or its settings cannot be read.
     """
     _check_run(folder)
-    kind = read_config(folder).get("kind")
-    found = [task for task in TASKS if task.kind == kind]
+    config = read_config(folder)
+    if "kind" not in config:
+        raise RunError(
+            f"{folder / 'config.json'} does not say what kind of model it is of: it is damaged, or of an "
+            "earlier version of this library, whose models are not read any more. Train the run again."
+        )
+    found = [task for task in TASKS if task.kind == config["kind"]]
     if not found:
-        raise RunError(f"{folder / 'config.json'} names a model of kind {kind!r}, which is not known here.")
+        raise RunError(
+            f"{folder / 'config.json'} names a model of kind {config['kind']!r}, which is not known here. "
+            f"Known are {', '.join(task.kind for task in TASKS)}."
+        )
     return found[0]
 
 
@@ -108,8 +116,14 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
         DataError: for a file that cannot be read.
     """
     task = task_of_run(folder)
+    reading = read_config(folder).get("reading", {})
+    if not (isinstance(reading, dict) and all(task.takes(name, value) for name, value in reading.items())):
+        raise RunError(
+            f"{folder / 'config.json'} is damaged: `reading` must hold arguments of the task {task.name}, "
+            f"{', '.join(task.reading)}. Received {reading!r}. Train the run again."
+        )
     try:
-        return task.rows(path, {**read_config(folder).get("reading", {}), **given})
+        return task.rows(path, {**reading, **given})
     except ConfigError:  # a file of another form than that of training, for which its columns mean nothing
         return task.rows(path, given)
 
@@ -141,11 +155,14 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(
             f"{path.parent} is not a whole run folder: {path.name} cannot be read: {error}"
         ) from error
+    if not isinstance(content, dict):
+        raise RunError(f"{path} is damaged: it must hold a JSON object. Received {content!r:.80}.")
+    return content
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

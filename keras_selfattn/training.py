@@ -1,6 +1,7 @@
-"""From labelled rows to a run folder: one function, and its settings."""
+"""From labelled rows to a run folder: one function."""
 
 import dataclasses
+import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +15,14 @@ import numpy as np
 
 from keras_selfattn.atomic import new_directory
 from keras_selfattn.calibration import Calibration, SharesFitted
-from keras_selfattn.data.labelled import LabelledRows, check_classes, check_labels, label_names
-from keras_selfattn.errors import ConfigError, RunError, TrainingError
+from keras_selfattn.data.labelled import LabelledRows, check_labels, label_names
+from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
 from keras_selfattn.metrics import Report, report_of
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.config import check_count
+from keras_selfattn.models.heads import Head
 from keras_selfattn.runs import write_run
+from keras_selfattn.train_config import TrainConfig
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
 _PREDICT_BATCH = 256
@@ -30,54 +32,6 @@ _WARMUP = 0.1
 _FLOOR = 0.02
 # What is best of what a head watches.
 _MODES = {"val_loss": "min", "val_accuracy": "max"}
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """How a model is trained.
-
-    Args:
-        epochs: passes over the training rows, at most.
-        batch_size: rows in a step.
-        learning_rate: peak of the schedule: linear warmup, then a cosine down to nearly 0.
-        weight_decay: decoupled, of AdamW.
-        patience: epochs without a better validation loss after which training stops; the best weights are
-            restored in any case.
-        validation: share of the rows held out where no validation rows are given, in (0, 1).
-        label_smoothing: share of each label that is spread over all classes in training, in [0, 1).
-        class_weight: "balanced" gives each class the same weight in all, however few its rows; a dict gives
-            weights by label name; None counts each row alike.
-        seed: of weights, dropout, order and split: the same seed gives the same result on the same machine.
-
-    Raises:
-        ConfigError: for a field out of range.
-    """
-
-    epochs: int = 20
-    batch_size: int = 64
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.01
-    patience: int = 4
-    validation: float = 0.1
-    label_smoothing: float = 0.0
-    class_weight: str | dict[str, float] | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience"):
-            check_count(name, getattr(self, name))
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ConfigError(f"`learning_rate` must be greater than 0. Received {self.learning_rate!r}.")
-        if not 0 <= self.weight_decay < 1:
-            raise ConfigError(f"`weight_decay` must be in [0, 1). Received {self.weight_decay!r}.")
-        if not 0 < self.validation < 1:
-            raise ConfigError(f"`validation` must be between 0 and 1. Received {self.validation!r}.")
-        if not 0 <= self.label_smoothing < 1:
-            raise ConfigError(f"`label_smoothing` must be in [0, 1). Received {self.label_smoothing!r}.")
-        if not (self.class_weight in (None, "balanced") or isinstance(self.class_weight, dict)):
-            raise ConfigError(f'`class_weight` must be "balanced" or a dict. Received {self.class_weight!r}.')
-        if not 0 <= self.seed < 2**32:
-            raise ConfigError(f"`seed` must be in [0, 2**32). Received {self.seed!r}.")
 
 
 @dataclass(frozen=True)
@@ -115,7 +69,8 @@ def train(
     """Trains a model of raw rows and writes its run folder.
 
     Args:
-        rows: training rows; a share of them is held out for validation if none are given.
+        rows: training rows, whatever their containers; a share of them is held out for validation if none are
+            given.
         output: the run folder; it appears when all of it is written.
         model: the model to train, which has seen no rows yet; a `TextClassifier` by default.
         config: how it is trained; by default as its kind advises.
@@ -128,6 +83,7 @@ def train(
         verbose: as in `keras.Model.fit`.
 
     Raises:
+        ConfigError: for `reading` that is no JSON.
         DataError: for rows that cannot train the model, before training begins.
         RunError: if `output` cannot be written, exists and is not to be replaced, or is no run folder.
         TrainingError: if the loss is no number any more.
@@ -148,8 +104,14 @@ def train(
     """
     model = TextClassifier() if model is None else model
     config = config or TrainConfig(**model.advised_training(len(rows)))
-    rows, validation = _checked(rows, validation, test, config)
+    rows, validation, test = _checked(model, rows, validation, test, config)
     split, measured = ("validation", validation) if test is None else ("test", test)
+    tables = {"train": rows, "validation": validation, "test": test}
+    settings = {
+        "training": dataclasses.asdict(config),
+        "data": {name: _describe(table) for name, table in tables.items() if table is not None},
+        "reading": _as_json("reading", dict(reading or {})),
+    }
     with _run_folder(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
         keras.utils.set_random_seed(config.seed)
@@ -163,24 +125,18 @@ def train(
         seconds = time.perf_counter() - started
         best_epoch = 1 + _best(model, history)
         figures = evaluate(model, measured)
-        tables = {"train": rows, "validation": validation, "test": test}
-        settings = {
-            "training": dataclasses.asdict(config),
-            "data": {name: _describe(table) for name, table in tables.items() if table is not None},
-            "reading": dict(reading or {}),
-            "best_epoch": best_epoch,
-            "seconds": round(seconds, 1),
-        }
+        settings |= {"best_epoch": best_epoch, "seconds": round(seconds, 1)}
         write_run(draft, model, figures, split=split, history=history, settings=settings)
     return Run(Path(output), model, figures, best_epoch, seconds)
 
 
 def evaluate(model: RawModel, rows: LabelledRows) -> Report:
-    """Returns the figures of a model on rows with known targets.
+    """Returns the figures of a model on rows with known targets, whatever their containers.
 
     Raises:
-        DataError: for a label that the model does not know.
+        DataError: for rows or targets of another kind than the model's, or a label that it does not know.
     """
+    rows = _read(model, rows, type(model.head))
     check_labels(rows, set(getattr(model.head, "labels", ())))
     outputs = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
     return report_of(model.head, rows.targets, outputs, model.baselines(rows.inputs))
@@ -261,18 +217,59 @@ def _run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
 
 
 def _checked(
-    rows: LabelledRows, validation: LabelledRows | None, test: LabelledRows | None, config: TrainConfig
-) -> tuple[LabelledRows, LabelledRows]:
-    """Returns training and validation rows that fit each other and the test rows."""
-    check_classes(rows)
+    model: RawModel,
+    rows: LabelledRows,
+    validation: LabelledRows | None,
+    test: LabelledRows | None,
+    config: TrainConfig,
+) -> tuple[LabelledRows, LabelledRows, LabelledRows | None]:
+    """Returns training, validation and test rows as the model reads them, which fit each other."""
+    kind = model._head_type(rows.targets)
+    rows = _read(model, rows, kind)
+    _check_learnable(rows, kind)
     if validation is None:
         rows, validation = rows.split(config.validation, config.seed)
-        check_classes(rows)
+    else:
+        validation = _read(model, validation, kind)
+    test = None if test is None else _read(model, test, kind)
     known = label_names(rows.targets)
     for held_out in (validation, test):
         if held_out is not None:
             check_labels(held_out, known)
-    return rows, validation
+    return rows, validation, test
+
+
+def _read(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows:
+    """Returns rows as the model reads them, with targets as that kind of head does."""
+    if not len(rows):
+        raise DataError(f"{rows.source} has no rows. Give at least one.")
+    with _named(rows.source):
+        read = model._read(rows.inputs, rows.targets, None, kind)
+    # Of the same class: it knows how its rows are split.
+    return dataclasses.replace(rows, inputs=read.inputs, targets=read.targets)
+
+
+def _check_learnable(rows: LabelledRows, kind: type[Head]) -> None:
+    with _named(rows.source):
+        kind.learned(rows.targets)
+
+
+@contextmanager
+def _named(source: str) -> Iterator[None]:
+    """Lets errors of rows say where the rows come from."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from error
+
+
+def _as_json(name: str, value: Any) -> Any:
+    """Returns what a run folder can record, before a training that could not be recorded."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"`{name}` must hold what JSON can, such as str and int: {error}.") from error
+    return value
 
 
 def _describe(rows: LabelledRows) -> dict[str, Any]:

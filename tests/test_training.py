@@ -1,23 +1,26 @@
 """Training and the run folder: what it holds, what is refused, and that nothing half-written stays."""
 
 import csv
+import dataclasses
 import json
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import f1_score, precision_recall_fscore_support
 
 from keras_selfattn import training
 from keras_selfattn.atomic import draft_directory, new_directory, publish, write_file
 from keras_selfattn.calibration import calibrate
+from keras_selfattn.cli.export import targets_for, training_of
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
 from keras_selfattn.metrics.calibration import calibration_error
 from keras_selfattn.metrics.classes import classification_report
 from keras_selfattn.metrics.label_sets import label_set_report
 from keras_selfattn.models import TextClassifier, TextConfig
-from keras_selfattn.runs import load_run, read_metrics, task_of_run
+from keras_selfattn.runs import load_run, read_metrics, rows_for_run, task_of_run
 
 SMALL = TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64)
 ROWS = LabelledRows(
@@ -174,7 +177,7 @@ def test_labels_that_training_lacks_are_refused_before_training(tmp_path):
         DataError, match="test.csv: 1 rows have a label that was not in training, such as 'new'"
     ):
         trained(tmp_path / "run", test=new)
-    with pytest.raises(DataError, match="one class only"):
+    with pytest.raises(DataError, match="one.csv: A classifier needs at least two classes"):
         training.train(LabelledRows(["a"], ["+"], "one.csv"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -193,6 +196,11 @@ def test_evaluate_refuses_unknown_labels(run):
         ({"validation": 1}, "`validation`.*1"),
         ({"weight_decay": -1}, "`weight_decay`.*-1"),
         ({"seed": -1}, "`seed`.*-1"),
+        ({"class_weight": "even"}, "`class_weight`.*'even'"),
+        ({"class_weight": {"+": float("inf")}}, "`class_weight`.*inf for '\\+'"),
+        ({"class_weight": {"+": -1}}, "`class_weight`.*-1 for '\\+'"),
+        ({"class_weight": {"+": "much"}}, "`class_weight`.*'much' for '\\+'"),
+        ({"class_weight": {1.5: 1}}, "`class_weight`.*1 for 1.5"),
     ],
 )
 def test_bad_settings_are_named_with_their_value(field, said):
@@ -205,6 +213,43 @@ def test_a_folder_that_is_no_run_is_named(tmp_path):
         load_run(tmp_path / "nothing")
     with pytest.raises(RunError, match="holds no model.keras"):
         load_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[]", "config.json is damaged: it must hold a JSON object. Received \\[\\]"),
+        ('"x"', "it must hold a JSON object. Received 'x'"),
+        ("[" * 100_000, "config.json cannot be read"),
+        ("{}", "does not say what kind of model.*Train the run again"),
+        ('{"kind": "Other"}', "kind 'Other', which is not known here. Known are TextClassifier"),
+        ('{"kind": "TextClassifier", "reading": null}', "`reading` must hold arguments of the task text"),
+        ('{"kind": "TextClassifier", "reading": [1]}', "Received \\[1\\]"),
+        ('{"kind": "TextClassifier", "reading": {"foo": 1}}', "Received {'foo': 1}"),
+        ('{"kind": "TextClassifier", "reading": {"label_separator": 5}}', "Received {'label_separator': 5}"),
+    ],
+)
+def test_damaged_settings_of_a_run_are_said_to_be_so(tmp_path, content, said):
+    (tmp_path / "model.keras").touch()
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(RunError, match=said):
+        rows_for_run(tmp_path, tmp_path / "t.csv", {})
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"data": None, "training": {}},
+        {"data": {"train": 5}, "training": {}},
+        {"data": {"train": {"source": 5, "rows": 1}}, "training": {}},
+        {"data": {"train": {"source": "t.csv", "rows": 1}}, "training": None},
+    ],
+)
+def test_damaged_records_of_the_data_are_said_to_be_so(tmp_path, config):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(RunError, match="config.json is damaged: `data` must hold"):
+        training_of(tmp_path)
 
 
 def test_a_training_of_several_labels_a_row(tmp_path):
@@ -249,6 +294,63 @@ def test_class_weights_give_a_rare_class_its_say(tmp_path):
     assert found["None"] < 0.3
     assert 0.3 < found["balanced"] < 0.7
     assert 0.3 < found["{'b': 9.0}"] < 0.7
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"class_weight": {"+": np.float32(2), np.int64(1): 1}},
+        {"learning_rate": np.float32(1)},
+        {"seed": np.int64(3)},
+    ],
+)
+def test_settings_of_numpy_are_recorded_as_json_has_them(given):
+    recorded = json.dumps(dataclasses.asdict(training.TrainConfig(**given)))
+    ((name, value),) = given.items()
+    wanted = {"+": 2.0, "1": 1.0} if name == "class_weight" else value
+    assert json.loads(recorded)[name] == wanted
+
+
+def test_what_cannot_be_recorded_is_said_before_training(tmp_path):
+    with pytest.raises(ConfigError, match="`reading` must hold what JSON can"):
+        trained(tmp_path / "run", reading={"text": tmp_path}, callbacks=[Never()])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("container", [list, np.array, pd.Series])
+def test_labels_are_numbers_in_any_container(tmp_path, container):
+    texts, numbers = container(ROWS.inputs), container([int(label == "+") for label in ROWS.targets])
+    fast = training.TrainConfig(epochs=1)
+    rows = LabelledRows(texts, numbers, "made up")
+    run = training.train(rows, tmp_path / "run", model=TextClassifier(SMALL), config=fast, verbose=0)
+    assert run.model.labels == ["0", "1"]
+    assert training.evaluate(run.model, rows).rows == 80
+
+
+def test_lists_of_numbers_are_several_labels_a_row(tmp_path):
+    rows = LabelledRows(ROWS.inputs, [[1, 20] if label == "+" else [] for label in ROWS.targets], "made up")
+    fast = training.TrainConfig(epochs=1)
+    run = training.train(rows, tmp_path / "run", model=TextClassifier(SMALL), config=fast, verbose=0)
+    assert run.model.labels == ["1", "20"]
+    assert training.evaluate(run.model, rows).rows == 80
+
+
+def test_targets_of_the_other_kind_are_refused_before_training_and_prediction(run, tmp_path):
+    lists = LabelledRows(["a", "b"], [["+"], ["-"]], "lists.csv")
+    for held_out in ({"validation": lists}, {"test": lists}):
+        with pytest.raises(DataError, match="lists.csv: Label 0 .* must be one name"):
+            trained(tmp_path / "run", callbacks=[Never()], **held_out)
+    with pytest.raises(DataError, match="lists.csv: Label 0 .* must be one name"):
+        training.evaluate(run.model, lists)
+    for model in (run.model, run.model.core):
+        with pytest.raises(DataError, match="lists.csv: Label 0 .* must be one name"):
+            targets_for(model, lists)
+    names = LabelledRows(["a", "b"], ["ab", "b"], "names.csv")
+    several = TextClassifier(SMALL, vocabulary=["a"], labels=["a", "b"], multi_label=True)
+    with pytest.raises(DataError, match="names.csv: The labels of row 0 .* must be a list. Received 'ab'"):
+        training.evaluate(several, names)
+    with pytest.raises(DataError, match="short.csv: Texts and labels differ in number. Received 2 and 1"):
+        training.evaluate(run.model, LabelledRows(["a", "b"], ["+"], "short.csv"))
 
 
 def test_figures_by_hand():

@@ -9,7 +9,7 @@ import click
 from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
 from keras_selfattn.cli.task_options import given, reading_options
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.tasks import task_named
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def command(
             version,
             labels=None if labels_file is None else labels_file.read_text(encoding="utf-8").splitlines(),
             precision=precision,
-            evaluation=None if rows is None else (rows.inputs, rows.targets),
+            evaluation=None if rows is None else (rows.inputs, targets_for(model, rows)),
             max_accuracy_drop=max_accuracy_drop,
             report=_print_comparison,
             training=training,
@@ -98,6 +98,16 @@ def _rows(run: Path, data: Path, reading: dict[str, Any]) -> LabelledRows:
     return rows_for_run(run, data, reading)
 
 
+def targets_for(model: Any, rows: LabelledRows) -> list[Any]:
+    """Returns targets as the model's head reads them; of a model of another library, one label a row."""
+    from keras_selfattn.models.heads import ClassHead
+
+    try:
+        return getattr(model, "head", ClassHead).read(rows.targets)
+    except DataError as error:
+        raise DataError(f"{rows.source}: {error}") from error
+
+
 def _load(run: Path) -> tuple[Any, Any]:
     """Returns the model, and where it comes from if a run folder tells."""
     from keras_selfattn.models import load
@@ -109,13 +119,27 @@ def _load(run: Path) -> tuple[Any, Any]:
 
 
 def training_of(run: Path) -> "Training":
-    """Returns where the model of a run folder comes from, for its card. Paths are cut to their last part."""
+    """Returns where the model of a run folder comes from, for its card. Paths are cut to their last part.
+
+    Raises:
+        RunError: if the folder does not tell, as it should.
+    """
     from keras_selfattn.export import Training
     from keras_selfattn.runs import read_config, read_metrics
 
     config = read_config(run)
-    data = {name: {**part, "source": Path(part["source"]).name} for name, part in config["data"].items()}
-    return Training(data, read_metrics(run), config["training"])
+    parts, settings = (config.get(name) for name in ("data", "training"))
+    if not (isinstance(parts, dict) and isinstance(settings, dict) and all(map(_is_part, parts.values()))):
+        raise RunError(
+            f"{run / 'config.json'} is damaged: `data` must hold the source and number of rows of each part, "
+            f"`training` the settings. Received {parts!r:.80} and {settings!r:.80}. Train the run again."
+        )
+    data = {name: {**part, "source": Path(part["source"]).name} for name, part in parts.items()}
+    return Training(data, read_metrics(run), settings)
+
+
+def _is_part(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("source"), str) and type(part.get("rows")) is int
 
 
 def _print_comparison(comparison: "Comparison") -> None:

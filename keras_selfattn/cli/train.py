@@ -69,13 +69,10 @@ def command(
     with a subfolder for each class, or an .npz file with x and y; series from a .ts file, or with --task
     series, regression or forecast from other files.
     """
-    from keras_selfattn.data.labelled import check_classes
-
     task, reading, settings = chosen_task(options, table)
     _check_width(settings)
     rows = task.rows(table, reading)
     validation = None if validation_file is None else task.rows(validation_file, reading)
-    check_classes(rows)
     import_tensorflow()
     from keras_selfattn import training
     from keras_selfattn.cli.figures import print_report

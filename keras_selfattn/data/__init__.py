@@ -1,7 +1,7 @@
 """Files to rows with targets, splits, and the built-in first data set."""
 
 from keras_selfattn.data.images import read_images
-from keras_selfattn.data.labelled import LabelledRows, check_classes, split_rows
+from keras_selfattn.data.labelled import LabelledRows, split_rows
 from keras_selfattn.data.names import LANGUAGES, Name, load_names, split_by_thing
 from keras_selfattn.data.series import read_long_series, read_regression, read_series
 from keras_selfattn.data.tables import read_table
@@ -13,7 +13,6 @@ __all__ = [
     "LabelledRows",
     "Name",
     "Windows",
-    "check_classes",
     "cut_windows",
     "load_names",
     "read_images",

@@ -85,20 +85,6 @@ def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[Labelled
     return rows.take(kept), rows.take(sorted(held))
 
 
-def check_classes(rows: LabelledRows) -> None:
-    """Raises DataError for no rows or, where each row has one label, fewer than two classes."""
-    if not len(rows):
-        raise DataError(f"{rows.source} has no rows. Give at least one for each of two classes.")
-    if not isinstance(rows.targets[0], str):
-        return
-    classes = Counter(rows.targets)
-    if len(classes) < 2:
-        raise DataError(
-            f"{rows.source} has one class only, {next(iter(classes))!r}, in all {len(rows)} rows. "
-            "A classifier needs at least two."
-        )
-
-
 def label_names(targets: Sequence[Any]) -> set[str]:
     """Returns the labels in targets, one or several a row; none where targets are numbers."""
     names = set()
@@ -111,9 +97,7 @@ def label_names(targets: Sequence[Any]) -> set[str]:
 
 
 def check_labels(rows: LabelledRows, known: Collection[str]) -> None:
-    """Raises DataError for no rows, or a label that is not among those known."""
-    if not len(rows):
-        raise DataError(f"{rows.source} has no rows. Give at least one.")
+    """Raises DataError for a label that is not among those known."""
     unknown = label_names(rows.targets) - set(known)
     if unknown:
         count = sum(bool(label_names([target]) & unknown) for target in rows.targets)

@@ -1,0 +1,81 @@
+"""How a model is trained: the settings, checked where they enter."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.config import check_count
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a model is trained.
+
+    Args:
+        epochs: passes over the training rows, at most.
+        batch_size: rows in a step.
+        learning_rate: peak of the schedule: linear warmup, then a cosine down to nearly 0.
+        weight_decay: decoupled, of AdamW.
+        patience: epochs without a better validation loss after which training stops; the best weights are
+            restored in any case.
+        validation: share of the rows held out where no validation rows are given, in (0, 1).
+        label_smoothing: share of each label that is spread over all classes in training, in [0, 1).
+        class_weight: "balanced" gives each class the same weight in all, however few its rows; a dict gives
+            weights by label name or place, finite and at least 0; None counts each row alike.
+        seed: of weights, dropout, order and split: the same seed gives the same result on the same machine.
+
+    Raises:
+        ConfigError: for a field out of range.
+    """
+
+    epochs: int = 20
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01
+    patience: int = 4
+    validation: float = 0.1
+    label_smoothing: float = 0.0
+    class_weight: str | dict[str | int, float] | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "patience"):
+            check_count(name, getattr(self, name))
+        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise ConfigError(f"`learning_rate` must be greater than 0. Received {self.learning_rate!r}.")
+        if not 0 <= self.weight_decay < 1:
+            raise ConfigError(f"`weight_decay` must be in [0, 1). Received {self.weight_decay!r}.")
+        if not 0 < self.validation < 1:
+            raise ConfigError(f"`validation` must be between 0 and 1. Received {self.validation!r}.")
+        if not 0 <= self.label_smoothing < 1:
+            raise ConfigError(f"`label_smoothing` must be in [0, 1). Received {self.label_smoothing!r}.")
+        if not 0 <= self.seed < 2**32:
+            raise ConfigError(f"`seed` must be in [0, 2**32). Received {self.seed!r}.")
+        # As Python's own types, which JSON knows.
+        for name in ("learning_rate", "weight_decay", "validation", "label_smoothing"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        object.__setattr__(self, "seed", int(self.seed))
+        object.__setattr__(self, "class_weight", _as_class_weight(self.class_weight))
+
+
+def _as_class_weight(asked: Any) -> str | dict[str | int, float] | None:
+    if asked is None or (isinstance(asked, str) and asked == "balanced"):
+        return asked
+    if not isinstance(asked, Mapping):
+        raise ConfigError(f'`class_weight` must be "balanced" or a dict. Received {asked!r}.')
+    found: dict[str | int, float] = {}
+    for key, given in asked.items():
+        try:
+            weight = float(given)
+        except (TypeError, ValueError):
+            weight = math.nan
+        if not isinstance(key, str | Integral) or not (math.isfinite(weight) and weight >= 0):
+            raise ConfigError(
+                "`class_weight` must give a finite number of at least 0 for a label name or place. "
+                f"Received {given!r} for {key!r}."
+            )
+        found[key if isinstance(key, str) else int(key)] = weight
+    return found
