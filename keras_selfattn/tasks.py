@@ -138,7 +138,7 @@ TASKS = (
         kind="TextClassifier",
         endings=frozenset({".csv", ".tsv", ".jsonl", ".ndjson"}),
         reading={"text": "text", "label": "label", "label_separator": None},
-        settings=frozenset({"tokens", "lowercase", "max_tokens"}),
+        settings=frozenset({"tokens", "lowercase", "max_tokens", "wide"}),
         read=_texts,
     ),
     Task(

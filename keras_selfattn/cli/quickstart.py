@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from keras_selfattn.training import Run
 
 # Case tells languages apart: German writes its nouns in upper case, French few of its names.
-MODEL_SETTINGS = {"tokens": "characters", "lowercase": False, "max_ngram": 3, "width": 96}
+MODEL_SETTINGS = {
+    "tokens": "characters",
+    "lowercase": False,
+    "max_ngram": 3,
+    "width": 96,
+    "num_layers": 2,
+    "dropout": 0.1,
+}
 EPOCHS = 3
 BATCH_SIZE = 128
 HELD_OUT = 0.1  # share of the things named that the figures are measured on; a tenth of the rest validates

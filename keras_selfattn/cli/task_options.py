@@ -55,12 +55,12 @@ _READING = (
 
 _SETTINGS = (
     click.option("--width", type=_COUNT, help="Features of a position.  [default: 128, of series 64]"),
-    click.option("--layers", "num_layers", type=_COUNT, help="Encoder blocks.  [default: 2]"),
+    click.option("--layers", "num_layers", type=_COUNT, help="Encoder blocks.  [default: 2; text: 1]"),
     click.option("--heads", "num_heads", type=_COUNT, help="Attention heads.  [default: 4]"),
     click.option(
         "--dropout",
         type=click.FloatRange(0, 1, max_open=True),
-        help="Share dropped in training.  [default: 0.1]",
+        help="Share dropped in training.  [default: 0.1; text: 0.3]",
     ),
     click.option(
         "--tokens",
@@ -72,6 +72,13 @@ _SETTINGS = (
     ),
     click.option(
         "--max-tokens", type=_COUNT, help="Longer texts are cut at the end." + _default("text", "4096")
+    ),
+    click.option(
+        "--no-wide",
+        "wide",
+        flag_value=False,
+        default=None,
+        help="Leave out the linear model of n-grams beside attention.  [text]",
     ),
     click.option(
         "--patch-size",

@@ -44,9 +44,9 @@ class _Features(NamedTuple):
 def fitted(config: TextConfig, texts: Sequence[str], targets: np.ndarray, classes: int) -> NGramLogits:
     """Returns the wide path for texts and what they are.
 
-    Support vector machines on tf-idf, of all n-grams and of words alone; where classes are few the same on
-    features scaled by naive-Bayes log-count ratios; and those ratios themselves. Their sum, one linear model
-    again, is weighted so that it is likeliest on held-out rows.
+    Support vector machines on tf-idf, of all n-grams and, unless tokens are characters, of words alone; where
+    classes are few the same on features scaled by naive-Bayes log-count ratios; and those ratios themselves.
+    Their sum, one linear model again, is weighted so that it is likeliest on held-out rows.
 
     Args:
         config: how texts are cut.
@@ -65,7 +65,7 @@ def fitted(config: TextConfig, texts: Sequence[str], targets: np.ndarray, classe
     held = np.random.default_rng(0).random(len(texts)) < _HELD_OUT
     if held.all() or not held.any():
         held[:] = np.arange(len(texts)) == 0
-    words = features.keys < BUCKETS
+    words = features.keys < BUCKETS if config.tokens == "words" else None
     tried = _models(values[~held], columns[~held], classes, words)
     scales = _scales([values[held] @ each.kernel + each.bias for each in tried], columns[held], exclusive)
     models = _models(values, columns, classes, words)
@@ -118,11 +118,12 @@ class _Counts(NamedTuple):
         return sp.csr_matrix((values.astype(np.float32), (rows, places)), shape=shape)
 
 
-def _models(values: Any, columns: np.ndarray, classes: int, words: np.ndarray) -> list[_Linear]:
+def _models(values: Any, columns: np.ndarray, classes: int, words: np.ndarray | None) -> list[_Linear]:
+    """Returns the models of rows; `words`, bool `[F]`, are the features for those of words alone, if any."""
     ratios = _log_count_ratios(values, columns)
     found = [ratios]
     # Whether pieces of words help or mislead, the held-out rows tell.
-    for kept in (np.ones(len(words)), words.astype(np.float64)):
+    for kept in [np.ones(values.shape[1])] + ([] if words is None else [words.astype(np.float64)]):
         if classes <= _SVM_CLASSES:
             found.append(_machines(values, columns, _C, kept[:, None]))
         if classes <= _SCALED_CLASSES:
