@@ -104,6 +104,10 @@ def test_files_that_cannot_be_read_are_named(tmp_path, content):
 def test_folders_that_cannot_train_a_model_are_refused(tmp_path):
     with pytest.raises(DataError, match="There is no file or folder .*nowhere"):
         read_images(tmp_path / "nowhere")
+    (tmp_path / "table.csv").write_text("text,label\n")
+    with pytest.raises(DataError, match="table.csv has no known ending. Give a file ending in .npz"):
+        read_images(tmp_path / "table.csv")
+    (tmp_path / "table.csv").unlink()
     with pytest.raises(DataError, match="holds no images. Give a folder with a subfolder for each class"):
         read_images(tmp_path)
 

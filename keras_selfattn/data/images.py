@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.data.records import checked_ending
 from keras_selfattn.errors import DataError
 
 _ENDINGS = frozenset({".png", ".jpg", ".jpeg"})
@@ -51,6 +52,7 @@ def read_images(path: str | Path, image_size: int | None = None) -> LabelledRows
         return _from_folder(place, image_size)
     if not place.exists():
         raise DataError(f"There is no file or folder {place}. Current folder: {Path.cwd()}.")
+    checked_ending(place, (".npz",))
     if image_size is not None:
         raise DataError(
             f"`image_size` is for folders. {place} is a file, whose images have one size already."
