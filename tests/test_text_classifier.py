@@ -6,11 +6,12 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from keras_selfattn import models
+from keras_selfattn import export, models
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.models.embedding import NGramEmbedding
 from keras_selfattn.models.heads import ClassHead
 from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
+from keras_selfattn.models.outputs import Probabilities
 from keras_selfattn.models.tokenizer import Tokenizer, learn_vocabulary, split
 
 SMALL = models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64, dropout=0.0)
@@ -337,3 +338,77 @@ def test_load_says_what_is_not_there_or_not_readable(tmp_path):
     (tmp_path / "model.keras").write_bytes(b"no zip file")
     with pytest.raises(RunError, match="not a .keras file that can be read"):
         models.load(tmp_path)
+
+
+def test_what_was_left_to_the_task_is_so_again_after_loading(tmp_path):
+    model = models.TextClassifier(SMALL)
+    model.compile(keras.optimizers.Adam(0.02))
+    with pytest.warns(UserWarning, match="not yet been built"):
+        model.save(tmp_path / "new.keras")
+    again = models.load(tmp_path / "new.keras")
+    assert set(again.fit(TEXTS, LABELS, epochs=1, verbose=0).history) == {"accuracy", "loss"}
+    again.save(tmp_path / "fitted.keras")
+    assert len(models.load(tmp_path / "fitted.keras").evaluate(TEXTS, LABELS, verbose=0)) == 2
+    bare = models.TextClassifier(SMALL, vocabulary=["a"], labels=["+", "-"])
+    bare.save(tmp_path / "bare.keras")
+    assert models.load(tmp_path / "bare.keras").labels == ["+", "-"]
+
+
+def test_metrics_of_ones_own_are_measured_once():
+    model = models.TextClassifier(SMALL)
+    model.compile(metrics=[keras.metrics.SparseTopKCategoricalAccuracy(k=1, name="top")])
+    model.fit(TEXTS, LABELS, epochs=1, verbose=0)
+    assert len(model.evaluate(TEXTS, LABELS, verbose=0)) == 2
+    weighted = model.evaluate(TEXTS, LABELS, sample_weight=np.ones(len(TEXTS)), verbose=0)
+    assert len(weighted) == 2
+
+
+@pytest.mark.parametrize("labels", [[frozenset({"a"}), frozenset()], [pd.Series(["a"]), pd.Series(["b"])]])
+def test_rows_of_any_container_of_labels_bear_several(labels):
+    model = models.TextClassifier(SMALL)
+    model.adapt(["one", "two"], labels)
+    assert model.multi_label
+
+
+def test_integer_labels_weigh_by_their_name():
+    assert ClassHead(["1", "2"]).class_weights({1: 5.0}, []) == {0: 5.0, 1: 1.0}
+    for asked in ({7: 2.0}, {"+": float("nan")}, {"+": "x"}, np.array([1.0, 2.0]), {"new": 1.0}):
+        with pytest.raises(ConfigError, match="`class_weight`"):
+            ClassHead(["+", "-"]).class_weights(asked, ["+", "-"])
+
+
+def test_zeros_and_ones_are_labels_where_they_are_known():
+    model = models.TextClassifier(SMALL)
+    model.compile()
+    model.fit(["a", "b", "c"] * 4, [[0], [1, 2], [0, 1]] * 4, epochs=1, verbose=0)
+    assert len(model.evaluate(["a", "b"], [[0, 1], [0, 1]], verbose=0)) == 2
+
+
+def test_a_fit_that_is_refused_has_learned_nothing():
+    model = models.TextClassifier(SMALL)
+    model.compile()
+    for refused in ({"validation_data": (["a"], ["new"])}, {"class_weight": {"zz": 2.0}}):
+        with pytest.raises(ValueError, match="new|zz"):
+            model.fit(TEXTS, LABELS, verbose=0, **refused)
+        assert model.labels == []
+    model.fit(["a", "b"], ["p", "q"], epochs=1, verbose=0)
+    with pytest.raises(ConfigError, match="has learned from rows before"):
+        model.adapt(TEXTS, LABELS)
+    assert model.labels == ["p", "q"]
+
+
+def test_training_goes_on_at_a_temperature_of_one():
+    layer = Probabilities("softmax")
+    logits = np.array([[2.0, 0.0]], "float32")
+    layer(logits)
+    layer.temperature.assign(4.0)
+    np.testing.assert_allclose(layer(logits), keras.activations.softmax(logits / 4), rtol=1e-6)
+    np.testing.assert_allclose(layer(logits, training=True), keras.activations.softmax(logits), rtol=1e-6)
+
+
+def test_a_subclass_is_exported_as_its_parent(tmp_path):
+    class Mine(models.TextClassifier):
+        pass
+
+    model = Mine(SMALL, vocabulary=["good"], labels=["+", "-"])
+    assert export.export_saved_model(model, tmp_path).name == "1"

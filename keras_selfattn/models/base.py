@@ -112,7 +112,7 @@ class RawModel(keras.Model):
         """Returns what `compile` was asked for: what was left to the task stays so."""
         config = super().get_compile_config()
         asked = self._asked.arguments
-        if config is not None:
+        if config and asked:
             config |= {"loss": None} if asked["loss"] is None else {}
             config |= {"metrics": _DEFAULT} if asked["metrics"] == _DEFAULT else {}
         return config
