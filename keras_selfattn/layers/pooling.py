@@ -105,9 +105,9 @@ class MaxPooling(PoolingBase):
         if real is not None:
             inputs = ops.where(real[:, :, None], inputs, lowest)
         # One position more, so that there is one when the length is 0.
-        inputs = ops.concatenate([inputs, lowest], axis=1)
+        longer = ops.concatenate([inputs, lowest], axis=1)
         # Keras refuses a batch of no rows unless it is told what the maximum of nothing is.
-        largest = ops.max(inputs, axis=1, initial=float("-inf"))  # [B, D]
+        largest = ops.max(longer, axis=1, initial=float("-inf"))  # [B, D]
         if real is None:
             has_token = ops.broadcast_to(ops.shape(inputs)[1] > 0, (ops.shape(inputs)[0], 1))
         else:
