@@ -46,12 +46,13 @@ class Calibration:
     Args:
         model: a model that has seen rows.
         rows: none of them trained on.
+        weights: of the rows, as they have in training; by default all the same.
 
     Attributes:
         possible: whether there are probabilities to calibrate, and enough rows.
     """
 
-    def __init__(self, model: RawModel, rows: LabelledRows) -> None:
+    def __init__(self, model: RawModel, rows: LabelledRows, weights: Any = None) -> None:
         layers = {type(layer): layer for layer in model.core.layers}
         self._model, self._rows = model, rows
         self._probabilities: Any = layers.get(Probabilities)
@@ -62,6 +63,7 @@ class Calibration:
             return
         targets: Any = model.head.encoded(rows.targets)
         self._targets = np.concatenate(targets) if model.head.per_position else np.asarray(targets)
+        self._weights = np.ones(len(self._targets)) if weights is None else np.asarray(weights)
 
     def set(self) -> float:
         """Fits shares and temperature and sets both; returns the temperature."""
@@ -119,11 +121,13 @@ class Calibration:
         doubt = 1 / (len(logits) + 2)
         if self._probabilities.activation == "sigmoid":
             doubted = self._targets + doubt * (0.5 - self._targets)
-            return float(np.mean(np.logaddexp(0, logits) - doubted * logits))
+            of_rows = np.mean(np.logaddexp(0, logits) - doubted * logits, axis=-1)
+            return float(np.average(of_rows, weights=self._weights))
         most = logits.max(axis=-1, keepdims=True)
         normal = most[:, 0] + np.log(np.exp(logits - most).sum(axis=-1))
         borne = logits[np.arange(len(logits)), self._targets]
-        return float(np.mean(normal - (1 - doubt) * borne - doubt * logits.mean(axis=-1)))
+        of_rows = normal - (1 - doubt) * borne - doubt * logits.mean(axis=-1)
+        return float(np.average(of_rows, weights=self._weights))
 
 
 class SharesFitted(keras.callbacks.Callback):

@@ -115,8 +115,9 @@ def train(
     with _run_folder(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
         keras.utils.set_random_seed(config.seed)
-        model.adapt(rows.inputs, rows.targets)
-        calibration = Calibration(model, validation)
+        head = model._head_type(rows.targets).learned(rows.targets)
+        model.adapt(rows.inputs, rows.targets, _weights(head, rows.targets, rows, config))
+        calibration = Calibration(model, validation, _weights(head, rows.targets, validation, config))
         if calibration.mixes:
             callbacks = [SharesFitted(calibration), *callbacks]
         history = _fit(model, rows, validation, config, callbacks, verbose)
@@ -169,11 +170,13 @@ def _fit(
         patience=config.patience,
         restore_best_weights=True,
     )
+    weights = _weights(model.head, rows.targets, validation, config)
     history = model.fit(
         rows.inputs,
         rows.targets,
         batch_size=config.batch_size,
-        validation_data=_weighted(model, rows, validation, config),
+        # Weighted as in training, or the best epoch would be another one.
+        validation_data=(validation.inputs, validation.targets, weights),
         epochs=config.epochs,
         class_weight=config.class_weight,
         seed=config.seed,
@@ -187,13 +190,12 @@ def _fit(
     return history
 
 
-def _weighted(model: RawModel, rows: LabelledRows, validation: LabelledRows, config: TrainConfig) -> tuple:
-    """Returns validation data whose rows weigh as those of training do, or the best epoch is another one."""
-    by_place = model.head.class_weights(config.class_weight, rows.targets)
+def _weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:
+    """Returns the weights of rows by their classes, of which `targets` are those of training, or None."""
+    by_place = head.class_weights(config.class_weight, targets)
     if by_place is None:
-        return validation.inputs, validation.targets
-    weights = [by_place[place] for place in model.head.encoded(validation.targets).tolist()]
-    return validation.inputs, validation.targets, weights
+        return None
+    return np.array([by_place[place] for place in head.encoded(rows.targets).tolist()])
 
 
 def _best(model: RawModel, history: dict[str, list[float]]) -> int:

@@ -23,6 +23,7 @@ from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.runs import load_run, read_metrics, rows_for_run, task_of_run
 
 SMALL = TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64)
+DEEP = TextConfig(**SMALL.to_dict() | {"wide": False})
 ROWS = LabelledRows(
     [f"{word} film number{n}" for n in range(20) for word in ("good", "bad", "fine", "poor")],
     ["+", "-", "+", "-"] * 20,
@@ -88,7 +89,7 @@ def test_the_best_weights_are_restored(tmp_path):
     wrong = LabelledRows(ROWS.inputs, ROWS.targets[::-1], "wrong")
     config = training.TrainConfig(epochs=6, batch_size=16, learning_rate=0.02, patience=6)
     run = training.train(
-        ROWS, tmp_path / "run", model=TextClassifier(SMALL), config=config, verbose=0, validation=wrong
+        ROWS, tmp_path / "run", model=TextClassifier(DEEP), config=config, verbose=0, validation=wrong
     )
     history = list(csv.DictReader((run.path / "history.csv").read_text().splitlines()))
     losses = [float(epoch["val_loss"]) for epoch in history]
@@ -421,9 +422,10 @@ def test_a_temperature_brings_confidence_to_how_often_it_is_right():
     assert temperature == pytest.approx(5 / np.log(3), rel=0.03)
     np.testing.assert_allclose(model.predict(["word"], verbose=0)[0], [0.75, 0.25], atol=0.01)
     assert training.evaluate(model, rows).summary()["calibration_error"] < 0.01
-    few = LabelledRows(["word"] * 4, ["a"] * 4, "made up")
-    calibrate(model, few)
-    assert model.predict(["word"], verbose=0)[0, 0] == pytest.approx(1 - 1 / 12, abs=0.01)
+    right = LabelledRows(["word"] * 30, ["a"] * 30, "made up")
+    calibrate(model, right)
+    assert model.predict(["word"], verbose=0)[0, 0] == pytest.approx(1 - 1 / 64, abs=0.002)
+    assert calibrate(model, LabelledRows(["word"] * 19, ["b"] * 19, "made up")) is None, "too few to tell"
 
 
 def test_temperature_of_several_labels_a_row():

@@ -108,7 +108,7 @@ def test_logits_are_the_weighted_values_whether_one_by_one_or_in_numpy():
 def test_log_count_ratios_by_hand():
     """A feature in two of two rows with the label and in one of two without; another the other way about."""
     values = wide_fit.sp.csr_matrix(np.array([[0.5, 0], [0.7, 0], [0.1, 0.3], [0, 0.9]]))
-    ratios = wide_fit._log_count_ratios(values, np.array([[True], [True], [False], [False]]))
+    ratios = wide_fit._log_count_ratios(values, np.array([[True], [True], [False], [False]]), np.ones(4))
     with_it, without = np.array([2 + 1, 0 + 1]), np.array([1 + 1, 2 + 1])
     wanted = np.log(with_it / with_it.sum()) - np.log(without / without.sum())
     np.testing.assert_allclose(ratios.kernel[:, 0], wanted)

@@ -81,12 +81,13 @@ class RawModel(keras.Model):
         self._check_adapted()
         return self._core
 
-    def adapt(self, x: Any, y: Any) -> None:
+    def adapt(self, x: Any, y: Any, sample_weight: Any = None) -> None:
         """Learns from rows what the model must know of them, and builds the layers. `fit` does it first.
 
         Args:
             x: raw rows.
             y: their targets.
+            sample_weight: float per row, for what is learned from labels here already.
 
         Raises:
             DataError: for no rows, columns of unequal length, or targets that cannot be learned.
@@ -94,7 +95,7 @@ class RawModel(keras.Model):
         if self._head is not None:
             raise ConfigError("The model has learned from rows before. Make a new one to learn from others.")
         kind = self._head_type(y)
-        rows = self._read(x, y, None, kind)
+        rows = self._read(x, y, sample_weight, kind)
         self._adapt(rows, kind.learned(rows.targets))
 
     def compile(
@@ -174,7 +175,7 @@ class RawModel(keras.Model):
         if isinstance(validation_data, Rows):
             head.encoded(validation_data.targets)  # or a model would have learned that trains on nothing
         if self._head is None:
-            self._adapt(rows, head)
+            self._adapt(rows._replace(weights=_together(weights, head, rows)), head)
         if isinstance(validation_data, Rows):
             validation_data = self._batches(validation_data, batch_size).dataset()
         batches = self._batches(rows, batch_size, training=True, shuffle=shuffle, seed=seed)
@@ -311,6 +312,14 @@ def _columns(data: Sequence[Any]) -> tuple[Any, Any, Any]:
     if len(data) not in (2, 3):
         raise DataError(f"`validation_data` must be rows, targets and, if any, weights. It has {len(data)}.")
     return data[0], data[1], data[2] if len(data) == 3 else None
+
+
+def _together(by_place: dict[int, float] | None, head: Head, rows: Rows) -> np.ndarray | None:
+    """Returns the weights of rows, those of their classes included, or None if all are the same."""
+    if by_place is None:
+        return rows.weights
+    of_classes = np.array([by_place[place] for place in head.encoded(rows.targets).tolist()])
+    return of_classes if rows.weights is None else of_classes * rows.weights
 
 
 class _Asked:

@@ -128,7 +128,8 @@ class TextClassifier(Classifier):
     def _adapt(self, rows: Rows, head: Any) -> None:
         self._learn(rows)
         if self.config.wide:
-            self.wide = fitted(self.config, rows.inputs, head.encoded(rows.targets), len(head.labels))
+            targets = head.encoded(rows.targets)
+            self.wide = fitted(self.config, rows.inputs, targets, len(head.labels), rows.weights)
         self._assemble(head)
 
     def _learn(self, rows: Rows) -> None:

@@ -41,7 +41,13 @@ class _Features(NamedTuple):
     idf: np.ndarray
 
 
-def fitted(config: TextConfig, texts: Sequence[str], targets: np.ndarray, classes: int) -> NGramLogits:
+def fitted(
+    config: TextConfig,
+    texts: Sequence[str],
+    targets: np.ndarray,
+    classes: int,
+    weights: np.ndarray | None = None,
+) -> NGramLogits:
     """Returns the wide path for texts and what they are.
 
     Support vector machines on tf-idf, of all n-grams and, unless tokens are characters, of words alone; where
@@ -53,6 +59,7 @@ def fitted(config: TextConfig, texts: Sequence[str], targets: np.ndarray, classe
         texts: the training rows.
         targets: int `[rows]`, or 0 or 1 `[rows, labels]` where a row can bear several.
         classes: number of classes or labels.
+        weights: of the rows, float `[rows]`; by default all the same.
 
     Reference: Wang & Manning 2012, "Baselines and Bigrams", section 2.
     """
@@ -66,9 +73,11 @@ def fitted(config: TextConfig, texts: Sequence[str], targets: np.ndarray, classe
     if held.all() or not held.any():
         held[:] = np.arange(len(texts)) == 0
     words = features.keys < BUCKETS if config.tokens == "words" else None
-    tried = _models(values[~held], columns[~held], classes, words)
-    scales = _scales([values[held] @ each.kernel + each.bias for each in tried], columns[held], exclusive)
-    models = _models(values, columns, classes, words)
+    weights = np.ones(len(texts)) if weights is None else weights.astype(np.float64)
+    tried = _models(values[~held], columns[~held], weights[~held], classes, words)
+    logits = [values[held] @ each.kernel + each.bias for each in tried]
+    scales = _scales(logits, columns[held], weights[held], exclusive)
+    models = _models(values, columns, weights, classes, words)
     layer = NGramLogits(len(features.keys), classes, exclusive, name="wide")
     kernel = sum(scale * each.kernel for scale, each in zip(scales, models, strict=True))
     bias = sum(scale * each.bias for scale, each in zip(scales, models, strict=True))
@@ -118,31 +127,33 @@ class _Counts(NamedTuple):
         return sp.csr_matrix((values.astype(np.float32), (rows, places)), shape=shape)
 
 
-def _models(values: Any, columns: np.ndarray, classes: int, words: np.ndarray | None) -> list[_Linear]:
+def _models(
+    values: Any, columns: np.ndarray, weights: np.ndarray, classes: int, words: np.ndarray | None
+) -> list[_Linear]:
     """Returns the models of rows; `words`, bool `[F]`, are the features for those of words alone, if any."""
-    ratios = _log_count_ratios(values, columns)
+    ratios = _log_count_ratios(values, columns, weights)
     found = [ratios]
     # Whether pieces of words help or mislead, the held-out rows tell.
     for kept in [np.ones(values.shape[1])] + ([] if words is None else [words.astype(np.float64)]):
         if classes <= _SVM_CLASSES:
-            found.append(_machines(values, columns, _C, kept[:, None]))
+            found.append(_machines(values, columns, weights, _C, kept[:, None]))
         if classes <= _SCALED_CLASSES:
-            found.append(_machines(values, columns, _SCALED_C, ratios.kernel * kept[:, None]))
+            found.append(_machines(values, columns, weights, _SCALED_C, ratios.kernel * kept[:, None]))
     return found
 
 
-def _log_count_ratios(values: Any, columns: np.ndarray) -> _Linear:
+def _log_count_ratios(values: Any, columns: np.ndarray, weights: np.ndarray) -> _Linear:
     """Returns how much likelier each feature is with the label than without; Wang & Manning's equation 2."""
     occurs = (values > 0).astype(np.float64)
-    borne = columns.astype(np.float64)
+    borne = columns * weights[:, None]
     with_it = np.asarray(occurs.T @ borne) + 1  # [F, C]
-    without = np.asarray(occurs.sum(axis=0)).reshape(-1, 1) - (with_it - 1) + 1
+    without = np.asarray(occurs.T @ weights)[:, None] - (with_it - 1) + 1
     kernel = np.log(with_it / with_it.sum(axis=0)) - np.log(without / without.sum(axis=0))
-    prior = (borne.sum(axis=0) + 1) / (len(borne) + 2)
+    prior = (borne.sum(axis=0) + 1) / (weights.sum() + 2)
     return _Linear(kernel, np.log(prior / (1 - prior)))
 
 
-def _machines(values: Any, columns: np.ndarray, c: float, scales: np.ndarray) -> _Linear:
+def _machines(values: Any, columns: np.ndarray, weights: np.ndarray, c: float, scales: np.ndarray) -> _Linear:
     """Returns a support vector machine for each column, on features times `scales`, `[F, C]` or `[F, 1]`."""
     kernel: Any = np.zeros((values.shape[1], columns.shape[1]))
     bias = np.zeros(columns.shape[1])
@@ -152,13 +163,16 @@ def _machines(values: Any, columns: np.ndarray, c: float, scales: np.ndarray) ->
             bias[place] = 1.0 if borne.all() else -1.0
             continue
         scale = scales[:, place]
-        machine: Any = LinearSVC(C=c, random_state=0).fit(values @ sp.diags(scale), borne)
+        machine: Any = LinearSVC(C=c, random_state=0)
+        machine.fit(values @ sp.diags(scale), borne, sample_weight=weights)
         kernel[:, place] = machine.coef_[0] * scale
         bias[place] = machine.intercept_[0]
     return _Linear(kernel, bias)
 
 
-def _scales(logits: Sequence[np.ndarray], columns: np.ndarray, exclusive: bool) -> np.ndarray:
+def _scales(
+    logits: Sequence[np.ndarray], columns: np.ndarray, weights: np.ndarray, exclusive: bool
+) -> np.ndarray:
     """Returns positive weights of the models that make the held-out labels `[B, C]` likeliest."""
     deviations = np.array([max(each.std(), 1e-6) for each in logits])
     stacked = np.stack([each / deviation for each, deviation in zip(logits, deviations, strict=True)])
@@ -168,12 +182,13 @@ def _scales(logits: Sequence[np.ndarray], columns: np.ndarray, exclusive: bool) 
         if exclusive and columns.shape[1] > 1:
             shifted = mixed - mixed.max(axis=1, keepdims=True)
             likely = np.exp(shifted) / np.exp(shifted).sum(axis=1, keepdims=True)
-            found = -np.log(np.maximum(likely[columns], 1e-300)).sum()
+            found = -(weights * np.log(np.maximum(likely[columns], 1e-300))).sum()
         else:
             likely = expit(mixed)
-            found = (np.logaddexp(0, mixed) - columns * mixed).sum()
-        slopes = np.exp(logs) * np.array([((likely - columns) * each).sum() for each in stacked])
-        return found / len(columns), slopes / len(columns)
+            found = (weights[:, None] * (np.logaddexp(0, mixed) - columns * mixed)).sum()
+        over = weights[:, None] * (likely - columns)
+        slopes = np.exp(logs) * np.array([(over * each).sum() for each in stacked])
+        return found / weights.sum(), slopes / weights.sum()
 
     bounds = [(-6, 4)] * len(logits)
     return (
