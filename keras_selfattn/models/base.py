@@ -10,6 +10,7 @@ import numpy as np
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.config import EncoderConfig, checked_config
+from keras_selfattn.models.given import Asked, columns_of, weights_of_rows
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.rows import Rows, check_columns, split_end
 
@@ -41,7 +42,7 @@ class RawModel(keras.Model):
         super().__init__(**kwargs)
         self.config = checked_config(self.config_type, config)
         self._head: Head | None = None
-        self._asked = _Asked({})
+        self._asked = Asked({})
         # Raw rows do not compile, and every new shape of a batch would be compiled anew.
         self.supports_jit = False
 
@@ -102,7 +103,7 @@ class RawModel(keras.Model):
         self, optimizer: Any = "adam", loss: Any = None, *, metrics: Any = _DEFAULT, **kwargs: Any
     ) -> None:
         """Configures training as `keras.Model.compile` does; loss and metrics default to the task's own."""
-        self._asked = _Asked({"loss": loss, "metrics": metrics, **kwargs})
+        self._asked = Asked({"loss": loss, "metrics": metrics, **kwargs})
         if metrics == _DEFAULT:
             metrics = None if self._head is None else self._head.metrics()
         if loss is None and self._head is not None:
@@ -167,7 +168,7 @@ class RawModel(keras.Model):
         kind = self._head_type(y) if self._head is None else type(self._head)
         rows = self._read(x, y, sample_weight, kind)
         if isinstance(validation_data, tuple | list) and self._is_raw(validation_data[0]):
-            validation_data = self._read(*_columns(validation_data), kind)
+            validation_data = self._read(*columns_of(validation_data), kind)
         elif validation_data is None and validation_split:
             rows, validation_data = split_end(rows, validation_split)
         head = kind.learned(rows.targets) if self._head is None else self._head
@@ -175,7 +176,7 @@ class RawModel(keras.Model):
         if isinstance(validation_data, Rows):
             head.encoded(validation_data.targets)  # or a model would have learned that trains on nothing
         if self._head is None:
-            self._adapt(rows._replace(weights=_together(weights, head, rows)), head)
+            self._adapt(rows._replace(weights=weights_of_rows(weights, head, rows)), head)
         if isinstance(validation_data, Rows):
             validation_data = self._batches(validation_data, batch_size).dataset()
         batches = self._batches(rows, batch_size, training=True, shuffle=shuffle, seed=seed)
@@ -305,25 +306,3 @@ class RawModel(keras.Model):
                 place = next(places)
                 found[place] = row[: batches.lengths[place]]
         return found
-
-
-def _columns(data: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """Returns inputs, targets and weights, or None, of validation data."""
-    if len(data) not in (2, 3):
-        raise DataError(f"`validation_data` must be rows, targets and, if any, weights. It has {len(data)}.")
-    return data[0], data[1], data[2] if len(data) == 3 else None
-
-
-def _together(by_place: dict[int, float] | None, head: Head, rows: Rows) -> np.ndarray | None:
-    """Returns the weights of rows, those of their classes included, or None if all are the same."""
-    if by_place is None:
-        return rows.weights
-    of_classes = np.array([by_place[place] for place in head.encoded(rows.targets).tolist()])
-    return of_classes if rows.weights is None else of_classes * rows.weights
-
-
-class _Asked:
-    """Arguments of `compile`, where Keras does not look for the model's own metrics."""
-
-    def __init__(self, arguments: dict[str, Any]) -> None:
-        self.arguments = arguments
