@@ -214,7 +214,7 @@ def _checked(contract: Contract, evaluation: Any) -> tuple[Mapping[str, Any], Se
         raise ExportError(f"Accuracy is measured of classifiers. The task of this model is {contract.task}.")
     inputs, labels = evaluation
     specs = specs_of(contract.signatures["serving_default"].function)
-    if isinstance(inputs, list | tuple) and all(isinstance(row, np.ndarray) for row in inputs):
+    if isinstance(inputs, list | tuple) and inputs and all(isinstance(row, np.ndarray) for row in inputs):
         inputs = padded(inputs)
     if not isinstance(inputs, Mapping):
         inputs = {specs[0].name: inputs} if contract.named is None else contract.named(inputs)

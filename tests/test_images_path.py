@@ -71,7 +71,7 @@ def test_what_the_model_advises_for_training_holds_unless_a_flag_says_otherwise(
     ("arguments", "said"),
     [
         (("--text", "review"), "`text` is for the task text, tokens. The task is images"),
-        (("--task", "text"), "no known ending"),
+        (("--task", "text"), "is a folder"),
     ],
 )
 def test_options_of_another_task_are_refused_by_name(folder, arguments, said):

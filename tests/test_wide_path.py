@@ -143,7 +143,7 @@ def test_training_goes_on_without_the_wide_path():
     model = models.TextClassifier(models.TextConfig(**CONFIG.to_dict() | {"dropout": 0.0}))
     model.adapt(TEXTS, LABELS)
     ids = model.tokenizer.padded(tf.constant(["good film"]))
-    known, unknown = (model.core([ids, np.array([[s, -s]], "float32")], training=True) for s in (5.0, -5.0))
+    known, unknown = (model.core([ids, tf.constant([[s, -s]])], training=True) for s in (5.0, -5.0))
     np.testing.assert_array_equal(known, unknown)
 
 

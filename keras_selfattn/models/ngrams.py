@@ -26,7 +26,7 @@ _BEGIN, _END, _GAP = "<s>", "</s>", "_"
 
 
 def ngram_ids(config: TextConfig, texts: Tensor) -> Tensor:
-    """Returns the n-grams of a string tensor `[B]`, int64 ragged `[B, G]`, each as often as it occurs.
+    """Returns the n-grams of a string tensor `[B]`, int32 ragged `[B, G]`, each as often as it occurs.
 
     Words, pairs of neighbours with the text's ends among them, and pairs with one word between, have ids
     below `BUCKETS`; runs of 2 to 5 characters within a word and its ends have ids from there on. What a word
@@ -69,7 +69,8 @@ def _piece_ids(words: Tensor) -> Tensor:
 
 
 def _hashed(grams: Tensor, first: int) -> Tensor:
-    return grams.with_values(tf.strings.to_hash_bucket_fast(grams.values, BUCKETS) + first)
+    # In int32: without AVX-512, oneDNN says of sums of int64 that it leaves them to others.
+    return grams.with_values(tf.cast(tf.strings.to_hash_bucket_fast(grams.values, BUCKETS), tf.int32) + first)
 
 
 def _repeated(mark: str, rows: Tensor) -> Tensor:

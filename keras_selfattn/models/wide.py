@@ -27,7 +27,7 @@ class NGramLogits(keras.layers.Layer):
         exclusive: whether a row has one label: two classes then share one column of weights.
 
     Call arguments:
-        inputs: int64 ragged `[batch, n-grams]`, as `ngrams.ngram_ids` returns them.
+        inputs: int32 ragged `[batch, n-grams]`, as `ngrams.ngram_ids` returns them.
 
     Returns:
         float32 `[batch, classes]`.
@@ -46,16 +46,19 @@ class NGramLogits(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Tensor) -> Tensor:
-        texts = inputs.nrows(out_type=tf.int64)
-        keys, _, counts = tf.unique_with_counts(inputs.value_rowids() * (2 * BUCKETS) + inputs.values)
-        rows, ids = keys // (2 * BUCKETS), tf.cast(keys % (2 * BUCKETS), tf.int32)
+        texts = inputs.nrows(out_type=tf.int32)
+        # A row and an id side by side are one int64, without arithmetic of that type.
+        pairs = tf.stack([inputs.values, tf.cast(inputs.value_rowids(), tf.int32)], axis=1)
+        different, _, counts = tf.unique_with_counts(tf.bitcast(pairs, tf.int64))
+        ids, rows = tf.unstack(tf.bitcast(different, tf.int32), axis=1, num=2)
         places = tf.minimum(tf.searchsorted(self.keys, ids), self.features - 1)
         known = tf.gather(self.keys, places) == ids
         rows, ids, places = (tf.boolean_mask(each, known) for each in (rows, ids, places))
         values = 1 + tf.math.log(tf.cast(tf.boolean_mask(counts, known), tf.float32))
         values = _unit(values * tf.gather(self.idf, places), rows, ids, texts)
-        indices = tf.stack([rows, tf.cast(places, tf.int64)], axis=1)
-        counted = tf.SparseTensor(indices, values, tf.stack([texts, self.features]))  # [B, F]
+        indices = tf.cast(tf.stack([rows, places], axis=1), tf.int64)
+        shape = tf.cast(tf.stack([texts, self.features]), tf.int64)
+        counted = tf.SparseTensor(indices, values, shape)  # [B, F]
         logits = tf.sparse.sparse_dense_matmul(counted, tf.convert_to_tensor(self.kernel)) + self.bias
         return tf.concat([-logits / 2, logits / 2], axis=1) if self.columns < self.classes else logits
 
@@ -66,6 +69,6 @@ class NGramLogits(keras.layers.Layer):
 
 def _unit(values: Tensor, rows: Tensor, ids: Tensor, texts: Tensor) -> Tensor:
     """Returns values scaled so that those of a row's words, and those of its pieces, have length 1."""
-    group = 2 * rows + tf.cast(ids >= BUCKETS, tf.int64)
+    group = 2 * rows + tf.cast(ids >= BUCKETS, tf.int32)
     squares = tf.math.unsorted_segment_sum(values**2, group, 2 * texts)
     return values * tf.math.rsqrt(tf.gather(squares, group))
