@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_selfattn.models.ngrams import BUCKETS
+from keras_selfattn.models.ngrams import BUCKETS, NGrams
 
 Tensor = Any
 
@@ -27,7 +27,7 @@ class NGramLogits(keras.layers.Layer):
         exclusive: whether a row has one label: two classes then share one column of weights.
 
     Call arguments:
-        inputs: int32 ragged `[batch, n-grams]`, as `ngrams.ngram_ids` returns them.
+        inputs: the n-grams of a batch of texts, as `ngrams.ngram_ids` returns them.
 
     Returns:
         float32 `[batch, classes]`.
@@ -45,19 +45,18 @@ class NGramLogits(keras.layers.Layer):
         self.bias = self.add_weight(shape=(self.columns,), initializer="zeros", name="bias")
         self.built = True
 
-    def call(self, inputs: Tensor) -> Tensor:
-        texts = inputs.nrows(out_type=tf.int32)
+    def call(self, inputs: NGrams) -> Tensor:
         # A row and an id side by side are one int64, without arithmetic of that type.
-        pairs = tf.stack([inputs.values, tf.cast(inputs.value_rowids(), tf.int32)], axis=1)
+        pairs = tf.stack([inputs.ids, inputs.rows], axis=1)
         different, _, counts = tf.unique_with_counts(tf.bitcast(pairs, tf.int64))
         ids, rows = tf.unstack(tf.bitcast(different, tf.int32), axis=1, num=2)
         places = tf.minimum(tf.searchsorted(self.keys, ids), self.features - 1)
         known = tf.gather(self.keys, places) == ids
         rows, ids, places = (tf.boolean_mask(each, known) for each in (rows, ids, places))
         values = 1 + tf.math.log(tf.cast(tf.boolean_mask(counts, known), tf.float32))
-        values = _unit(values * tf.gather(self.idf, places), rows, ids, texts)
+        values = _unit(values * tf.gather(self.idf, places), rows, ids, inputs.texts)
         indices = tf.cast(tf.stack([rows, places], axis=1), tf.int64)
-        shape = tf.cast(tf.stack([texts, self.features]), tf.int64)
+        shape = tf.cast(tf.stack([inputs.texts, self.features]), tf.int64)
         counted = tf.SparseTensor(indices, values, shape)  # [B, F]
         logits = tf.sparse.sparse_dense_matmul(counted, tf.convert_to_tensor(self.kernel)) + self.bias
         return tf.concat([-logits / 2, logits / 2], axis=1) if self.columns < self.classes else logits
