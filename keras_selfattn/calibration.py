@@ -10,6 +10,7 @@ from scipy.optimize import minimize, minimize_scalar
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.outputs import Mixture, Probabilities
+from keras_selfattn.models.rows import Rows
 
 _PREDICT_BATCH = 256
 _HOTTEST = 10.0
@@ -40,6 +41,13 @@ def calibrate(model: RawModel, rows: LabelledRows) -> float | None:
     return fit.set() if fit.possible else None
 
 
+def copy_calibration(source: RawModel, target: RawModel) -> None:
+    """Gives a model the temperature and shares of another of the same config."""
+    for layer in source.core.layers:
+        if isinstance(layer, Probabilities | Mixture):
+            target.core.get_layer(layer.name).set_weights(layer.get_weights())
+
+
 class Calibration:
     """The fit of what stands between a model's logits and its probabilities.
 
@@ -54,7 +62,7 @@ class Calibration:
 
     def __init__(self, model: RawModel, rows: LabelledRows, weights: Any = None) -> None:
         layers = {type(layer): layer for layer in model.core.layers}
-        self._model, self._rows = model, rows
+        self._model = model
         self._probabilities: Any = layers.get(Probabilities)
         self._mixture: Any = layers.get(Mixture)
         self._wide: np.ndarray | None = None
@@ -64,6 +72,8 @@ class Calibration:
         targets: Any = model.head.encoded(rows.targets)
         self._targets = np.concatenate(targets) if model.head.per_position else np.asarray(targets)
         self._weights = np.ones(len(self._targets)) if weights is None else np.asarray(weights)
+        # Read once: attention alone changes from epoch to epoch.
+        self._batches = model._batches(Rows(model._read_inputs(rows.inputs), []), _PREDICT_BATCH)
 
     def set(self) -> float:
         """Fits shares and temperature and sets both; returns the temperature."""
@@ -108,7 +118,7 @@ class Calibration:
 
     def _logits(self) -> np.ndarray:
         """Returns what the probabilities are of, float64 `[B, C]`; of a softmax up to a number a row."""
-        found = self._model.predict(self._rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
+        found = self._model._predicted(self._batches, verbose=0)
         found = np.concatenate(found) if self._model.head.per_position else found
         found = found.astype(np.float64)
         logs = np.log(np.maximum(found, _LEAST))

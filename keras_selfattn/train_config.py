@@ -22,6 +22,8 @@ class TrainConfig:
         patience: epochs without a better validation loss after which training stops; the best weights are
             restored in any case.
         validation: share of the rows held out where no validation rows are given, in (0, 1).
+        refit: whether, where rows were held out, a model is then trained on all of them, for the epochs that
+            were best. It takes as long again, and few rows are missed less.
         label_smoothing: share of each label that is spread over all classes in training, in [0, 1).
         class_weight: "balanced" gives each class the same weight in all, however few its rows; a dict gives
             weights by label name or place, finite and at least 0; None counts each row alike.
@@ -37,6 +39,7 @@ class TrainConfig:
     weight_decay: float = 0.01
     patience: int = 4
     validation: float = 0.1
+    refit: bool = False
     label_smoothing: float = 0.0
     class_weight: str | dict[str | int, float] | None = None
     seed: int = 0
@@ -50,6 +53,8 @@ class TrainConfig:
             raise ConfigError(f"`weight_decay` must be in [0, 1). Received {self.weight_decay!r}.")
         if not 0 < self.validation < 1:
             raise ConfigError(f"`validation` must be between 0 and 1. Received {self.validation!r}.")
+        if not isinstance(self.refit, bool):
+            raise ConfigError(f"`refit` must be True or False. Received {self.refit!r}.")
         if not 0 <= self.label_smoothing < 1:
             raise ConfigError(f"`label_smoothing` must be in [0, 1). Received {self.label_smoothing!r}.")
         if not 0 <= self.seed < 2**32:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_selfattn.atomic import new_directory
-from keras_selfattn.calibration import Calibration, SharesFitted
 from keras_selfattn.data.labelled import LabelledRows, check_labels, label_names
-from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
+from keras_selfattn.errors import ConfigError, DataError, RunError
+from keras_selfattn.fitting import fit_again, fit_watched
 from keras_selfattn.metrics import Report, report_of
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.base import RawModel
@@ -26,12 +24,6 @@ from keras_selfattn.train_config import TrainConfig
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
 _PREDICT_BATCH = 256
-# Share of the steps over which the learning rate rises; Adam's first steps are the noisy ones.
-_WARMUP = 0.1
-# The rate starts and ends at this share of its peak.
-_FLOOR = 0.02
-# What is best of what a head watches.
-_MODES = {"val_loss": "min", "val_accuracy": "max"}
 
 
 @dataclass(frozen=True)
@@ -40,10 +32,13 @@ class Run:
 
     Args:
         path: the run folder.
-        model: with the weights of the epoch that was best on the validation rows.
-        figures: on the rows held out.
+        model: with the weights of the epoch that was best on the validation rows or, trained again on all
+            rows, of the last of as many epochs.
+        figures: on the rows held out; on validation rows those of the model that was not trained on them.
         best_epoch: that epoch, counted from 1.
         seconds: of vocabulary and training.
+        rows: that the weights were trained on.
+        again: whether that is a second training, on the validation rows too.
     """
 
     path: Path
@@ -51,6 +46,8 @@ class Run:
     figures: Report
     best_epoch: int
     seconds: float
+    rows: int
+    again: bool
 
 
 def train(
@@ -70,16 +67,16 @@ def train(
 
     Args:
         rows: training rows, whatever their containers; a share of them is held out for validation if none are
-            given.
+            given, and trained on afterwards where `config.refit` says so.
         output: the run folder; it appears when all of it is written.
         model: the model to train, which has seen no rows yet; a `TextClassifier` by default.
         config: how it is trained; by default as its kind advises.
-        validation: rows that decide when to stop and which weights to keep.
+        validation: rows that decide when to stop and which weights to keep; never trained on.
         test: rows for the figures in `metrics.json`; the validation rows where none are given.
         reading: how the rows were read from their file, such as its columns; other files of the run are then
             read alike.
         overwrite: whether an existing run folder is replaced, once the new one is whole.
-        callbacks: more Keras callbacks, such as a progress bar.
+        callbacks: more Keras callbacks, such as a progress bar; of both trainings where there are two.
         verbose: as in `keras.Model.fit`.
 
     Raises:
@@ -104,31 +101,27 @@ def train(
     """
     model = TextClassifier() if model is None else model
     config = config or TrainConfig(**model.advised_training(len(rows)))
-    rows, validation, test = _checked(model, rows, validation, test, config)
-    split, measured = ("validation", validation) if test is None else ("test", test)
-    tables = {"train": rows, "validation": validation, "test": test}
+    tables = _checked(model, rows, validation, test, config)
+    again = config.refit and validation is None
+    # Another model is watched then, so that `model` is the one that is kept in any case.
+    watched = type(model).from_config(model.get_config()) if again else model
+    split = "validation" if test is None else "test"
     settings = {
         "training": dataclasses.asdict(config),
-        "data": {name: _describe(table) for name, table in tables.items() if table is not None},
+        "data": {name: _describe(tables[name]) for name in ("train", "validation", "test") if name in tables},
         "reading": _as_json("reading", dict(reading or {})),
     }
     with _run_folder(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
-        keras.utils.set_random_seed(config.seed)
-        head = model._head_type(rows.targets).learned(rows.targets)
-        model.adapt(rows.inputs, rows.targets, _weights(head, rows.targets, rows, config))
-        calibration = Calibration(model, validation, _weights(head, rows.targets, validation, config))
-        if calibration.mixes:
-            callbacks = [SharesFitted(calibration), *callbacks]
-        history = _fit(model, rows, validation, config, callbacks, verbose)
-        if calibration.possible:
-            calibration.set()
+        found = fit_watched(watched, tables["train"], tables["validation"], config, callbacks, verbose)
+        if again:
+            fit_again(model, tables["all"], found, watched, config, callbacks, verbose)
         seconds = time.perf_counter() - started
-        best_epoch = 1 + _best(model, history)
-        figures = evaluate(model, measured)
-        settings |= {"best_epoch": best_epoch, "seconds": round(seconds, 1)}
-        write_run(draft, model, figures, split=split, history=history, settings=settings)
-    return Run(Path(output), model, figures, best_epoch, seconds)
+        figures = evaluate(watched if test is None else model, tables[split])
+        trained_on = len(tables["all" if again else "train"])
+        settings |= {"best_epoch": found.best_epoch, "trained_on": trained_on, "seconds": round(seconds, 1)}
+        write_run(draft, model, figures, split=split, history=found.history, settings=settings)
+    return Run(Path(output), model, figures, found.best_epoch, seconds, trained_on, again)
 
 
 def evaluate(model: RawModel, rows: LabelledRows) -> Report:
@@ -141,67 +134,6 @@ def evaluate(model: RawModel, rows: LabelledRows) -> Report:
     check_labels(rows, set(getattr(model.head, "labels", ())))
     outputs = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
     return report_of(model.head, rows.targets, outputs, model.baselines(rows.inputs))
-
-
-def _fit(
-    model: RawModel,
-    rows: LabelledRows,
-    validation: LabelledRows,
-    config: TrainConfig,
-    callbacks: Sequence[keras.callbacks.Callback],
-    verbose: str | int,
-) -> dict[str, list[float]]:
-    steps = math.ceil(len(rows) / config.batch_size) * config.epochs
-    warmup = max(1, round(_WARMUP * steps))
-    schedule: Any = keras.optimizers.schedules.CosineDecay(
-        _FLOOR * config.learning_rate,
-        max(1, steps - warmup),
-        alpha=_FLOOR,
-        warmup_target=config.learning_rate,
-        warmup_steps=warmup,
-    )
-    model.compile(
-        keras.optimizers.AdamW(schedule, weight_decay=config.weight_decay, global_clipnorm=1.0),
-        model.head.loss(config.label_smoothing),
-    )
-    stopping = keras.callbacks.EarlyStopping(
-        monitor=model.head.watched,
-        mode=_MODES[model.head.watched],
-        patience=config.patience,
-        restore_best_weights=True,
-    )
-    weights = _weights(model.head, rows.targets, validation, config)
-    history = model.fit(
-        rows.inputs,
-        rows.targets,
-        batch_size=config.batch_size,
-        # Weighted as in training, or the best epoch would be another one.
-        validation_data=(validation.inputs, validation.targets, weights),
-        epochs=config.epochs,
-        class_weight=config.class_weight,
-        seed=config.seed,
-        callbacks=[*callbacks, stopping],
-        verbose=verbose,
-    ).history
-    if not np.isfinite(history["val_loss"]).all():
-        raise TrainingError(
-            f"The loss is no number any more. Lower the learning rate; it was {config.learning_rate:g}."
-        )
-    return history
-
-
-def _weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:
-    """Returns the weights of rows by their classes, of which `targets` are those of training, or None."""
-    by_place = head.class_weights(config.class_weight, targets)
-    if by_place is None:
-        return None
-    return np.array([by_place[place] for place in head.encoded(rows.targets).tolist()])
-
-
-def _best(model: RawModel, history: dict[str, list[float]]) -> int:
-    """Returns the epoch whose weights were kept, counted from 0."""
-    watched = model.head.watched
-    return int((np.argmin if _MODES[watched] == "min" else np.argmax)(history[watched]))
 
 
 @contextmanager
@@ -224,21 +156,23 @@ def _checked(
     validation: LabelledRows | None,
     test: LabelledRows | None,
     config: TrainConfig,
-) -> tuple[LabelledRows, LabelledRows, LabelledRows | None]:
-    """Returns training, validation and test rows as the model reads them, which fit each other."""
+) -> dict[str, LabelledRows]:
+    """Returns "all" rows, those to "train" on, "validation" and "test", as the model reads them."""
     kind = model._head_type(rows.targets)
     rows = _read(model, rows, kind)
     _check_learnable(rows, kind)
     if validation is None:
-        rows, validation = rows.split(config.validation, config.seed)
+        kept, held_out = rows.split(config.validation, config.seed)
     else:
-        validation = _read(model, validation, kind)
-    test = None if test is None else _read(model, test, kind)
-    known = label_names(rows.targets)
-    for held_out in (validation, test):
-        if held_out is not None:
-            check_labels(held_out, known)
-    return rows, validation, test
+        kept, held_out = rows, _read(model, validation, kind)
+    tables = {"all": rows, "train": kept, "validation": held_out}
+    if test is not None:
+        tables["test"] = _read(model, test, kind)
+    known = label_names(kept.targets)
+    for name in ("validation", "test"):
+        if name in tables:
+            check_labels(tables[name], known)
+    return tables
 
 
 def _read(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows:

@@ -16,10 +16,14 @@ from keras_selfattn.cli.console import console
 
 
 class TrainingProgress(keras.callbacks.Callback):
-    """Shows one bar for all epochs, with the time left, and a line for each finished epoch."""
+    """Shows one bar for all epochs, with the time left, and a line for each finished epoch.
+
+    Before a training there is a bar that says what is learned without steps: vocabulary and linear models.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self._trainings = 0
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -34,6 +38,7 @@ class TrainingProgress(keras.callbacks.Callback):
         )
 
     def __enter__(self) -> "TrainingProgress":
+        self._show("preparing", None)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -42,8 +47,10 @@ class TrainingProgress(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         steps = (self._setting("steps") or 0) * self._setting("epochs")
-        self._task = self._bar.add_task("compiling", total=steps or None, figures="")
-        self._bar.start()
+        self._trainings += 1
+        if self._trainings == 2:
+            console.print("Again, on all rows:")
+        self._show("compiling", steps or None)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._bar.update(self._task, advance=1, description="training", figures=_figures(logs or {}))
@@ -52,7 +59,14 @@ class TrainingProgress(keras.callbacks.Callback):
         console.print(f"  epoch {epoch + 1}/{self._setting('epochs')}  {_figures(logs or {})}")
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        self._bar.stop()
+        self._show("finishing", None)
+
+    def _show(self, description: str, steps: int | None) -> None:
+        """Puts a bar in place of the one before."""
+        for task in self._bar.task_ids:
+            self._bar.remove_task(task)
+        self._task = self._bar.add_task(description, total=steps, figures="")
+        self._bar.start()
 
     def _setting(self, name: str) -> Any:
         return (self.params or {}).get(name)

@@ -1,7 +1,7 @@
 """`keras-selfattn train`: a file of labelled rows to a run folder."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from keras_selfattn.cli.task_options import (
     task_option,
 )
 from keras_selfattn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from keras_selfattn.training import Run
 
 _COUNT = click.IntRange(min=1)
 
@@ -45,6 +48,11 @@ _COUNT = click.IntRange(min=1)
     type=click.FloatRange(0, 1, max_open=True),
     help="Share of each label that is spread over all classes.  [default: 0, of images 0.1]",
 )
+@click.option(
+    "--refit/--no-refit",
+    default=None,
+    help="Train again on all rows where a tenth was held out, in twice the time.  [default: after the task]",
+)
 @click.option("--balanced", is_flag=True, help="Give each class the same weight, however few its rows.")
 @setting_options
 @click.option(
@@ -59,6 +67,7 @@ def command(
     batch_size: int | None,
     learning_rate: float | None,
     label_smoothing: float | None,
+    refit: bool | None,
     balanced: bool,
     seed: int,
     overwrite: bool,
@@ -84,6 +93,7 @@ def command(
         "batch_size": batch_size,
         "learning_rate": learning_rate,
         "label_smoothing": label_smoothing,
+        "refit": refit,
         "class_weight": "balanced" if balanced else None,
         "seed": seed,
     }
@@ -103,11 +113,17 @@ def command(
             verbose=0,
         )
     print_report(run.figures, "validation")
-    console.print(
-        f"Trained in {run.seconds:.0f} s and kept the weights of epoch {run.best_epoch}, the best on "
-        f"the validation rows. The run is in {run.path}. Go on with:"
-    )
+    console.print(_said(run))
     print_command("export", run.path, f"models/{run.path.name}")
+
+
+def _said(run: "Run") -> str:
+    """Returns what was trained, and for how long."""
+    trained = f"Trained in {run.seconds:.0f} s"
+    kept = f"the weights of epoch {run.best_epoch}, the best on the validation rows"
+    if run.again:
+        kept = f"a model trained on all {run.rows:,} rows for {run.best_epoch} epochs, as many as were best"
+    return f"{trained} and kept {kept}. The run is in {run.path}. Go on with:"
 
 
 def _check_width(settings: dict[str, Any]) -> None:

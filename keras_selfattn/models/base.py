@@ -206,13 +206,7 @@ class RawModel(keras.Model):
         inputs = self._read_inputs(x)
         if not inputs:
             return [] if self.head.per_position else np.zeros((0, *self._core.output_shape[1:]), "float32")
-        batches = self._batches(Rows(inputs, []), batch_size)
-        if self.head.per_position:
-            return self._predicted_positions(batches)
-        found = super().predict(batches.dataset(), **kwargs)
-        in_order = np.empty_like(found)
-        in_order[batches.order] = found
-        return in_order
+        return self._predicted(self._batches(Rows(inputs, []), batch_size), **kwargs)
 
     def evaluate(
         self,
@@ -295,6 +289,15 @@ class RawModel(keras.Model):
             shuffle=shuffle,
             seed=seed,
         )
+
+    def _predicted(self, batches: LengthSortedBatches, **kwargs: Any) -> Any:
+        """Returns the outputs of rows that are read already, in their order, as `predict` does."""
+        if self.head.per_position:
+            return self._predicted_positions(batches)
+        found = super().predict(batches.dataset(), **kwargs)
+        in_order = np.empty_like(found)
+        in_order[batches.order] = found
+        return in_order
 
     def _predicted_positions(self, batches: LengthSortedBatches) -> list[np.ndarray]:
         """Returns the outputs at the positions of each row, `[T, ...]`, in the order of the rows."""

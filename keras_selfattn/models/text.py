@@ -64,7 +64,8 @@ class TextClassifier(Classifier):
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
         # Beside the wide path attention has learned what it adds in a few passes.
-        return {"epochs": 8, "learning_rate": 2e-3, "patience": 3, "label_smoothing": 0.1}
+        settings = {"epochs": 8, "learning_rate": 2e-3, "patience": 3, "label_smoothing": 0.1}
+        return settings | {"refit": True}
 
     def __init__(
         self,

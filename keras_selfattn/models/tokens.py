@@ -65,7 +65,7 @@ class TokenClassifier(RawModel):
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
         # A row teaches as many times as it has tokens: of many rows, few passes suffice.
-        return {"batch_size": 32, "epochs": int(np.clip(_ROWS_IN_ALL // max(1, rows), 4, 20))}
+        return {"batch_size": 32, "epochs": int(np.clip(_ROWS_IN_ALL // max(1, rows), 4, 20)), "refit": True}
 
     def __init__(
         self,

@@ -1,0 +1,156 @@
+"""A training watched on held-out rows: schedule, best epoch, calibration; and one more on all rows."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_selfattn.calibration import Calibration, SharesFitted, copy_calibration
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.errors import TrainingError
+from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.heads import Head
+from keras_selfattn.train_config import TrainConfig
+
+# Share of the steps over which the learning rate rises; Adam's first steps are the noisy ones.
+_WARMUP = 0.1
+# The rate starts and ends at this share of its peak.
+_FLOOR = 0.02
+# What is best of what a head watches.
+_MODES = {"val_loss": "min", "val_accuracy": "max"}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a watched training found.
+
+    Args:
+        history: values by name, one an epoch.
+        best_epoch: whose weights were kept, counted from 1.
+    """
+
+    history: dict[str, list[float]]
+    best_epoch: int
+
+
+def fit_watched(
+    model: RawModel,
+    rows: LabelledRows,
+    validation: LabelledRows,
+    config: TrainConfig,
+    callbacks: Sequence[keras.callbacks.Callback],
+    verbose: str | int,
+) -> Fitted:
+    """Trains a model, keeps the weights of the epoch that is best on validation rows, and calibrates it.
+
+    Raises:
+        TrainingError: if the loss is no number any more.
+    """
+    head = _adapted(model, rows, config)
+    calibration = Calibration(model, validation, _weights(head, rows.targets, validation, config))
+    if calibration.mixes:
+        callbacks = [SharesFitted(calibration), *callbacks]
+    watched = model.head.watched
+    stopping = keras.callbacks.EarlyStopping(
+        monitor=watched, mode=_MODES[watched], patience=config.patience, restore_best_weights=True
+    )
+    # Weighted as in training, or the best epoch would be another one.
+    weights = _weights(model.head, rows.targets, validation, config)
+    history = _fit(
+        model,
+        rows,
+        config,
+        config.epochs,
+        validation_data=(validation.inputs, validation.targets, weights),
+        callbacks=[*callbacks, stopping],
+        verbose=verbose,
+    )
+    _check_finite(history["val_loss"], config)
+    if calibration.possible:
+        calibration.set()
+    best = int((np.argmin if _MODES[watched] == "min" else np.argmax)(history[watched]))
+    return Fitted(history, 1 + best)
+
+
+def fit_again(
+    model: RawModel,
+    rows: LabelledRows,
+    found: Fitted,
+    watched: RawModel,
+    config: TrainConfig,
+    callbacks: Sequence[keras.callbacks.Callback],
+    verbose: str | int,
+) -> None:
+    """Trains a model on rows of which none is held out, for as many epochs as were best before.
+
+    The learning rate falls over those epochs alone, and the calibration is that of the model before.
+
+    Args:
+        model: has seen no rows yet.
+        rows: all of them.
+        found: how `watched` was trained, on some of them.
+        watched: a model of the same config.
+        config: how it was trained.
+        callbacks: as in `fit_watched`.
+        verbose: as in `keras.Model.fit`.
+
+    Raises:
+        TrainingError: if the loss is no number any more.
+    """
+    _adapted(model, rows, config)
+    history = _fit(model, rows, config, found.best_epoch, callbacks=list(callbacks), verbose=verbose)
+    _check_finite(history["loss"], config)
+    copy_calibration(watched, model)
+
+
+def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
+    """Lets a model learn what it must know of its rows, and returns the head that it will have."""
+    keras.utils.set_random_seed(config.seed)
+    head = model._head_type(rows.targets).learned(rows.targets)
+    model.adapt(rows.inputs, rows.targets, _weights(head, rows.targets, rows, config))
+    return head
+
+
+def _fit(
+    model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int, **settings: Any
+) -> dict[str, list[float]]:
+    steps = math.ceil(len(rows) / config.batch_size) * epochs
+    warmup = max(1, round(_WARMUP * steps))
+    schedule: Any = keras.optimizers.schedules.CosineDecay(
+        _FLOOR * config.learning_rate,
+        max(1, steps - warmup),
+        alpha=_FLOOR,
+        warmup_target=config.learning_rate,
+        warmup_steps=warmup,
+    )
+    model.compile(
+        keras.optimizers.AdamW(schedule, weight_decay=config.weight_decay, global_clipnorm=1.0),
+        model.head.loss(config.label_smoothing),
+    )
+    return model.fit(
+        rows.inputs,
+        rows.targets,
+        batch_size=config.batch_size,
+        epochs=epochs,
+        class_weight=config.class_weight,
+        seed=config.seed,
+        **settings,
+    ).history
+
+
+def _check_finite(losses: Sequence[float], config: TrainConfig) -> None:
+    if not np.isfinite(losses).all():
+        raise TrainingError(
+            f"The loss is no number any more. Lower the learning rate; it was {config.learning_rate:g}."
+        )
+
+
+def _weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:
+    """Returns the weights of rows by their classes, of which `targets` are those of training, or None."""
+    by_place = head.class_weights(config.class_weight, targets)
+    if by_place is None:
+        return None
+    return np.array([by_place[place] for place in head.encoded(rows.targets).tolist()])

@@ -1,0 +1,138 @@
+"""Training again on all rows: what the second model has seen, for how long, and what the figures are of."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_selfattn import training
+from keras_selfattn.calibration import copy_calibration
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models import TextClassifier, TextConfig
+from keras_selfattn.runs import load_run, read_metrics
+
+SMALL = TextConfig(width=8, num_heads=2, min_count=1)
+ROWS = LabelledRows(
+    [f"{word} film number{n}" for n in range(60) for word in ("good", "bad", "fine", "poor")],
+    ["+", "-", "+", "-"] * 60,
+    "made up",
+)
+SETTINGS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01, "patience": 3}
+
+
+class Trainings(keras.callbacks.Callback):
+    """Counts epochs and steps of each training."""
+
+    def __init__(self):
+        super().__init__()
+        self.models, self.epochs, self.steps = [], [], []
+
+    def on_train_begin(self, logs=None):
+        self.models.append(self.model)
+        self.epochs.append(0)
+        self.steps.append(self.params["steps"])
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.epochs[-1] += 1
+
+
+def trained(folder, seen=None, refit=True, **settings):
+    config = training.TrainConfig(**SETTINGS, refit=refit)
+    callbacks = [] if seen is None else [seen]
+    model = settings.pop("model", None) or TextClassifier(SMALL)
+    return training.train(
+        ROWS, folder, model=model, config=config, callbacks=callbacks, verbose=0, **settings
+    )
+
+
+@pytest.fixture(scope="module")
+def again(tmp_path_factory):
+    seen, model = Trainings(), TextClassifier(SMALL)
+    return trained(tmp_path_factory.mktemp("runs") / "run", seen, model=model), seen, model
+
+
+def test_the_model_kept_has_seen_all_rows(again):
+    run, seen, model = again
+    assert run.model is model, "it is the one that was given"
+    assert seen.models[1] is model
+    assert seen.models[0] is not model
+    assert (run.rows, run.again) == (240, True)
+    known = set(run.model.tokenizer.vocabulary)
+    assert {f"number{n}" for n in range(60)} <= known, "words of rows that were held out at first"
+    assert seen.steps == [-(-216 // 16), 240 // 16]
+
+
+def test_it_is_trained_for_the_epochs_that_were_best(again):
+    run, seen, _ = again
+    assert seen.epochs[1] == run.best_epoch <= seen.epochs[0] == 3
+
+
+def test_figures_are_of_the_model_that_had_not_seen_their_rows(again):
+    run, seen, _ = again
+    _, held_out = ROWS.split(0.1, seed=0)
+    figures = training.evaluate(seen.models[0], held_out)
+    assert read_metrics(run.path) == {**figures.summary(), "rows": 24, "split": "validation"}
+    assert figures.summary() != training.evaluate(run.model, held_out).summary()
+
+
+def test_the_calibration_is_that_found_on_held_out_rows(again):
+    run, seen, _ = again
+    for name in ("probabilities", "mixture"):
+        before, after = (model.core.get_layer(name).get_weights() for model in (seen.models[0], run.model))
+        assert len(before) == 1
+        np.testing.assert_array_equal(before, after)
+    assert run.model.core.get_layer("probabilities").temperature != 1.0
+
+
+def test_the_run_records_it_and_loads(again):
+    run, _, _ = again
+    config = json.loads((run.path / "config.json").read_text())
+    assert config["trained_on"] == 240
+    assert config["training"]["refit"] is True
+    assert config["data"]["train"]["rows"] == 216
+    found, wanted = (model.predict(ROWS.inputs[:4], verbose=0) for model in (load_run(run.path), run.model))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_test_rows_are_answered_by_the_model_kept(tmp_path):
+    test = LabelledRows(ROWS.inputs[:7], ROWS.targets[:7], "test.csv")
+    run = trained(tmp_path / "run", test=test)
+    assert read_metrics(run.path) == {
+        **training.evaluate(run.model, test).summary(),
+        "rows": 7,
+        "split": "test",
+    }
+
+
+@pytest.mark.parametrize("reason", ["given", "not asked"])
+def test_rows_given_for_validation_are_never_trained_on(tmp_path, reason):
+    seen = Trainings()
+    held_out = LabelledRows(["good new", "poor new"], ["+", "-"], "dev.csv")
+    settings = {"validation": held_out} if reason == "given" else {"refit": False}
+    run = trained(tmp_path / "run", seen, **settings)
+    assert len(seen.epochs) == 1
+    assert (run.rows, run.again) == ((240, False) if reason == "given" else (216, False))
+    assert "new" not in run.model.tokenizer.vocabulary
+
+
+def test_the_same_seed_gives_the_same_model_again(again, tmp_path):
+    models = (again[0].model, trained(tmp_path / "run").model)
+    for ours, theirs in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_copying_a_calibration_leaves_other_weights():
+    names = {"vocabulary": ["a"], "labels": ["+", "-"], "wide_features": 2}
+    source, target = TextClassifier(SMALL, **names), TextClassifier(SMALL, **names)
+    source.core.get_layer("mixture").shares.assign([0.5, 0.25])
+    copy_calibration(source, target)
+    assert target.core.get_layer("mixture").shares.numpy().tolist() == [0.5, 0.25]
+    kernels = [model.core.get_layer("logits").kernel.numpy() for model in (source, target)]
+    assert not np.array_equal(*kernels)
+
+
+def test_refit_is_yes_or_no():
+    with pytest.raises(ConfigError, match="`refit` must be True or False. Received 'all'"):
+        training.TrainConfig(refit="all")
