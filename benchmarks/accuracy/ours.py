@@ -2,14 +2,14 @@
 
 import dataclasses
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_selfattn import training
-from keras_selfattn.benchmarks.accuracy.peer import accuracy, cpu_ms_of_one, timed
+from keras_selfattn.benchmarks.accuracy.peer import accuracy, choosing, timed
+from keras_selfattn.benchmarks.accuracy.served import measure_served
 from keras_selfattn.benchmarks.accuracy.sets import Split
 from keras_selfattn.metrics.calibration import calibration_error
 from keras_selfattn.models.base import RawModel
@@ -28,36 +28,29 @@ def config_of(task: Task, rows: int, *, quick: bool, seed: int = 0) -> training.
     return training.TrainConfig(**settings, seed=seed)
 
 
-def settings_of(task: Task, rows: int, *, quick: bool) -> dict[str, Any]:
+def settings_of(task: Task, split: Split, *, quick: bool) -> dict[str, Any]:
     """Returns all that the figures depend on besides data and seed."""
-    config = dataclasses.asdict(config_of(task, rows, quick=quick))
+    config = dataclasses.asdict(config_of(task, len(choosing(split)[2]), quick=quick))
     del config["seed"]
     return {"kind": task.kind, "model": task.model({}).config.to_dict(), "training": config}
 
 
 def measure_ours(task: Task, split: Split, seed: int, *, quick: bool) -> dict[str, Any]:
-    """Trains the model of a task on a split and returns its figures on the test rows."""
-    config = config_of(task, len(split.train), quick=quick, seed=seed)
+    """Trains the model of a task on all but the test rows, and returns its figures on those."""
+    rows = choosing(split)[2]
+    config = config_of(task, len(rows), quick=quick, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         run, seconds = timed(
-            lambda: training.train(
-                split.train,
-                f"{folder}/run",
-                model=task.model({}),
-                config=config,
-                validation=split.dev,
-                verbose=0,
-            )
+            lambda: training.train(rows, f"{folder}/run", model=task.model({}), config=config, verbose=0)
         )
-        size = Path(folder, "run", "model.keras").stat().st_size
-    figures = {"seconds": seconds[0], "cpu seconds": seconds[1], "bytes": size, "best epoch": run.best_epoch}
-    figures |= tested(run.model, split)
+    figures = {"seconds": seconds[0], "cpu seconds": seconds[1], "best epoch": run.best_epoch}
+    figures |= tested(run.model, split) | measure_served(run.model, split.test.inputs)
     keras.backend.clear_session()  # or a hundred trainings in one process keep what they compiled
     return {"figures": figures, "note": f"{task.kind}, epoch {run.best_epoch}", "choices": {}}
 
 
 def tested(model: RawModel, split: Split) -> dict[str, float]:
-    """Returns accuracy, calibration error with the temperature and without it, and CPU time of one row."""
+    """Returns accuracy, and the calibration error with the temperature and without it."""
     labels = np.array(model.head.labels)  # pyright: ignore[reportAttributeAccessIssue]
     outputs = model.predict(split.test.inputs, batch_size=256, verbose=0)
     if model.head.per_position:
@@ -72,7 +65,6 @@ def tested(model: RawModel, split: Split) -> dict[str, float]:
         "accuracy": accuracy(split.test.targets, found),
         "calibration error": calibration_error(targets, predicted, outputs.max(axis=-1)),
         "calibration error before": calibration_error(targets, predicted, untempered.max(axis=-1)),
-        "cpu ms of one": cpu_ms_of_one(lambda one: model.predict(one, verbose=0), split.test.inputs),
     }
 
 

@@ -120,7 +120,7 @@ def jobs_of(data: DataSet, task: Task, splits: Sequence[Split], seeds: int, quic
             yield Job(key, partial(measure_peer, peer, split, seed))
     for seed in range(seeds):
         for split, digest in zip(splits, digests, strict=True):
-            settings = ours.settings_of(task, len(split.train), quick=quick)
+            settings = ours.settings_of(task, split, quick=quick)
             print_of_it = fingerprint(**settings, data=digest, versions=_versions(_OURS_ON))
             key = Key(data.name, ours.NAME, seed, split.fold, print_of_it)
             yield Job(key, partial(ours.measure_ours, task, split, seed, quick=quick))

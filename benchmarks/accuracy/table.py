@@ -22,13 +22,13 @@ HEADER = (
 NUMERIC = tuple(name for name in HEADER if name not in {"set", "which"})
 NOTES = (
     "Accuracy on the test rows; of token labels, of all tokens; of several folds, their mean.",
-    "Ours as `keras-selfattn train` trains without a flag: median of the seeds, in brackets lowest and "
-    "highest. The linear model is the best of several on the validation rows, trained on those as well; of "
-    "series a ridge classifier on random convolutions.",
-    "Seconds of training on the wall; MB of the saved model; CPU ms of predicting a single row with the "
-    "Keras model, unexported: ours / the linear one's.",
-    "Expected calibration error of ours with the temperature fitted on the validation rows, in brackets "
-    "without it.",
+    "Ours as `keras-selfattn train` trains without a flag on all but the test rows: median of the seeds, in "
+    "brackets lowest and highest. The linear model is the best of several on the validation rows, trained on "
+    "those as well; of series a ridge classifier on random convolutions.",
+    "Seconds of training on the wall; MB of the model, ours as a SavedModel; CPU ms of answering a single "
+    "row, ours by the exported graph in TensorFlow, the linear one in Python: ours / the linear one's.",
+    "Expected calibration error of ours with the temperature fitted on the rows held out at first, in "
+    "brackets without it.",
 )
 _NONE = "—"
 

@@ -1,0 +1,38 @@
+"""What a model costs where it answers: its exported graph, one row at a time."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.benchmarks.accuracy.peer import cpu_ms_of_one
+from keras_selfattn.export import export_saved_model
+from keras_selfattn.export.card import size_of
+from keras_selfattn.models.base import RawModel
+
+
+def measure_served(model: RawModel, inputs: Sequence[Any]) -> dict[str, float]:
+    """Returns the bytes of a model's SavedModel, and the CPU time in which it answers a row."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = export_saved_model(model, Path(folder, "model"))
+        served = tf.saved_model.load(str(path))
+        answer = served.signatures["serving_default"]
+        (name,) = answer.structured_input_signature[1]
+        ms = cpu_ms_of_one(lambda rows: answer(**{name: as_request(rows)}), inputs)
+        return {"bytes": size_of(path), "cpu ms of one": ms}
+
+
+def as_request(rows: Sequence[Any]) -> Any:
+    """Returns a single row as the graph takes it: a text, tokens, or numbers, `[1, ...]`.
+
+    Example:
+
+        >>> as_request([np.array([[1.5], [2.0]])]).shape
+        TensorShape([1, 2, 1])
+    """
+    if isinstance(rows[0], str | list):
+        return tf.constant(rows)
+    return tf.constant(np.asarray(rows, dtype="float32"))
