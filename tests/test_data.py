@@ -254,6 +254,13 @@ def test_long_rows_come_in_smaller_batches_so_that_memory_is_bounded():
     assert [lengths[::-1][row] for row in unshuffled.order] == longest
 
 
+def test_within_a_window_batches_shrink_with_the_length_not_with_its_square():
+    lengths = [400] * 128 + [4096] * 20 + [100_000] * 2
+    shapes = [ids.shape for (ids,) in LengthSortedBatches(rows(*lengths), batch_size=64, window=128)]
+    assert shapes == [(64, 400)] * 2 + [(4, 4096)] * 5 + [(1, 100_000)] * 2
+    assert all(size == 1 or size * longest * 257 <= 2**23 for size, longest in shapes)
+
+
 def test_unshuffled_batches_tell_where_each_row_went():
     batches = LengthSortedBatches(rows(3, 0, 2), batch_size=2)
     assert [ids.shape for (ids,) in batches] == [(2, 2), (1, 3)]

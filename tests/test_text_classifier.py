@@ -87,6 +87,23 @@ def test_longer_texts_are_counted_in_a_warning():
         model.adapt(["a b c", "a b", "a"], ["+", "-", "+"])
 
 
+def test_a_token_attends_as_far_as_the_window_reaches():
+    keras.utils.set_random_seed(0)
+    config = models.TextConfig(width=8, num_heads=2, window=2, wide=False)
+    model = models.TextClassifier(config, vocabulary=["it", "was"], labels=["+", "-"])
+    encoded = keras.Model(model.core.input, model.core.get_layer("encoder").output)
+    one, other = (np.asarray(encoded(np.array([[2] * 11 + [last]]))) for last in (2, 3))
+    assert (np.abs(one - other).max(-1) > 1e-7)[0].tolist() == [False] * 9 + [True] * 3
+
+
+def test_the_last_word_of_a_long_text_counts():
+    keras.utils.set_random_seed(0)
+    model = models.TextClassifier(models.TextConfig(width=8, num_heads=2, wide=False))
+    model.adapt([" ".join(["word"] * 99_999 + [last]) for last in ("good", "bad")], ["+", "-"])
+    found = [model.predict([" ".join(["word"] * 99_999 + [last])], verbose=0) for last in ("word", "it")]
+    assert np.abs(found[0] - found[1]).max() > 0
+
+
 def test_ngrams_see_their_neighbours_and_not_the_padding():
     layer = NGramEmbedding(50, 4, max_ngram=3, ngram_buckets=1009)
     layer.build((None, None))

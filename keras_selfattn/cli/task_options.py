@@ -71,7 +71,7 @@ _SETTINGS = (
         "--keep-case", "lowercase", flag_value=False, default=None, help="Tell upper from lower case.  [text]"
     ),
     click.option(
-        "--max-tokens", type=_COUNT, help="Longer texts are cut at the end." + _default("text", "4096")
+        "--max-tokens", type=_COUNT, help="Longer texts are cut at the end." + _default("text", "100,000")
     ),
     click.option(
         "--no-wide",

@@ -77,6 +77,11 @@ class RawModel(keras.Model):
         return cast(Head, self._head)
 
     @property
+    def _window(self) -> int | None:
+        """How far positions attend to either side; None for all of the row."""
+        return getattr(self.config, "window", None)
+
+    @property
     def core(self) -> keras.Model:
         """The part from padded features, `[batch, length, ...]`, to the outputs."""
         self._check_adapted()
@@ -286,6 +291,7 @@ class RawModel(keras.Model):
             rows.weights,
             self._beside(rows.inputs, training=training),
             batch_size=batch_size or BATCH_SIZE,
+            window=self._window,
             shuffle=shuffle,
             seed=seed,
         )

@@ -10,7 +10,8 @@ import tensorflow as tf
 # Batches whose rows are sorted by length together: enough that a batch holds like lengths, few enough that
 # every epoch mixes the rows anew.
 _POOL = 50
-# Pairs of positions in a batch, which attention's memory grows with: 64 rows of 362 tokens, or 1 of 2,896.
+# Pairs of positions in a batch that attend to each other, which memory grows with: of 64 rows of 362 tokens,
+# or 1 of 2,896.
 _MAX_PAIRS = 2**23
 
 
@@ -25,9 +26,9 @@ class LengthSortedBatches:
         targets: `[rows, ...]`, or an array `[T]` for each row, or None.
         weights: float `[rows]`, or None.
         beside: `[rows, ...]`, what goes into the model beside the rows; they come as a pair then.
-        batch_size: rows in a batch at most. The last may hold fewer; and where rows are long, so that
-            attention's memory would grow with their square, batches are a quarter of the size for each
-            doubling of the length.
+        batch_size: rows in a batch at most. The last may hold fewer; and where rows are long, batches are
+            half, a quarter, … of the size, so that memory stays bounded.
+        window: how far positions attend to either side; by default to all of the row.
         shuffle: draw a new order at each iteration; otherwise the longest rows come last, and `order` tells
             which row is where.
         seed: of the shuffling. The nth iteration of equal seeds is the same.
@@ -51,6 +52,7 @@ class LengthSortedBatches:
         beside: np.ndarray | None = None,
         *,
         batch_size: int,
+        window: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
     ) -> None:
@@ -59,11 +61,12 @@ class LengthSortedBatches:
         self._targets, self._weights, self._beside = targets, weights, beside
         self._random = np.random.default_rng(seed) if shuffle else None
         # Rows of a class are batched together, so that the number of batches is the same in every epoch.
-        longest = math.sqrt(_MAX_PAIRS / batch_size)
-        doublings = np.ceil(np.log2(np.maximum(self.lengths, 1) / longest)).clip(0).astype(int)
+        lengths = np.maximum(self.lengths, 1)
+        pairs = lengths * (lengths if window is None else np.minimum(lengths, 2 * window + 1))
+        halvings = np.ceil(np.log2(batch_size * pairs / _MAX_PAIRS)).clip(0).astype(int)
         self._classes = [
-            (np.flatnonzero(doublings == count), max(1, batch_size // 4 ** int(count)))
-            for count in np.unique(doublings)
+            (np.flatnonzero(halvings == count), max(1, batch_size // 2 ** int(count)))
+            for count in np.unique(halvings)
         ]
         self.order = np.argsort(self.lengths, kind="stable")
 

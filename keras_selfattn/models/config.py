@@ -59,7 +59,9 @@ class TextConfig(EncoderConfig):
         vocabulary_size: most tokens that get a vector of their own; the rest share one.
         min_count: occurrences in the training texts below which a token counts as unknown, so that the
             unknown token's vector is trained too.
-        max_tokens: a longer text is cut at its end. It bounds the cost of a row, which grows with its square.
+        max_tokens: a longer text is cut at its end: a bound of what one row can cost.
+        window: how many tokens to either side a token attends to; a text of no more is attended to whole. The
+            cost of a row grows with its length, not with its square.
         max_ngram: 1 embeds tokens alone, 2 adds each pair with the token before, 3 also each triple with both
             neighbours. Word order at short range is then known before the first attention layer. Where the
             wide path knows pairs of words, more than 1 overfits; of characters, 3 helps.
@@ -82,7 +84,8 @@ class TextConfig(EncoderConfig):
     lowercase: bool = True
     vocabulary_size: int = 20_000
     min_count: int = 2
-    max_tokens: int = 4096
+    max_tokens: int = 100_000
+    window: int = 128
     max_ngram: int = 1
     ngram_buckets: int = 16_384
     wide: bool = True
@@ -95,7 +98,7 @@ class TextConfig(EncoderConfig):
             raise ConfigError(f"`lowercase` must be True or False. Received {self.lowercase!r}.")
         if not isinstance(self.wide, bool):
             raise ConfigError(f"`wide` must be True or False. Received {self.wide!r}.")
-        for name in ("vocabulary_size", "min_count", "max_tokens", "ngram_buckets"):
+        for name in ("vocabulary_size", "min_count", "max_tokens", "window", "ngram_buckets"):
             check_count(name, getattr(self, name))
         if self.max_ngram not in (1, 2, 3):
             raise ConfigError(f"`max_ngram` must be 1, 2 or 3. Received {self.max_ngram!r}.")

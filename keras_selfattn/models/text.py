@@ -168,7 +168,7 @@ class TextClassifier(Classifier):
             dtype=policy,
             name="embedding",
         )(ids)  # [B, T, D]
-        x = pooled(encoded(x, config, policy), config, policy)  # [B, D]
+        x = pooled(encoded(x, config, policy, config.window), config, policy)  # [B, D]
         if self.wide is None:
             return keras.Model(ids, head.outputs(x), name="core")
         wide = keras.Input((self.wide.classes,), dtype="float32", name="wide")
