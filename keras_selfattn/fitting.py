@@ -30,10 +30,21 @@ class Fitted:
     Args:
         history: values by name, one an epoch.
         best_epoch: whose weights were kept, counted from 1.
+        watched: which of the values told.
     """
 
     history: dict[str, list[float]]
     best_epoch: int
+    watched: str
+
+    @property
+    def score(self) -> float:
+        """What was watched, in the best epoch."""
+        return self.history[self.watched][self.best_epoch - 1]
+
+    def beats(self, other: "Fitted") -> bool:
+        """Whether what both watched is better here."""
+        return self.score < other.score if _MODES[self.watched] == "min" else self.score > other.score
 
 
 def fit_watched(
@@ -72,7 +83,7 @@ def fit_watched(
     if calibration.possible:
         calibration.set()
     best = int((np.argmin if _MODES[watched] == "min" else np.argmax)(history[watched]))
-    return Fitted(history, 1 + best)
+    return Fitted(history, 1 + best, watched)
 
 
 def fit_again(

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Head
 from keras_selfattn.runs import write_run
 from keras_selfattn.train_config import TrainConfig
+from keras_selfattn.tuning import Tuned, copy_of, tuned
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
 _PREDICT_BATCH = 256
@@ -39,6 +40,7 @@ class Run:
         seconds: of vocabulary and training.
         rows: that the weights were trained on.
         again: whether that is a second training, on the validation rows too.
+        changes: settings that tuning found to be better than those asked for.
     """
 
     path: Path
@@ -48,6 +50,7 @@ class Run:
     seconds: float
     rows: int
     again: bool
+    changes: dict[str, Any]
 
 
 def train(
@@ -60,8 +63,10 @@ def train(
     test: LabelledRows | None = None,
     reading: Mapping[str, Any] | None = None,
     overwrite: bool = False,
+    tune: float = 0.0,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
+    report: Callable[[str], None] = lambda _line: None,
 ) -> Run:
     """Trains a model of raw rows and writes its run folder.
 
@@ -76,8 +81,11 @@ def train(
         reading: how the rows were read from their file, such as its columns; other files of the run are then
             read alike.
         overwrite: whether an existing run folder is replaced, once the new one is whole.
-        callbacks: more Keras callbacks, such as a progress bar; of both trainings where there are two.
+        tune: seconds in which other settings are tried on the validation rows (`tuning.tuned`). The model of
+            the run is then another one than `model`, with the best of them.
+        callbacks: more Keras callbacks, such as a progress bar; of each training where there are several.
         verbose: as in `keras.Model.fit`.
+        report: takes a line as each training after the first begins.
 
     Raises:
         ConfigError: for `reading` that is no JSON.
@@ -103,25 +111,40 @@ def train(
     config = config or TrainConfig(**model.advised_training(len(rows)))
     tables = _checked(model, rows, validation, test, config)
     again = config.refit and validation is None
-    # Another model is watched then, so that `model` is the one that is kept in any case.
-    watched = type(model).from_config(model.get_config()) if again else model
     split = "validation" if test is None else "test"
     settings = {
-        "training": dataclasses.asdict(config),
         "data": {name: _describe(tables[name]) for name in ("train", "validation", "test") if name in tables},
         "reading": _as_json("reading", dict(reading or {})),
     }
     with _run_folder(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
-        found = fit_watched(watched, tables["train"], tables["validation"], config, callbacks, verbose)
+        parts = tables["train"], tables["validation"]
+        if tune > 0:
+            found = tuned(model, *parts, config, tune, callbacks=callbacks, verbose=verbose, report=report)
+            model = copy_of(model, found.changes) if again else found.model
+        else:
+            # Another model is watched where `model` is trained on all rows afterwards.
+            watched = copy_of(model, {}) if again else model
+            fitted = fit_watched(watched, *parts, config, callbacks, verbose)
+            found = Tuned(watched, config, fitted, {}, [])
         if again:
-            fit_again(model, tables["all"], found, watched, config, callbacks, verbose)
+            report(f"Again, on all {len(tables['all']):,} rows, for as many epochs as were best:")
+            fit_again(model, tables["all"], found.fitted, found.model, found.config, callbacks, verbose)
         seconds = time.perf_counter() - started
-        figures = evaluate(watched if test is None else model, tables[split])
-        trained_on = len(tables["all" if again else "train"])
-        settings |= {"best_epoch": found.best_epoch, "trained_on": trained_on, "seconds": round(seconds, 1)}
-        write_run(draft, model, figures, split=split, history=found.history, settings=settings)
-    return Run(Path(output), model, figures, found.best_epoch, seconds, trained_on, again)
+        figures = evaluate(found.model if test is None else model, tables[split])
+        run = Run(
+            Path(output),
+            model,
+            figures,
+            found.fitted.best_epoch,
+            seconds,
+            rows=len(tables["all" if again else "train"]),
+            again=again,
+            changes=found.changes,
+        )
+        settings |= _described(run, found)
+        write_run(draft, model, figures, split=split, history=found.fitted.history, settings=settings)
+    return run
 
 
 def evaluate(model: RawModel, rows: LabelledRows) -> Report:
@@ -206,6 +229,18 @@ def _as_json(name: str, value: Any) -> Any:
     except (TypeError, ValueError) as error:
         raise ConfigError(f"`{name}` must hold what JSON can, such as str and int: {error}.") from error
     return value
+
+
+def _described(run: Run, found: Tuned) -> dict[str, Any]:
+    """Returns what is recorded of a training."""
+    trials = [dataclasses.asdict(trial) for trial in found.trials]
+    return {
+        "training": dataclasses.asdict(found.config),
+        "best_epoch": run.best_epoch,
+        "trained_on": run.rows,
+        "seconds": round(run.seconds, 1),
+        **({"trials": trials} if trials else {}),
+    }
 
 
 def _describe(rows: LabelledRows) -> dict[str, Any]:

@@ -23,7 +23,6 @@ class TrainingProgress(keras.callbacks.Callback):
 
     def __init__(self) -> None:
         super().__init__()
-        self._trainings = 0
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -47,9 +46,6 @@ class TrainingProgress(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         steps = (self._setting("steps") or 0) * self._setting("epochs")
-        self._trainings += 1
-        if self._trainings == 2:
-            console.print("Again, on all rows:")
         self._show("compiling", steps or None)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:

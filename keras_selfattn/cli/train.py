@@ -53,6 +53,12 @@ _COUNT = click.IntRange(min=1)
     default=None,
     help="Train again on all rows where a tenth was held out, in twice the time.  [default: after the task]",
 )
+@click.option(
+    "--tune",
+    type=click.FloatRange(0, min_open=True),
+    metavar="MINUTES",
+    help="Try other settings on the held-out rows for so long, and keep those that are better.",
+)
 @click.option("--balanced", is_flag=True, help="Give each class the same weight, however few its rows.")
 @setting_options
 @click.option(
@@ -68,6 +74,7 @@ def command(
     learning_rate: float | None,
     label_smoothing: float | None,
     refit: bool | None,
+    tune: float | None,
     balanced: bool,
     seed: int,
     overwrite: bool,
@@ -86,6 +93,7 @@ def command(
     from keras_selfattn import training
     from keras_selfattn.cli.figures import print_report
     from keras_selfattn.cli.progress import TrainingProgress
+    from keras_selfattn.tuning import described as described_changes
 
     model = task.model(settings)
     given = {
@@ -108,10 +116,14 @@ def command(
             config=config,
             validation=validation,
             reading=reading,
+            tune=60 * (tune or 0),
             overwrite=overwrite,
             callbacks=[progress],
             verbose=0,
+            report=console.print,
         )
+    if tune is not None:
+        console.print(f"Tuning chose: {described_changes(run.changes)}.")
     print_report(run.figures, "validation")
     console.print(_said(run))
     print_command("export", run.path, f"models/{run.path.name}")

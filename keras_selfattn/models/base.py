@@ -38,6 +38,10 @@ class RawModel(keras.Model):
         """Returns the fields of `TrainConfig` that had better not be its defaults, for a number of rows."""
         return {}
 
+    def alternatives(self) -> list[dict[str, Any]]:
+        """Returns what tuning tries, in order: fields of the config or of `TrainConfig` with other values."""
+        return []
+
     def __init__(self, config: EncoderConfig | dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config = checked_config(self.config_type, config)

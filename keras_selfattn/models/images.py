@@ -92,6 +92,16 @@ class ImageClassifier(Classifier):
             "label_smoothing": 0.1,
         }
 
+    def alternatives(self) -> list[dict[str, Any]]:
+        return [
+            {"augment": not self.config.augment},
+            {"dropout": 0.3},
+            {"num_layers": 4},
+            {"learning_rate": 1e-3},
+            {"width": 192},
+            {"patch_size": 4},
+        ]
+
     def __init__(
         self,
         config: ImageConfig | dict[str, Any] | None = None,

@@ -80,6 +80,16 @@ class SeriesModel(RawModel):
         # Sets of series are small: a hundred rows need many passes in small steps.
         return {"epochs": 60, "batch_size": 16, "learning_rate": 2e-3, "patience": 12}
 
+    def alternatives(self) -> list[dict[str, Any]]:
+        return [
+            {"dropout": 0.3},
+            {"kernel_size": 15},
+            {"learning_rate": 1e-3},
+            {"width": 128},
+            {"num_layers": 1},
+            {"max_positions": 96},
+        ]
+
     def __init__(
         self,
         config: SeriesConfig | dict[str, Any] | None = None,

@@ -67,6 +67,18 @@ class TextClassifier(Classifier):
         settings = {"epochs": 8, "learning_rate": 2e-3, "patience": 3, "label_smoothing": 0.1}
         return settings | {"refit": True}
 
+    def alternatives(self) -> list[dict[str, Any]]:
+        return [
+            {"tokens": "characters", "max_ngram": 3},
+            {"dropout": 0.5},
+            {"lowercase": not self.config.lowercase},
+            {"learning_rate": 1e-3},
+            {"max_ngram": 2},
+            {"num_layers": 2},
+            {"width": 256},
+            {"batch_size": 32},
+        ]
+
     def __init__(
         self,
         config: TextConfig | dict[str, Any] | None = None,

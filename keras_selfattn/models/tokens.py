@@ -67,6 +67,16 @@ class TokenClassifier(RawModel):
         # A row teaches as many times as it has tokens: of many rows, few passes suffice.
         return {"batch_size": 32, "epochs": int(np.clip(_ROWS_IN_ALL // max(1, rows), 4, 20)), "refit": True}
 
+    def alternatives(self) -> list[dict[str, Any]]:
+        return [
+            {"dropout": 0.3},
+            {"learning_rate": 2e-3},
+            {"word_dropout": 0.25},
+            {"width": 192},
+            {"num_layers": 1},
+            {"min_count": 1},
+        ]
+
     def __init__(
         self,
         config: TokenConfig | dict[str, Any] | None = None,
