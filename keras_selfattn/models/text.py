@@ -171,20 +171,37 @@ class TextClassifier(Classifier):
 
     def _build_core(self, head: Head) -> keras.Model:
         config, policy = self.config, self.dtype_policy
-        ids = keras.Input((None,), dtype="int32", name="ids")
-        x = NGramEmbedding(
-            self.tokenizer.size,
-            config.width,
-            config.max_ngram,
-            config.ngram_buckets,
-            dtype=policy,
-            name="embedding",
-        )(ids)  # [B, T, D]
-        x = pooled(encoded(x, config, policy, config.window), config, policy)  # [B, D]
+        body = text_body(config, self.tokenizer, policy)
+        ids, x = body.input, pooled(body.output, config, policy)  # [B, D]
         if self.wide is None:
             return keras.Model(ids, head.outputs(x), name="core")
         wide = keras.Input((self.wide.classes,), dtype="float32", name="wide")
         return keras.Model([ids, wide], head.outputs(x, wide), name="core")
+
+
+def text_body(config: TextConfig, tokenizer: Tokenizer, policy: Any) -> keras.Model:
+    """Returns what all models of text share: from what the tokenizer makes of rows to encoded positions.
+
+    Its layers bear the same names in each of them, so that weights can be copied by name.
+
+    Args:
+        config: what the model is made of.
+        tokenizer: of its vocabulary.
+        policy: the layers' dtype policy.
+
+    Returns:
+        From int32 ids `[B, T]`, 0 as padding, to masked float `[B, T, D]`.
+    """
+    ids = keras.Input((None,), dtype="int32", name="ids")
+    x = NGramEmbedding(
+        tokenizer.size,
+        config.width,
+        config.max_ngram,
+        config.ngram_buckets,
+        dtype=policy,
+        name="embedding",
+    )(ids)  # [B, T, D]
+    return keras.Model(ids, encoded(x, config, policy, config.window), name="body")
 
 
 def _is_string(inputs: Tensor) -> bool:
