@@ -8,10 +8,11 @@ import tensorflow as tf
 
 from keras_selfattn import export, models
 from keras_selfattn.errors import ConfigError, DataError, RunError
-from keras_selfattn.models.embedding import NGramEmbedding
+from keras_selfattn.models.embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
 from keras_selfattn.models.heads import ClassHead
 from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
 from keras_selfattn.models.outputs import Probabilities
+from keras_selfattn.models.token_features import PIECES, spellings
 from keras_selfattn.models.tokenizer import Tokenizer, learn_vocabulary, split
 
 SMALL = models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64, dropout=0.0)
@@ -123,6 +124,66 @@ def test_ngrams_see_their_neighbours_and_not_the_padding():
     buckets = [np.asarray(ids) for ids in layer._ngrams(np.arange(100, dtype="int32")[None])]
     assert all(0 <= ids.min() and ids.max() < 1009 for ids in buckets)
     assert all(len(np.unique(ids)) > 85 for ids in buckets), "neighbouring ids spread over the buckets"
+
+
+def test_a_spelling_is_the_sum_of_its_pieces():
+    layer = SpellingEmbedding(vocabulary_size=4, pieces=3, buckets=7, width=2)
+    layer.build((None, None))
+    assert not np.asarray(layer(np.array([[2, 3]]))).any(), "before training it says nothing"
+    table = np.random.default_rng(0).normal(size=(7, 2)).astype("float32")
+    layer._table.set_weights([table])
+    layer.places.assign([[0, 0, 0], [0, 0, 0], [1, 6, 6], [5, 1, 2]])
+    found = np.asarray(layer(np.array([[2, 3, 1]])))
+    wanted = [table[1] + 2 * table[6], table[5] + table[1] + table[2], 3 * table[0]]
+    np.testing.assert_allclose(found[0], np.sqrt(2) * np.array(wanted), rtol=1e-5)
+    assert np.asarray(layer.compute_mask(np.array([[3, 1, 0]]))).tolist() == [[True, True, False]]
+
+
+def test_words_of_one_stem_share_pieces_and_the_model_knows_them_by_id():
+    vocabulary = ["play", "played", "of", "2024"]
+    pieces = spellings(vocabulary, 65_537)
+    assert (pieces.shape, pieces.dtype) == ((4, PIECES), np.int32)
+    play, played, of, year = map(set, pieces.tolist())
+    assert len(play & played) == 5, "four beginnings and the shape"
+    assert len(play & of) == 1, "the shape"
+    assert not play & year
+    model = models.TextClassifier(SMALL, vocabulary=vocabulary, labels=["+", "-"])
+    places = np.asarray(model.core.get_layer("spelling").places)
+    np.testing.assert_array_equal(places[2:], spellings(vocabulary, SMALL.ngram_buckets + 1))
+    assert not places[:2].any(), "padding and unknown words have no spelling"
+
+
+def test_hidden_words_are_unknown_in_training_alone_and_padding_stays():
+    keras.utils.set_random_seed(0)
+    layer, ids = HiddenTokens(0.3), np.array([[5] * 400 + [0] * 100])
+    found = np.asarray(layer(ids, training=True))
+    assert set(found[0, :400].tolist()) == {1, 5}
+    assert 0.2 < (found[0, :400] == 1).mean() < 0.4
+    assert not found[0, 400:].any()
+    np.testing.assert_array_equal(layer(ids), ids)
+    np.testing.assert_array_equal(HiddenTokens(0.0)(ids, training=True), ids)
+
+
+def test_words_look_at_their_neighbours_and_characters_do_not():
+    def layers(tokens):
+        config = models.TextConfig(width=8, num_heads=2, ngram_buckets=64, tokens=tokens)
+        model = models.TextClassifier(config, vocabulary=["a", "b"], labels=["+", "-"])
+        return {layer.name for layer in model.core.layers}
+
+    assert {"spelling", "hidden", "neighbours"} <= layers("words")
+    assert not {"spelling", "hidden", "neighbours"} & layers("characters")
+
+
+@pytest.mark.parametrize("tokens", ["words", "characters"])
+def test_padding_changes_no_answer(tokens):
+    config = models.TextConfig(width=8, num_heads=2, ngram_buckets=64, tokens=tokens, max_ngram=3)
+    core = models.TextClassifier(config, vocabulary=["a", "b", "c"], labels=["+", "-"]).core
+    random = np.random.default_rng(0)
+    for weight in core.trainable_variables:
+        weight.assign(random.normal(size=weight.shape))
+    alone, padded = (np.asarray(core(np.array([[4, 2, 1] + [0] * count]))) for count in (0, 5))
+    np.testing.assert_allclose(padded, alone, rtol=1e-4)
+    assert np.abs(alone - np.asarray(core(np.array([[2, 4, 1]])))).max() > 1e-3, "order matters"
 
 
 def test_fit_predict_and_evaluate_take_strings_and_keep_their_order(trained):
@@ -326,6 +387,7 @@ def test_before_training_a_model_says_what_to_call():
         ({"width": 10, "num_heads": 4}, "width=10, num_heads=4"),
         ({"max_ngram": 4}, "`max_ngram`.*4"),
         ({"dropout": 1.0}, "`dropout`.*1.0"),
+        ({"word_dropout": -0.1}, "`word_dropout`.*-0.1"),
         ({"max_tokens": 0}, "`max_tokens`.*0"),
         ({"feed_forward_dim": -3}, "`feed_forward_dim`.*-3"),
         ({"lowercase": "no"}, "`lowercase`.*'no'"),

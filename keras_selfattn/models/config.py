@@ -38,8 +38,7 @@ class EncoderConfig:
                 f"`width` must be divisible by `num_heads`. Received width={self.width}, "
                 f"num_heads={self.num_heads}."
             )
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"`dropout` must be in [0, 1). Received {self.dropout!r}.")
+        check_share("dropout", self.dropout)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields as JSON types."""
@@ -65,7 +64,9 @@ class TextConfig(EncoderConfig):
         max_ngram: 1 embeds tokens alone, 2 adds each pair with the token before, 3 also each triple with both
             neighbours. Word order at short range is then known before the first attention layer. Where the
             wide path knows pairs of words, more than 1 overfits; of characters, 3 helps.
-        ngram_buckets: rows of each hashed n-gram table.
+        ngram_buckets: rows of each hashed n-gram table and, where tokens are words, of the table for their
+            beginnings, ends and shapes.
+        word_dropout: share in [0, 1) of the words that training hides, so that no single one decides.
         wide: whether a linear model of words, pairs and pieces of words is learned beside attention, and
             answers with it. It takes 4 bytes for each of its n-grams and classes, 32 MB at most.
 
@@ -88,6 +89,7 @@ class TextConfig(EncoderConfig):
     window: int = 128
     max_ngram: int = 1
     ngram_buckets: int = 16_384
+    word_dropout: float = 0.1
     wide: bool = True
 
     def __post_init__(self) -> None:
@@ -102,6 +104,7 @@ class TextConfig(EncoderConfig):
             check_count(name, getattr(self, name))
         if self.max_ngram not in (1, 2, 3):
             raise ConfigError(f"`max_ngram` must be 1, 2 or 3. Received {self.max_ngram!r}.")
+        check_share("word_dropout", self.word_dropout)
 
 
 @dataclass(frozen=True)
@@ -168,14 +171,19 @@ class TokenConfig(EncoderConfig):
             check_count(name, getattr(self, name))
         if self.hash_buckets < 2:
             raise ConfigError(f"`hash_buckets` must be at least 2. Received {self.hash_buckets!r}.")
-        if not 0 <= self.word_dropout < 1:
-            raise ConfigError(f"`word_dropout` must be in [0, 1). Received {self.word_dropout!r}.")
+        check_share("word_dropout", self.word_dropout)
 
 
 def check_count(name: str, value: Any) -> None:
     """Raises ConfigError naming the field if `value` is no positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"`{name}` must be a positive integer. Received {value!r}.")
+
+
+def check_share(name: str, value: Any) -> None:
+    """Raises ConfigError naming the field if `value` is no share of what training drops."""
+    if not 0 <= value < 1:
+        raise ConfigError(f"`{name}` must be in [0, 1). Received {value!r}.")
 
 
 def checked_config(kind: type[EncoderConfig], config: Any) -> Any:

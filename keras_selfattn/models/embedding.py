@@ -1,6 +1,6 @@
-"""Embedding of tokens and of the hashed n-grams around them.
+"""Embedding of tokens, of the hashed n-grams around them and of how they are spelled.
 
-Axes: B (batch), T (positions), D (features).
+Axes: B (batch), T (positions), K (pieces of a spelling), V (token ids), D (features).
 """
 
 import math
@@ -8,6 +8,8 @@ from typing import Any
 
 import keras
 from keras import ops
+
+from keras_selfattn.models.tokenizer import PADDING_ID, UNKNOWN_ID
 
 Tensor = Any
 
@@ -92,3 +94,111 @@ class NGramEmbedding(keras.layers.Layer):
         mixed = hashed * _MIX
         mixed = ops.bitwise_xor(mixed, ops.right_shift(mixed, 15))
         return ops.mod(mixed, self.ngram_buckets)
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class SpellingEmbedding(keras.layers.Layer):
+    """Sums the vectors of how a token is spelled, scaled by `sqrt(width)`: rare words have those of others.
+
+    Which rows of the table a token has, the weight `places` tells, int32 `[vocabulary_size, pieces]`. It is
+    not trained; until it is assigned all tokens share the first row.
+
+    Args:
+        vocabulary_size: number of token ids, padding (0) included.
+        pieces: rows of the table that make up a spelling.
+        buckets: rows of that table; the first is of tokens whose spelling is not known.
+        width: features D of the output.
+
+    Call arguments:
+        inputs: int32 `[batch, length]`; 0 is padding, and masked.
+
+    Returns:
+        float `[batch, length, width]`.
+
+    Example:
+
+        >>> import numpy as np
+        >>> layer = SpellingEmbedding(vocabulary_size=3, pieces=2, buckets=8, width=4)
+        >>> layer.build((None, None))
+        >>> layer.places.assign([[0, 0], [0, 0], [7, 5]])
+        >>> layer(np.array([[2, 1, 0]])).shape
+        TensorShape([1, 3, 4])
+
+    Reference: Bojanowski et al. 2017, "Enriching Word Vectors with Subword Information", section 3.2.
+    """
+
+    def __init__(self, vocabulary_size: int, pieces: int, buckets: int, width: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+        self.pieces = pieces
+        self.buckets = buckets
+        self.width = width
+        # What no token of the training rows is spelled with must add nothing.
+        self._table = keras.layers.Embedding(
+            buckets, width, "zeros", dtype=self.dtype_policy, name="spellings"
+        )
+
+    def build(self, input_shape: tuple) -> None:
+        shape = (self.vocabulary_size, self.pieces)
+        self.places = self.add_weight(
+            shape=shape, dtype="int32", initializer="zeros", trainable=False, name="places"
+        )
+        self._table.build(input_shape)
+
+    def call(self, inputs: Tensor) -> Tensor:
+        places = ops.take(self.places, ops.cast(inputs, "int32"), axis=0)  # [B, T, K]
+        # One after the other: all at once would take K times the memory.
+        vectors = [self._table(piece) for piece in ops.unstack(places, self.pieces, axis=-1)]
+        return sum(vectors[1:], vectors[0]) * math.sqrt(self.width)  # [B, T, D]
+
+    def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:
+        return ops.not_equal(inputs, PADDING_ID)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return (*input_shape, self.width)
+
+    def get_config(self) -> dict[str, Any]:
+        names = ("vocabulary_size", "pieces", "buckets", "width")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class HiddenTokens(keras.layers.Layer):
+    """Takes a share of the tokens for unknown in training, so that no single one decides.
+
+    Args:
+        rate: the share, in [0, 1).
+
+    Call arguments:
+        inputs: int32 `[batch, length]`; padding (0) stays what it is.
+        training: tokens are hidden only if True.
+
+    Returns:
+        int32 `[batch, length]`.
+
+    Example:
+
+        >>> import numpy as np
+        >>> np.asarray(HiddenTokens(0.5)(np.array([[3, 4, 0]]), training=False)).tolist()
+        [[3, 4, 0]]
+
+    Reference: Gal and Ghahramani 2016, "A Theoretically Grounded Application of Dropout in Recurrent Neural
+    Networks", section 4.2.
+    """
+
+    def __init__(self, rate: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rate = rate
+        self._seeds = keras.random.SeedGenerator()
+
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        if not training or not self.rate:
+            return inputs
+        drawn = keras.random.uniform(ops.shape(inputs), seed=self._seeds) < self.rate
+        return ops.where(ops.logical_and(drawn, ops.not_equal(inputs, PADDING_ID)), UNKNOWN_ID, inputs)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "rate": self.rate}

@@ -12,10 +12,12 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.core import encoded, pooled
-from keras_selfattn.models.embedding import NGramEmbedding
+from keras_selfattn.models.embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.ngrams import ngram_ids
 from keras_selfattn.models.rows import Rows, are_texts, as_texts
+from keras_selfattn.models.token_embedding import Neighbours
+from keras_selfattn.models.token_features import PIECES, spellings
 from keras_selfattn.models.tokenizer import Tokenizer, learn_vocabulary
 from keras_selfattn.models.wide import NGramLogits
 from keras_selfattn.models.wide_fit import fitted, wide_logits
@@ -193,15 +195,23 @@ def text_body(config: TextConfig, tokenizer: Tokenizer, policy: Any) -> keras.Mo
         From int32 ids `[B, T]`, 0 as padding, to masked float `[B, T, D]`.
     """
     ids = keras.Input((None,), dtype="int32", name="ids")
-    x = NGramEmbedding(
-        tokenizer.size,
-        config.width,
-        config.max_ngram,
-        config.ngram_buckets,
-        dtype=policy,
-        name="embedding",
-    )(ids)  # [B, T, D]
+    x = _embedded(ids, config, tokenizer, policy)  # [B, T, D]
     return keras.Model(ids, encoded(x, config, policy, config.window), name="body")
+
+
+def _embedded(ids: Tensor, config: TextConfig, tokenizer: Tokenizer, policy: Any) -> Tensor:
+    """Returns the vectors of ids `[B, T]`, `[B, T, D]`; words look at their neighbours."""
+    size, width, buckets = tokenizer.size, config.width, config.ngram_buckets
+    embedding = NGramEmbedding(size, width, config.max_ngram, buckets, dtype=policy, name="embedding")
+    if config.tokens == "characters":
+        return embedding(ids)
+    spelling = SpellingEmbedding(size, PIECES, buckets + 1, width, dtype=policy, name="spelling")
+    ids = HiddenTokens(config.word_dropout, name="hidden")(ids)
+    x = keras.layers.Add(dtype=policy, name="spelled")([embedding(ids), spelling(ids)])
+    known = spellings(tokenizer.vocabulary, buckets + 1)
+    spelling.places.assign(np.pad(known, [[size - len(known), 0], [0, 0]]))
+    x = keras.layers.Dropout(config.dropout, dtype=policy, name="embedding_dropout")(x)
+    return Neighbours(dtype=policy, name="neighbours")(x)
 
 
 def _is_string(inputs: Tensor) -> bool:

@@ -90,7 +90,7 @@ class Neighbours(keras.layers.Layer):
     """Adds to each position what a convolution of width 3, with GELU, makes of it and of those beside it.
 
     Call arguments:
-        inputs: float `[batch, length, features]`, zeros at padding.
+        inputs: float `[batch, length, features]`; what is at padding counts as zeros.
         mask: bool `[batch, length]`, True for a real position; passed on.
 
     Returns:
@@ -113,10 +113,13 @@ class Neighbours(keras.layers.Layer):
         self._dense.build((*input_shape[:-1], 3 * width))
 
     def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is not None:
+            mask = ops.cast(mask[..., None], inputs.dtype)  # [B, T, 1]
+            inputs = inputs * mask
         before = ops.pad(inputs, [[0, 0], [1, 0], [0, 0]])[:, :-1]
         after = ops.pad(inputs, [[0, 0], [0, 1], [0, 0]])[:, 1:]
         x = inputs + self._dense(ops.concatenate([before, inputs, after], axis=-1))  # [B, T, D]
-        return x if mask is None else x * ops.cast(mask[..., None], x.dtype)
+        return x if mask is None else x * mask
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape

@@ -20,8 +20,9 @@ _FIRST_ID = 2
 
 # Beginnings and ends of so many characters: what inflection and word formation leave on words never seen.
 _AFFIXES = (1, 2, 3, 4)
-# The word; its beginnings and ends; its shape; its whole spelling, for what the vocabulary lacks.
-FEATURES = 1 + 2 * len(_AFFIXES) + 2
+# Beginnings and ends; the shape; the whole spelling, for what the vocabulary lacks.
+PIECES = 2 * len(_AFFIXES) + 2
+FEATURES = 1 + PIECES  # and the word
 
 # Tokens at once when many are read: bounds the memory of the strings between.
 _CHUNK = 65_536
@@ -72,12 +73,8 @@ class TokenFeatures:
         """
         flat = tf.strings.unicode_transcode(tf.reshape(tokens, [-1]), "UTF-8", "UTF-8", errors="replace")
         words = lowered(flat)
-        hashed = [
-            tf.strings.to_hash_bucket_fast(tf.strings.join([f"{name}:", part]), self.config.hash_buckets - 1)
-            for name, part in _spelling(flat, words)
-        ]
-        places = [tf.cast(each, tf.int32) + 1 for each in hashed]
-        found = tf.stack([self.table.lookup(words), *places], axis=-1)  # [N, K]
+        places = spelled(flat, words, self.config.hash_buckets)
+        found = tf.concat([self.table.lookup(words)[:, None], places], axis=-1)  # [N, K]
         found = tf.where((flat == "")[:, None], PADDING_ID, found)
         return tf.reshape(found, tf.concat([tf.shape(tokens), [FEATURES]], axis=0))
 
@@ -110,6 +107,26 @@ def learn_words(config: TokenConfig, rows: Sequence[Sequence[str]]) -> list[str]
     frequent = [word for word, count in counts.items() if count >= least]
     frequent.sort(key=lambda word: (-counts[word], word))
     return [word.decode() for word in frequent[: config.vocabulary_size]]
+
+
+def spelled(tokens: Tensor, words: Tensor, buckets: int) -> Tensor:
+    """Returns places of what tokens `[N]`, in lower case `words`, are spelled with, int32 `[N, PIECES]`.
+
+    They are in one table of `buckets` rows, from 1 on.
+    """
+    parts = [tf.strings.join([f"{name}:", part]) for name, part in _spelling(tokens, words)]
+    return tf.stack(
+        [tf.cast(tf.strings.to_hash_bucket_fast(part, buckets - 1), tf.int32) + 1 for part in parts], axis=-1
+    )
+
+
+def spellings(words: Sequence[str], buckets: int) -> np.ndarray:
+    """Returns `spelled` of words as they are written, int32 `[words, PIECES]`."""
+    parts = [np.zeros((0, PIECES), np.int32)]
+    for chunk in _chunks(list(words)):
+        tokens = _as_strings(chunk)
+        parts.append(spelled(tokens, lowered(tokens), buckets).numpy())
+    return np.concatenate(parts)
 
 
 def _spelling(tokens: Tensor, words: Tensor) -> list[tuple[str, Tensor]]:

@@ -127,9 +127,9 @@ def test_explain_gives_the_weights_of_every_layer_and_head(model, signatures):
     ]
     weights = answer["weights"].numpy()
     core = model.core
-    x = core.get_layer("embedding")(np.array([[2, 4, 0, 0, 0], [5, 1, 1, 3, 4]]))
-    x = core.get_layer("positions")(x)
-    _, wanted = core.get_layer("encoder")(x, return_weights=True)
+    positions = keras.Model(core.inputs[0], core.get_layer("positions").output)
+    ids = np.array([[2, 4, 0, 0, 0], [5, 1, 1, 3, 4]])
+    _, wanted = core.get_layer("encoder")(positions(ids), mask=ids > 0, return_weights=True)
     wanted = np.stack(wanted, axis=1)
     np.testing.assert_allclose(weights[1], wanted[1], atol=1e-6)
     np.testing.assert_allclose(weights[0, :, :, :2], wanted[0, :, :, :2], atol=1e-6)
