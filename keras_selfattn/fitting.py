@@ -1,7 +1,8 @@
 """A training watched on held-out rows: schedule, best epoch, calibration; and one more on all rows."""
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.members import copy_member
 from keras_selfattn.train_config import TrainConfig
 
 # Share of the steps over which the learning rate rises; Adam's first steps are the noisy ones.
@@ -94,27 +96,58 @@ def fit_again(
     config: TrainConfig,
     callbacks: Sequence[keras.callbacks.Callback],
     verbose: str | int,
+    report: Callable[[str], None],
 ) -> None:
-    """Trains a model on rows of which none is held out, for as many epochs as were best before.
+    """Trains a model, each of its encoders on its own, for as many epochs as were best before.
 
     The learning rate falls over those epochs alone, and the calibration is that of the model before.
 
     Args:
         model: has seen no rows yet.
-        rows: all of them.
+        rows: to train on; none of them is watched.
         found: how `watched` was trained, on some of them.
-        watched: a model of the same config.
+        watched: a model of the same config, or of one encoder.
         config: how it was trained.
         callbacks: as in `fit_watched`.
         verbose: as in `keras.Model.fit`.
+        report: takes a line as each training begins.
 
     Raises:
         TrainingError: if the loss is no number any more.
     """
+    members = members_of(model)
+    encoders = [copy_of(model, {**model.alone, "members": 1}) for _ in range(members)] if members > 1 else []
     _adapted(model, rows, config)
-    history = _fit(model, rows, config, found.best_epoch, callbacks=list(callbacks), verbose=verbose)
-    _check_finite(history["loss"], config)
+    settings: dict[str, Any] = {"callbacks": list(callbacks), "verbose": verbose}
+    for place, trained in enumerate(encoders or [model]):
+        which = f", encoder {place + 1} of {members}" if encoders else ""
+        report(f"Again, on all {len(rows):,} rows, for as many epochs as were best{which}:")
+        seeded = dataclasses.replace(config, seed=(config.seed + place) % 2**32)
+        if encoders:
+            _adapted(trained, rows, seeded)
+        _check_finite(_fit(trained, rows, seeded, found.best_epoch, **settings)["loss"], config)
+        if encoders:
+            copy_member(trained.core, model.core, place)
+    if encoders:
+        _compile(model, rows, config, found.best_epoch)
     copy_calibration(watched, model)
+
+
+def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:
+    """Returns another model of the same kind, which has seen no rows, with fields of its config changed."""
+    config = changed(model.config, changes).to_dict()
+    return type(model).from_config({**model.get_config(), "config": config})
+
+
+def changed(config: Any, changes: Mapping[str, Any]) -> Any:
+    """Returns a config with those changes that are of its fields."""
+    fields = {field.name for field in dataclasses.fields(config)}
+    return dataclasses.replace(config, **{name: value for name, value in changes.items() if name in fields})
+
+
+def members_of(model: RawModel) -> int:
+    """Returns how many encoders a model has."""
+    return getattr(model.config, "members", 1)
 
 
 def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
@@ -128,6 +161,19 @@ def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
 def _fit(
     model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int, **settings: Any
 ) -> dict[str, list[float]]:
+    _compile(model, rows, config, epochs)
+    return model.fit(
+        rows.inputs,
+        rows.targets,
+        batch_size=config.batch_size,
+        epochs=epochs,
+        class_weight=config.class_weight,
+        seed=config.seed,
+        **settings,
+    ).history
+
+
+def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int) -> None:
     steps = math.ceil(len(rows) / config.batch_size) * epochs
     warmup = max(1, round(_WARMUP * steps))
     schedule: Any = keras.optimizers.schedules.CosineDecay(
@@ -141,15 +187,6 @@ def _fit(
         keras.optimizers.AdamW(schedule, weight_decay=config.weight_decay, global_clipnorm=1.0),
         model.head.loss(config.label_smoothing),
     )
-    return model.fit(
-        rows.inputs,
-        rows.targets,
-        batch_size=config.batch_size,
-        epochs=epochs,
-        class_weight=config.class_weight,
-        seed=config.seed,
-        **settings,
-    ).history
 
 
 def _check_finite(losses: Sequence[float], config: TrainConfig) -> None:

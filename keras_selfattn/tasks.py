@@ -28,6 +28,7 @@ class Task:
         endings: of the files that are taken for it unless a task is named.
         reading: arguments of `read`, with their defaults.
         settings: fields of the model's config that a user may set, besides those of all models.
+        chosen: fields of the config that a training from a file sets otherwise than the config does.
         read: from a path and the arguments of `reading` to rows.
     """
 
@@ -37,6 +38,7 @@ class Task:
     reading: Mapping[str, Any]
     settings: frozenset[str]
     read: Callable[..., LabelledRows] = field(repr=False)
+    chosen: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, path: Path, given: Mapping[str, Any]) -> LabelledRows:
         """Returns the rows of a file; `given` holds arguments of `reading` that differ from their defaults.
@@ -62,7 +64,7 @@ class Task:
         settings = {name: value for name, value in given.items() if value is not None}
         for name in settings:
             self._check(name, name in self.settings | _SHARED)
-        return getattr(models, self.kind)(settings)
+        return getattr(models, self.kind)({**self.chosen, **settings})
 
     def takes(self, name: str, value: Any) -> bool:
         """Whether the value, as JSON has it, can be that of an argument of `reading`."""
@@ -130,6 +132,8 @@ def _forecast(path: Path, context: int, horizon: int, **columns: Any) -> Labelle
     return cut_windows(read_long_series(path, **columns), context, horizon, str(path))
 
 
+# Two were better than one on every set tried; a third added little.
+_MEMBERS = {"members": 2}
 _FRAME_COLUMNS = {"row_id": "id", "time": None, "values": None}
 # Where files of one ending serve several, the first is meant unless another is named.
 TASKS = (
@@ -138,8 +142,9 @@ TASKS = (
         kind="TextClassifier",
         endings=frozenset({".csv", ".tsv", ".jsonl", ".ndjson"}),
         reading={"text": "text", "label": "label", "label_separator": None},
-        settings=frozenset({"tokens", "lowercase", "max_tokens", "wide"}),
+        settings=frozenset({"tokens", "lowercase", "max_tokens", "wide", "members"}),
         read=_texts,
+        chosen=_MEMBERS,
     ),
     Task(
         name="images",
@@ -155,8 +160,9 @@ TASKS = (
         kind="TokenClassifier",
         endings=frozenset({".conllu", ".conll"}),
         reading={"text": None, "label": None, "column": None},
-        settings=frozenset(),
+        settings=frozenset({"members"}),
         read=_tokens,
+        chosen=_MEMBERS,
     ),
     Task(
         name="series",

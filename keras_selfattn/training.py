@@ -14,14 +14,14 @@ import keras
 from keras_selfattn.atomic import new_directory
 from keras_selfattn.data.labelled import LabelledRows, check_labels, label_names
 from keras_selfattn.errors import ConfigError, DataError, RunError
-from keras_selfattn.fitting import fit_again, fit_watched
+from keras_selfattn.fitting import copy_of, fit_again, fit_watched, members_of
 from keras_selfattn.metrics import Report, report_of
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Head
 from keras_selfattn.runs import write_run
 from keras_selfattn.train_config import TrainConfig
-from keras_selfattn.tuning import Tuned, copy_of, tuned
+from keras_selfattn.tuning import Tuned, tuned
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
 _PREDICT_BATCH = 256
@@ -35,7 +35,7 @@ class Run:
         path: the run folder.
         model: with the weights of the epoch that was best on the validation rows or, trained again on all
             rows, of the last of as many epochs.
-        figures: on the rows held out; on validation rows those of the model that was not trained on them.
+        figures: on the rows held out, of a model that was not trained on them.
         best_epoch: that epoch, counted from 1.
         seconds: of vocabulary and training.
         rows: that the weights were trained on.
@@ -111,6 +111,7 @@ def train(
     config = config or TrainConfig(**model.advised_training(len(rows)))
     tables = _checked(model, rows, validation, test, config)
     again = config.refit and validation is None
+    twice = again or members_of(model) > 1
     split = "validation" if test is None else "test"
     settings = {
         "data": {name: _describe(tables[name]) for name in ("train", "validation", "test") if name in tables},
@@ -121,24 +122,25 @@ def train(
         parts = tables["train"], tables["validation"]
         if tune > 0:
             found = tuned(model, *parts, config, tune, callbacks=callbacks, verbose=verbose, report=report)
-            model = copy_of(model, found.changes) if again else found.model
+            model = copy_of(model, found.changes) if twice else found.model
         else:
-            # Another model is watched where `model` is trained on all rows afterwards.
-            watched = copy_of(model, {}) if again else model
+            # Another model is watched where `model` is trained afterwards.
+            watched = copy_of(model, {"members": 1}) if twice else model
             fitted = fit_watched(watched, *parts, config, callbacks, verbose)
             found = Tuned(watched, config, fitted, {}, [])
-        if again:
-            report(f"Again, on all {len(tables['all']):,} rows, for as many epochs as were best:")
-            fit_again(model, tables["all"], found.fitted, found.model, found.config, callbacks, verbose)
+        kept = tables["all" if again else "train"]
+        if twice:
+            fit_again(model, kept, found.fitted, found.model, found.config, callbacks, verbose, report=report)
         seconds = time.perf_counter() - started
-        figures = evaluate(found.model if test is None else model, tables[split])
+        # Of rows that the model kept has been trained on, the one before it tells.
+        figures = evaluate(found.model if again and test is None else model, tables[split])
         run = Run(
             Path(output),
             model,
             figures,
             found.fitted.best_epoch,
             seconds,
-            rows=len(tables["all" if again else "train"]),
+            rows=len(kept),
             again=again,
             changes=found.changes,
         )

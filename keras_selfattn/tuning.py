@@ -10,7 +10,7 @@ import keras
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
-from keras_selfattn.fitting import Fitted, fit_watched
+from keras_selfattn.fitting import Fitted, changed, copy_of, fit_watched
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.train_config import TrainConfig
 
@@ -36,7 +36,7 @@ class Tuned:
     """What was found.
 
     Args:
-        model: trained with the best settings, on the rows that were not held out.
+        model: of one encoder, trained with the best settings on the rows that were not held out.
         config: how it was trained.
         fitted: what that training found.
         changes: of the settings, from what was asked for.
@@ -82,7 +82,7 @@ def tuned(
 
     def trial(changes: dict[str, Any], more: Sequence[keras.callbacks.Callback] = ()) -> Tuned:
         began = time.perf_counter()
-        copied, settings = copy_of(model, changes), _changed(config, changes)
+        copied, settings = copy_of(model, {"members": 1, **changes}), changed(config, changes)
         fitted = fit_watched(copied, rows, validation, settings, [*callbacks, *more], verbose)
         return Tuned(copied, settings, fitted, changes, [Trial(changes, fitted.score, _since(began))])
 
@@ -106,12 +106,6 @@ def tuned(
     return dataclasses.replace(best, trials=trials)
 
 
-def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:
-    """Returns another model of the same kind, which has seen no rows, with fields of its config changed."""
-    config = _changed(model.config, changes).to_dict()
-    return type(model).from_config({**model.get_config(), "config": config})
-
-
 def described(changes: Mapping[str, Any]) -> str:
     """Returns changes as a line says them.
 
@@ -133,12 +127,6 @@ class _Deadline(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if time.perf_counter() >= self._end and self.model is not None:
             self.model.stop_training = self.met = True
-
-
-def _changed(config: Any, changes: Mapping[str, Any]) -> Any:
-    """Returns a config with those changes that are of its fields."""
-    fields = {field.name for field in dataclasses.fields(config)}
-    return dataclasses.replace(config, **{name: value for name, value in changes.items() if name in fields})
 
 
 def _since(began: float) -> float:

@@ -7,7 +7,7 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from keras_selfattn import training, tuning
+from keras_selfattn import fitting, training, tuning
 from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
@@ -132,7 +132,7 @@ def test_all_that_is_tried_can_be_set(kind):
     model = kind()
     for change in model.alternatives():
         config = TrainConfig(**model.advised_training(100))
-        changed = tuning.copy_of(model, change).config, tuning._changed(config, change)
+        changed = fitting.copy_of(model, change).config, fitting.changed(config, change)
         assert changed != (model.config, config), change
 
 

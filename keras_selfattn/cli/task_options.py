@@ -81,6 +81,11 @@ _SETTINGS = (
         help="Leave out the linear model of n-grams beside attention.  [text]",
     ),
     click.option(
+        "--members",
+        type=_COUNT,
+        help="Encoders side by side, whose answers are averaged." + _default("text, tokens", 2),
+    ),
+    click.option(
         "--patch-size",
         type=_COUNT,
         help="Side of the patches in pixels." + _default("images", "after the size, 2 to 16"),

@@ -32,6 +32,8 @@ class RawModel(keras.Model):
     config_type: ClassVar[type[EncoderConfig]]
     # What one row is, in the plural and as a sentence begins.
     rows_are: ClassVar[str]
+    # Fields of the config that leave attention alone, without what is fitted beside it.
+    alone: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
@@ -118,6 +120,9 @@ class RawModel(keras.Model):
         if loss is None and self._head is not None:
             loss = self._head.loss()
         super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
+        if self.built:
+            # Or a model saved before it is fitted could not be loaded, whose optimizer then has a state.
+            self.optimizer.build(self.trainable_variables)
 
     def get_compile_config(self) -> dict[str, Any] | None:
         """Returns what `compile` was asked for: what was left to the task stays so."""
@@ -131,8 +136,6 @@ class RawModel(keras.Model):
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compiles as a saved model was; Keras leaves that to whoever overrides `compile`."""
         self.compile(**keras.saving.deserialize_keras_object(config))
-        if self.built:
-            self.optimizer.build(self.trainable_variables)
 
     def fit(
         self,

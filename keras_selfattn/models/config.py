@@ -67,6 +67,8 @@ class TextConfig(EncoderConfig):
         ngram_buckets: rows of each hashed n-gram table and, where tokens are words, of the table for their
             beginnings, ends and shapes.
         word_dropout: share in [0, 1) of the words that training hides, so that no single one decides.
+        members: encoders side by side whose answers are averaged; `training.train` trains each on its own,
+            `fit` all together. The command line trains two, in twice the time.
         wide: whether a linear model of words, pairs and pieces of words is learned beside attention, and
             answers with it. It takes 4 bytes for each of its n-grams and classes, 32 MB at most.
 
@@ -90,6 +92,7 @@ class TextConfig(EncoderConfig):
     max_ngram: int = 1
     ngram_buckets: int = 16_384
     word_dropout: float = 0.1
+    members: int = 1
     wide: bool = True
 
     def __post_init__(self) -> None:
@@ -100,7 +103,7 @@ class TextConfig(EncoderConfig):
             raise ConfigError(f"`lowercase` must be True or False. Received {self.lowercase!r}.")
         if not isinstance(self.wide, bool):
             raise ConfigError(f"`wide` must be True or False. Received {self.wide!r}.")
-        for name in ("vocabulary_size", "min_count", "max_tokens", "window", "ngram_buckets"):
+        for name in ("vocabulary_size", "min_count", "max_tokens", "window", "ngram_buckets", "members"):
             check_count(name, getattr(self, name))
         if self.max_ngram not in (1, 2, 3):
             raise ConfigError(f"`max_ngram` must be 1, 2 or 3. Received {self.max_ngram!r}.")
@@ -149,6 +152,8 @@ class TokenConfig(EncoderConfig):
         word_dropout: share in [0, 1) of the words that training hides, but for beginning, end and shape.
         window: how many tokens to either side a token attends to. The cost of a row grows with its length,
             not with its square; rows of any length are taken whole.
+        members: encoders side by side whose answers are averaged; `training.train` trains each on its own,
+            `fit` all together. The command line trains two, in twice the time.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -164,10 +169,11 @@ class TokenConfig(EncoderConfig):
     hash_buckets: int = 16_384
     word_dropout: float = 0.1
     window: int = 128
+    members: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("vocabulary_size", "min_count", "hash_buckets", "window"):
+        for name in ("vocabulary_size", "min_count", "hash_buckets", "window", "members"):
             check_count(name, getattr(self, name))
         if self.hash_buckets < 2:
             raise ConfigError(f"`hash_buckets` must be at least 2. Received {self.hash_buckets!r}.")

@@ -148,7 +148,7 @@ class SpellingEmbedding(keras.layers.Layer):
     def call(self, inputs: Tensor) -> Tensor:
         places = ops.take(self.places, ops.cast(inputs, "int32"), axis=0)  # [B, T, K]
         # One after the other: all at once would take K times the memory.
-        vectors = [self._table(piece) for piece in ops.unstack(places, self.pieces, axis=-1)]
+        vectors = [self._table(places[..., piece]) for piece in range(self.pieces)]
         return sum(vectors[1:], vectors[0]) * math.sqrt(self.width)  # [B, T, D]
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:

@@ -14,6 +14,7 @@ import numpy as np
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.label_lists import as_name_lists
 from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
+from keras_selfattn.models.members import logits_of
 from keras_selfattn.models.outputs import Mixture, Probabilities
 from keras_selfattn.models.rows import as_names, indices_of, sorted_names
 
@@ -57,11 +58,11 @@ class Head(ABC):
         """Returns the targets read as the loss takes them: one array, or one for each row."""
 
     @abstractmethod
-    def outputs(self, x: Tensor, wide: Tensor | None = None) -> Tensor:
+    def outputs(self, x: Tensor | list[Tensor], wide: Tensor | None = None) -> Tensor:
         """Returns float32 outputs of pooled features `[B, D]`, or of all positions `[B, T, D]`.
 
         Args:
-            x: the features.
+            x: the features; of several encoders a list.
             wide: logits of a wide path beside them, float32 `[B, C]`, where the head has classes.
         """
 
@@ -214,7 +215,7 @@ def _some(labels: Sequence[str]) -> str:
 
 def _logits(x: Tensor, wide: Tensor | None, labels: Sequence[str], *, exclusive: bool) -> Tensor:
     """Returns the logits of the classes, `[..., C]`, those of a wide path mixed in."""
-    logits = keras.layers.Dense(len(labels), dtype="float32", name="logits")(x)
+    logits = logits_of(x, len(labels), exclusive=exclusive)
     if wide is None:
         return logits
     return Mixture(exclusive, dtype="float32", name="mixture")([logits, wide])

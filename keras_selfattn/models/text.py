@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -14,6 +14,7 @@ from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.core import encoded, pooled
 from keras_selfattn.models.embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.members import side_by_side
 from keras_selfattn.models.ngrams import ngram_ids
 from keras_selfattn.models.rows import Rows, are_texts, as_texts
 from keras_selfattn.models.token_embedding import Neighbours
@@ -62,6 +63,7 @@ class TextClassifier(Classifier):
 
     config_type = TextConfig
     rows_are = "Texts"
+    alone: ClassVar[dict[str, Any]] = {"wide": False}
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
@@ -173,8 +175,12 @@ class TextClassifier(Classifier):
 
     def _build_core(self, head: Head) -> keras.Model:
         config, policy = self.config, self.dtype_policy
-        body = text_body(config, self.tokenizer, policy)
-        ids, x = body.input, pooled(body.output, config, policy)  # [B, D]
+
+        def member() -> keras.Model:
+            body = text_body(config, self.tokenizer, policy)
+            return keras.Model(body.input, pooled(body.output, config, policy))
+
+        ids, x = side_by_side(member, config.members)  # [B, D]
         if self.wide is None:
             return keras.Model(ids, head.outputs(x), name="core")
         wide = keras.Input((self.wide.classes,), dtype="float32", name="wide")

@@ -12,6 +12,7 @@ from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import TokenConfig
 from keras_selfattn.models.core import encoded
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.members import side_by_side
 from keras_selfattn.models.position_head import PositionHead
 from keras_selfattn.models.rows import Rows, are_token_lists, as_token_lists
 from keras_selfattn.models.token_embedding import FeatureEmbedding, Neighbours
@@ -145,6 +146,11 @@ class TokenClassifier(RawModel):
         return self.tokenizer.rows(inputs)
 
     def _build_core(self, head: Head) -> keras.Model:
+        features, x = side_by_side(self._member, self.config.members)  # [B, T, D]
+        return keras.Model(features, head.outputs(x), name="core")
+
+    def _member(self) -> keras.Model:
+        """Returns an encoder of features `[B, T, K]`, to `[B, T, D]`."""
         config, policy = self.config, self.dtype_policy
         features = keras.Input((None, FEATURES), dtype="int32", name="features")
         x = FeatureEmbedding(
@@ -159,4 +165,4 @@ class TokenClassifier(RawModel):
         x = Neighbours(dtype=policy, name="neighbours")(x)
         x = encoded(x, config, policy, config.window)
         x = keras.layers.Dropout(config.dropout, dtype=policy, name="head_dropout")(x)
-        return keras.Model(features, head.outputs(x), name="core")
+        return keras.Model(features, x)

@@ -1,0 +1,106 @@
+"""Several encoders side by side, whose answers are averaged.
+
+Axes: B (batch), T (positions), D (features), C (classes).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+Tensor = Any
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class Averaged(keras.layers.Layer):
+    """The mean of the logits of several encoders; where classes exclude each other, of their logarithms.
+
+    Args:
+        exclusive: whether the classes exclude each other: the logits of each are normalised first then.
+
+    Call arguments:
+        inputs: float `[..., classes]` of each.
+
+    Returns:
+        float32 `[..., classes]`.
+
+    Example:
+
+        >>> import numpy as np
+        >>> np.asarray(Averaged(exclusive=False)([np.array([[1.0]]), np.array([[3.0]])])).tolist()
+        [[2.0]]
+
+    Reference: Lakshminarayanan et al. 2017, "Simple and Scalable Predictive Uncertainty Estimation using Deep
+    Ensembles", section 2.4; Hansen & Salamon 1990, "Neural Network Ensembles".
+    """
+
+    def __init__(self, exclusive: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.exclusive = exclusive
+        self.supports_masking = True
+
+    def call(self, inputs: list[Tensor]) -> Tensor:
+        each = [keras.ops.cast(logits, "float32") for logits in inputs]
+        if self.exclusive:
+            each = [keras.ops.log_softmax(logits) for logits in each]
+        return sum(each[1:], each[0]) / len(each)
+
+    def compute_mask(self, inputs: list[Tensor], mask: list[Tensor] | None = None) -> Tensor | None:
+        return None if mask is None else mask[0]
+
+    def compute_output_shape(self, input_shape: list[tuple]) -> tuple:
+        return input_shape[0]
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "exclusive": self.exclusive}
+
+
+def side_by_side(build: Callable[[], keras.Model], members: int) -> tuple[Tensor, Tensor | list[Tensor]]:
+    """Returns the input of as many encoders, and the output of the one or of each.
+
+    The layers of the first lie open, each other's in a model of its own: "member_2", "member_3", …
+
+    Args:
+        build: makes one of them.
+        members: how many.
+    """
+    first = build()
+    others = [build() for _ in range(1, members)]
+    named = [keras.Model(each.input, each.output, name=_name(n)) for n, each in enumerate(others, start=1)]
+    found = [first.output, *(each(first.input) for each in named)]
+    return first.input, found if members > 1 else found[0]
+
+
+def logits_of(x: Tensor | list[Tensor], classes: int, *, exclusive: bool) -> Tensor:
+    """Returns the logits of features, `[..., D]` to `[..., C]`; of several encoders their average."""
+    several = x if isinstance(x, list) else [x]
+    found = [
+        keras.layers.Dense(classes, dtype="float32", name=_logits(place))(each)
+        for place, each in enumerate(several)
+    ]
+    return Averaged(exclusive, dtype="float32", name="averaged")(found) if len(found) > 1 else found[0]
+
+
+def copy_member(source: keras.Model, target: keras.Model, place: int) -> None:
+    """Gives one of the encoders of a core, with its logits, the weights of the only one of another core.
+
+    Args:
+        source: with one encoder.
+        target: with several of the same kind.
+        place: of the encoder in `target`, from 0 on.
+    """
+    member = target if place == 0 else target.get_layer(_name(place))
+    known = {layer.name for layer in member.layers}
+    for layer in source.layers:
+        if layer.name == _logits(0):
+            target.get_layer(_logits(place)).set_weights(layer.get_weights())
+        elif layer.name in known:
+            member.get_layer(layer.name).set_weights(layer.get_weights())
+
+
+def _name(place: int) -> str:
+    return f"member_{place + 1}"
+
+
+def _logits(place: int) -> str:
+    return f"logits_{place + 1}" if place else "logits"

@@ -1,0 +1,136 @@
+"""Several encoders side by side: their average, and each trained as if it were alone."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_selfattn import export, models, training
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.fitting import copy_of
+from keras_selfattn.models.members import Averaged, copy_member
+from keras_selfattn.runs import load_run
+
+TEXT = models.TextConfig(width=8, num_heads=2, members=2, min_count=1)
+TOKENS = models.TokenConfig(width=8, num_layers=1, num_heads=2, members=3)
+ROWS = LabelledRows(
+    [f"{word} film number{n}" for n in range(30) for word in ("good", "bad", "fine", "poor")],
+    ["+", "-", "+", "-"] * 30,
+    "made up",
+)
+SENTENCES = [["Ada", "wrote", "it"], ["She", "lives", "in", "York"]] * 8
+NAMES = [["P", "O", "O"], ["O", "O", "O", "L"]] * 8
+
+
+def adapted(kind, config, rows, targets, seed=0):
+    keras.utils.set_random_seed(seed)
+    model = kind(config)
+    model.adapt(rows, targets)
+    return model
+
+
+def test_the_average_is_that_of_the_logarithms_of_probabilities():
+    random = np.random.default_rng(0)
+    logits = [random.normal(size=(4, 3)).astype("float32") * 5 for _ in range(3)]
+    wanted = np.mean([x - np.log(np.exp(x).sum(1, keepdims=True)) for x in logits], axis=0)
+    np.testing.assert_allclose(Averaged(exclusive=True)(logits), wanted, rtol=1e-5)
+    np.testing.assert_allclose(Averaged(exclusive=False)(logits), np.mean(logits, axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "rows", "targets"),
+    [
+        (models.TextClassifier, TEXT, ROWS.inputs, ROWS.targets),
+        (models.TokenClassifier, TOKENS, SENTENCES, NAMES),
+    ],
+)
+def test_members_with_the_weights_of_models_answer_as_these_on_average(kind, config, rows, targets):
+    whole = adapted(kind, config, rows, targets)
+    alone = [
+        adapted(kind, copy_of(kind(config), {"members": 1, **kind.alone}).config, rows, targets, seed)
+        for seed in range(1, config.members + 1)
+    ]
+    for place, model in enumerate(alone):
+        logits = model.core.get_layer("logits")
+        logits.kernel.assign(4 * logits.kernel)
+        copy_member(model.core, whole.core, place)
+    if kind is models.TextClassifier:
+        whole.core.get_layer("mixture").shares.assign([1.0, 0.0])
+    answers = [model.predict(rows[:6], verbose=0) for model in (whole, *alone)]
+    for found, *each in zip(*answers, strict=True):
+        wanted = np.exp(np.mean(np.log(each), axis=0))
+        np.testing.assert_allclose(found, wanted / wanted.sum(-1, keepdims=True), rtol=2e-4, atol=1e-6)
+    assert np.abs(answers[1][0] - answers[2][0]).max() > 1e-3, "they are not all the same"
+
+
+def test_each_member_is_trained_as_if_it_were_alone(tmp_path):
+    settings = {"epochs": 1, "batch_size": 16, "learning_rate": 0.01, "refit": True}
+    lines = []
+    run = training.train(
+        ROWS,
+        tmp_path / "run",
+        model=models.TextClassifier(TEXT),
+        config=training.TrainConfig(**settings, seed=5),
+        verbose=0,
+        report=lines.append,
+    )
+    assert lines == [
+        f"Again, on all 120 rows, for as many epochs as were best, encoder {place} of 2:" for place in (1, 2)
+    ]
+    everything = LabelledRows(["good", "bad"], ["+", "-"], "dev.csv")
+    for place, body in enumerate((run.model.core, run.model.core.get_layer("member_2"))):
+        alone = training.train(
+            ROWS,
+            tmp_path / f"alone{place}",
+            model=copy_of(models.TextClassifier(TEXT), {"members": 1, "wide": False}),
+            config=training.TrainConfig(**{**settings, "refit": False}, seed=5 + place),
+            validation=everything,
+            verbose=0,
+        ).model
+        for layer in ("embedding", "encoder"):
+            for ours, theirs in zip(
+                body.get_layer(layer).get_weights(), alone.core.get_layer(layer).get_weights(), strict=True
+            ):
+                np.testing.assert_array_equal(ours, theirs)
+    found, wanted = (model.predict(ROWS.inputs[:4], verbose=0) for model in (load_run(run.path), run.model))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def test_where_validation_rows_are_given_the_figures_are_of_all_members(tmp_path):
+    held_out = LabelledRows(["good new", "poor new", "fine"], ["+", "-", "+"], "dev.csv")
+    run = training.train(
+        ROWS,
+        tmp_path / "run",
+        model=models.TextClassifier(TEXT),
+        config=training.TrainConfig(epochs=1, batch_size=16),
+        validation=held_out,
+        verbose=0,
+    )
+    assert (run.rows, run.again) == (120, False)
+    assert run.figures.summary() == training.evaluate(run.model, held_out).summary()
+    assert "new" not in run.model.tokenizer.vocabulary
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "rows", "targets", "name"),
+    [
+        (models.TextClassifier, TEXT, ROWS.inputs, ROWS.targets, "text"),
+        (models.TokenClassifier, TOKENS, SENTENCES, NAMES, "tokens"),
+    ],
+)
+def test_an_export_holds_all_members(kind, config, rows, targets, name, tmp_path):
+    import tensorflow as tf
+
+    model = adapted(kind, config, rows, targets)
+    served = tf.saved_model.load(str(export.export_saved_model(model, tmp_path / "model")))
+    answer = served.signatures["serving_default"](**{name: tf.constant(rows[:1])})
+    np.testing.assert_allclose(answer["probabilities"][0], model.predict(rows[:1], verbose=0)[0], rtol=1e-4)
+
+
+def test_fit_trains_them_together_and_padding_changes_no_answer():
+    keras.utils.set_random_seed(0)
+    model = models.TokenClassifier(TOKENS)
+    model.compile("adam")
+    history = model.fit(SENTENCES, NAMES, epochs=8, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
+    alone, padded = (model.predict(rows, verbose=0)[0] for rows in (SENTENCES[:1], SENTENCES[:2]))
+    np.testing.assert_allclose(alone, padded, rtol=1e-4, atol=1e-6)
