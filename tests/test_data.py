@@ -132,7 +132,7 @@ def test_many_small_classes_are_held_out_in_their_share_overall():
 
 
 def test_too_few_rows_to_split_say_so():
-    with pytest.raises(DataError, match="too few rows to hold 10% of them out: 2"):
+    with pytest.raises(DataError, match="too few different rows to hold 10% of them out: 2"):
         split_rows(LabelledRows(["a", "b"], ["+", "-"], "t.csv"), 0.1, seed=0)
 
 
@@ -162,7 +162,7 @@ def test_a_row_that_can_be_spared_is_found_though_the_draw_is_needed():
         kept, held = split_rows(LabelledRows(list("vwxyz"), targets, "t.csv"), 0.2, seed)
         assert held.targets == [["d"]]
         assert len(kept) == 4
-    with pytest.raises(DataError, match="too few rows to hold 20% of them out: 3"):
+    with pytest.raises(DataError, match="too few different rows to hold 20% of them out: 3"):
         split_rows(LabelledRows(list("vwx"), targets[:3], "t.csv"), 0.2, seed=0)
 
 

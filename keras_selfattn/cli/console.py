@@ -24,6 +24,8 @@ def import_tensorflow() -> None:
         import tensorflow as tf
 
         tf.config.list_physical_devices()  # looks for GPUs, and says so where there is none
+        # Where one command trains several models, graphs are made anew, which TensorFlow warns of.
+        tf.get_logger().setLevel("ERROR")
 
 
 @contextmanager

@@ -134,7 +134,8 @@ def _said(run: "Run") -> str:
     trained = f"Trained in {run.seconds:.0f} s"
     kept = f"the weights of epoch {run.best_epoch}, the best on the validation rows"
     if run.again:
-        kept = f"a model trained on all {run.rows:,} rows for {run.best_epoch} epochs, as many as were best"
+        epochs = "1 epoch" if run.best_epoch == 1 else f"{run.best_epoch} epochs"
+        kept = f"a model trained on all {run.rows:,} rows for {epochs}, which was best before"
     return f"{trained} and kept {kept}. The run is in {run.path}. Go on with:"
 
 

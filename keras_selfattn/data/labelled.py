@@ -79,7 +79,7 @@ def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[Labelled
     kept = [row for row in range(len(rows)) if row not in chosen]
     if not kept or not held:
         raise DataError(
-            f"{rows.source} has too few rows to hold {held_out:.0%} of them out: {len(rows)}. "
+            f"{rows.source} has too few different rows to hold {held_out:.0%} of them out: {len(places)}. "
             "Give a validation file instead."
         )
     return rows.take(kept), rows.take(sorted(held))

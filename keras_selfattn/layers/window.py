@@ -76,8 +76,10 @@ class Blocks:
         real = pairs.real
         if real is None:
             real = ops.ones((batch, self.length), dtype="bool")
-        real = self.keys(real[:, None, :, None])  # [B N, 1, K, 1], False beyond both ends
-        parts = [ops.swapaxes(real, -1, -2), within(pairs.reach, distance)[None, None]]
+        # As numbers: where bools are transposed, oneDNN logs an error on processors without AVX-512.
+        real = ops.cast(real, "float32")[:, None, :, None]
+        real = ops.swapaxes(self.keys(real), -1, -2) > 0  # [B N, 1, 1, K], False beyond both ends
+        parts = [real, within(pairs.reach, distance)[None, None]]
         if pairs.lens is not None:
             left_over = pairs.lens - arange(self.length)  # [B, T]: key s < lens means s - t < lens - t
             parts.append(self.queries(left_over[:, None, :, None]) > distance)  # [B N, 1, C, K]

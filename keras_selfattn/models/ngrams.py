@@ -4,6 +4,7 @@ Axes: B (texts), G (n-grams of a text or word), N (n-grams of all texts).
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -55,14 +56,20 @@ def ngram_ids(config: TextConfig, texts: Tensor) -> NGrams:
 
 def counted(config: TextConfig, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yields, for texts in chunks, rows (from 0), ids and counts of the n-grams in each text, once each."""
-    spec = [tf.TensorSpec([None], tf.string)]
-    ids = tf.function(lambda strings: ngram_ids(config, strings), input_signature=spec, autograph=False)
+    ids = _traced(config)
     for start in range(0, len(texts), _CHUNK):
         found = ids(as_strings(texts[start : start + _CHUNK]))
         keys = found.rows.numpy().astype(np.int64) * (2 * BUCKETS) + found.ids.numpy()
         keys, counts = np.unique(keys, return_counts=True)
         rows, places = np.divmod(keys, 2 * BUCKETS)
         yield (rows + start).astype(np.int32), places.astype(np.int32), counts.astype(np.float32)
+
+
+@functools.cache
+def _traced(config: TextConfig) -> Any:
+    """Returns `ngram_ids` as a graph, which is made once for a config."""
+    spec = [tf.TensorSpec([None], tf.string)]
+    return tf.function(lambda strings: ngram_ids(config, strings), input_signature=spec, autograph=False)
 
 
 def _word_grams(words: Tensor) -> list[Tensor]:
