@@ -6,6 +6,7 @@ from typing import Any, Protocol, cast
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models import (
     ImageClassifier,
+    MaskedTokenModel,
     SeriesClassifier,
     SeriesForecaster,
     SeriesRegressor,
@@ -35,7 +36,16 @@ class RawFront(Front, Protocol):
 
 
 def raw_front(model: RawModel) -> RawFront:
-    """Returns what stands before the model's core in the graph."""
+    """Returns what stands before the model's core in the graph.
+
+    Raises:
+        ExportError: for a model that answers no requests.
+    """
+    if isinstance(model, MaskedTokenModel):
+        raise ExportError(
+            "A MaskedTokenModel is what a classifier begins with. Train one from it and export that: "
+            "`keras-selfattn train TABLE --from RUN`, or `models.TextClassifier(start=RUN)`."
+        )
     return _found(_FRONTS, model)(model)
 
 

@@ -8,6 +8,7 @@ Keras:
 - `data`: files to texts and labels; the built-in first data set.
 - `plots`: pictures of position encodings and attention weights.
 - `training`: one function from a table of labelled rows to a run folder.
+- `pretraining`: one function from texts without labels to a run folder that classifiers begin with.
 - `export`: versioned, checked SavedModels that take raw text.
 - `serving`: the server (TensorFlow Serving's gRPC API) and the client.
 """
@@ -17,7 +18,7 @@ from types import ModuleType
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("data", "export", "layers", "models", "plots", "serving", "training")
+_SUBPACKAGES = ("data", "export", "layers", "models", "plots", "pretraining", "serving", "training")
 
 
 def __getattr__(name: str) -> ModuleType:

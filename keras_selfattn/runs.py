@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_selfattn import __version__
+from keras_selfattn.data.corpus import read_corpus
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.tasks import TASKS, Task
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from keras_selfattn.metrics import Report
     from keras_selfattn.models.base import RawModel
 
+_PRETRAINED = "MaskedTokenModel"
 _VERSIONED = ("keras", "tensorflow", "numpy", "scikit-learn")
 
 
@@ -55,6 +57,8 @@ def write_run(
     labels = getattr(model, "labels", None)
     described = {"kind": type(model).__name__, "model": model.config.to_dict()}
     described |= {} if labels is None else {"labels": labels}
+    start = getattr(model, "start", None)
+    described |= {} if start is None else {"start": start.record}
     _write_json(folder / "config.json", {**described, **settings, "versions": versions})
     epochs = range(1, 1 + len(next(iter(history.values()), ())))
     _write_csv(folder / "history.csv", ["epoch", *history], zip(epochs, *history.values(), strict=True))
@@ -98,6 +102,11 @@ def task_of_run(folder: Path) -> Task:
             f"{folder / 'config.json'} does not say what kind of model it is of: it is damaged, or of an "
             "earlier version of this library, whose models are not read any more. Train the run again."
         )
+    if config["kind"] == _PRETRAINED:
+        raise RunError(
+            f"{folder} is a pretrained model, which names no labels: train a classifier that begins with it, "
+            f"with `keras-selfattn train TABLE --from {folder}`."
+        )
     found = [task for task in TASKS if task.kind == config["kind"]]
     if not found:
         raise RunError(
@@ -126,6 +135,29 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
         return task.rows(path, {**reading, **given})
     except ConfigError:  # a file of another form than that of training, for which its columns mean nothing
         return task.rows(path, given)
+
+
+def is_pretrained(folder: Path) -> bool:
+    """Whether a run folder holds a model that was trained on texts without labels.
+
+    Raises:
+        RunError: if the folder is missing, is no run, or its settings cannot be read.
+    """
+    _check_run(folder)
+    return read_config(folder).get("kind") == _PRETRAINED
+
+
+def corpus_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> list[str]:
+    """Returns the texts of a file, read as those of a pretraining were unless `given` says otherwise.
+
+    Raises:
+        ConfigError: for something given that does not say how texts are read.
+        DataError: for a file that cannot be read.
+    """
+    for name in set(given) - {"text"}:
+        raise ConfigError(f"`{name}` is not for {folder}, which was pretrained on texts alone. Leave it out.")
+    reading = {"text": "text", **read_config(folder).get("reading", {}), **given}
+    return read_corpus(path, str(reading["text"]))
 
 
 def _check_run(folder: Path) -> None:

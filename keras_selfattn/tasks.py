@@ -53,18 +53,34 @@ class Task:
             arguments[name] = value
         return self.read(path, **arguments)
 
-    def model(self, given: Mapping[str, Any]) -> "RawModel":
+    @property
+    def all_settings(self) -> frozenset[str]:
+        """Fields of the model's config that a user may set."""
+        return self.settings | _SHARED
+
+    def model(self, given: Mapping[str, Any], start: Path | None = None) -> "RawModel":
         """Returns the untrained model; `given` holds fields of its config, or None for their defaults.
 
+        Args:
+            given: the fields.
+            start: run folder whose vocabulary and weights it begins with, where the task is text.
+
         Raises:
-            ConfigError: for a field of another task, or one out of range.
+            ConfigError: for a field of another task, one out of range, or one that contradicts `start`.
+            RunError: for a `start` that holds no model of text.
         """
         from keras_selfattn import models
 
         settings = {name: value for name, value in given.items() if value is not None}
         for name in settings:
-            self._check(name, name in self.settings | _SHARED)
-        return getattr(models, self.kind)({**self.chosen, **settings})
+            self._check(name, name in self.all_settings)
+        if start is None:
+            return getattr(models, self.kind)({**self.chosen, **settings})
+        if self.kind != "TextClassifier":
+            raise ConfigError(
+                f"The task is {self.name}: only text models begin with others. Leave {start} out."
+            )
+        return models.TextClassifier({**self.chosen, **settings}, start=start)
 
     def takes(self, name: str, value: Any) -> bool:
         """Whether the value, as JSON has it, can be that of an argument of `reading`."""

@@ -117,7 +117,7 @@ def train(
         "data": {name: _describe(tables[name]) for name in ("train", "validation", "test") if name in tables},
         "reading": _as_json("reading", dict(reading or {})),
     }
-    with _run_folder(Path(output), overwrite=overwrite) as draft:
+    with run_folder(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
         parts = tables["train"], tables["validation"]
         if tune > 0:
@@ -162,7 +162,7 @@ def evaluate(model: RawModel, rows: LabelledRows) -> Report:
 
 
 @contextmanager
-def _run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
+def run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """Yields the draft of a run folder; made before training, so that an unwritable place is said first."""
     if overwrite and target.is_dir() and any(target.iterdir()) and not (target / "model.keras").is_file():
         raise RunError(f"{target} is not a run folder, so it is not replaced. Choose another folder.")

@@ -18,12 +18,14 @@ def command(run: Path, table: Path, **reading: Any) -> None:
 
     Columns are those of the training unless they are named.
     """
-    from keras_selfattn.runs import rows_for_run
+    from keras_selfattn.runs import corpus_for_run, is_pretrained, rows_for_run
 
-    rows = rows_for_run(run, table, given(reading))
+    pretrained = is_pretrained(run)
+    rows: Any = (corpus_for_run if pretrained else rows_for_run)(run, table, given(reading))
     import_tensorflow()
-    from keras_selfattn import training
+    from keras_selfattn import pretraining, training
     from keras_selfattn.cli.figures import print_report
     from keras_selfattn.runs import load_run
 
-    print_report(training.evaluate(load_run(run), rows), str(table))
+    evaluate: Any = pretraining.evaluate if pretrained else training.evaluate
+    print_report(evaluate(load_run(run), rows), str(table))

@@ -20,6 +20,7 @@ from keras_selfattn.serving.errors import ServingError
 # without TensorFlow.
 _COMMANDS = (
     "quickstart",
+    "pretrain",
     "train",
     "evaluate",
     "export",

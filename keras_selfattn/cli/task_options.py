@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from keras_selfattn.data.labelled import LabelledRows, label_names
+from keras_selfattn.errors import ConfigError
 from keras_selfattn.tasks import TASKS, Task, task_named
 
 _COUNT = click.IntRange(min=1)
@@ -133,6 +134,36 @@ def setting_options(function: Callable) -> Callable:
     for option in reversed(_SETTINGS):
         function = option(function)
     return function
+
+
+def pretraining_options(function: Callable) -> Callable:
+    """What a model of text without labels is made of: what a classifier that begins with it must share."""
+    of_a_classifier = {"dropout", "max_tokens", "members", "wide"}
+    text = next(task for task in TASKS if task.name == "text")
+    settings = text.all_settings - of_a_classifier
+    for option in reversed(_SETTINGS):
+        function = option(function)
+        if (added := _parameters(function))[-1].name not in settings:
+            added.pop()
+    return function
+
+
+def flag(name: str) -> str:
+    """Returns how an option of a model's settings is written."""
+    known = _parameters(setting_options(lambda: None))
+    return next(option.opts[0] for option in known if option.name == name)
+
+
+def _parameters(function: Any) -> list[click.Parameter]:
+    """Returns the options that decorators have added to a function, the last added last."""
+    return function.__click_params__
+
+
+def check_width(settings: dict[str, Any]) -> None:
+    """Before TensorFlow is imported, and by the names of the flags."""
+    width, heads = settings["width"], settings["num_heads"] or 4
+    if width is not None and width % heads:
+        raise ConfigError(f"--width must be divisible by --heads. Received {width} and {heads}.")
 
 
 def chosen_task(options: dict[str, Any], path: Path) -> tuple[Task, dict[str, Any], dict[str, Any]]:

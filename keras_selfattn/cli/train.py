@@ -7,8 +7,10 @@ import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.task_options import (
+    check_width,
     chosen_task,
     described,
+    flag,
     reading_options,
     setting_options,
     task_option,
@@ -59,6 +61,12 @@ _COUNT = click.IntRange(min=1)
     metavar="MINUTES",
     help="Try other settings on the held-out rows for so long, and keep those that are better.",
 )
+@click.option(
+    "--from",
+    "start",
+    type=click.Path(path_type=Path),
+    help="Run of `pretrain`, or of a classifier of text, whose vocabulary and weights to begin with.  [text]",
+)
 @click.option("--balanced", is_flag=True, help="Give each class the same weight, however few its rows.")
 @setting_options
 @click.option(
@@ -75,6 +83,7 @@ def command(
     label_smoothing: float | None,
     refit: bool | None,
     tune: float | None,
+    start: Path | None,
     balanced: bool,
     seed: int,
     overwrite: bool,
@@ -86,7 +95,8 @@ def command(
     series, regression or forecast from other files.
     """
     task, reading, settings = chosen_task(options, table)
-    _check_width(settings)
+    if start is None:
+        check_width(settings)
     rows = task.rows(table, reading)
     validation = None if validation_file is None else task.rows(validation_file, reading)
     import_tensorflow()
@@ -95,7 +105,8 @@ def command(
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.tuning import described as described_changes
 
-    model = task.model(settings)
+    _check_start(start, settings)
+    model: Any = task.model(settings, start)
     given = {
         "epochs": epochs,
         "batch_size": batch_size,
@@ -108,6 +119,8 @@ def command(
     asked = {name: value for name, value in given.items() if value is not None}
     config = training.TrainConfig(**{**model.advised_training(len(rows)), **asked})
     console.print(f"Training on {described(rows, table)}")
+    if start is not None:
+        console.print(model.start.described(rows.inputs))
     with TrainingProgress() as progress:
         run = training.train(
             rows,
@@ -139,8 +152,15 @@ def _said(run: "Run") -> str:
     return f"{trained} and kept {kept}. The run is in {run.path}. Go on with:"
 
 
-def _check_width(settings: dict[str, Any]) -> None:
-    """Before TensorFlow is imported, and by the names of the flags."""
-    width, heads = settings["width"], settings["num_heads"] or 4
-    if width is not None and width % heads:
-        raise ConfigError(f"--width must be divisible by --heads. Received {width} and {heads}.")
+def _check_start(start: Path | None, settings: dict[str, Any]) -> None:
+    """By the names of the flags."""
+    if start is None:
+        return
+    from keras_selfattn.models.pretrained import Start
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    for name, bound in Start(start).contradicted(given).items():
+        raise ConfigError(
+            f"{flag(name)} contradicts {start}, whose weights the model begins with: there `{name}` is "
+            f"{bound!r}. Received {given[name]!r}. Leave the option out, or pretrain with it."
+        )

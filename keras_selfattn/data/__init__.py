@@ -1,5 +1,6 @@
 """Files to rows with targets, splits, and the built-in first data set."""
 
+from keras_selfattn.data.corpus import read_corpus
 from keras_selfattn.data.images import read_images
 from keras_selfattn.data.labelled import LabelledRows, split_rows
 from keras_selfattn.data.names import LANGUAGES, Name, load_names, split_by_thing
@@ -15,6 +16,7 @@ __all__ = [
     "Windows",
     "cut_windows",
     "load_names",
+    "read_corpus",
     "read_images",
     "read_long_series",
     "read_regression",

@@ -62,6 +62,11 @@ class NGramEmbedding(keras.layers.Layer):
             for n, size in enumerate(sizes, start=1)
         ]
 
+    @property
+    def vectors(self) -> Tensor:
+        """The tokens' own vectors, `[vocabulary_size, width]`, without the scale of the outputs."""
+        return self._tables[0].embeddings
+
     def build(self, input_shape: tuple) -> None:
         for table in self._tables:
             table.build(input_shape)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
@@ -16,6 +17,7 @@ from keras_selfattn.models.embedding import HiddenTokens, NGramEmbedding, Spelli
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.members import side_by_side
 from keras_selfattn.models.ngrams import ngram_ids
+from keras_selfattn.models.pretrained import Start
 from keras_selfattn.models.rows import Rows, are_texts, as_texts
 from keras_selfattn.models.token_embedding import Neighbours
 from keras_selfattn.models.token_features import PIECES, spellings
@@ -40,6 +42,8 @@ class TextClassifier(Classifier):
         labels: label names in the order of the classes; left out before training.
         multi_label: whether a row can bear several labels; left out before training.
         wide_features: n-grams that the wide path has weights for; left out before training.
+        start: run folder or `.keras` file of a `MaskedTokenModel`, or of a classifier of text, whose
+            vocabulary and weights the model begins with; of `config`, what they depend on need not be given.
 
     Call arguments:
         inputs: string `[batch]`, or int32 `[batch, length]` token ids with 0 as padding.
@@ -72,7 +76,7 @@ class TextClassifier(Classifier):
         return settings | {"refit": True}
 
     def alternatives(self) -> list[dict[str, Any]]:
-        return [
+        changes = [
             {"tokens": "characters", "max_ngram": 3},
             {"dropout": 0.5},
             {"lowercase": not self.config.lowercase},
@@ -82,6 +86,7 @@ class TextClassifier(Classifier):
             {"width": 256},
             {"batch_size": 32},
         ]
+        return [each for each in changes if self.start is None or not self.start.contradicted(each)]
 
     def __init__(
         self,
@@ -91,13 +96,20 @@ class TextClassifier(Classifier):
         labels: Sequence[str] | None = None,
         multi_label: bool = False,
         wide_features: int | None = None,
+        start: str | Path | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, **kwargs)
+        begun = None if start is None else Start(start)
+        super().__init__(config if begun is None else begun.config(config), **kwargs)
+        self.start = begun
         self.tokenizer: Any = None
         self.wide: NGramLogits | None = None
         if (vocabulary is None) != (labels is None):
             raise ConfigError("`vocabulary` and `labels` go together. Received one without the other.")
+        if vocabulary is not None and start is not None:
+            raise ConfigError(
+                "`start` is of a model before training, without `vocabulary`. Leave one of them out."
+            )
         if vocabulary is None and (multi_label or wide_features is not None):
             raise ConfigError(
                 "`multi_label` and `wide_features` are of a model with `vocabulary` and `labels`."
@@ -134,6 +146,8 @@ class TextClassifier(Classifier):
             **super().get_config(),
             "vocabulary": None if self.tokenizer is None else self.tokenizer.vocabulary,
             "wide_features": None if self.wide is None else self.wide.features,
+            # Once the weights are copied, they are this model's own.
+            "start": None if self.start is None or self.tokenizer is not None else self.start.path,
         }
 
     def _is_raw(self, x: Any) -> bool:
@@ -148,6 +162,8 @@ class TextClassifier(Classifier):
             targets = head.encoded(rows.targets)
             self.wide = fitted(self.config, rows.inputs, targets, len(head.labels), rows.weights)
         self._assemble(head)
+        if self.start is not None:
+            self.start.copy_to(self.core)
 
     def _learn(self, rows: Rows) -> None:
         vocabulary, cut = learn_vocabulary(self.config, rows.inputs)
@@ -161,7 +177,7 @@ class TextClassifier(Classifier):
                 "tokens and are cut at the end.",
                 stacklevel=2,
             )
-        self.tokenizer = Tokenizer(self.config, vocabulary)
+        self.tokenizer = Tokenizer(self.config, vocabulary if self.start is None else self.start.vocabulary)
 
     def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:
         return self.tokenizer.rows(inputs)

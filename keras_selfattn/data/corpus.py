@@ -1,0 +1,42 @@
+"""Texts without labels, from plain text and from tables."""
+
+from pathlib import Path
+
+from keras_selfattn.data.records import checked_ending, iter_lines
+from keras_selfattn.data.tables import read_columns
+from keras_selfattn.errors import DataError
+
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
+
+
+def read_corpus(path: str | Path, text: str = "text") -> list[str]:
+    """Reads texts from a `.txt` file, one a line, or a column of a table, in UTF-8; blank ones are left out.
+
+    Args:
+        path: a `.txt`, `.csv`, `.tsv`, `.jsonl` or `.ndjson` file.
+        text: name of the column with the texts, of a table.
+
+    Raises:
+        DataError: if the file is missing, empty, of another kind, not UTF-8 (with the line), cannot be
+            parsed, has no such column (with those it has), or no text that is not blank.
+
+    Example:
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "corpus.txt")
+        ...     _ = file.write_text("a good film\\n\\na bad one\\n")
+        ...     read_corpus(file)
+        ['a good film', 'a bad one']
+    """
+    file = Path(path)
+    if checked_ending(file, (".txt", *_TABLES)) == ".txt":
+        texts = [line for _, line in iter_lines(file)]
+    else:
+        values = (record.get(text) for _, record in read_columns(file, (text,)))
+        # A lone surrogate, which JSON can hold, is no UTF-8.
+        texts = ["" if value is None else str(value).encode(errors="replace").decode() for value in values]
+    found = [each for each in texts if each and not each.isspace()]
+    if not found:
+        raise DataError(f"{file} holds no texts: all {len(texts)} of its rows are blank.")
+    return found

@@ -1,0 +1,228 @@
+"""A model of unlabelled text that learns to guess hidden tokens: what a classifier can begin with.
+
+Axes: B (texts), T (tokens), N (hidden tokens), D (features), V (vocabulary).
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_selfattn.errors import DataError
+from keras_selfattn.models.base import BATCH_SIZE, RawModel
+from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.heads import Head
+from keras_selfattn.models.masked_head import Gathered, MaskedTokenHead, SharedLogits
+from keras_selfattn.models.masking import MASK, MaskedBatches, hide, masked_places, masked_token
+from keras_selfattn.models.rows import Rows, are_texts, as_texts
+from keras_selfattn.models.text import text_body
+from keras_selfattn.models.tokenizer import Tokenizer, learn_vocabulary
+
+Tensor = Any
+
+# Characters of a window, some 200 words: what a row can cost is bounded, and no token of a long text unused.
+_WINDOW = 1024
+# Rows that are trained on in all passes, where that makes 2 to 40 of them; rows held out at most.
+_ROWS_IN_ALL, _HELD_OUT = 300_000, 2_000
+# Of what is hidden there is always more: less dropout is needed than where labels are few.
+_DROPOUT = {"dropout": 0.1, "word_dropout": 0.0}
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class MaskedTokenModel(RawModel):
+    """Self-attention model that learns from texts without labels, by guessing tokens hidden from it.
+
+    `TextClassifier(start=...)` begins with its vocabulary and its weights. The first `fit` learns the
+    vocabulary (or call `adapt`). Texts of over 1,024 characters are cut at spaces, so that all of a long text
+    is learned from. In training each pass hides other tokens; in `evaluate`, and in validation, the same ones
+    each time. `compile()` without arguments sets Adam, cross-entropy and accuracy, of hidden tokens alone.
+
+    Args:
+        config: what the model is made of; a `TextConfig` or the dict of one, of which `dropout` is 0.1 and
+            `word_dropout` 0 unless given. `wide`, `members` and `max_tokens` are of no account here.
+        vocabulary: tokens in the order of their ids, the mask last; left out before training.
+
+    Call arguments:
+        inputs: int32 `[hidden]`, the places of the tokens to guess among those of all rows, and int32
+            `[batch, length]` token ids with 0 as padding.
+        training: dropout acts only if True.
+
+    Returns:
+        Logits, float32 `[hidden, vocabulary]`. `predict` takes texts in which `[mask]` stands for a word, and
+        returns for each an array of probabilities `[masks, vocabulary]`, by token id.
+
+    Raises:
+        ConfigError: for a field of the config out of range.
+        DataError: for texts that cannot train the model.
+
+    Example:
+
+        >>> model = MaskedTokenModel(TextConfig(width=8, num_layers=1, num_heads=2))
+        >>> model.compile()
+        >>> _ = model.fit(["a good film", "a bad film", "a good book"] * 8, epochs=1, verbose=0)
+        >>> [len(words) for words in model.guesses(["a [mask] film by [mask]"], 3)[0]]
+        [3, 3]
+
+    Reference: Devlin et al. 2019, "BERT", section 3.1; Press and Wolf 2017, "Using the Output Embedding to
+    Improve Language Models", for the vectors shared by input and output.
+    """
+
+    config_type = TextConfig
+    rows_are = "Texts"
+
+    @classmethod
+    def advised_training(cls, rows: int) -> dict[str, Any]:
+        epochs = int(np.clip(_ROWS_IN_ALL // max(1, rows), 2, 40))
+        return {"epochs": epochs, "learning_rate": 2e-3, "validation": min(0.1, _HELD_OUT / max(1, rows))}
+
+    def __init__(
+        self,
+        config: TextConfig | dict[str, Any] | None = None,
+        *,
+        vocabulary: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        given = config if isinstance(config, TextConfig) else {**_DROPOUT, **(config or {})}
+        super().__init__(given, **kwargs)
+        self.tokenizer: Any = None
+        if vocabulary is not None:
+            self._set_vocabulary(vocabulary)
+            self._assemble(MaskedTokenHead())
+
+    def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+        return self.core(inputs, training=training)
+
+    def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
+        """Returns what may stand for each `[mask]` in texts: for each text float32 `[masks, vocabulary]`.
+
+        Args:
+            x: texts; or what `keras.Model.predict` takes, to logits.
+            batch_size: rows in a step.
+            kwargs: as in `keras.Model.predict`.
+        """
+        if not self._is_raw(x):
+            return super().predict(x, batch_size, **kwargs)
+        self._check_adapted()
+        rows = [self._with_masks(text) for text in as_texts(x)]
+        hidden = masked_places(rows, self._mask_id)
+        found = [np.zeros((0, self.tokenizer.size), np.float32)] * len(rows)
+        if not any(len(places) for places in hidden.places):
+            return found
+        batches = MaskedBatches(rows, self._mask_id, hidden, batch_size=batch_size or BATCH_SIZE)
+        logits = keras.Model.predict(self, batches.dataset(), **kwargs)  # [N, V]
+        ends = np.cumsum([len(hidden.places[row]) for row in batches.order])
+        of_rows = np.split(np.asarray(ops.softmax(logits)), ends[:-1])
+        for row, probabilities in zip(batches.order, of_rows, strict=True):
+            found[row] = probabilities
+        return found
+
+    def guesses(self, x: Any, count: int = 5) -> list[list[list[str]]]:
+        """Returns, for each `[mask]` of each text, the likeliest tokens, the first the likeliest.
+
+        Args:
+            x: texts in which `[mask]` stands for a word.
+            count: of tokens for each mask.
+        """
+        first = self.tokenizer.size - len(self.tokenizer.vocabulary)
+        words = np.array(self.tokenizer.vocabulary[:-1], dtype=object)
+        return [
+            [words[np.argsort(-row[first:-1], kind="stable")[:count]].tolist() for row in found]
+            for found in self.predict(x, verbose=0)
+        ]
+
+    def hidden_batches(self, x: Any, batch_size: int | None = None) -> MaskedBatches:
+        """Returns the batches that `evaluate` goes through: of the same texts the same tokens are hidden.
+
+        Args:
+            x: texts.
+            batch_size: rows in a batch.
+        """
+        self._check_adapted()
+        return self._batches(self._read(x, None, None, MaskedTokenHead), batch_size)
+
+    def get_config(self) -> dict[str, Any]:
+        vocabulary = None if self.tokenizer is None else self.tokenizer.vocabulary
+        return {**super().get_config(), "vocabulary": vocabulary}
+
+    @property
+    def _mask_id(self) -> int:
+        return self.tokenizer.size - 1
+
+    def _set_vocabulary(self, vocabulary: Sequence[str]) -> None:
+        # Windows are cut by characters already.
+        whole = dataclasses.replace(self.config, max_tokens=2 * _WINDOW)
+        self.tokenizer = Tokenizer(whole, vocabulary)
+
+    def _is_raw(self, x: Any) -> bool:
+        return are_texts(x)
+
+    def _read_inputs(self, x: Any) -> list[str]:
+        return list(windows(as_texts(x)))
+
+    def _head_type(self, y: Any) -> type[Head]:
+        return MaskedTokenHead
+
+    def _read(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
+        if weights is not None:
+            raise DataError("A model of masked tokens counts all texts alike. Leave `sample_weight` out.")
+        rows = Rows(self._read_inputs(x), kind.read(y))
+        if not rows.inputs:
+            raise DataError("There are no texts, or all of them are blank. Give at least one.")
+        return rows
+
+    def _learn(self, rows: Rows) -> None:
+        whole = dataclasses.replace(self.config, max_tokens=2 * _WINDOW)
+        self._set_vocabulary([*learn_vocabulary(whole, rows.inputs)[0], MASK])
+
+    def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:
+        return self.tokenizer.rows(inputs)
+
+    def _batches(
+        self,
+        rows: Rows,
+        batch_size: int | None,
+        *,
+        training: bool = False,
+        shuffle: bool = False,
+        seed: int = 0,
+    ) -> MaskedBatches:
+        features = self._features(rows.inputs)
+        hidden = None if training else hide(features, self._mask_id, np.random.default_rng(0))
+        size = batch_size or BATCH_SIZE
+        return MaskedBatches(features, self._mask_id, hidden, batch_size=size, shuffle=shuffle, seed=seed)
+
+    def _build_core(self, head: Head) -> keras.Model:
+        body = text_body(self.config, self.tokenizer, self.dtype_policy)
+        # First, so that Keras weights the loss of a batch by its hidden tokens.
+        places = keras.Input((), dtype="int32", name="places")
+        x = head.outputs(Gathered(dtype="float32", name="gathered")([body.output, places]))
+        table = body.get_layer("embedding")
+        logits = SharedLogits(lambda: table.vectors, dtype="float32", name="logits")(x)
+        return keras.Model([places, body.input], logits, name="core")
+
+    def _with_masks(self, text: str) -> np.ndarray:
+        """Returns the tokens of a text in which `[mask]` stands for a hidden one."""
+        first, *others = self._features(text.split(MASK))
+        mask = masked_token(self._mask_id, first)[None]
+        return np.concatenate([first, *(each for other in others for each in (mask, other))])
+
+
+def windows(texts: Sequence[str]) -> Iterator[str]:
+    """Yields texts in pieces of 1,024 characters at most, cut before a space if there is one; none blank."""
+    for text in texts:
+        start = 0
+        while start < len(text):
+            end = _cut(text, start)
+            if not text[start:end].isspace():
+                yield text[start:end]
+            start = end
+
+
+def _cut(text: str, start: int) -> int:
+    end = start + _WINDOW
+    if end >= len(text):
+        return len(text)
+    return next((place for place in range(end, start, -1) if text[place].isspace()), end)

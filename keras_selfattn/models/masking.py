@@ -1,0 +1,147 @@
+"""Rows of tokens with some of them hidden, for a model that learns language by guessing those.
+
+Axes: N (tokens of all rows), T (tokens of a row), K (features of a token).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.models.batches import LengthSortedBatches, padded
+from keras_selfattn.models.tokenizer import UNKNOWN_ID
+
+# What stands in a vocabulary for a hidden token. No text holds it as one token: brackets stand by themselves.
+MASK = "[mask]"
+# Of the tokens of a row, and of those chosen.
+_CHOSEN, _MASKED, _SWAPPED = 0.15, 0.8, 0.1
+
+
+class Hidden(NamedTuple):
+    """Rows with hidden tokens.
+
+    Args:
+        rows: what the model sees of each row, int32 `[T]` or `[T, K]`.
+        places: of the tokens that it is to guess, int64, ascending, for each row.
+        ids: of those tokens, int32, for each row.
+    """
+
+    rows: list[np.ndarray]
+    places: list[np.ndarray]
+    ids: list[np.ndarray]
+
+
+def hide(rows: Sequence[np.ndarray], mask_id: int, random: np.random.Generator) -> Hidden:
+    """Draws the tokens to guess: 15 % of each row, one at least; a token that is not known is never drawn.
+
+    Of those drawn 80 % are masked, with all of their features; 10 % are swapped for a token of another place;
+    10 % stay as they are, so that the model cannot take what it sees for right.
+
+    Args:
+        rows: int32 `[T]`, or `[T, K]` with the token's id as the first feature; no padding.
+        mask_id: id of the mask.
+        random: what draws.
+
+    Example:
+
+        >>> found = hide([np.array([4, 5, 1, 7], "int32")], 9, np.random.default_rng(0))
+        >>> found.rows[0].tolist(), found.places[0].tolist(), found.ids[0].tolist()
+        ([4, 5, 1, 9], [3], [7])
+
+    Reference: Devlin et al. 2019, "BERT", section 3.1 and appendix A.1.
+    """
+    tokens = np.concatenate(rows)  # [N] or [N, K]
+    ids = _ids(tokens)
+    owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])  # [N]
+    known = np.flatnonzero(ids > UNKNOWN_ID)
+    chosen = _chosen(known, owner[known], len(rows), random)
+    # A permutation, not a draw for each: the shares are then exact.
+    fate = random.permutation(len(chosen)) / max(1, len(chosen))
+    masked, swapped = chosen[fate < _MASKED], chosen[fate >= 1 - _SWAPPED]
+    seen = tokens.copy()
+    seen[masked] = masked_token(mask_id, tokens)
+    seen[swapped] = tokens[known[random.integers(max(1, len(known)), size=len(swapped))]]
+    starts = np.searchsorted(owner, np.arange(len(rows)))
+    ends = np.searchsorted(owner[chosen], np.arange(1, len(rows)))
+    places = np.split(chosen - starts[owner[chosen]], ends)
+    return Hidden(np.split(seen, starts[1:]), places, np.split(ids[chosen], ends))
+
+
+def masked_token(mask_id: int, tokens: np.ndarray) -> np.ndarray:
+    """Returns what stands in place of a hidden token: the mask's id, and 0 for each other feature."""
+    found = np.zeros(tokens.shape[1:], tokens.dtype)
+    found[(0,) * found.ndim] = mask_id
+    return found
+
+
+def masked_places(rows: Sequence[np.ndarray], mask_id: int) -> Hidden:
+    """Returns rows whose masks are to be guessed; what they hide is not known, so their ids are 0."""
+    places = [np.flatnonzero(_ids(row) == mask_id) for row in rows]
+    return Hidden(list(rows), places, [np.zeros(len(each), np.int32) for each in places])
+
+
+class MaskedBatches(LengthSortedBatches):
+    """Yields batches of rows with hidden tokens: `((places, rows), ids)`.
+
+    `places` are int32 `[chosen]`, of the batch's rows one behind the other with their padding, and `ids`, of
+    the tokens there, int32 `[chosen]`.
+
+    Args:
+        rows: int32 `[T]` or `[T, K]`.
+        mask_id: id of the mask.
+        hidden: what is hidden of the rows, the same each time; without it each iteration draws anew.
+        batch_size: as in `LengthSortedBatches`.
+        shuffle: as there.
+        seed: of the shuffling and of the draws.
+
+    Attributes:
+        ids: of the tokens that are hidden each time, int32 `[chosen]`; none where each iteration draws.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[np.ndarray],
+        mask_id: int,
+        hidden: Hidden | None = None,
+        *,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(rows, batch_size=batch_size, shuffle=shuffle, seed=seed)
+        self._mask_id, self._hidden = mask_id, hidden
+        self.ids = np.zeros(0, np.int32) if hidden is None else np.concatenate(hidden.ids)
+        self._draws = np.random.default_rng([seed, 1])
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        for chosen in self._chosen():
+            if self._hidden is None:
+                rows, places, ids = hide([self._rows[row] for row in chosen], self._mask_id, self._draws)
+            else:
+                rows, places, ids = ([column[row] for row in chosen] for column in self._hidden)
+            seen = padded(rows)  # [B, T] or [B, T, K]
+            starts = np.repeat(np.arange(len(rows)) * seen.shape[1], [len(each) for each in places])
+            yield ((np.concatenate(places) + starts).astype(np.int32), seen), np.concatenate(ids)
+
+    def dataset(self) -> tf.data.Dataset:
+        """Returns the batches as Keras wants them: their number known, the axes that vary unknown."""
+        shape = [None, None, *self._rows[0].shape[1:]]
+        flat = tf.TensorSpec([None], tf.int32)
+        specs = ((flat, tf.TensorSpec(shape, tf.int32)), flat)
+        dataset = tf.data.Dataset.from_generator(lambda: iter(self), output_signature=specs)
+        return dataset.apply(tf.data.experimental.assert_cardinality(len(self))).prefetch(2)
+
+
+def _ids(tokens: np.ndarray) -> np.ndarray:
+    return tokens if tokens.ndim == 1 else tokens[:, 0]
+
+
+def _chosen(known: np.ndarray, owner: np.ndarray, rows: int, random: np.random.Generator) -> np.ndarray:
+    """Returns a share of the known tokens of each row, in their order; `owner`, their row, is ascending."""
+    there = np.bincount(owner, minlength=rows)
+    asked = np.minimum(there, np.maximum(1, np.rint(_CHOSEN * there).astype(int)))
+    # Each row's tokens in an order drawn at random; the first of them are taken.
+    order = np.lexsort((random.random(len(known)), owner))
+    rank = np.arange(len(known)) - (np.cumsum(there) - there)[owner]
+    return np.sort(known[order[rank < asked[owner]]])

@@ -1,0 +1,105 @@
+"""What a text model begins with: vocabulary, config and weights of one that was trained before."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_selfattn.errors import ConfigError, RunError
+from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.loading import load
+from keras_selfattn.models.tokenizer import learn_vocabulary
+
+# Fields of a config that the copied weights and the vocabulary do not depend on.
+_FREE = frozenset({"dropout", "word_dropout", "max_tokens", "window", "members", "wide"})
+
+
+class Start:
+    """The trained model that another begins with.
+
+    Args:
+        path: its `.keras` file, or run folder: of `pretrain`, or of a text classifier.
+
+    Attributes:
+        path: as given.
+        record: what a run folder tells of it: path, kind, and figures where its run folder has them.
+
+    Raises:
+        RunError: if it cannot be read, or is no model of text.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = str(path)
+        model = load(path)
+        if not (isinstance(model, RawModel) and isinstance(model.config, TextConfig)):
+            raise RunError(
+                f"{path} holds a {type(model).__name__}. A text classifier begins with a model of text: give "
+                "a run of `keras-selfattn pretrain`, or of a text classifier."
+            )
+        self._model: Any = model
+        self.record = {"path": self.path, "kind": type(model).__name__, **_figures(Path(path))}
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """Tokens in the order of their ids."""
+        return self._model.tokenizer.vocabulary
+
+    def contradicted(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns those fields of a config, by name, that must be other than given, as they must be."""
+        bound = self._bound()
+        return {name: bound[name] for name in given if name in bound and given[name] != bound[name]}
+
+    def config(self, given: TextConfig | Mapping[str, Any] | None) -> TextConfig:
+        """Returns the config given, with what depends on the weights as it must be.
+
+        Raises:
+            ConfigError: for a field that contradicts the weights.
+        """
+        fields = given.to_dict() if isinstance(given, TextConfig) else dict(given or {})
+        for name, bound in self.contradicted(fields).items():
+            raise ConfigError(
+                f"`{name}` is {bound!r} in {self.path}, whose weights the model begins with. Received "
+                f"{fields[name]!r}: leave it out, or pretrain with it."
+            )
+        return TextConfig(**{**fields, **self._bound()})
+
+    def copy_to(self, core: keras.Model) -> None:
+        """Gives each encoder of a core the weights of this one: of all layers from ids to positions."""
+        members = [layer for layer in core.layers if isinstance(layer, keras.Model)]
+        for layer in self._body():
+            for encoder in (core, *members):
+                encoder.get_layer(layer.name).set_weights(layer.get_weights())
+
+    def described(self, texts: Sequence[str]) -> str:
+        """Returns what is taken, and how many of the texts' different tokens are not known, in one line."""
+        weights = [weight for layer in self._body() for weight in layer.trainable_weights]
+        numbers = sum(int(weight.shape.num_elements()) for weight in weights)
+        config = dataclasses.replace(self.config(None), min_count=1, vocabulary_size=2**31 - 1)
+        tokens = set(learn_vocabulary(config, texts)[0])
+        unknown = len(tokens - set(self.vocabulary))
+        return (
+            f"Beginning with {self.path}: {len(weights)} weights, {numbers:,} numbers; of {len(tokens):,} "
+            f"different {config.tokens} of the rows it does not know {unknown:,}."
+        )
+
+    def _bound(self) -> dict[str, Any]:
+        fields = self._model.config.to_dict()
+        return {name: value for name, value in fields.items() if name not in _FREE}
+
+    def _body(self) -> list[keras.layers.Layer]:
+        """Returns the layers up to the encoder's outputs that have weights."""
+        core = self._model.core
+        body = keras.Model(core.inputs, core.get_layer("encoder").output)
+        return [layer for layer in body.layers if layer.weights]
+
+
+def _figures(path: Path) -> dict[str, Any]:
+    """Returns the figures in a run folder, if it is one."""
+    try:
+        return {"figures": json.loads((path / "metrics.json").read_text(encoding="utf-8"))}
+    except (OSError, ValueError):
+        return {}

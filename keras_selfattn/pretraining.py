@@ -1,0 +1,133 @@
+"""From texts without labels to the run folder of a model that classifiers can begin with."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.errors import DataError
+from keras_selfattn.fitting import fit_watched
+from keras_selfattn.metrics.masked_tokens import MaskedTokenReport
+from keras_selfattn.models.masked import MaskedTokenModel, windows
+from keras_selfattn.models.rows import as_texts
+from keras_selfattn.runs import write_run
+from keras_selfattn.train_config import TrainConfig
+from keras_selfattn.training import Run, run_folder
+
+
+def pretrain(
+    texts: Sequence[str],
+    output: str | Path,
+    *,
+    model: MaskedTokenModel | None = None,
+    config: TrainConfig | None = None,
+    validation: Sequence[str] | None = None,
+    source: str = "texts",
+    reading: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+    verbose: str | int = "auto",
+) -> Run:
+    """Trains a model to guess hidden tokens of texts, and writes its run folder.
+
+    `TextClassifier(start=output)` then begins with what it has learned.
+
+    Args:
+        texts: in any container. Those of over 1,024 characters are cut at spaces, into rows of their own.
+        output: the run folder; it appears when all of it is written.
+        model: the model to train, which has seen no texts yet.
+        config: how it is trained; by default as the model advises.
+        validation: texts that decide which weights to keep; by default some of the rows are held out.
+        source: where the texts come from, for messages and records.
+        reading: how they were read from their file, such as its column.
+        overwrite: whether an existing run folder is replaced, once the new one is whole.
+        callbacks: more Keras callbacks, such as a progress bar.
+        verbose: as in `keras.Model.fit`.
+
+    Raises:
+        DataError: for no texts, too few to hold some of them out, or what is no text.
+        RunError: if `output` cannot be written, exists and is not to be replaced, or is no run folder.
+        TrainingError: if the loss is no number any more.
+
+    Example:
+
+        >>> import tempfile
+        >>> from keras_selfattn.models import TextConfig
+        >>> small = MaskedTokenModel(TextConfig(width=8, num_heads=1))
+        >>> texts = [f"a good film, number {n}" for n in range(40)]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = pretrain(texts, f"{folder}/base", model=small, config=TrainConfig(epochs=1), verbose=0)
+        >>> run.figures.rows
+        4
+    """
+    model = MaskedTokenModel() if model is None else model
+    rows = _rows(texts, source)
+    config = config or TrainConfig(**model.advised_training(len(rows)))
+    if validation is None:
+        rows, held_out = rows.split(config.validation, config.seed)
+    else:
+        held_out = _rows(validation, "validation texts")
+    settings = {
+        "training": dataclasses.asdict(config),
+        "data": {"train": _described(rows), "validation": _described(held_out)},
+        "reading": dict(reading or {}),
+    }
+    with run_folder(Path(output), overwrite=overwrite) as draft:
+        started = time.perf_counter()
+        found = fit_watched(model, rows, held_out, config, callbacks, verbose)
+        seconds = time.perf_counter() - started
+        figures = evaluate(model, held_out.inputs, config.batch_size)
+        settings |= {"best_epoch": found.best_epoch, "trained_on": len(rows), "seconds": round(seconds, 1)}
+        write_run(draft, model, figures, split="validation", history=found.history, settings=settings)
+    return Run(
+        Path(output), model, figures, found.best_epoch, seconds, rows=len(rows), again=False, changes={}
+    )
+
+
+def evaluate(
+    model: MaskedTokenModel, texts: Sequence[str], batch_size: int | None = None
+) -> MaskedTokenReport:
+    """Returns how well a model guesses hidden tokens of texts; the same ones of the same texts each time.
+
+    Args:
+        model: trained.
+        texts: in any container.
+        batch_size: rows in a step.
+
+    Raises:
+        DataError: for no texts, or none with a token that the model knows.
+    """
+    rows = _rows(texts, "texts").inputs
+    batches = model.hidden_batches(rows, batch_size)
+    ids = batches.ids
+    if not len(ids):
+        raise DataError(f"The {len(rows)} texts hold no token that the model knows.")
+    found: Any = model.evaluate(batches.dataset(), verbose=0, return_dict=True)
+    return MaskedTokenReport(
+        accuracy=found["accuracy"],
+        perplexity=math.exp(found["loss"]),
+        commonest=float(np.bincount(ids).max() / len(ids)),
+        tokens=len(ids),
+        count=len(rows),
+    )
+
+
+def _rows(texts: Sequence[str], source: str) -> LabelledRows:
+    """Returns texts in windows, as rows without targets."""
+    try:
+        found = list(windows(as_texts(texts)))
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from error
+    if not found:
+        raise DataError(f"{source}: there are no texts, or all of them are blank. Give at least two.")
+    return LabelledRows(found, [None] * len(found), source)
+
+
+def _described(rows: LabelledRows) -> dict[str, Any]:
+    return {"source": rows.source, "rows": len(rows)}

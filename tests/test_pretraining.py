@@ -1,0 +1,370 @@
+"""Learning from texts without labels: what is hidden, what is learned, and what a classifier begins with."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+from scipy.special import erf, log_softmax
+
+from keras_selfattn import models, pretraining, training
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.errors import ConfigError, DataError, ExportError, RunError
+from keras_selfattn.export import export_saved_model
+from keras_selfattn.models.masked import windows
+from keras_selfattn.models.masking import MASK, MaskedBatches, hide, masked_places
+from keras_selfattn.runs import read_config, read_metrics
+
+SMALL = models.TextConfig(width=16, num_heads=2, dropout=0.0)
+COUNTING = ["one two three four five", "six seven eight nine ten eleven"] * 40
+MASK_ID = 99
+# What lies between ids and encoded positions.
+BODY = ("embedding", "spelling", "neighbours", "encoder")
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory):
+    """A run that has learned to count, and its folder."""
+    settings = training.TrainConfig(epochs=40, learning_rate=0.02, batch_size=16)
+    model = models.MaskedTokenModel(SMALL)
+    # Both kinds of text in both parts.
+    return pretraining.pretrain(
+        COUNTING,
+        tmp_path_factory.mktemp("pretrained") / "base",
+        model=model,
+        config=settings,
+        validation=COUNTING[:4],
+        source="numbers",
+        verbose=0,
+    )
+
+
+def rows_of(random, lengths):
+    return [random.integers(1, 50, size=length).astype(np.int32) for length in lengths]
+
+
+def test_a_share_of_each_rows_known_tokens_is_hidden_and_no_other_is_touched():
+    random = np.random.default_rng(0)
+    rows = rows_of(random, [1, 2, 7, 20, 53, 211, 0, 400])
+    found = hide(rows, MASK_ID, random)
+    for row, seen, places, ids in zip(rows, *found, strict=True):
+        known = int((row > 1).sum())
+        assert len(places) == (max(1, round(0.15 * known)) if known else 0)
+        assert (np.diff(places) > 0).all()
+        assert (row[places] > 1).all()
+        np.testing.assert_array_equal(ids, row[places])
+        others = np.delete(np.arange(len(row)), places)
+        np.testing.assert_array_equal(seen[others], row[others])
+        assert set(seen[places].tolist()) <= {MASK_ID, *np.concatenate(rows).tolist()}
+
+
+def test_of_a_thousand_hidden_tokens_800_are_masked_100_swapped_and_100_left():
+    """Every token differs from every other, so that a swapped one shows."""
+    rows = np.split(np.arange(2, 2 + 6680, dtype=np.int32), 167)
+    seen, places, ids = hide(rows, 9999, np.random.default_rng(3))
+    at = np.concatenate([row[chosen] for row, chosen in zip(seen, places, strict=True)])
+    ids = np.concatenate(ids)
+    assert len(ids) == 6 * 167  # 15 % of 40 tokens are 6
+    assert int((at == 9999).sum()) == math.ceil(0.8 * len(ids))
+    assert int((at == ids).sum()) == pytest.approx(0.1 * len(ids), abs=1)
+    swapped = at[(at != ids) & (at != 9999)]
+    assert len(swapped) == pytest.approx(0.1 * len(ids), abs=1)
+    assert ((swapped >= 2) & (swapped < 6682)).all()
+
+
+def test_the_draws_are_the_seeds():
+    rows = rows_of(np.random.default_rng(1), [30, 40])
+    one, same, other = (hide(rows, MASK_ID, np.random.default_rng(seed)) for seed in (5, 5, 6))
+    np.testing.assert_array_equal(one.places[0], same.places[0])
+    np.testing.assert_array_equal(one.rows[1], same.rows[1])
+    assert one.places[0].tolist() != other.places[0].tolist()
+
+
+def test_rows_without_a_known_token_hide_nothing():
+    found = hide([np.ones(5, np.int32), np.zeros(0, np.int32)], MASK_ID, np.random.default_rng(0))
+    assert [len(each) for each in found.places] == [0, 0]
+    assert [row.tolist() for row in found.rows] == [[1] * 5, []]
+
+
+def test_a_mask_hides_all_features_of_a_token_and_a_swap_moves_them_together():
+    ids = np.arange(2, 402, dtype=np.int32)
+    rows = [np.stack([ids, ids + 1000, ids + 2000], axis=1)]
+    seen, places, targets = hide(rows, MASK_ID + 1000, np.random.default_rng(0))
+    at = seen[0][places[0]]
+    masked = at[:, 0] == MASK_ID + 1000
+    assert masked.sum() == 48
+    assert (at[masked, 1:] == 0).all()
+    np.testing.assert_array_equal(at[~masked] - at[~masked, :1], [[0, 1000, 2000]] * 12)
+    np.testing.assert_array_equal(targets[0], ids[places[0]])
+
+
+def test_places_of_a_batch_point_at_the_hidden_tokens_of_its_padded_rows():
+    rows = rows_of(np.random.default_rng(2), [3, 11, 5, 17, 8])
+    batches = MaskedBatches(rows, MASK_ID, batch_size=2, shuffle=True, seed=4)
+    drawn = []
+    for _ in range(2):
+        for (places, seen), ids in batches:
+            at = seen.reshape(-1)[places]
+            assert ((at == MASK_ID) | (at > 1)).all()  # never padding, which is 0
+            assert len(places) == len(ids)
+            drawn.append(ids.tolist())
+    assert drawn[:3] != drawn[3:]
+
+
+def test_what_is_hidden_stays_hidden_where_it_is_given():
+    rows = rows_of(np.random.default_rng(2), [3, 11, 5])
+    hidden = hide(rows, MASK_ID, np.random.default_rng(0))
+    batches = MaskedBatches(rows, MASK_ID, hidden, batch_size=2)
+    first, second = ([(places.tolist(), seen.tolist()) for (places, seen), _ in batches] for _ in range(2))
+    assert first == second
+    (places, seen), ids = next(iter(batches))
+    assert seen.shape == (2, 5)
+    wanted = [*hidden.places[0], *(5 + hidden.places[2])]
+    assert places.tolist() == wanted
+    assert ids.tolist() == [*hidden.ids[0], *hidden.ids[2]]
+
+
+def test_windows_lose_nothing_but_what_is_blank():
+    text = "word, another " * 400
+    found = list(windows(["short", text, " \n ", "x" * 2500]))
+    assert found[0] == "short"
+    assert "".join(found) == "short" + text.rstrip() + " " * (len(text) - len(text.rstrip())) + "x" * 2500
+    assert max(map(len, found)) <= 1024
+    assert found[-3:] == ["x" * 1024, "x" * 1024, "x" * 452]
+    assert all(window.split()[0] in ("word,", "another") for window in found[1:-3])
+
+
+@pytest.mark.parametrize("tokens", ["words", "characters"])
+def test_every_token_of_a_long_text_is_learned_from(tokens):
+    text = " ".join(f"w{n % 7}" for n in range(5000))
+    model = models.MaskedTokenModel(models.TextConfig(width=8, num_heads=1, tokens=tokens, max_tokens=10))
+    model.adapt([text], None)
+    rows = model._features(model._read_inputs([text]))
+    assert sum(map(len, rows)) == (5000 if tokens == "words" else len(text))
+    assert max(map(len, rows)) <= 1024
+
+
+def test_the_loss_is_the_cross_entropy_at_the_hidden_places_alone(counted):
+    """By NumPy, from the encoded positions on."""
+    model = counted.model
+    texts = ["one three two five", "ten ten", "six"]
+    (places, seen), ids = next(iter(model.hidden_batches(texts)))
+    body = keras.Model(model.core.get_layer("ids").output, model.core.get_layer("encoder").output)
+    x = np.asarray(body(seen)).reshape(-1, 16)[places].astype(np.float64)
+    kernel, bias = model.core.get_layer("guess").get_weights()
+    x = x @ kernel + bias
+    x = x * (1 + erf(x / math.sqrt(2))) / 2  # Keras' gelu is the tanh approximation: see the tolerance
+    scale, offset = model.core.get_layer("guess_norm").get_weights()
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-3) * scale + offset
+    table = model.core.get_layer("embedding").get_weights()[0]
+    logits = x @ table.T + model.core.get_layer("logits").get_weights()[0]
+    wanted = -log_softmax(logits, axis=-1)[np.arange(len(ids)), ids].mean()
+    found = model.evaluate(texts, verbose=0, return_dict=True)
+    assert found["loss"] == pytest.approx(wanted, abs=1e-2)
+    assert found["accuracy"] == pytest.approx((logits.argmax(-1) == ids).mean())
+    assert len(ids) == 3  # one of each row
+
+
+def test_the_outputs_share_the_vectors_of_the_inputs():
+    model = models.MaskedTokenModel(SMALL)
+    model.adapt(COUNTING, None)
+    table = (model.tokenizer.size, 16)
+    assert [tuple(weight.shape) for weight in model.core.get_layer("logits").weights] == [table[:1]]
+    assert [tuple(weight.shape) for weight in model.trainable_variables].count(table) == 1
+
+
+def test_a_model_learns_what_stands_where(counted):
+    texts = ["one two [mask] four five", "no mask", "six seven eight [mask] ten [mask]"]
+    assert counted.model.guesses(texts, 1) == [[["three"]], [], [["nine"], ["eleven"]]]
+
+
+def test_predictions_are_probabilities_for_each_mask_in_the_order_of_the_texts(counted):
+    texts = ["six [mask] eight nine ten eleven", "", "one [mask]", "[mask] two [mask]"]
+    found = counted.model.predict(texts, verbose=0)
+    size = counted.model.tokenizer.size
+    assert [row.shape for row in found] == [(count, size) for count in (1, 0, 1, 2)]
+    np.testing.assert_allclose(np.concatenate(found).sum(-1), 1, rtol=1e-5)
+    alone = counted.model.predict(texts[2:3], verbose=0)[0]
+    np.testing.assert_allclose(found[2], alone, rtol=1e-4, atol=1e-6)
+
+
+def test_no_text_holds_the_mask_as_a_token():
+    for config in (SMALL, models.TextConfig(width=8, num_heads=1, tokens="characters")):
+        model = models.MaskedTokenModel(config)
+        model.adapt([f"a {MASK} b {MASK}"] * 3, None)
+        assert model.tokenizer.vocabulary[-1] == MASK
+        rows = model._features([f"a {MASK} b"])
+        assert not len(masked_places(rows, model.tokenizer.size - 1).places[0])
+
+
+def test_a_saved_model_answers_and_scores_as_before(counted):
+    again = models.load(counted.path)
+    texts = ["one [mask] three four five"]
+    answers = [model.predict(texts, verbose=0)[0] for model in (again, counted.model)]
+    np.testing.assert_allclose(*answers, rtol=1e-4, atol=1e-6)
+    scores = [model.evaluate(COUNTING, verbose=0) for model in (again, counted.model)]
+    np.testing.assert_allclose(*scores, rtol=1e-4)
+
+
+def test_fit_takes_texts_alone_and_validates_on_the_same_hidden_tokens_each_epoch():
+    model = models.MaskedTokenModel(SMALL)
+    model.compile(keras.optimizers.SGD(0.0))
+    history = model.fit(COUNTING, validation_split=0.2, epochs=3, verbose=0).history
+    assert len(set(history["val_loss"])) == 1
+    assert len(set(history["loss"])) == 3  # drawn anew
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"y": ["+"] * 80}, "Leave the targets out"),
+        ({"sample_weight": np.ones(80)}, "Leave `sample_weight` out"),
+        ({"class_weight": "balanced"}, "one label a row"),
+    ],
+)
+def test_what_texts_alone_do_not_have_is_refused(arguments, said):
+    model = models.MaskedTokenModel(SMALL)
+    model.compile()
+    with pytest.raises((DataError, ConfigError), match=said):
+        model.fit(COUNTING, **arguments, verbose=0)
+
+
+def test_a_run_folder_holds_figures_of_the_epoch_that_was_kept(counted):
+    figures, config = read_metrics(counted.path), read_config(counted.path)
+    assert figures["perplexity"] == pytest.approx(math.exp(min(counted_history(counted))), rel=1e-4)
+    assert list(figures)[:3] == ["accuracy", "perplexity", "accuracy_of_the_commonest"]
+    assert figures["rows"] == 4
+    assert config["kind"] == "MaskedTokenModel"
+    assert config["data"]["train"] == {"source": "numbers", "rows": 80}
+    assert MASK in (counted.path / "vocabulary.txt").read_text()
+
+
+def counted_history(run):
+    lines = (run.path / "history.csv").read_text().splitlines()
+    place = lines[0].split(",").index("val_loss")
+    return [float(line.split(",")[place]) for line in lines[1:]]
+
+
+def test_the_accuracy_of_the_commonest_by_hand(counted):
+    figures = pretraining.evaluate(counted.model, ["one", "one", "one", "two"])
+    assert (figures.commonest, figures.tokens, figures.rows) == (0.75, 4, 4)
+
+
+def test_texts_of_which_the_model_knows_no_token_are_refused(counted):
+    with pytest.raises(DataError, match="no token that the model knows"):
+        pretraining.evaluate(counted.model, ["zwölf dreizehn"])
+
+
+def test_blank_texts_are_refused_before_the_folder_is_made(tmp_path):
+    with pytest.raises(DataError, match="mine: there are no texts"):
+        pretraining.pretrain(["", " \n"], tmp_path / "base", source="mine")
+    assert list(tmp_path.iterdir()) == []
+
+
+def adapted(**settings):
+    model = models.TextClassifier(**settings)
+    model.adapt(["one two three twelve", "six seven"] * 4, ["few", "many"] * 4)
+    return model
+
+
+def assert_same_body(one, other):
+    for name in BODY:
+        weights = [model.core.get_layer(name).get_weights() for model in (one, other)]
+        assert all((first == second).all() for first, second in zip(*weights, strict=True))
+
+
+def test_a_classifier_begins_with_vocabulary_and_weights_to_the_last_bit(counted):
+    model = adapted(start=counted.path)
+    assert model.tokenizer.vocabulary == counted.model.tokenizer.vocabulary
+    assert_same_body(model, counted.model)
+    assert (model.config.width, model.config.dropout, model.config.wide) == (16, 0.3, True)
+
+
+def test_each_of_several_encoders_begins_with_the_same(counted):
+    model = adapted(config={"members": 3}, start=counted.path)
+    for place in (2, 3):
+        member = model.core.get_layer(f"member_{place}")
+        for name in BODY:
+            pairs = zip(
+                member.get_layer(name).get_weights(),
+                counted.model.core.get_layer(name).get_weights(),
+                strict=True,
+            )
+            assert all((first == second).all() for first, second in pairs)
+
+
+def test_tuning_tries_nothing_that_contradicts_the_start(counted):
+    tried = [name for change in models.TextClassifier(start=counted.path).alternatives() for name in change]
+    assert {"dropout", "learning_rate", "batch_size"} <= set(tried)
+    assert {"width", "num_layers", "tokens", "lowercase", "max_ngram"} & set(tried) == set()
+
+
+def test_a_copy_made_of_the_config_begins_with_the_same(counted):
+    model = models.TextClassifier({"wide": False}, start=counted.path)
+    again = type(model).from_config(model.get_config())
+    again.adapt(["one", "six"] * 4, ["few", "many"] * 4)
+    assert again.wide is None
+    assert_same_body(again, counted.model)
+
+
+def test_once_it_has_learned_a_classifier_needs_its_start_no_more(counted, tmp_path):
+    model = adapted(start=counted.path)
+    assert model.get_config()["start"] is None
+    model.save(tmp_path / "model.keras")
+    again = models.load(tmp_path / "model.keras")
+    answers = [each.predict(["one"], verbose=0) for each in (again, model)]
+    np.testing.assert_allclose(*answers, rtol=1e-4)
+
+
+def test_a_classifier_begins_with_another_classifier(counted, tmp_path):
+    first = adapted(start=counted.path)
+    first.core.get_layer("encoder").set_weights(
+        [weight + 1 for weight in first.core.get_layer("encoder").get_weights()]
+    )
+    first.save(tmp_path / "first.keras")
+    second = adapted(start=tmp_path / "first.keras")
+    assert_same_body(second, first)
+    assert second.start.record == {"path": str(tmp_path / "first.keras"), "kind": "TextClassifier"}
+
+
+def test_what_is_taken_is_said_with_what_is_not_known(counted):
+    model = models.TextClassifier(start=counted.path)
+    weights = [w for name in BODY for w in counted.model.core.get_layer(name).trainable_weights]
+    numbers = sum(np.size(weight) for weight in weights)
+    said = model.start.described(["one two dozen", "One score"])
+    assert said.endswith(f"{numbers:,} numbers; of 4 different words of the rows it does not know 2.")
+
+
+def test_settings_that_contradict_the_start_are_refused_with_both_values(counted):
+    with pytest.raises(ConfigError, match=r"`width` is 16 in .*base, .* Received 32: leave it out"):
+        models.TextClassifier({"width": 32}, start=counted.path)
+    with pytest.raises(ConfigError, match="`width` is 16"):
+        models.TextClassifier(models.TextConfig(), start=counted.path)
+    with pytest.raises(ConfigError, match="`start` is of a model before training"):
+        models.TextClassifier(vocabulary=["a"], labels=["b", "c"], start=counted.path)
+
+
+def test_a_start_that_is_no_model_of_text_is_refused(tmp_path):
+    keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(tmp_path / "other.keras")
+    with pytest.raises(RunError, match="holds a Sequential"):
+        models.TextClassifier(start=tmp_path / "other.keras")
+    with pytest.raises(RunError, match="There is no model at"):
+        models.TextClassifier(start=tmp_path / "nowhere")
+
+
+def test_a_run_records_what_it_began_with(counted, tmp_path):
+    texts = [f"{text} {n}" for n, text in enumerate(COUNTING)]
+    rows = LabelledRows(texts, ["few", "many"] * 40, "numbers")
+    config = training.TrainConfig(epochs=1, refit=True)
+    model = models.TextClassifier(start=counted.path)
+    run = training.train(rows, tmp_path / "run", model=model, config=config, verbose=0)
+    assert read_config(run.path)["start"] == {
+        "path": str(counted.path),
+        "kind": "MaskedTokenModel",
+        "figures": read_metrics(counted.path),
+    }
+
+
+def test_a_pretrained_model_is_not_exported(counted, tmp_path):
+    with pytest.raises(ExportError, match="keras-selfattn train TABLE --from RUN"):
+        export_saved_model(counted.model, tmp_path / "models")
