@@ -134,7 +134,8 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
     try:
         return task.rows(path, {**reading, **given})
     except ConfigError:  # a file of another form than that of training, for which its columns mean nothing
-        return task.rows(path, given)
+        counts = {name: value for name, value in reading.items() if not isinstance(value, str)}
+        return task.rows(path, {**counts, **given})
 
 
 def is_pretrained(folder: Path) -> bool:

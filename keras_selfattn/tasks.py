@@ -150,7 +150,7 @@ def _forecast(path: Path, context: int, horizon: int, **columns: Any) -> Labelle
 
 # Two were better than one on every set tried; a third added little.
 _MEMBERS = {"members": 2}
-_FRAME_COLUMNS = {"row_id": "id", "time": None, "values": None}
+_FRAME_COLUMNS = {"row_id": None, "time": None, "values": None}
 # Where files of one ending serve several, the first is meant unless another is named.
 TASKS = (
     Task(
@@ -184,7 +184,7 @@ TASKS = (
         name="series",
         kind="SeriesClassifier",
         endings=frozenset({".ts"}),
-        reading={"label": "label", **_FRAME_COLUMNS},
+        reading={"label": None, **_FRAME_COLUMNS},
         settings=frozenset({"kernel_size", "kernels"}),
         read=_series,
     ),
@@ -192,7 +192,7 @@ TASKS = (
         name="regression",
         kind="SeriesRegressor",
         endings=frozenset(),
-        reading={"label": "label", **_FRAME_COLUMNS},
+        reading={"label": None, **_FRAME_COLUMNS},
         settings=frozenset({"kernel_size"}),
         read=_regression,
     ),

@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from keras_selfattn.cli.main import main
+from keras_selfattn.runs import rows_for_run
 
 SMALL = ["--width", "8", "--layers", "1", "--heads", "1", "--epochs", "1"]
 
@@ -68,3 +69,28 @@ def test_options_that_do_not_fit_the_task_or_the_file_are_refused(table, tmp_pat
     done = asked("train", table, *given, "--output", tmp_path / "run")
     assert done.exit_code != 0
     assert said in " ".join((done.output + str(done.exception)).split())
+
+
+def test_columns_of_a_file_without_columns_are_refused_by_their_flag(tmp_path):
+    np.savez(tmp_path / "load.npz", x=np.zeros((3, 30)))
+    window = ["--task", "forecast", "--context", "8", "--horizon", "2"]
+    for flag, name in (("--id", "`row_id` (--id)"), ("--time", "`time`"), ("--values", "`values`")):
+        done = asked("train", tmp_path / "load.npz", *window, flag, "hour", "--output", tmp_path / "run")
+        assert done.exit_code == 1
+        said = " ".join(done.output.split())
+        assert f"{name} names a column of a table" in said
+        assert "load.npz" in said
+
+
+def test_a_run_of_a_table_is_measured_on_a_file_without_columns_as_its_windows_were_cut(table, tmp_path):
+    run, window = tmp_path / "run", ["--context", "16", "--horizon", "4"]
+    done = asked(
+        "train", table, "--task", "forecast", "--time", "hour", "--values", "load", *window, *SMALL,
+        "--output", run,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    np.savez(tmp_path / "load.npz", x=np.zeros((3, 30)))
+    rows = rows_for_run(run, tmp_path / "load.npz", {})
+    assert [(row.shape, len(target)) for row, target in zip(rows.inputs, rows.targets, strict=True)] == [
+        ((16, 1), 4)
+    ] * 33

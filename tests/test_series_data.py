@@ -109,7 +109,24 @@ def test_a_table_without_series_is_one(tmp_path):
 )
 def test_bad_files_are_refused_with_the_place(tmp_path, name, content, said):
     with pytest.raises(DataError, match=said):
-        read_series(written(tmp_path, name, content), time="when")
+        read_series(written(tmp_path, name, content), time="when" if name == "t.csv" else None)
+
+
+@pytest.mark.parametrize("name", ["g.ts", "g.tsv", "g.txt", "g.npz"])
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ({"label": "label"}, "`label` names a column of a table.*Received 'label' for "),
+        ({"row_id": "id"}, "`row_id` \\(--id\\) names a column of a table.*Received 'id' for "),
+        ({"time": "when"}, "`time` names a column of a table.*Received 'when' for "),
+        ({"values": "x,y"}, "`values` names a column of a table.*Received 'x,y' for "),
+    ],
+)
+def test_columns_of_files_that_are_no_tables_are_refused_with_the_file(tmp_path, name, column, said):
+    readers = [read_series, read_regression] + ([read_long_series] if "label" not in column else [])
+    for reader in readers:
+        with pytest.raises(ConfigError, match=f"{said}.*{name}: leave it out"):
+            reader(tmp_path / name, **column)
 
 
 def test_a_missing_file_is_named(tmp_path):

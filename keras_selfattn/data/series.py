@@ -5,7 +5,7 @@ Axes: T (frames), F (features).
 
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,19 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import checked_ending
 from keras_selfattn.data.series_tables import read_frames
 from keras_selfattn.data.series_text import read_delimited, read_ts
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
 
-_ENDINGS = (".ts", ".tsv", ".txt", ".npz", ".csv", ".jsonl", ".ndjson")
+_TABLES = (".csv", ".jsonl", ".ndjson")
+_ENDINGS = (".ts", ".tsv", ".txt", ".npz", *_TABLES)
+# What the command line calls an argument, where that is another word.
+_FLAGS = {"row_id": " (--id)"}
 
 
 def read_series(
     path: str | Path,
     *,
-    label: str = "label",
-    row_id: str = "id",
+    label: str | None = None,
+    row_id: str | None = None,
     time: str | None = None,
     values: str | None = None,
 ) -> LabelledRows:
@@ -40,12 +43,13 @@ def read_series(
 
     Args:
         path: the file.
-        label: a table's column with the labels.
-        row_id: a table's column that tells which series a frame belongs to.
+        label: a table's column with the labels; "label" if None.
+        row_id: a table's column that tells which series a frame belongs to; "id" if None.
         time: a table's column that orders the frames of a series; by default they are in their order.
         values: a table's columns with values, separated by commas; by default all that are left.
 
     Raises:
+        ConfigError: for a column of a file that is no table.
         DataError: if the file is missing or of another kind, or what it holds are no labelled series; with
             the line or row.
 
@@ -60,48 +64,62 @@ def read_series(
         ([(3, 2), (2, 2)], ['up', 'down'])
     """
     file = Path(path)
-    series, labels = _read(file, label, row_id, time, values)
+    series, labels = _read(file, {"label": label, "row_id": row_id, "time": time, "values": values})
     return LabelledRows(series, [_name(file, row, each) for row, each in enumerate(labels)], str(file))
 
 
 def read_regression(
     path: str | Path,
     *,
-    label: str = "label",
-    row_id: str = "id",
+    label: str | None = None,
+    row_id: str | None = None,
     time: str | None = None,
     values: str | None = None,
 ) -> LabelledRows:
     """Reads series and the number of each, or several in an `.npz`; all else as `read_series`."""
     file = Path(path)
-    series, targets = _read(file, label, row_id, time, values)
+    series, targets = _read(file, {"label": label, "row_id": row_id, "time": time, "values": values})
     return LabelledRows(series, [_numbers(file, row, each) for row, each in enumerate(targets)], str(file))
 
 
 def read_long_series(
-    path: str | Path, *, row_id: str = "id", time: str | None = None, values: str | None = None
+    path: str | Path, *, row_id: str | None = None, time: str | None = None, values: str | None = None
 ) -> list[np.ndarray]:
     """Reads series without targets, to forecast: the files of `read_series`, labels or none.
 
     A table without the column `row_id` is one series. UCR's `.tsv` and `.txt` have a label first.
     """
     file = Path(path)
-    return _read(file, None, row_id, time, values)[0]
+    return _read(file, {"row_id": row_id, "time": time, "values": values}, labelled=False)[0]
 
 
 def _read(
-    file: Path, label: str | None, row_id: str, time: str | None, values: str | None
+    file: Path, columns: Mapping[str, str | None], *, labelled: bool = True
 ) -> tuple[list[np.ndarray], Sequence[Any]]:
-    """Returns series `[T, F]` and as many targets; none needed where no `label` is asked for."""
+    """Returns series `[T, F]` and as many targets; none needed unless `labelled`."""
     ending = checked_ending(file, _ENDINGS)
+    if ending not in _TABLES:
+        _check_no_columns(file, columns)
     if ending == ".ts":
-        return read_ts(file, labelled=label is not None)
+        return read_ts(file, labelled=labelled)
     if ending in (".tsv", ".txt"):
         return read_delimited(file)
     if ending == ".npz":
-        return _read_arrays(file, labelled=label is not None)
-    columns = None if values is None else [name.strip() for name in values.split(",")]
-    return read_frames(file, label, row_id, time, columns)
+        return _read_arrays(file, labelled=labelled)
+    label = (columns["label"] or "label") if labelled else None
+    values = columns["values"]
+    names = None if values is None else [name.strip() for name in values.split(",")]
+    return read_frames(file, label, columns["row_id"] or "id", columns["time"], names)
+
+
+def _check_no_columns(file: Path, columns: Mapping[str, str | None]) -> None:
+    """Raises ConfigError if a column is named, of a file that has none."""
+    for name, column in columns.items():
+        if column is not None:
+            raise ConfigError(
+                f"`{name}`{_FLAGS.get(name, '')} names a column of a table, a file ending in "
+                f"{' or '.join(_TABLES)}. Received {column!r} for {file}: leave it out."
+            )
 
 
 def _read_arrays(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], Sequence[Any]]:
