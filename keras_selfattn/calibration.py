@@ -25,7 +25,8 @@ def calibrate(model: RawModel, rows: LabelledRows) -> float | None:
 
     As in Platt's scaling each label is believed but for a share of 1 in `rows` + 2: a model that is right on
     all of a few rows would have no lowest loss otherwise, and be taken for one that is never wrong. A model
-    without probabilities, and one with fewer than 20 rows to go by, is left as it is.
+    without probabilities, and one with fewer than 20 rows to go by, is left as it is; so are shares
+    for which its `Mixture` wants more.
 
     Args:
         model: trained.
@@ -78,7 +79,7 @@ class Calibration:
     def set(self) -> float:
         """Fits shares and temperature and sets both; returns the temperature."""
         self._probabilities.temperature.assign(1.0)
-        logits = self._logits() if self._mixture is None else self._set_shares()[0]
+        logits = self._set_shares()[0] if self.mixes else self._logits()
 
         def loss(log: float) -> float:
             return self._loss(logits / math.exp(log))
@@ -95,8 +96,8 @@ class Calibration:
 
     @property
     def mixes(self) -> bool:
-        """Whether the model has two paths."""
-        return self.possible and self._mixture is not None
+        """Whether the model has two paths, and their shares are to be fitted on so many rows."""
+        return self.possible and self._mixture is not None and len(self._rows) >= self._mixture.first.rows
 
     def _set_shares(self) -> tuple[np.ndarray, float]:
         """Returns the logits of both paths together, and their loss; attention's may have changed."""

@@ -1,15 +1,15 @@
-"""Random convolutions and their readout, against NumPy's loops and scikit-learn's regressions."""
+"""Random convolutions and their readout beside attention, against NumPy's loops."""
 
 import keras
 import numpy as np
 import pytest
-from sklearn.linear_model import Ridge
 
 from keras_selfattn import models
+from keras_selfattn.calibration import Calibration
+from keras_selfattn.data import LabelledRows
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models import convolutions
 from keras_selfattn.models.batches import padded
-from keras_selfattn.models.convolutions import BesideReadout, RandomConvolutions, draw, fit_readout
+from keras_selfattn.models.convolutions import RandomConvolutions, draw
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "max_positions": 4, "kernels": 40}
 
@@ -71,34 +71,57 @@ def test_padding_and_rows_without_frames_change_nothing():
     assert layer(np.zeros((2, 0, 2), "float32")).shape == (2, 62)
 
 
-def test_the_readout_is_the_ridge_regression_that_errs_least_on_rows_left_out():
-    random = np.random.default_rng(0)
-    features, targets = random.normal(size=(12, 7)) * [1, 5, 1, 1, 9, 1, 1] + 3, random.normal(size=(12, 2))
-    features[:, 2] = 4.0
-    sizes = (3, 2, 2)
-    coefficients, intercept, left_out = fit_readout(features, sizes, targets)
-    share = np.repeat(np.array([1.5 / 2, 0.5 / 2, 1.0 / 2]) ** 0.5, sizes)
-    deviation = features.std(axis=0)
-    scaled = (features - features.mean(axis=0)) / np.where(deviation > 0, deviation, 1) * share
-    best = None
-    for penalty in convolutions._PENALTIES:
-        without = np.stack(
-            [
-                Ridge(penalty).fit(scaled[rest], targets[rest]).predict(scaled[~rest])[0]
-                for rest in ~np.eye(12, dtype=bool)
-            ]
-        )
-        if best is None or ((without - targets) ** 2).mean() < best[0]:
-            best = (((without - targets) ** 2).mean(), without, Ridge(penalty).fit(scaled, targets))
-    np.testing.assert_allclose(left_out, best[1], atol=1e-6)
-    np.testing.assert_allclose(features @ coefficients + intercept, best[2].predict(scaled), atol=1e-6)
+def test_attention_learns_alone_and_then_adds_its_share():
+    series, names = bumps(24)
+    model = models.SeriesClassifier(SMALL)
+    model.adapt(series, names)
+    core, values = model.core, padded(series)
+    assert np.asarray(core.get_layer("mixture").shares).tolist() == pytest.approx([0.1, 1.0])
+    paths = keras.Model(core.input, [core.get_layer(name).output for name in ("logits", "readout")])
+    deep, readout = (np.asarray(each) for each in paths(values))
+    mixed = np.asarray(keras.ops.softmax(0.1 * deep + readout))
+    np.testing.assert_allclose(core(values), mixed, atol=1e-5)
+    assert np.abs(np.asarray(core(values, training=True)) - mixed).max() > 0.2
 
 
-def test_attention_learns_alone_and_then_adds_a_quarter():
-    deep, readout = np.full((1, 2), 4.0, "float32"), np.array([[1.0, -1.0]], "float32")
-    layer = BesideReadout()
-    assert np.asarray(layer(deep, readout)).tolist() == [[2.0, 0.0]]
-    assert np.asarray(layer(deep, readout, training=True)).tolist() == [[4.0, 4.0]]
+def test_a_few_validation_rows_set_the_temperature_and_many_the_shares(tmp_path):
+    (series, names), (few, of_few), (many, of_many) = bumps(24), bumps(40, seed=1), bumps(120, seed=2)
+    model = models.SeriesClassifier(SMALL)
+    model.adapt(series, names)
+    mixture, end = (model.core.get_layer(name) for name in ("mixture", "probabilities"))
+    some = Calibration(model, LabelledRows(few, of_few, "made up"))
+    assert not some.mixes
+    temperature = some.set()
+    assert temperature != 1.0
+    assert float(np.asarray(end.temperature)) == pytest.approx(temperature)
+    assert np.asarray(mixture.shares).tolist() == pytest.approx([0.1, 1.0])
+    enough = Calibration(model, LabelledRows(many, of_many, "made up"))
+    assert enough.mixes
+    enough.set()
+    assert np.asarray(mixture.shares).tolist() != pytest.approx([0.1, 1.0])
+
+
+def test_the_readout_is_that_of_all_rows_given_and_the_same_again():
+    series, names = bumps(24)
+    found = []
+    for rows in (24, 24, 16):
+        model = models.SeriesClassifier(SMALL)
+        model.adapt(series[:rows], names[:rows])
+        found.append([model.core.get_layer(name).get_weights() for name in ("wide", "readout")])
+    for one, again in zip(found[0], found[1], strict=True):
+        for left, right in zip(one, again, strict=True):
+            np.testing.assert_array_equal(left, right)
+    assert np.abs(found[0][1][0] - found[2][1][0]).max() > 0
+
+
+def test_the_readout_counts_rows_by_their_weights():
+    series, names = bumps(24)
+    weights = np.array([1.0, 0.0] * 12)  # of "late" ones none
+    model = models.SeriesClassifier(SMALL)
+    model.adapt(series, names, sample_weight=weights)
+    kernel, bias = model.core.get_layer("readout").get_weights()
+    assert np.abs(kernel).max() < 1e-3
+    assert bias[model.labels.index("early")] > bias[model.labels.index("late")]
 
 
 def test_before_any_training_the_readout_tells_classes_apart(tmp_path):

@@ -7,6 +7,7 @@ Reference: Dempster et al. 2020, "ROCKET: Exceptionally Fast and Accurate Time S
 Random Convolutional Kernels".
 """
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import keras
@@ -15,6 +16,7 @@ from keras import ops
 
 from keras_selfattn.models.batches import padded
 from keras_selfattn.models.frames import patches, real_frames
+from keras_selfattn.models.ridge import fit_ridge
 
 Tensor = Any
 
@@ -23,17 +25,13 @@ _DILATIONS = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 2
 _SIZES = (7, 9, 11)
 _TAPS = max(_SIZES)
 # Places that a row is sampled at.
-_POINTS = 16
+POINTS = 16
 # What the three kinds of features weigh against each other: positive shares, largest values, samples.
 _WEIGHTS = (1.5, 0.5, 1.0)
-_PENALTIES = 10.0 ** np.arange(-4, 4.01, 0.5)
-_CONSTANT = 1e-6
 _STEEP = 100.0
 # Rows that a readout is fitted on at most: its cost grows with their cube.
 _MOST_ROWS = 2000
 _BATCH = 32
-# What attention adds to the readout, of its own logits.
-_DEEP = 0.25
 # The scales tried for the readout, evenly in their logarithm, and the share of doubt in each label: left-out
 # rows are nearly always right, so that without it no scale would be too large.
 _SCALES = np.geomspace(0.3, 60, 80)
@@ -103,7 +101,7 @@ class RandomConvolutions(keras.layers.Layer):
 
     def sizes(self, features: int) -> tuple[int, int, int]:
         """Returns how many there are of each kind."""
-        return self.kernels, self.kernels, _POINTS * features
+        return self.kernels, self.kernels, POINTS * features
 
     def get_config(self) -> dict[str, Any]:
         names = ("kernels", "longest", "seed")
@@ -119,50 +117,22 @@ class RandomConvolutions(keras.layers.Layer):
         )
 
 
-@keras.saving.register_keras_serializable(package="keras_selfattn")
-class BesideReadout(keras.layers.Layer):
-    """Adds a quarter of attention's logits to the readout's; in training, attention's stand alone.
-
-    The readout is fitted before, and right on nearly all training rows: beside it attention would learn
-    nothing.
-
-    Call arguments:
-        deep: float `[batch, outputs]`, of attention.
-        wide: float `[batch, outputs]`, of the readout.
-        training: whether attention is being trained.
-
-    Returns:
-        float32 `[batch, outputs]`.
-
-    Example:
-
-        >>> import numpy as np
-        >>> one = np.ones((1, 2), "float32")
-        >>> print(np.asarray(BesideReadout()(4 * one, one)))
-        [[2. 2.]]
-
-    Reference: Cheng et al. 2016, "Wide & Deep Learning for Recommender Systems".
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{"dtype": "float32", **kwargs})
-
-    def call(self, deep: Tensor, wide: Tensor, training: bool | None = None) -> Tensor:
-        deep = ops.cast(deep, "float32")
-        return deep if training else wide + _DEEP * deep
-
-    def compute_output_shape(self, deep_shape: tuple, wide_shape: tuple) -> tuple:
-        return deep_shape
-
-
-def fit_wide(core: keras.Model, rows: list[np.ndarray], targets: np.ndarray, activation: str) -> None:
+def fit_wide(
+    core: keras.Model,
+    rows: Sequence[np.ndarray],
+    targets: np.ndarray,
+    *,
+    exclusive: bool,
+    weights: np.ndarray | None = None,
+) -> None:
     """Fits the layer "readout" of a core on what its layer "wide" finds in rows.
 
     Args:
         core: with the layers "frames", "wide" and "readout".
         rows: float32 `[T, F]` each.
         targets: 1 for each label that a row bears, else 0, `[rows, C]`.
-        activation: "softmax", or "sigmoid" for labels that do not exclude each other.
+        exclusive: whether a row has one label.
+        weights: of the rows, float `[rows]`; by default all the same.
     """
     chosen = np.random.default_rng(0).permutation(len(rows))[:_MOST_ROWS]
     chosen = sorted(chosen, key=lambda row: len(rows[row]))
@@ -172,20 +142,23 @@ def fit_wide(core: keras.Model, rows: list[np.ndarray], targets: np.ndarray, act
         values = padded([rows[row] for row in chosen[start : start + _BATCH]])
         found.append(np.asarray(wide(frames(values), mask=real_frames(values))))
     targets = targets[chosen].astype(np.float64)
+    weights = None if weights is None else weights[chosen]
     sizes = wide.sizes(rows[0].shape[1])
-    coefficients, intercept, left_out = fit_readout(np.concatenate(found), sizes, 2 * targets - 1)
-    scale = min(_SCALES, key=lambda scale: _loss(scale * left_out, targets, activation))
-    core.get_layer("readout").set_weights([scale * coefficients, scale * intercept])
+    ridge = fit_ridge(np.concatenate(found), 2 * targets - 1, sizes, _WEIGHTS, weights)
+    scale = min(_SCALES, key=lambda scale: _loss(scale * ridge.left_out, targets, exclusive, weights))
+    core.get_layer("readout").set_weights([scale * ridge.coefficients, scale * ridge.intercept])
 
 
-def _loss(logits: np.ndarray, targets: np.ndarray, activation: str) -> float:
+def _loss(logits: np.ndarray, targets: np.ndarray, exclusive: bool, weights: np.ndarray | None) -> float:
     """Returns the cross-entropy of labels that are doubted a little."""
-    if activation == "sigmoid":
+    if exclusive:
+        doubted = targets * (1 - _DOUBT) + _DOUBT / targets.shape[1]
+        normal = np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        of_rows = np.sum(doubted * (normal - logits), axis=1)
+    else:
         doubted = targets * (1 - _DOUBT) + _DOUBT / 2
-        return float(np.mean(np.logaddexp(0, logits) - doubted * logits))
-    doubted = targets * (1 - _DOUBT) + _DOUBT / targets.shape[1]
-    normal = np.logaddexp.reduce(logits, axis=1, keepdims=True)
-    return float(np.mean(np.sum(doubted * (normal - logits), axis=1)))
+        of_rows = np.mean(np.logaddexp(0, logits) - doubted * logits, axis=1)
+    return float(np.average(of_rows, weights=weights))
 
 
 def draw(kernels: int, features: int, longest: int, seed: int) -> dict[int, dict[str, np.ndarray]]:
@@ -217,61 +190,14 @@ def sampled(inputs: Tensor, real: Tensor) -> Tensor:
     inputs = ops.pad(inputs, [[0, 0], [0, 1], [0, 0]])
     places = ops.arange(1, ops.shape(inputs)[1] + 1, dtype="float32")[None, :-1] * real[:, :, 0]
     last = ops.maximum(ops.max(places, axis=1, keepdims=True, initial=0.0) - 1, 0)  # [B, 1]
-    at = ops.arange(_POINTS, dtype="float32")[None] / (_POINTS - 1) * last  # [B, 16]
+    at = ops.arange(POINTS, dtype="float32")[None] / (POINTS - 1) * last  # [B, 16]
     below = ops.floor(at)
     share = (at - below)[:, :, None]
     above = ops.minimum(below + 1, last)
     low, high = (
         ops.take_along_axis(inputs, ops.cast(place, "int32")[:, :, None], axis=1) for place in (below, above)
     )
-    return ops.reshape(low * (1 - share) + high * share, (ops.shape(inputs)[0], _POINTS * inputs.shape[2]))
-
-
-def fit_readout(
-    features: np.ndarray, sizes: tuple[int, ...], targets: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the ridge regression from features to targets whose error is the least on rows left out.
-
-    Each kind of features is standardised and weighed as a whole. Leaving one row out has a closed form.
-
-    Args:
-        features: float `[rows, N]`.
-        sizes: of each kind of features, N in all.
-        targets: float `[rows, C]`.
-
-    Returns:
-        Coefficients `[N, C]`, intercept `[C]`, and the answers to each row of the regression without it.
-
-    Reference: Hastie et al. 2009, "The Elements of Statistical Learning", section 7.10, equation 7.64.
-    """
-    wide = features.astype(np.float64)
-    mean, deviation = wide.mean(axis=0), wide.std(axis=0)
-    varies = deviation > _CONSTANT
-    starts = np.cumsum([0, *sizes])
-    weights = np.concatenate(
-        [
-            np.full(stop - start, np.sqrt(weight / max(1, varies[start:stop].sum())))
-            for start, stop, weight in zip(starts, starts[1:], _WEIGHTS, strict=False)
-        ]
-    )
-    scale = np.where(varies, weights / np.maximum(deviation, _CONSTANT), 0.0)
-    scaled, centre = (wide - mean) * scale, targets.mean(axis=0)
-    gram = scaled @ scaled.T
-    # The intercept's direction, which no penalty shrinks, is made the last one: else it could be mixed with
-    # others of the same value, 0.
-    values, vectors = np.linalg.eigh(gram + 10 * (np.trace(gram) + 1) / len(gram))
-    values, rest = np.maximum(values, 0), targets - centre
-    turned = vectors.T @ rest
-    best = (np.inf, np.zeros_like(rest), rest)
-    for penalty in _PENALTIES:
-        inverse = 1 / (values + penalty)
-        inverse[-1] = 0
-        dual = vectors @ (inverse[:, None] * turned)
-        errors = dual / np.maximum(vectors**2 @ inverse, 1e-12)[:, None]
-        if (error := float((errors**2).mean())) < best[0]:
-            best = (error, dual, rest - errors)
-    coefficients = (scaled.T @ best[1]) * scale[:, None]
-    return coefficients, centre - mean @ coefficients, best[2] + centre
+    return ops.reshape(low * (1 - share) + high * share, (ops.shape(inputs)[0], POINTS * inputs.shape[2]))
 
 
 def _kernel(size: int, features: int, random: np.random.Generator) -> np.ndarray:

@@ -15,7 +15,7 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.label_lists import as_name_lists
 from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
 from keras_selfattn.models.members import logits_of
-from keras_selfattn.models.outputs import Mixture, Probabilities
+from keras_selfattn.models.outputs import FIRST_SHARES, Mixture, Probabilities, Shares
 from keras_selfattn.models.rows import as_names, indices_of, sorted_names
 
 Tensor = Any
@@ -58,12 +58,15 @@ class Head(ABC):
         """Returns the targets read as the loss takes them: one array, or one for each row."""
 
     @abstractmethod
-    def outputs(self, x: Tensor | list[Tensor], wide: Tensor | None = None) -> Tensor:
+    def outputs(
+        self, x: Tensor | list[Tensor], wide: Tensor | None = None, first: Shares = FIRST_SHARES
+    ) -> Tensor:
         """Returns float32 outputs of pooled features `[B, D]`, or of all positions `[B, T, D]`.
 
         Args:
             x: the features; of several encoders a list.
             wide: logits of a wide path beside them, float32 `[B, C]`, where the head has classes.
+            first: the shares that both begin with.
         """
 
     @abstractmethod
@@ -117,8 +120,8 @@ class ClassHead(Head):
     def encoded(self, targets: Sequence[str]) -> np.ndarray:
         return indices_of(targets, self.labels)
 
-    def outputs(self, x: Tensor, wide: Tensor | None = None) -> Tensor:
-        logits = _logits(x, wide, self.labels, exclusive=True)
+    def outputs(self, x: Tensor, wide: Tensor | None = None, first: Shares = FIRST_SHARES) -> Tensor:
+        logits = _logits(x, wide, first, self.labels, exclusive=True)
         return Probabilities("softmax", dtype="float32", name="probabilities")(logits)
 
     def loss(self, label_smoothing: float = 0.0) -> Any:
@@ -184,8 +187,8 @@ class MultiLabelHead(Head):
             found[row, indices_of(names, self.labels)] = 1
         return found
 
-    def outputs(self, x: Tensor, wide: Tensor | None = None) -> Tensor:
-        logits = _logits(x, wide, self.labels, exclusive=False)
+    def outputs(self, x: Tensor, wide: Tensor | None = None, first: Shares = FIRST_SHARES) -> Tensor:
+        logits = _logits(x, wide, first, self.labels, exclusive=False)
         return Probabilities("sigmoid", dtype="float32", name="probabilities")(logits)
 
     def loss(self, label_smoothing: float = 0.0) -> Any:
@@ -213,9 +216,11 @@ def _some(labels: Sequence[str]) -> str:
     return ", ".join(labels[:20]) + (", …" if len(labels) > 20 else "")
 
 
-def _logits(x: Tensor, wide: Tensor | None, labels: Sequence[str], *, exclusive: bool) -> Tensor:
+def _logits(
+    x: Tensor, wide: Tensor | None, first: Shares, labels: Sequence[str], *, exclusive: bool
+) -> Tensor:
     """Returns the logits of the classes, `[..., C]`, those of a wide path mixed in."""
     logits = logits_of(x, len(labels), exclusive=exclusive)
     if wide is None:
         return logits
-    return Mixture(exclusive, dtype="float32", name="mixture")([logits, wide])
+    return Mixture(exclusive, first, dtype="float32", name="mixture")([logits, wide])

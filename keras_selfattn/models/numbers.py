@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.outputs import FIRST_SHARES, Shares
 
 Tensor = Any
 
@@ -54,7 +55,7 @@ class NumbersHead(Head):
                 )
         return np.stack(targets).astype(np.float32)
 
-    def outputs(self, x: Tensor, wide: Tensor | None = None) -> Tensor:
+    def outputs(self, x: Tensor, wide: Tensor | None = None, first: Shares = FIRST_SHARES) -> Tensor:
         found = keras.layers.Dense(
             len(self.mean), kernel_initializer="zeros", dtype="float32", name="standardised"
         )(x)  # [B, N]

@@ -1,21 +1,39 @@
 """From the logits of attention, and of a wide path beside it, to probabilities."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import keras
 
 Tensor = Any
 
 
+class Shares(NamedTuple):
+    """The weights that attention and a wide path begin with, and when validation rows may change them.
+
+    Args:
+        deep: of attention, which is surer than it should be.
+        wide: of the wide path.
+        rows: validation rows below which they stay as they are.
+    """
+
+    deep: float = 0.3
+    wide: float = 1.0
+    rows: int = 0
+
+
+FIRST_SHARES = Shares()
+
+
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class Mixture(keras.layers.Layer):
     """Adds the wide path's logits to those of attention, which in training are alone.
 
-    The weights of the two are fitted on validation rows by `calibration.calibrate`; until then attention,
-    which is surer than it should be, has the smaller one.
+    The weights of the two are fitted on validation rows by `calibration.calibrate`, if there are enough.
 
     Args:
         exclusive: whether a row has one label; the logits of attention are normalised first then.
+        first: the weights until then, and how many rows are enough.
 
     Call arguments:
         inputs: logits of attention and of the wide path, float `[batch, classes]` each.
@@ -33,13 +51,16 @@ class Mixture(keras.layers.Layer):
     Reference: Cheng et al. 2016, "Wide & Deep Learning for Recommender Systems".
     """
 
-    def __init__(self, exclusive: bool, **kwargs: Any) -> None:
+    def __init__(self, exclusive: bool, first: Sequence[float] = FIRST_SHARES, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.exclusive = exclusive
+        self.exclusive, self.first = exclusive, Shares(*first)
 
     def build(self, input_shape: Any) -> None:
+        def first(shape: Any, dtype: Any = None) -> Tensor:
+            return keras.ops.convert_to_tensor([self.first.deep, self.first.wide], dtype)
+
         self.shares = self.add_weight(
-            shape=(2,), initializer=_first_shares, trainable=False, name="shares", dtype="float32"
+            shape=(2,), initializer=first, trainable=False, name="shares", dtype="float32"
         )
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
@@ -54,7 +75,7 @@ class Mixture(keras.layers.Layer):
         return input_shape[0]
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "exclusive": self.exclusive}
+        return {**super().get_config(), "exclusive": self.exclusive, "first": list(self.first)}
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -100,7 +121,3 @@ class Probabilities(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "activation": self.activation}
-
-
-def _first_shares(shape: Any, dtype: Any = None) -> Tensor:
-    return keras.ops.convert_to_tensor([0.3, 1.0], dtype)

@@ -15,10 +15,11 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import EncoderConfig, check_count
-from keras_selfattn.models.convolutions import BesideReadout, RandomConvolutions, fit_wide
+from keras_selfattn.models.convolutions import RandomConvolutions, fit_wide
 from keras_selfattn.models.core import encoded
 from keras_selfattn.models.frames import FramePositions, Frames
-from keras_selfattn.models.heads import Head, Probabilities
+from keras_selfattn.models.heads import Head
+from keras_selfattn.models.outputs import Shares
 from keras_selfattn.models.rows import Rows
 from keras_selfattn.models.series_rows import are_series, as_series
 
@@ -26,6 +27,9 @@ Tensor = Any
 
 # Deviations of the noise added in training, so that no single value decides.
 _NOISE = 0.05
+# Of attention and of the random convolutions: where rows are few the latter are right more often, and a
+# little of attention makes probabilities better. What fewer validation rows than 100 say of that is noise.
+_SHARES = Shares(deep=0.1, wide=1.0, rows=100)
 
 
 @dataclass(frozen=True)
@@ -232,28 +236,18 @@ class SeriesClassifier(SeriesModel, Classifier):
     def _prepare(self, rows: Rows) -> None:
         super()._prepare(rows)
         if self.config.kernels:
-            fit_wide(self.core, rows.inputs, self._indicators(rows.targets), self._activation)
+            targets, exclusive = self._indicators(rows.targets), not self.multi_label
+            fit_wide(self.core, rows.inputs, targets, exclusive=exclusive, weights=rows.weights)
 
     def _build_core(self, head: Head) -> keras.Model:
         if not self.config.kernels:
             return super()._build_core(head)
-        self._head = head
         values = keras.Input((None, self.num_features), dtype="float32", name="values")
         frames = Frames(name="frames")(values)  # [B, T, F]
-        classes = len(self.labels)
         wide = RandomConvolutions(self.config.kernels, self.longest or 1, name="wide")(frames)  # [B, N]
+        classes = len(self.labels)
         wide = keras.layers.Dense(classes, trainable=False, dtype="float32", name="readout")(wide)  # [B, C]
-        # From zero, so that before training the readout is undisturbed.
-        deep = keras.layers.Dense(classes, kernel_initializer="zeros", dtype="float32", name="logits")(
-            self._pooled(frames)
-        )  # [B, C]
-        logits = BesideReadout(name="beside")(deep, wide)
-        found = Probabilities(self._activation, dtype="float32", name="probabilities")(logits)
-        return keras.Model(values, found, name="core")
-
-    @property
-    def _activation(self) -> str:
-        return "sigmoid" if self.multi_label else "softmax"
+        return keras.Model(values, head.outputs(self._pooled(frames), wide, _SHARES), name="core")
 
     def _indicators(self, targets: Sequence[Any]) -> np.ndarray:
         """Returns 1 for each label that a row bears, else 0, `[rows, C]`."""
