@@ -82,8 +82,9 @@ def forecast(output: Path, epochs: int) -> None:
     )
     errors = evaluate(run.model, cut_windows([series[300:]], CONTEXT, HORIZON)).summary()
     print(f"Wave: the next {HORIZON} values are off by {errors['mean_absolute_error']:.3f} on average;")
-    for name in ("last_value", f"{SEASON}_frames_before"):
-        print(f"  those of {name.replace('_', ' ')} by {errors[f'mean_absolute_error_of_{name}']:.3f}.")
+    others = {"last_value": "the last value", f"{SEASON}_frames_before": f"{SEASON} frames before"}
+    for name, shown in {**others, "ridge": "the ridge regression alone"}.items():
+        print(f"  those of {shown} by {errors[f'mean_absolute_error_of_{name}']:.3f}.")
 
 
 def main() -> None:

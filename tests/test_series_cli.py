@@ -40,10 +40,14 @@ def test_a_forecast_is_trained_and_measured_beside_naive_ones(table, tmp_path):
     assert figures["mean_absolute_error_of_last_value"] > 1
     assert figures["split"] == "validation"
     errors = (run / "errors.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in errors] == ["answers", "model", "last value", "8 frames before"]
+    assert [line.split(",")[0] for line in errors] == [
+        "answers", "model", "last value", "8 frames before", "ridge",
+    ]  # fmt: skip
+    assert figures["mean_absolute_error_of_ridge"] < 1e-3
     done = asked("evaluate", run, table, "--values", "load,wind", *window)
     assert done.exit_code == 0, done.output
     assert "8 frames before" in done.output
+    assert "ridge" in done.output
     done = asked("evaluate", run, table, "--values", "load,wind", "--context", "16", "--horizon", "3")
     assert done.exit_code == 1
     assert "3 numbers. The model gives 4" in " ".join(done.output.split())

@@ -197,7 +197,11 @@ def last_values(inputs: Tensor) -> Tensor:
 
 def last_known(row: np.ndarray) -> np.ndarray:
     """Returns the same of one row `[T, F]`, `[F]`."""
-    return np.asarray(last_values(row[None]))[0]
+    known = np.isfinite(row)
+    # As in `last_values`, a frame more, so that there is one.
+    values, known = (np.pad(each, [(1, 0), (0, 0)]) for each in (np.where(known, row, 0), known))
+    last = (np.arange(len(values))[:, None] * known).max(axis=0)
+    return values[last, np.arange(row.shape[1])]
 
 
 def statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -9,29 +9,39 @@ from typing import Any, cast
 
 import keras
 import numpy as np
-from keras import ops
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import check_count
-from keras_selfattn.models.frames import last_values, real_frames
+from keras_selfattn.models.frames import Frames, real_frames
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.linear import LastFrames, NaiveForecast, Summary, batched
 from keras_selfattn.models.numbers import NumbersHead
+from keras_selfattn.models.ridge import Ridge, fit_ridge
 from keras_selfattn.models.rows import Rows
 from keras_selfattn.models.series import SeriesConfig, SeriesModel
 
 Tensor = Any
+
+# Last values that a forecast's ridge regression is fitted on at most, and values of all rows together.
+_MOST_FEATURES = 1000
+_MOST_VALUES = 10_000_000
+# Of a deviation of the targets.
+_LEAST_LEFT = 1e-3
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class SeriesRegressor(SeriesModel):
     """Self-attention model from series to one number each or several, in the units of the targets.
 
+    Before attention trains, a ridge regression on a `Summary` of each row is fitted in closed form; attention
+    learns what it leaves. The answer is the sum of both.
+
     Args:
         config: what the model is made of; a `SeriesConfig` or the dict of one.
         num_features: features of a frame; left out before training.
         longest: frames of the longest training row; left out before training.
         mean: of each number in the training rows; left out before training.
-        deviation: of each; left out before training.
+        deviation: of what the ridge regression leaves of each; left out before training.
 
     Call arguments:
         inputs: float32 `[batch, length, features]`. NaN is a missing value; rows are padded with frames of
@@ -74,12 +84,67 @@ class SeriesRegressor(SeriesModel):
             self._assemble(NumbersHead(mean, deviation))
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
-        """Returns what is answered without looking at a series: the mean of the training targets."""
-        mean = cast(NumbersHead, self.head).mean
-        return {"mean of training": np.tile(mean, (len(self._read_inputs(x)), 1))}
+        """Returns the mean of the training targets, and the answers of the ridge regression alone."""
+        inputs = self._read_inputs(x)
+        mean = np.tile(self._mean, (len(inputs), 1))
+        return {"mean of training": mean, "ridge": self._of_ridge(inputs) + mean}
 
     def _head_type(self, y: Any) -> type[Head]:
         return NumbersHead
+
+    @property
+    def _mean(self) -> np.ndarray:
+        return np.asarray(cast(NumbersHead, self.head).mean)
+
+    def _adapt(self, rows: Rows, head: Head) -> None:
+        self._learn(rows)
+        targets = np.stack(rows.targets) - self._beginning(rows.inputs, len(rows.targets[0]))  # [rows, N]
+        ridge, chosen = self._fitted(rows, targets)
+        learned = NumbersHead.learned(targets)
+        left = np.sqrt(np.mean((targets[chosen] - ridge.left_out) ** 2, axis=0)) / learned.deviation
+        # Targets that a ridge regression answers exactly leave nothing to count in deviations of.
+        deviation = learned.deviation * np.clip(left, _LEAST_LEFT, 1)
+        self._assemble(NumbersHead(learned.mean, deviation.tolist()))
+        self._prepare(rows)
+        self.core.get_layer("ridge").set_weights([ridge.coefficients, ridge.intercept - learned.mean])
+
+    def _fitted(self, rows: Rows, targets: np.ndarray) -> tuple[Ridge, np.ndarray]:
+        """Returns the ridge regression, and the rows it was fitted on: all of them, unless there are many."""
+        frames, linear = Frames(relative=self._relative), self._linear_features()
+        frames.learn(rows.inputs)
+        sizes = linear.sizes(rows.inputs[0].shape[1])
+        most = max(_MOST_VALUES // sum(sizes), 1)
+        chosen = np.random.default_rng(0).permutation(len(rows.inputs))[:most]
+
+        def features(values: np.ndarray) -> Tensor:
+            return linear(frames(values), mask=real_frames(values))
+
+        found = batched(features, [rows.inputs[row] for row in chosen])
+        weights = None if rows.weights is None else rows.weights[chosen]
+        return fit_ridge(found, targets[chosen], sizes, [1 / len(sizes)] * len(sizes), weights), chosen
+
+    def _linear_features(self) -> Any:
+        """Returns the layer that makes of standardised frames what the ridge regression is fitted on."""
+        return Summary(name="features")
+
+    def _beginning(self, inputs: Sequence[np.ndarray], numbers: int) -> np.ndarray:
+        """Returns what is answered, and not learned, `[rows, N]`; the rest is learned."""
+        return np.zeros((len(inputs), numbers))
+
+    def _of_ridge(self, inputs: Sequence[np.ndarray]) -> np.ndarray:
+        """Returns how far from their mean the ridge regression takes the numbers to be, `[rows, N]`."""
+        core = self.core
+        return batched(keras.Model(core.input, core.get_layer("ridge").output), inputs)
+
+    def _build_core(self, head: Head) -> keras.Model:
+        values = keras.Input((None, self.num_features), dtype="float32", name="values")
+        frames = Frames(relative=self._relative, name="frames")(values)  # [B, T, F]
+        found = head.outputs(self._pooled(frames))  # [B, N]
+        ridge = keras.layers.Dense(
+            found.shape[1], kernel_initializer="zeros", trainable=False, dtype="float32", name="ridge"
+        )(self._linear_features()(frames))  # [B, N]
+        outputs = keras.layers.Add(dtype="float32", name="sum")([found, ridge])
+        return keras.Model(values, outputs, name="core")
 
 
 @dataclass(frozen=True)
@@ -111,7 +176,8 @@ class SeriesForecaster(SeriesRegressor):
     """Self-attention model of the next values of the first feature of series.
 
     It learns what must be added to the seasonal naive forecast, the values of one `season` before, and sees
-    each row less its last values: a level that was never seen is forecast like any other.
+    each row less its last values: a level that was never seen is forecast like any other. A ridge regression
+    on the frames of a row is fitted first, in closed form; attention learns what it leaves.
     `data.cut_windows` makes rows and targets of long series.
 
     Args:
@@ -147,19 +213,20 @@ class SeriesForecaster(SeriesRegressor):
         return {"epochs": 20, "learning_rate": 2e-3}
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
-        """Returns the naive forecasts: the last value and, with a season, the values one season before."""
+        """Returns naive forecasts, of the last value and the season before if any, and the ridge's alone."""
         inputs, horizon = self._read_inputs(x), self.core.output_shape[1]
         found = {"last value": _naive(inputs, horizon, 1)}
         if self.config.season > 1:
             found[f"{self.config.season} frames before"] = _naive(inputs, horizon, self.config.season)
-        return found
+        ridge = self._beginning(inputs, horizon) + self._of_ridge(inputs) + self._mean
+        return {**found, "ridge": ridge}
 
-    def _adapt(self, rows: Rows, kind: type[Head]) -> None:
-        naive = _naive(rows.inputs, len(rows.targets[0]), self.config.season)
-        added = [target - start for target, start in zip(rows.targets, naive, strict=True)]
-        self._learn(rows)
-        self._assemble(NumbersHead.learned(added))
-        self._prepare(rows)
+    def _linear_features(self) -> Any:
+        count = max(1, min(self.longest or 1, _MOST_FEATURES // (self.num_features or 1)))
+        return LastFrames(count, name="features")
+
+    def _beginning(self, inputs: Sequence[np.ndarray], numbers: int) -> np.ndarray:
+        return _naive(inputs, numbers, self.config.season)
 
     def _build_core(self, head: Head) -> keras.Model:
         core = super()._build_core(head)
@@ -168,58 +235,6 @@ class SeriesForecaster(SeriesRegressor):
         return keras.Model(core.input, outputs, name="core")
 
 
-@keras.saving.register_keras_serializable(package="keras_selfattn")
-class NaiveForecast(keras.layers.Layer):
-    """Repeats the last season of the first feature of series; with a season of 1, the last value.
-
-    Where the value of a season before is missing or before the first frame, the last known value stands for
-    it; 0 if there is none.
-
-    Args:
-        horizon: values N to give.
-        season: frames after which a series repeats itself.
-
-    Call arguments:
-        inputs: float `[batch, length, features]`; NaN is a missing value, frames of NaN are padding.
-
-    Returns:
-        float32 `[batch, horizon]`.
-
-    Example:
-
-        >>> import numpy as np
-        >>> rows = np.array([[[1.0], [2.0], [3.0], [np.nan]]], "float32")
-        >>> print(np.asarray(NaiveForecast(3, season=2)(rows)))
-        [[2. 3. 2.]]
-
-    Reference: Hyndman and Athanasopoulos 2021, "Forecasting: Principles and Practice", section 5.2.
-    """
-
-    def __init__(self, horizon: int, season: int, **kwargs: Any) -> None:
-        super().__init__(**{"dtype": "float32", **kwargs})
-        self.horizon, self.season = horizon, season
-
-    def call(self, inputs: Tensor) -> Tensor:
-        values = ops.cast(inputs, "float32")
-        place = ops.arange(1, ops.shape(values)[1] + 1, dtype="int32")
-        # A frame more before the first, so that there is one when the length is 0.
-        places = ops.pad(place[None] * ops.cast(real_frames(values), "int32"), [[0, 0], [1, 0]])
-        end = ops.max(places, axis=1, keepdims=True, initial=0)  # [B, 1], that of the last real frame
-        before = ops.arange(self.horizon, dtype="int32") % self.season - self.season + 1  # [N]
-        chosen = ops.maximum(end + before[None], 0)  # [B, N]
-        first = ops.pad(values[:, :, 0], [[0, 0], [1, 0]], constant_values=np.nan)  # [B, 1 + T]
-        found = ops.take_along_axis(first, chosen, axis=1)  # [B, N]
-        return ops.where(ops.isfinite(found), found, last_values(values)[:, :1])
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return (input_shape[0], self.horizon)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "horizon": self.horizon, "season": self.season}
-
-
 def _naive(inputs: Sequence[np.ndarray], horizon: int, season: int) -> np.ndarray:
     """Returns naive forecasts `[rows, N]` of rows `[T, F]` of any lengths."""
-    layer = NaiveForecast(horizon, season)
-    # Only the last season and the last known value count, and rows differ in length: one at a time.
-    return np.concatenate([np.asarray(layer(row[None])) for row in inputs]).reshape(-1, horizon)
+    return batched(NaiveForecast(horizon, season), inputs)
