@@ -21,9 +21,12 @@ def scaled(features, sizes, weights=None):
     """Returns features each of whose kinds has a variance of its share, a constant one left out."""
     mean = np.average(features, axis=0, weights=weights)
     deviation = np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weights))
+    return (features - mean) / np.where(deviation > 0, deviation, 1) * scaled_shares(sizes)
+
+
+def scaled_shares(sizes):
     counted = [sizes[0] - 1, *sizes[1:]]
-    share = np.repeat([(share / count) ** 0.5 for share, count in zip(SHARES, counted, strict=True)], sizes)
-    return (features - mean) / np.where(deviation > 0, deviation, 1) * share
+    return np.repeat([(share / count) ** 0.5 for share, count in zip(SHARES, counted, strict=True)], sizes)
 
 
 @pytest.mark.parametrize(("rows", "sizes"), [(12, (3, 2, 2)), (9, (6, 5, 4)), (40, (3, 2, 2))])
@@ -47,8 +50,30 @@ def test_it_is_the_one_that_errs_least_on_rows_left_out(rows, sizes):
     )
 
 
+def test_neighbours_are_left_out_together_where_they_are_alike():
+    features, targets = (np.repeat(each, 3, axis=0) for each in made_up(10, 15))
+    # Alone, a row is answered by its two doubles.
+    assert np.abs(fit_ridge(features, targets).left_out - targets).max() < 0.1
+    found = fit_ridge(features, targets, (6, 5, 4), SHARES, blocks=10)
+    scale = np.where(features.std(axis=0) > 0, features.std(axis=0), 1) / scaled_shares((6, 5, 4))
+    best = None
+    for penalty in 10.0 ** np.arange(-4, 4.01, 0.5):
+        without = np.zeros_like(targets)
+        for held in np.arange(30).reshape(10, 3):
+            rest = np.setdiff1d(np.arange(30), held)
+            without[held] = (
+                Ridge(penalty).fit((features / scale)[rest], targets[rest]).predict((features / scale)[held])
+            )
+        error = ((without - targets) ** 2).mean()
+        if best is None or error < best[0]:
+            best = (error, without, Ridge(penalty).fit(features / scale, targets))
+    np.testing.assert_allclose(found.left_out, best[1], atol=1e-6)
+    answers = features @ found.coefficients + found.intercept
+    np.testing.assert_allclose(answers, best[2].predict(features / scale), atol=1e-6)
+
+
 def test_weights_count_as_rows_given_so_often(monkeypatch):
-    monkeypatch.setattr(ridge, "_PENALTIES", (0.3,))
+    monkeypatch.setattr(ridge, "PENALTIES", (0.3,))
     features, targets = made_up(9, 7)
     weights = np.array([1, 2, 3, 1, 1, 2, 1, 1, 3])
     found = fit_ridge(features, targets, (3, 2, 2), SHARES, weights)

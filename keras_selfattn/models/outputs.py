@@ -51,7 +51,7 @@ class Mixture(keras.layers.Layer):
     Reference: Cheng et al. 2016, "Wide & Deep Learning for Recommender Systems".
     """
 
-    def __init__(self, exclusive: bool, first: Sequence[float] = FIRST_SHARES, **kwargs: Any) -> None:
+    def __init__(self, exclusive: bool, first: Sequence[Any] = FIRST_SHARES, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.exclusive, self.first = exclusive, Shares(*first)
 

@@ -16,7 +16,7 @@ from keras_selfattn.models.frames import Frames, real_frames
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.linear import LastFrames, NaiveForecast, Summary, batched
 from keras_selfattn.models.numbers import NumbersHead
-from keras_selfattn.models.ridge import Ridge, fit_ridge
+from keras_selfattn.models.ridge import PENALTIES, Ridge, fit_ridge
 from keras_selfattn.models.rows import Rows
 from keras_selfattn.models.series import SeriesConfig, SeriesModel
 
@@ -64,6 +64,9 @@ class SeriesRegressor(SeriesModel):
         (1, 1)
     """
 
+    # Runs of rows that are left out together to choose the ridge regression's penalty; None for each alone.
+    _blocks: int | None = None
+
     def __init__(
         self,
         config: SeriesConfig | dict[str, Any] | None = None,
@@ -100,7 +103,7 @@ class SeriesRegressor(SeriesModel):
         self._learn(rows)
         targets = np.stack(rows.targets) - self._beginning(rows.inputs, len(rows.targets[0]))  # [rows, N]
         ridge, chosen = self._fitted(rows, targets)
-        learned = NumbersHead.learned(targets)
+        learned = NumbersHead.learned(list(targets))
         left = np.sqrt(np.mean((targets[chosen] - ridge.left_out) ** 2, axis=0)) / learned.deviation
         # Targets that a ridge regression answers exactly leave nothing to count in deviations of.
         deviation = learned.deviation * np.clip(left, _LEAST_LEFT, 1)
@@ -113,15 +116,17 @@ class SeriesRegressor(SeriesModel):
         frames, linear = Frames(relative=self._relative), self._linear_features()
         frames.learn(rows.inputs)
         sizes = linear.sizes(rows.inputs[0].shape[1])
-        most = max(_MOST_VALUES // sum(sizes), 1)
-        chosen = np.random.default_rng(0).permutation(len(rows.inputs))[:most]
+        most = max(_MOST_VALUES // max(sum(sizes), len(PENALTIES) * targets.shape[1]), 1)
+        # In their order, in which neighbours may overlap.
+        chosen = np.sort(np.random.default_rng(0).permutation(len(rows.inputs))[:most])
 
         def features(values: np.ndarray) -> Tensor:
             return linear(frames(values), mask=real_frames(values))
 
         found = batched(features, [rows.inputs[row] for row in chosen])
         weights = None if rows.weights is None else rows.weights[chosen]
-        return fit_ridge(found, targets[chosen], sizes, [1 / len(sizes)] * len(sizes), weights), chosen
+        shares = [1 / len(sizes)] * len(sizes)
+        return fit_ridge(found, targets[chosen], sizes, shares, weights, self._blocks), chosen
 
     def _linear_features(self) -> Any:
         """Returns the layer that makes of standardised frames what the ridge regression is fitted on."""
@@ -207,6 +212,8 @@ class SeriesForecaster(SeriesRegressor):
 
     config_type = ForecastConfig
     _relative = True
+    # Windows overlap: the one beside a window left out would answer for it.
+    _blocks = 10
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 # Penalties tried, on features whose variances add up to about 1, a row.
-_PENALTIES = tuple(10.0 ** np.arange(-4, 4.01, 0.5))
+PENALTIES = tuple(10.0 ** np.arange(-4, 4.01, 0.5))
 # Deviations that are rounding of a constant.
 _CONSTANT = 1e-6
 # A share below which what is left is rounding.
@@ -30,10 +30,12 @@ def fit_ridge(
     sizes: Sequence[int] | None = None,
     shares: Sequence[float] = (1.0,),
     weights: np.ndarray | None = None,
+    blocks: int | None = None,
 ) -> Ridge:
-    """Returns the ridge regression from features to targets that errs least on rows left out, one at a time.
+    """Returns the ridge regression from features to targets that errs least on rows left out.
 
-    Features are standardised; a constant one has no part. What is left out and answered has a closed form.
+    Features are standardised; a constant one has no part. One row is left out at a time, in closed form; or,
+    where neighbours are alike, a run of them.
 
     Args:
         features: float `[B, N]`.
@@ -41,6 +43,7 @@ def fit_ridge(
         sizes: of each kind of features, N in all; by default they are of one kind.
         shares: what each kind weighs as a whole, however many features it has.
         weights: of the rows, float `[B]`; by default all the same.
+        blocks: in how many runs of rows they are left out; by default, each alone.
 
     Example:
 
@@ -53,24 +56,64 @@ def fit_ridge(
     """
     wide, targets = features.astype(np.float64), targets.astype(np.float64)
     weights = np.ones(len(wide)) if weights is None else np.maximum(weights / np.mean(weights), _ROUNDING)
-    mean, centre = (np.average(each, axis=0, weights=weights) for each in (wide, targets))
+    mean = np.average(wide, axis=0, weights=weights)
     deviation = np.sqrt(np.average((wide - mean) ** 2, axis=0, weights=weights))
     scale = _scale(deviation, [wide.shape[1]] if sizes is None else sizes, shares)
-    root = np.sqrt(weights)[:, None]
-    scaled, rest = root * (wide - mean) * scale, root * (targets - centre)
-    directions, variances = _directions(scaled)  # [B, R], [R]
-    turned = directions.T @ rest  # [R, C]
-    best = (np.inf, np.zeros_like(rest), np.zeros_like(turned))
-    for penalty in _PENALTIES:
-        dual = turned / (variances + penalty)[:, None]
-        answers = directions @ (variances[:, None] * dual)
-        # How far each row's own target draws its answer, beside what it draws the mean.
-        own = weights / weights.sum() + directions**2 @ (variances / (variances + penalty))
-        errors = (rest - answers) / np.maximum(1 - own, _ROUNDING)[:, None]
-        if (error := float((errors**2).mean())) < best[0]:
-            best = (error, errors, dual)
-    coefficients = (scaled.T @ (directions @ best[2])) * scale[:, None]
-    return Ridge(coefficients, centre - mean @ coefficients, targets - best[1] / root)
+    wide *= scale
+    path = _Path.of(wide, targets, weights)
+    errors = path.left_out() if blocks is None else _blocks_left_out(wide, targets, weights, blocks)
+    best = int(np.argmin([np.average((each**2).mean(axis=1), weights=weights) for each in errors]))
+    coefficients = path.coefficients(PENALTIES[best])
+    intercept = path.centre - path.mean @ coefficients
+    return Ridge(coefficients * scale[:, None], intercept, targets - errors[best])
+
+
+class _Path(NamedTuple):
+    """The regressions of rows for all penalties: what they have in common."""
+
+    mean: np.ndarray
+    centre: np.ndarray
+    root: np.ndarray
+    scaled: np.ndarray
+    rest: np.ndarray
+    directions: np.ndarray
+    variances: np.ndarray
+
+    @classmethod
+    def of(cls, features: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> "_Path":
+        mean, centre = (np.average(each, axis=0, weights=weights) for each in (features, targets))
+        root = np.sqrt(weights)[:, None]
+        scaled = root * (features - mean)
+        return cls(mean, centre, root, scaled, root * (targets - centre), *_directions(scaled))
+
+    def coefficients(self, penalty: float) -> np.ndarray:
+        turned = self.directions.T @ self.rest / (self.variances + penalty)[:, None]  # [R, C]
+        return self.scaled.T @ (self.directions @ turned)
+
+    def left_out(self) -> np.ndarray:
+        """Returns the errors on each row when it alone is left out, by penalty, `[penalties, B, C]`."""
+        turned, square = self.directions.T @ self.rest, self.root[:, 0] ** 2
+        found = []
+        for penalty in PENALTIES:
+            kept = self.variances / (self.variances + penalty)
+            # How far each row's own target draws its answer, beside what it draws the mean.
+            own = square / square.sum() + self.directions**2 @ kept
+            errors = self.rest - self.directions @ (kept[:, None] * turned)
+            found.append(errors / np.maximum(1 - own, _ROUNDING)[:, None] / self.root)
+        return np.stack(found)
+
+
+def _blocks_left_out(
+    features: np.ndarray, targets: np.ndarray, weights: np.ndarray, blocks: int
+) -> np.ndarray:
+    """Returns the same of each row when a run of rows is left out."""
+    found = np.zeros((len(PENALTIES), *targets.shape))
+    for held in np.array_split(np.arange(len(features)), min(blocks, len(features))):
+        path = _Path.of(*(np.delete(each, held, axis=0) for each in (features, targets, weights)))
+        for place, penalty in enumerate(PENALTIES):
+            answers = (features[held] - path.mean) @ path.coefficients(penalty) + path.centre
+            found[place, held] = targets[held] - answers
+    return found
 
 
 def _scale(deviation: np.ndarray, sizes: Sequence[int], shares: Sequence[float]) -> np.ndarray:
