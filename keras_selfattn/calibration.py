@@ -63,7 +63,7 @@ class Calibration:
 
     def __init__(self, model: RawModel, rows: LabelledRows, weights: Any = None) -> None:
         layers = {type(layer): layer for layer in model.core.layers}
-        self._model = model
+        self._model, self._count = model, len(rows)
         self._probabilities: Any = layers.get(Probabilities)
         self._mixture: Any = layers.get(Mixture)
         self._wide: np.ndarray | None = None
@@ -97,7 +97,7 @@ class Calibration:
     @property
     def mixes(self) -> bool:
         """Whether the model has two paths, and their shares are to be fitted on so many rows."""
-        return self.possible and self._mixture is not None and len(self._rows) >= self._mixture.first.rows
+        return self.possible and self._mixture is not None and self._count >= self._mixture.first.rows
 
     def _set_shares(self) -> tuple[np.ndarray, float]:
         """Returns the logits of both paths together, and their loss; attention's may have changed."""
