@@ -15,7 +15,8 @@ from keras_selfattn.models.outputs import Probabilities
 from keras_selfattn.models.token_features import PIECES, spellings
 from keras_selfattn.models.tokenizer import Tokenizer, learn_vocabulary, split
 
-SMALL = models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64, dropout=0.0)
+NOTHING_DROPPED = {"dropout": 0.0, "word_dropout": 0.0, "head_dropout": 0.0}
+SMALL = models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64, **NOTHING_DROPPED)
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor", "good", "bad bad bad"] * 8
 LABELS = ["+", "+", "-", "-", "+", "-"] * 8
 
@@ -94,7 +95,8 @@ def test_a_token_attends_as_far_as_the_window_reaches():
     model = models.TextClassifier(config, vocabulary=["it", "was"], labels=["+", "-"])
     encoded = keras.Model(model.core.input, model.core.get_layer("encoder").output)
     one, other = (np.asarray(encoded(np.array([[2] * 11 + [last]]))) for last in (2, 3))
-    assert (np.abs(one - other).max(-1) > 1e-7)[0].tolist() == [False] * 9 + [True] * 3
+    # Of words the convolution before it reaches one further.
+    assert (np.abs(one - other).max(-1) > 1e-7)[0].tolist() == [False] * 8 + [True] * 4
 
 
 def test_the_last_word_of_a_long_text_counts():
@@ -388,6 +390,7 @@ def test_before_training_a_model_says_what_to_call():
         ({"max_ngram": 4}, "`max_ngram`.*4"),
         ({"dropout": 1.0}, "`dropout`.*1.0"),
         ({"word_dropout": -0.1}, "`word_dropout`.*-0.1"),
+        ({"head_dropout": 1}, "`head_dropout`.*1"),
         ({"max_tokens": 0}, "`max_tokens`.*0"),
         ({"feed_forward_dim": -3}, "`feed_forward_dim`.*-3"),
         ({"lowercase": "no"}, "`lowercase`.*'no'"),

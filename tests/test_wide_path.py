@@ -141,7 +141,8 @@ def test_both_paths_answer_and_each_alone_where_its_share_is_all(trained):
 
 
 def test_training_goes_on_without_the_wide_path():
-    model = models.TextClassifier(models.TextConfig(**CONFIG.to_dict() | {"dropout": 0.0}))
+    nothing = dict.fromkeys(("dropout", "word_dropout", "head_dropout"), 0.0)
+    model = models.TextClassifier(models.TextConfig(**CONFIG.to_dict() | nothing))
     model.adapt(TEXTS, LABELS)
     ids = model.tokenizer.padded(tf.constant(["good film"]))
     known, unknown = (model.core([ids, tf.constant([[s, -s]])], training=True) for s in (5.0, -5.0))

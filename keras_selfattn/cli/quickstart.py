@@ -31,6 +31,7 @@ MODEL_SETTINGS = {
     "width": 96,
     "num_layers": 2,
     "dropout": 0.1,
+    "head_dropout": 0.1,
 }
 EPOCHS = 3
 BATCH_SIZE = 128

@@ -35,7 +35,7 @@ def encoder(config: EncoderConfig, policy: Any, window: int | None = None) -> ke
     )
 
 
-def pooled(x: Tensor, config: EncoderConfig, policy: Any) -> Tensor:
+def pooled(x: Tensor, dropout: float, policy: Any) -> Tensor:
     """Returns the average of the real positions of `[B, T, D]`, with dropout, `[B, D]`."""
     x = layers.AveragePooling(dtype=policy, name="pooling")(x)
-    return keras.layers.Dropout(config.dropout, dtype=policy, name="head_dropout")(x)
+    return keras.layers.Dropout(dropout, dtype=policy, name="head_dropout")(x)

@@ -176,7 +176,7 @@ class ImageClassifier(Classifier):
         x = PatchEmbedding(config.width, patch, dtype=policy, name="patches")(x)  # [B, R, Q, D]
         positions = layers.SinusoidalPositionEncoding2D(config.dropout, dtype=policy, name="positions")
         x = keras.layers.Reshape((-1, config.width), dtype=policy, name="sequence")(positions(x))  # [B, T, D]
-        x = pooled(encoder(config, policy)(x), config, policy)  # [B, D]
+        x = pooled(encoder(config, policy)(x), config.dropout, policy)  # [B, D]
         return keras.Model(images, head.outputs(x), name="core")
 
 

@@ -78,7 +78,7 @@ class TextClassifier(Classifier):
     def alternatives(self) -> list[dict[str, Any]]:
         changes = [
             {"tokens": "characters", "max_ngram": 3},
-            {"dropout": 0.5},
+            {"dropout": 0.4},
             {"lowercase": not self.config.lowercase},
             {"learning_rate": 1e-3},
             {"max_ngram": 2},
@@ -194,7 +194,7 @@ class TextClassifier(Classifier):
 
         def member() -> keras.Model:
             body = text_body(config, self.tokenizer, policy)
-            return keras.Model(body.input, pooled(body.output, config, policy))
+            return keras.Model(body.input, pooled(body.output, config.head_dropout, policy))
 
         ids, x = side_by_side(member, config.members)  # [B, D]
         if self.wide is None:
