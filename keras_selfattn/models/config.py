@@ -70,7 +70,7 @@ class TextConfig(EncoderConfig):
         word_dropout: share in [0, 1) of the words that training hides, so that no single one decides.
         members: encoders side by side whose answers are averaged; `training.train` trains each on its own,
             `fit` all together. The command line trains two, in twice the time.
-        head_dropout: share in [0, 1) of a text's vector that is dropped in training before the head: more than
+        head_dropout: share in [0, 1) of a text's vector that training drops before the head: more than
             elsewhere, since of a few thousand rows the head learns by heart.
         wide: whether a linear model of words, pairs and pieces of words is learned beside attention, and
             answers with it. It takes 4 bytes for each of its n-grams and classes, 32 MB at most.
