@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_selfattn import training
-from keras_selfattn.benchmarks.accuracy.peer import accuracy, choosing, timed
+from keras_selfattn.benchmarks.accuracy.peer import accuracy, labelled, timed
 from keras_selfattn.benchmarks.accuracy.served import measure_served
 from keras_selfattn.benchmarks.accuracy.sets import Split
 from keras_selfattn.metrics.calibration import calibration_error
@@ -30,14 +30,14 @@ def config_of(task: Task, rows: int, *, quick: bool, seed: int = 0) -> training.
 
 def settings_of(task: Task, split: Split, *, quick: bool) -> dict[str, Any]:
     """Returns all that the figures depend on besides data and seed."""
-    config = dataclasses.asdict(config_of(task, len(choosing(split)[2]), quick=quick))
+    config = dataclasses.asdict(config_of(task, len(labelled(split)), quick=quick))
     del config["seed"]
     return {"kind": task.kind, "model": task.model({}).config.to_dict(), "training": config}
 
 
 def measure_ours(task: Task, split: Split, seed: int, *, quick: bool) -> dict[str, Any]:
     """Trains the model of a task on all but the test rows, and returns its figures on those."""
-    rows = choosing(split)[2]
+    rows = labelled(split)
     config = config_of(task, len(rows), quick=quick, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         run, seconds = timed(

@@ -55,8 +55,15 @@ def choosing(split: Split) -> tuple[LabelledRows, LabelledRows, LabelledRows]:
     """Returns rows to train on, rows to choose on, and both: those that are held out for ours as well."""
     if split.dev is None:
         return *split_rows(split.train, 0.1, 0), split.train
+    return split.train, split.dev, labelled(split)
+
+
+def labelled(split: Split) -> LabelledRows:
+    """Returns all rows but the test rows."""
+    if split.dev is None:
+        return split.train
     inputs, targets = ([*a, *b] for a, b in _columns(split.train, split.dev))
-    return split.train, split.dev, LabelledRows(inputs, targets, split.train.source)
+    return LabelledRows(inputs, targets, split.train.source)
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:

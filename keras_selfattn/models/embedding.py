@@ -125,7 +125,7 @@ class SpellingEmbedding(keras.layers.Layer):
         >>> import numpy as np
         >>> layer = SpellingEmbedding(vocabulary_size=3, pieces=2, buckets=8, width=4)
         >>> layer.build((None, None))
-        >>> layer.places.assign([[0, 0], [0, 0], [7, 5]])
+        >>> _ = layer.places.assign([[0, 0], [0, 0], [7, 5]])
         >>> layer(np.array([[2, 1, 0]])).shape
         TensorShape([1, 3, 4])
 
