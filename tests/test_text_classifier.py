@@ -15,7 +15,7 @@ from keras_selfattn.models.outputs import Probabilities
 from keras_selfattn.models.token_features import PIECES, spellings
 from keras_selfattn.models.tokenizer import Tokenizer, learn_vocabulary, split
 
-NOTHING_DROPPED = {"dropout": 0.0, "word_dropout": 0.0, "head_dropout": 0.0}
+NOTHING_DROPPED = dict.fromkeys(("dropout", "word_dropout", "embedding_dropout", "head_dropout"), 0.0)
 SMALL = models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64, **NOTHING_DROPPED)
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor", "good", "bad bad bad"] * 8
 LABELS = ["+", "+", "-", "-", "+", "-"] * 8
@@ -390,6 +390,7 @@ def test_before_training_a_model_says_what_to_call():
         ({"max_ngram": 4}, "`max_ngram`.*4"),
         ({"dropout": 1.0}, "`dropout`.*1.0"),
         ({"word_dropout": -0.1}, "`word_dropout`.*-0.1"),
+        ({"embedding_dropout": 1.5}, "`embedding_dropout`.*1.5"),
         ({"head_dropout": 1}, "`head_dropout`.*1"),
         ({"max_tokens": 0}, "`max_tokens`.*0"),
         ({"feed_forward_dim": -3}, "`feed_forward_dim`.*-3"),

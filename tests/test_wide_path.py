@@ -141,7 +141,7 @@ def test_both_paths_answer_and_each_alone_where_its_share_is_all(trained):
 
 
 def test_training_goes_on_without_the_wide_path():
-    nothing = dict.fromkeys(("dropout", "word_dropout", "head_dropout"), 0.0)
+    nothing = dict.fromkeys(("dropout", "word_dropout", "embedding_dropout", "head_dropout"), 0.0)
     model = models.TextClassifier(models.TextConfig(**CONFIG.to_dict() | nothing))
     model.adapt(TEXTS, LABELS)
     ids = model.tokenizer.padded(tf.constant(["good film"]))

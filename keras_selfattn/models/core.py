@@ -13,12 +13,16 @@ from keras_selfattn.models.config import EncoderConfig
 Tensor = Any
 
 
-def encoded(x: Tensor, config: EncoderConfig, policy: Any, window: int | None = None) -> Tensor:
+def encoded(
+    x: Tensor, config: EncoderConfig, policy: Any, window: int | None = None, dropout: float | None = None
+) -> Tensor:
     """Returns masked features `[B, T, D]` with positions added and the encoder applied, `[B, T, D]`.
 
-    With `window`, each position attends to so many on either side alone.
+    With `window`, each position attends to so many on either side alone. `dropout` is of what goes into the
+    encoder, by default the config's.
     """
-    x = layers.SinusoidalPositionEncoding(dropout=config.dropout, dtype=policy, name="positions")(x)
+    dropout = config.dropout if dropout is None else dropout
+    x = layers.SinusoidalPositionEncoding(dropout=dropout, dtype=policy, name="positions")(x)
     return encoder(config, policy, window)(x)
 
 

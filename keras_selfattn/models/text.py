@@ -218,7 +218,9 @@ def text_body(config: TextConfig, tokenizer: Tokenizer, policy: Any) -> keras.Mo
     """
     ids = keras.Input((None,), dtype="int32", name="ids")
     x = _embedded(ids, config, tokenizer, policy)  # [B, T, D]
-    return keras.Model(ids, encoded(x, config, policy, config.window), name="body")
+    # Of words enough has been dropped already.
+    dropout = 0.0 if config.tokens == "words" else config.dropout
+    return keras.Model(ids, encoded(x, config, policy, config.window, dropout), name="body")
 
 
 def _embedded(ids: Tensor, config: TextConfig, tokenizer: Tokenizer, policy: Any) -> Tensor:
@@ -232,7 +234,7 @@ def _embedded(ids: Tensor, config: TextConfig, tokenizer: Tokenizer, policy: Any
     x = keras.layers.Add(dtype=policy, name="spelled")([embedding(ids), spelling(ids)])
     known = spellings(tokenizer.vocabulary, buckets + 1)
     spelling.places.assign(np.pad(known, [[size - len(known), 0], [0, 0]]))
-    x = keras.layers.Dropout(config.dropout, dtype=policy, name="embedding_dropout")(x)
+    x = keras.layers.Dropout(config.embedding_dropout, dtype=policy, name="embedding_dropout")(x)
     return Neighbours(dtype=policy, name="neighbours")(x)
 
 
