@@ -281,7 +281,7 @@ def test_a_classifier_begins_with_vocabulary_and_weights_to_the_last_bit(counted
 
 
 def test_each_of_several_encoders_begins_with_the_same(counted):
-    model = adapted(config={"members": 3}, start=counted.path)
+    model = adapted(config={"members": 3, "wide": False}, start=counted.path)
     for place in (2, 3):
         member = model.core.get_layer(f"member_{place}")
         for name in BODY:
@@ -356,7 +356,7 @@ def test_a_run_records_what_it_began_with(counted, tmp_path):
     texts = [f"{text} {n}" for n, text in enumerate(COUNTING)]
     rows = LabelledRows(texts, ["few", "many"] * 40, "numbers")
     config = training.TrainConfig(epochs=1, refit=True)
-    model = models.TextClassifier(start=counted.path)
+    model = models.TextClassifier({"wide": False}, start=counted.path)
     run = training.train(rows, tmp_path / "run", model=model, config=config, verbose=0)
     assert read_config(run.path)["start"] == {
         "path": str(counted.path),
