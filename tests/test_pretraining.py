@@ -277,7 +277,22 @@ def test_a_classifier_begins_with_vocabulary_and_weights_to_the_last_bit(counted
     model = adapted(start=counted.path)
     assert model.tokenizer.vocabulary == counted.model.tokenizer.vocabulary
     assert_same_body(model, counted.model)
-    assert (model.config.width, model.config.dropout, model.config.wide) == (16, 0.3, True)
+    assert (model.config.width, model.config.wide) == (16, True)
+
+
+def test_settings_that_no_weight_depends_on_are_the_classifiers_own(counted):
+    default = models.TextClassifier(start=counted.path).config
+    assert (default.dropout, SMALL.dropout) == (models.TextConfig().dropout, 0.0)
+    given = {
+        "dropout": 0.4,
+        "head_dropout": 0.3,
+        "word_dropout": 0.2,
+        "max_tokens": 9,
+        "window": 7,
+        "members": 2,
+    }
+    config = models.TextClassifier(given, start=counted.path).config
+    assert {name: getattr(config, name) for name in given} == given
 
 
 def test_each_of_several_encoders_begins_with_the_same(counted):
