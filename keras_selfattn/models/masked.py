@@ -28,7 +28,7 @@ _WINDOW = 1024
 # Rows that are trained on in all passes, where that makes 2 to 40 of them; rows held out at most.
 _ROWS_IN_ALL, _HELD_OUT = 300_000, 2_000
 # Of what is hidden there is always more: less dropout is needed than where labels are few.
-_DROPOUT = {"dropout": 0.1, "word_dropout": 0.0}
+_DROPOUT = {"dropout": 0.1, "embedding_dropout": 0.1, "word_dropout": 0.0}
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -41,8 +41,8 @@ class MaskedTokenModel(RawModel):
     each time. `compile()` without arguments sets Adam, cross-entropy and accuracy, of hidden tokens alone.
 
     Args:
-        config: what the model is made of; a `TextConfig` or the dict of one, of which `dropout` is 0.1 and
-            `word_dropout` 0 unless given. `wide`, `members` and `max_tokens` are of no account here.
+        config: what the model is made of; a `TextConfig` or the dict of one, of which `dropout` and
+            `embedding_dropout` are 0.1 and `word_dropout` 0 unless given. `wide`, `members` and `max_tokens` are of no account here.
         vocabulary: tokens in the order of their ids, the mask last; left out before training.
 
     Call arguments:

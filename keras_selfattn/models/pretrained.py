@@ -15,7 +15,18 @@ from keras_selfattn.models.loading import load
 from keras_selfattn.models.tokenizer import learn_vocabulary
 
 # Fields of a config that the copied weights and the vocabulary do not depend on.
-_FREE = frozenset({"dropout", "head_dropout", "word_dropout", "max_tokens", "window", "members", "wide"})
+_FREE = frozenset(
+    {
+        "dropout",
+        "embedding_dropout",
+        "head_dropout",
+        "word_dropout",
+        "max_tokens",
+        "window",
+        "members",
+        "wide",
+    }
+)
 
 
 class Start:
