@@ -85,8 +85,9 @@ def pretrain(
         figures = evaluate(model, held_out.inputs, config.batch_size)
         settings |= {"best_epoch": found.best_epoch, "trained_on": len(rows), "seconds": round(seconds, 1)}
         write_run(draft, model, figures, split="validation", history=found.history, settings=settings)
+    best = found.best_epoch
     return Run(
-        Path(output), model, figures, found.best_epoch, seconds, rows=len(rows), again=False, changes={}
+        Path(output), model, figures, best, seconds, rows=len(rows), again=False, epochs=best, changes={}
     )
 
 

@@ -14,7 +14,7 @@ import keras
 from keras_selfattn.atomic import new_directory
 from keras_selfattn.data.labelled import LabelledRows, check_labels, label_names
 from keras_selfattn.errors import ConfigError, DataError, RunError
-from keras_selfattn.fitting import copy_of, fit_again, fit_watched, members_of
+from keras_selfattn.fitting import copy_of, epochs_again, fit_again, fit_watched, members_of
 from keras_selfattn.metrics import Report, report_of
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.base import RawModel
@@ -40,6 +40,7 @@ class Run:
         seconds: of vocabulary and training.
         rows: that the weights were trained on.
         again: whether that is a second training, on the validation rows too.
+        epochs: that the weights were trained for: as were best, or all where too few rows told which was.
         changes: settings that tuning found to be better than those asked for.
     """
 
@@ -50,6 +51,7 @@ class Run:
     seconds: float
     rows: int
     again: bool
+    epochs: int
     changes: dict[str, Any]
 
 
@@ -129,8 +131,10 @@ def train(
             fitted = fit_watched(watched, *parts, config, callbacks, verbose)
             found = Tuned(watched, config, fitted, {}, [])
         kept = tables["all" if again else "train"]
+        epochs = found.fitted.best_epoch
         if twice:
-            fit_again(model, kept, found.fitted, found.model, found.config, callbacks, verbose, report=report)
+            epochs = epochs_again(found.fitted, tables["validation"], found.config)
+            fit_again(model, kept, epochs, found.model, found.config, callbacks, verbose, report=report)
         seconds = time.perf_counter() - started
         # Of rows that the model kept has been trained on, the one before it tells.
         figures = evaluate(found.model if again and test is None else model, tables[split])
@@ -142,6 +146,7 @@ def train(
             seconds,
             rows=len(kept),
             again=again,
+            epochs=epochs,
             changes=found.changes,
         )
         settings |= _described(run, found)
@@ -240,6 +245,7 @@ def _described(run: Run, found: Tuned) -> dict[str, Any]:
         "training": dataclasses.asdict(found.config),
         "best_epoch": run.best_epoch,
         "trained_on": run.rows,
+        "epochs": run.epochs,
         "seconds": round(run.seconds, 1),
         **({"trials": trials} if trials else {}),
     }

@@ -73,9 +73,7 @@ def test_each_member_is_trained_as_if_it_were_alone(tmp_path):
         verbose=0,
         report=lines.append,
     )
-    assert lines == [
-        f"Again, on all 120 rows, for as many epochs as were best, encoder {place} of 2:" for place in (1, 2)
-    ]
+    assert lines == [f"Again, on all 120 rows, encoder {place} of 2:" for place in (1, 2)]
     everything = LabelledRows(["good", "bad"], ["+", "-"], "dev.csv")
     for place, body in enumerate((run.model.core, run.model.core.get_layer("member_2"))):
         alone = training.train(

@@ -10,6 +10,7 @@ from keras_selfattn import training
 from keras_selfattn.calibration import copy_calibration
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.fitting import Fitted, epochs_again
 from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.runs import load_run, read_metrics
 
@@ -19,7 +20,8 @@ ROWS = LabelledRows(
     ["+", "-", "+", "-"] * 60,
     "made up",
 )
-SETTINGS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01, "patience": 3}
+# So many rows are held out that they tell the best epoch.
+SETTINGS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01, "patience": 3, "validation": 0.45}
 
 
 class Trainings(keras.callbacks.Callback):
@@ -61,19 +63,26 @@ def test_the_model_kept_has_seen_all_rows(again):
     assert (run.rows, run.again) == (240, True)
     known = set(run.model.tokenizer.vocabulary)
     assert {f"number{n}" for n in range(60)} <= known, "words of rows that were held out at first"
-    assert seen.steps == [-(-216 // 16), 240 // 16]
+    assert seen.steps == [-(-132 // 16), 240 // 16]
 
 
 def test_it_is_trained_for_the_epochs_that_were_best(again):
     run, seen, _ = again
-    assert seen.epochs[1] == run.best_epoch <= seen.epochs[0] == 3
+    assert seen.epochs[1] == run.epochs == run.best_epoch <= seen.epochs[0] == 3
+
+
+def test_few_held_out_rows_tell_no_epoch_and_all_are_trained():
+    found = Fitted({"val_loss": [1.0, 0.5, 0.7]}, 2, "val_loss")
+    config = training.TrainConfig(epochs=9)
+    enough = LabelledRows(["a"] * 100, ["+"] * 100, "made up")
+    assert [epochs_again(found, rows, config) for rows in (enough.take(range(99)), enough)] == [9, 2]
 
 
 def test_figures_are_of_the_model_that_had_not_seen_their_rows(again):
     run, seen, _ = again
-    _, held_out = ROWS.split(0.1, seed=0)
+    _, held_out = ROWS.split(0.45, seed=0)
     figures = training.evaluate(seen.models[0], held_out)
-    assert read_metrics(run.path) == {**figures.summary(), "rows": 24, "split": "validation"}
+    assert read_metrics(run.path) == {**figures.summary(), "rows": 108, "split": "validation"}
     assert figures.summary() != training.evaluate(run.model, held_out).summary()
 
 
@@ -91,7 +100,8 @@ def test_the_run_records_it_and_loads(again):
     config = json.loads((run.path / "config.json").read_text())
     assert config["trained_on"] == 240
     assert config["training"]["refit"] is True
-    assert config["data"]["train"]["rows"] == 216
+    assert config["epochs"] == run.epochs
+    assert config["data"]["train"]["rows"] == 132
     found, wanted = (model.predict(ROWS.inputs[:4], verbose=0) for model in (load_run(run.path), run.model))
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
@@ -113,7 +123,7 @@ def test_rows_given_for_validation_are_never_trained_on(tmp_path, reason):
     settings = {"validation": held_out} if reason == "given" else {"refit": False}
     run = trained(tmp_path / "run", seen, **settings)
     assert len(seen.epochs) == 1
-    assert (run.rows, run.again) == ((240, False) if reason == "given" else (216, False))
+    assert (run.rows, run.again) == ((240, False) if reason == "given" else (132, False))
     assert "new" not in run.model.tokenizer.vocabulary
 
 

@@ -122,7 +122,7 @@ def test_the_run_has_the_best_settings_and_says_what_was_tried(tmp_path, monkeyp
     first, second = config["trials"]
     assert (first["changes"], second["changes"]) == ({}, {"learning_rate": 0.02})
     assert second["score"] < first["score"]
-    assert lines[1] == "Again, on all 120 rows, for as many epochs as were best:"
+    assert lines[1] == "Again, on all 120 rows:"
     assert run.rows == 120
     assert load_run(run.path).predict(["good film"], verbose=0)[0, 0] > 0.6
 

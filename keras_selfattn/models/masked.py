@@ -42,7 +42,8 @@ class MaskedTokenModel(RawModel):
 
     Args:
         config: what the model is made of; a `TextConfig` or the dict of one, of which `dropout` and
-            `embedding_dropout` are 0.1 and `word_dropout` 0 unless given. `wide`, `members` and `max_tokens` are of no account here.
+            `embedding_dropout` are 0.1 and `word_dropout` 0 unless given. `wide`, `members` and
+            `max_tokens` are of no account here.
         vocabulary: tokens in the order of their ids, the mask last; left out before training.
 
     Call arguments:

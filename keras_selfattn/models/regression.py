@@ -217,7 +217,7 @@ class SeriesForecaster(SeriesRegressor):
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
-        return {"epochs": 20, "learning_rate": 2e-3}
+        return {"epochs": 20, "learning_rate": 2e-3, "refit": True}
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
         """Returns naive forecasts, of the last value and the season before if any, and the ridge's alone."""

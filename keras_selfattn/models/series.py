@@ -82,7 +82,7 @@ class SeriesModel(RawModel):
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
         # Sets of series are small: a hundred rows need many passes in small steps.
-        return {"epochs": 60, "batch_size": 16, "learning_rate": 2e-3, "patience": 12}
+        return {"epochs": 60, "batch_size": 16, "learning_rate": 2e-3, "patience": 12, "refit": True}
 
     def alternatives(self) -> list[dict[str, Any]]:
         return [
