@@ -124,7 +124,7 @@ def fit_again(
     settings: dict[str, Any] = {"callbacks": list(callbacks), "verbose": verbose}
     for place, trained in enumerate(encoders or [model]):
         which = f", encoder {place + 1} of {members}" if encoders else ""
-        report(f"Again, on all {len(rows):,} rows{which}:")
+        report(f"Again, on {len(rows):,} rows{which}:")
         seeded = dataclasses.replace(config, seed=(config.seed + place) % 2**32)
         if encoders:
             _adapted(trained, rows, seeded)

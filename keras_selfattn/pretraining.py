@@ -18,7 +18,7 @@ from keras_selfattn.models.masked import MaskedTokenModel, windows
 from keras_selfattn.models.rows import as_texts
 from keras_selfattn.runs import write_run
 from keras_selfattn.train_config import TrainConfig
-from keras_selfattn.training import Run, run_folder
+from keras_selfattn.training import Run, as_json, run_folder
 
 
 def pretrain(
@@ -51,6 +51,7 @@ def pretrain(
         verbose: as in `keras.Model.fit`.
 
     Raises:
+        ConfigError: for `reading` that is no JSON, or settings of labels, such as `class_weight`.
         DataError: for no texts, too few to hold some of them out, or what is no text.
         RunError: if `output` cannot be written, exists and is not to be replaced, or is no run folder.
         TrainingError: if the loss is no number any more.
@@ -76,7 +77,7 @@ def pretrain(
     settings = {
         "training": dataclasses.asdict(config),
         "data": {"train": _described(rows), "validation": _described(held_out)},
-        "reading": dict(reading or {}),
+        "reading": as_json("reading", dict(reading or {})),
     }
     with run_folder(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
@@ -107,8 +108,6 @@ def evaluate(
     rows = _rows(texts, "texts").inputs
     batches = model.hidden_batches(rows, batch_size)
     ids = batches.ids
-    if not len(ids):
-        raise DataError(f"The {len(rows)} texts hold no token that the model knows.")
     found: Any = model.evaluate(batches.dataset(), verbose=0, return_dict=True)
     return MaskedTokenReport(
         accuracy=found["accuracy"],

@@ -157,7 +157,12 @@ def corpus_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> list[s
     """
     for name in set(given) - {"text"}:
         raise ConfigError(f"`{name}` is not for {folder}, which was pretrained on texts alone. Leave it out.")
-    reading = {"text": "text", **read_config(folder).get("reading", {}), **given}
+    known = read_config(folder).get("reading", {})
+    if not isinstance(known, dict):
+        raise RunError(
+            f"{folder / 'config.json'} is damaged: `reading` must be an object. Received {known!r}."
+        )
+    reading = {"text": "text", **known, **given}
     return read_corpus(path, str(reading["text"]))
 
 

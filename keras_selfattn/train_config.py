@@ -22,8 +22,8 @@ class TrainConfig:
         patience: epochs without a better validation loss after which training stops; the best weights are
             restored in any case.
         validation: share of the rows held out where no validation rows are given, in (0, 1).
-        refit: whether, where rows were held out, a model is then trained on all of them, for the epochs that
-            were best. It takes as long again, and few rows are missed less.
+        refit: whether, where rows were held out, a model is then trained on all rows, for the epochs that
+            were best, or for all where fewer than 100 were held out. A tenth of few rows is missed most.
         label_smoothing: share of each label that is spread over all classes in training, in [0, 1).
         class_weight: "balanced" gives each class the same weight in all, however few its rows; a dict gives
             weights by label name or place, finite and at least 0; None counts each row alike.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,13 +34,13 @@ class Run:
 
     Args:
         path: the run folder.
-        model: with the weights of the epoch that was best on the validation rows or, trained again on all
-            rows, of the last of as many epochs.
+        model: with the weights of the epoch that was best on the validation rows; or trained again with
+            nothing watched, on all rows or, of several encoders, on those that were not held out.
         figures: on the rows held out, of a model that was not trained on them.
         best_epoch: that epoch, counted from 1.
         seconds: of vocabulary and training.
         rows: that the weights were trained on.
-        again: whether that is a second training, on the validation rows too.
+        again: whether the model was trained again.
         epochs: that the weights were trained for: as were best, or all where too few rows told which was.
         changes: settings that tuning found to be better than those asked for.
     """
@@ -112,32 +113,34 @@ def train(
     model = TextClassifier() if model is None else model
     config = config or TrainConfig(**model.advised_training(len(rows)))
     tables = _checked(model, rows, validation, test, config)
-    again = config.refit and validation is None
-    twice = again or members_of(model) > 1
+    if not (math.isfinite(tune) and tune >= 0):
+        raise ConfigError(f"`tune` must be seconds, 0 or more. Received {tune!r}.")
+    refit = config.refit and validation is None
+    again = refit or members_of(model) > 1
     split = "validation" if test is None else "test"
     settings = {
         "data": {name: _describe(tables[name]) for name in ("train", "validation", "test") if name in tables},
-        "reading": _as_json("reading", dict(reading or {})),
+        "reading": as_json("reading", dict(reading or {})),
     }
     with run_folder(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
         parts = tables["train"], tables["validation"]
         if tune > 0:
             found = tuned(model, *parts, config, tune, callbacks=callbacks, verbose=verbose, report=report)
-            model = copy_of(model, found.changes) if twice else found.model
+            model = copy_of(model, found.changes) if again else found.model
         else:
             # Another model is watched where `model` is trained afterwards.
-            watched = copy_of(model, {"members": 1}) if twice else model
+            watched = copy_of(model, {"members": 1}) if again else model
             fitted = fit_watched(watched, *parts, config, callbacks, verbose)
             found = Tuned(watched, config, fitted, {}, [])
-        kept = tables["all" if again else "train"]
+        kept = tables["all" if refit else "train"]
         epochs = found.fitted.best_epoch
-        if twice:
+        if again:
             epochs = epochs_again(found.fitted, tables["validation"], found.config)
             fit_again(model, kept, epochs, found.model, found.config, callbacks, verbose, report=report)
         seconds = time.perf_counter() - started
         # Of rows that the model kept has been trained on, the one before it tells.
-        figures = evaluate(found.model if again and test is None else model, tables[split])
+        figures = evaluate(found.model if refit and test is None else model, tables[split])
         run = Run(
             Path(output),
             model,
@@ -229,7 +232,7 @@ def _named(source: str) -> Iterator[None]:
         raise DataError(f"{source}: {error}") from error
 
 
-def _as_json(name: str, value: Any) -> Any:
+def as_json(name: str, value: Any) -> Any:
     """Returns what a run folder can record, before a training that could not be recorded."""
     try:
         json.dumps(value)

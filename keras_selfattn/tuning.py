@@ -3,13 +3,14 @@
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.errors import TrainingError
+from keras_selfattn.errors import ConfigError, TrainingError
 from keras_selfattn.fitting import Fitted, changed, copy_of, fit_watched
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.train_config import TrainConfig
@@ -88,7 +89,7 @@ def tuned(
 
     best = trial({})
     trials, end = list(best.trials), time.perf_counter() + seconds
-    for change in model.alternatives():
+    for change in _possible(model, config):
         if time.perf_counter() >= end:
             break
         report(f"Trying {described(change)}; {best.fitted.watched} is {best.fitted.score:.4f} so far.")
@@ -104,6 +105,16 @@ def tuned(
         trials += found.trials
         best = found if found.fitted.beats(best.fitted) else best
     return dataclasses.replace(best, trials=trials)
+
+
+def _possible(model: RawModel, config: TrainConfig) -> list[dict[str, Any]]:
+    """Returns the alternatives that change something, and that the other settings allow."""
+    found = []
+    for change in model.alternatives():
+        with suppress(ConfigError):  # a width that the heads asked for do not divide
+            if (changed(model.config, change), changed(config, change)) != (model.config, config):
+                found.append(change)
+    return found
 
 
 def described(changes: Mapping[str, Any]) -> str:

@@ -73,7 +73,7 @@ def test_each_member_is_trained_as_if_it_were_alone(tmp_path):
         verbose=0,
         report=lines.append,
     )
-    assert lines == [f"Again, on all 120 rows, encoder {place} of 2:" for place in (1, 2)]
+    assert lines == [f"Again, on 120 rows, encoder {place} of 2:" for place in (1, 2)]
     everything = LabelledRows(["good", "bad"], ["+", "-"], "dev.csv")
     for place, body in enumerate((run.model.core, run.model.core.get_layer("member_2"))):
         alone = training.train(
@@ -103,7 +103,7 @@ def test_where_validation_rows_are_given_the_figures_are_of_all_members(tmp_path
         validation=held_out,
         verbose=0,
     )
-    assert (run.rows, run.again) == (120, False)
+    assert (run.rows, run.again, run.epochs) == (120, True, 1)
     assert run.figures.summary() == training.evaluate(run.model, held_out).summary()
     assert "new" not in run.model.tokenizer.vocabulary
 

@@ -295,6 +295,30 @@ def test_settings_that_no_weight_depends_on_are_the_classifiers_own(counted):
     assert {name: getattr(config, name) for name in given} == given
 
 
+def test_of_a_config_what_is_left_at_its_default_is_not_given(counted):
+    model = models.TextClassifier(models.TextConfig(members=2), start=counted.path)
+    assert (model.config.width, model.config.members) == (SMALL.width, 2)
+    base = models.MaskedTokenModel(models.TextConfig(width=8)).config
+    assert (base.dropout, base.embedding_dropout, base.word_dropout, base.width) == (0.1, 0.1, 0.0, 8)
+
+
+def test_validation_texts_without_a_known_token_are_refused_before_training(tmp_path):
+    class Never(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            raise AssertionError
+
+    with pytest.raises(DataError, match="The 2 texts to guess in hold no token that the model knows"):
+        pretraining.pretrain(
+            COUNTING,
+            tmp_path / "base",
+            model=models.MaskedTokenModel(SMALL),
+            validation=["zzz qqq", "xxx yyy"],
+            callbacks=[Never()],
+            verbose=0,
+        )
+    assert not (tmp_path / "base").exists()
+
+
 def test_each_of_several_encoders_begins_with_the_same(counted):
     model = adapted(config={"members": 3, "wide": False}, start=counted.path)
     for place in (2, 3):
@@ -354,7 +378,7 @@ def test_settings_that_contradict_the_start_are_refused_with_both_values(counted
     with pytest.raises(ConfigError, match=r"`width` is 16 in .*base, .* Received 32: leave it out"):
         models.TextClassifier({"width": 32}, start=counted.path)
     with pytest.raises(ConfigError, match="`width` is 16"):
-        models.TextClassifier(models.TextConfig(), start=counted.path)
+        models.TextClassifier(models.TextConfig(width=32), start=counted.path)
     with pytest.raises(ConfigError, match="`start` is of a model before training"):
         models.TextClassifier(vocabulary=["a"], labels=["b", "c"], start=counted.path)
 

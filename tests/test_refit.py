@@ -143,6 +143,12 @@ def test_copying_a_calibration_leaves_other_weights():
     assert not np.array_equal(*kernels)
 
 
+@pytest.mark.parametrize("tune", [-1.0, float("nan"), float("inf")])
+def test_the_time_to_tune_is_checked_before_training(tmp_path, tune):
+    with pytest.raises(ConfigError, match="`tune` must be seconds, 0 or more. Received"):
+        trained(tmp_path / "run", tune=tune)
+
+
 def test_refit_is_yes_or_no():
     with pytest.raises(ConfigError, match="`refit` must be True or False. Received 'all'"):
         training.TrainConfig(refit="all")

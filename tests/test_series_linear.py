@@ -149,3 +149,10 @@ def test_missing_values_count_as_usual_ones():
     model.adapt(rows, [[target] for target in targets])
     assert np.isfinite(model.predict(rows, verbose=0)).all()
     assert np.isfinite(model.predict([np.zeros((0, 2)), np.full((3, 2), 3e38)], verbose=0)).all()
+
+
+def test_a_forecaster_learns_from_a_single_window():
+    model = models.SeriesForecaster(models.ForecastConfig(**SMALL))
+    model.compile()
+    model.fit([[0.0, 1.0, 2.0]], [[3.0, 4.0]], epochs=1, verbose=0)
+    np.testing.assert_array_equal(np.isfinite(model.predict([[5.0, 6.0, 7.0]], verbose=0)), [[True, True]])

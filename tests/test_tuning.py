@@ -102,6 +102,12 @@ def test_a_trial_whose_loss_is_no_number_is_left(trained, monkeypatch):
     assert found.changes == {"width": 16}
 
 
+def test_what_changes_nothing_or_cannot_be_is_not_tried(trained, monkeypatch):
+    tried = [{"width": 9}, {"width": 8}, {"width": 16}]
+    monkeypatch.setattr(TextClassifier, "alternatives", lambda self: tried)
+    assert [trial.changes for trial in tuned(1000).trials] == [{}, {"width": 16}]
+
+
 def test_of_accuracies_the_higher_is_better():
     low, high = (Fitted({"val_accuracy": [score]}, 1, "val_accuracy") for score in (0.5, 0.75))
     assert (high.beats(low), low.beats(high), low.beats(low)) == (True, False, False)
@@ -122,7 +128,7 @@ def test_the_run_has_the_best_settings_and_says_what_was_tried(tmp_path, monkeyp
     first, second = config["trials"]
     assert (first["changes"], second["changes"]) == ({}, {"learning_rate": 0.02})
     assert second["score"] < first["score"]
-    assert lines[1] == "Again, on all 120 rows:"
+    assert lines[1] == "Again, on 120 rows:"
     assert run.rows == 120
     assert load_run(run.path).predict(["good film"], verbose=0)[0, 0] > 0.6
 

@@ -61,7 +61,7 @@ _SETTINGS = (
     click.option(
         "--dropout",
         type=click.FloatRange(0, 1, max_open=True),
-        help="Share dropped in training.  [default: 0.1; text: 0.3]",
+        help="Share dropped in training.  [default: 0.1; text: 0.2]",
     ),
     click.option(
         "--tokens",

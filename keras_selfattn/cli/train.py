@@ -48,12 +48,12 @@ _COUNT = click.IntRange(min=1)
 @click.option(
     "--label-smoothing",
     type=click.FloatRange(0, 1, max_open=True),
-    help="Share of each label that is spread over all classes.  [default: 0, of images 0.1]",
+    help="Share of each label that is spread over all classes.  [default: 0, of texts and images 0.1]",
 )
 @click.option(
     "--refit/--no-refit",
     default=None,
-    help="Train again on all rows where a tenth was held out, in twice the time.  [default: after the task]",
+    help="Train again on all rows where a tenth was held out.  [default: yes, of images no]",
 )
 @click.option(
     "--tune",
@@ -94,6 +94,10 @@ def command(
     with a subfolder for each class, or an .npz file with x and y; series from a .ts file, or with --task
     series, regression or forecast from other files.
     """
+    if refit and validation_file is not None:
+        raise ConfigError(
+            "--refit trains on rows held out of TABLE. Leave it out where --validation is given."
+        )
     task, reading, settings = chosen_task(options, table)
     if start is None:
         check_width(settings)
@@ -105,7 +109,8 @@ def command(
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.tuning import described as described_changes
 
-    _check_start(start, settings)
+    if task.name == "text":
+        _check_start(start, settings)
     model: Any = task.model(settings, start)
     given = {
         "epochs": epochs,
@@ -148,7 +153,7 @@ def _said(run: "Run") -> str:
     kept = f"the weights of epoch {run.best_epoch}, the best on the validation rows"
     if run.again:
         epochs = "1 epoch" if run.epochs == 1 else f"{run.epochs} epochs"
-        kept = f"a model trained on all {run.rows:,} rows for {epochs}"
+        kept = f"a model trained again, on {run.rows:,} rows for {epochs}"
     return f"{trained} and kept {kept}. The run is in {run.path}. Go on with:"
 
 

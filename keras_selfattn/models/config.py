@@ -70,7 +70,7 @@ class TextConfig(EncoderConfig):
         word_dropout: share in [0, 1) of the words that training hides, so that no single one decides.
         embedding_dropout: share in [0, 1) that training drops of the vectors of words, before anything else.
         members: encoders side by side whose answers are averaged; `training.train` trains each on its own,
-            `fit` all together. The command line trains two, in twice the time.
+            `fit` all together. The command line trains two.
         head_dropout: share in [0, 1) that training drops of a text's vector before the head: more than
             elsewhere, since of a few thousand rows the head learns by heart.
         wide: whether a linear model of words, pairs and pieces of words is learned beside attention, and
@@ -160,7 +160,7 @@ class TokenConfig(EncoderConfig):
         window: how many tokens to either side a token attends to. The cost of a row grows with its length,
             not with its square; rows of any length are taken whole.
         members: encoders side by side whose answers are averaged; `training.train` trains each on its own,
-            `fit` all together. The command line trains two, in twice the time.
+            `fit` all together. The command line trains two.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -197,6 +197,12 @@ def check_share(name: str, value: Any) -> None:
     """Raises ConfigError naming the field if `value` is no share of what training drops."""
     if not 0 <= value < 1:
         raise ConfigError(f"`{name}` must be in [0, 1). Received {value!r}.")
+
+
+def differing(config: EncoderConfig) -> dict[str, Any]:
+    """Returns the fields of a config that are not its defaults."""
+    default = type(config)().to_dict()
+    return {name: value for name, value in config.to_dict().items() if value != default[name]}
 
 
 def checked_config(kind: type[EncoderConfig], config: Any) -> Any:

@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.base import BATCH_SIZE, RawModel
-from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.config import TextConfig, differing
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.masked_head import Gathered, MaskedTokenHead, SharedLogits
 from keras_selfattn.models.masking import MASK, MaskedBatches, hide, masked_places, masked_token
@@ -41,9 +41,9 @@ class MaskedTokenModel(RawModel):
     each time. `compile()` without arguments sets Adam, cross-entropy and accuracy, of hidden tokens alone.
 
     Args:
-        config: what the model is made of; a `TextConfig` or the dict of one, of which `dropout` and
-            `embedding_dropout` are 0.1 and `word_dropout` 0 unless given. `wide`, `members` and
-            `max_tokens` are of no account here.
+        config: what the model is made of; a `TextConfig` or the dict of one. `dropout` and
+            `embedding_dropout` are 0.1 and `word_dropout` 0 where they are the defaults of that; `wide`,
+            `members` and `max_tokens` are of no account here.
         vocabulary: tokens in the order of their ids, the mask last; left out before training.
 
     Call arguments:
@@ -86,8 +86,8 @@ class MaskedTokenModel(RawModel):
         vocabulary: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        given = config if isinstance(config, TextConfig) else {**_DROPOUT, **(config or {})}
-        super().__init__(given, **kwargs)
+        given = differing(config) if isinstance(config, TextConfig) else config or {}
+        super().__init__({**_DROPOUT, **given}, **kwargs)
         self.tokenizer: Any = None
         if vocabulary is not None:
             self._set_vocabulary(vocabulary)
@@ -192,6 +192,11 @@ class MaskedTokenModel(RawModel):
     ) -> MaskedBatches:
         features = self._features(rows.inputs)
         hidden = None if training else hide(features, self._mask_id, np.random.default_rng(0))
+        if hidden is not None and not any(len(places) for places in hidden.places):
+            raise DataError(
+                f"The {len(rows.inputs)} texts to guess in hold no token that the model knows. Give texts "
+                "like those of training, or more of them."
+            )
         size = batch_size or BATCH_SIZE
         return MaskedBatches(features, self._mask_id, hidden, batch_size=size, shuffle=shuffle, seed=seed)
 

@@ -10,7 +10,7 @@ import keras
 
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.config import TextConfig, differing
 from keras_selfattn.models.loading import load
 from keras_selfattn.models.tokenizer import learn_vocabulary
 
@@ -65,12 +65,12 @@ class Start:
         return {name: bound[name] for name in given if name in bound and given[name] != bound[name]}
 
     def config(self, given: TextConfig | Mapping[str, Any] | None) -> TextConfig:
-        """Returns the config given, with what depends on the weights as it must be.
+        """Returns the config given, with what depends on the weights as it must be; defaults are not given.
 
         Raises:
             ConfigError: for a field that contradicts the weights.
         """
-        fields = given.to_dict() if isinstance(given, TextConfig) else dict(given or {})
+        fields = differing(given) if isinstance(given, TextConfig) else dict(given or {})
         for name, bound in self.contradicted(fields).items():
             raise ConfigError(
                 f"`{name}` is {bound!r} in {self.path}, whose weights the model begins with. Received "

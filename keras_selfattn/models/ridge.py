@@ -61,7 +61,10 @@ def fit_ridge(
     scale = _scale(deviation, [wide.shape[1]] if sizes is None else sizes, shares)
     wide *= scale
     path = _Path.of(wide, targets, weights)
-    errors = path.left_out() if blocks is None else _blocks_left_out(wide, targets, weights, blocks)
+    if blocks is None or len(wide) < 2:
+        errors = path.left_out()
+    else:
+        errors = _blocks_left_out(wide, targets, weights, blocks)
     best = int(np.argmin([np.average((each**2).mean(axis=1), weights=weights) for each in errors]))
     coefficients = path.coefficients(PENALTIES[best])
     intercept = path.centre - path.mean @ coefficients
