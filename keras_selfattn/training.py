@@ -129,10 +129,7 @@ def train(
             found = tuned(model, *parts, config, tune, callbacks=callbacks, verbose=verbose, report=report)
             model = copy_of(model, found.changes) if again else found.model
         else:
-            # Another model is watched where `model` is trained afterwards.
-            watched = copy_of(model, {"members": 1}) if again else model
-            fitted = fit_watched(watched, *parts, config, callbacks, verbose)
-            found = Tuned(watched, config, fitted, {}, [])
+            found = _as_asked(model, again, *parts, config, callbacks, verbose)
         kept = tables["all" if refit else "train"]
         epochs = found.fitted.best_epoch
         if again:
@@ -155,6 +152,19 @@ def train(
         settings |= _described(run, found)
         write_run(draft, model, figures, split=split, history=found.fitted.history, settings=settings)
     return run
+
+
+def _as_asked(
+    model: RawModel,
+    again: bool,
+    rows: LabelledRows,
+    validation: LabelledRows,
+    config: TrainConfig,
+    *rest: Any,
+) -> Tuned:
+    """Trains with the settings as they are; another model, where `model` itself is trained afterwards."""
+    watched = copy_of(model, {"members": 1}) if again else model
+    return Tuned(watched, config, fit_watched(watched, rows, validation, config, *rest), {}, [])
 
 
 def evaluate(model: RawModel, rows: LabelledRows) -> Report:
