@@ -148,7 +148,7 @@ def _forecast(path: Path, context: int, horizon: int, **columns: Any) -> Labelle
     return cut_windows(read_long_series(path, **columns), context, horizon, str(path))
 
 
-# Two were better than one on every set tried; a third added little.
+# On held-out rows two answered as well as one or half a point better; each takes as long again.
 _MEMBERS = {"members": 2}
 _FRAME_COLUMNS = {"row_id": None, "time": None, "values": None}
 # Where files of one ending serve several, the first is meant unless another is named.

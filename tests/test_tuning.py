@@ -142,6 +142,25 @@ def test_all_that_is_tried_can_be_set(kind):
         assert changed != (model.config, config), change
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--refit", "--validation", "rows.csv"], "--refit trains on rows held out of TABLE. Leave it out"),
+        (["--tune", "nan"], "`tune` must be seconds, 0 or more. Received nan"),
+        (["--tune", "0"], "0.0 is not in the range x>0."),
+        (["--members", "0"], "0 is not in the range x>=1"),
+    ],
+)
+def test_the_command_refuses_what_cannot_be_before_it_trains(tmp_path, monkeypatch, options, said):
+    monkeypatch.chdir(tmp_path)
+    lines = "".join(f"{text},{label}\n" for text, label in zip(ROWS.inputs, ROWS.targets, strict=True))
+    (tmp_path / "rows.csv").write_text("text,label\n" + lines)
+    done = CliRunner().invoke(main, ["train", "rows.csv", "--output", "run", *options])
+    assert done.exit_code != 0
+    assert said in " ".join((done.output + str(done.exception)).split())
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_command_says_what_it_tried_and_chose(tmp_path):
     lines = "".join(f"{text},{label}\n" for text, label in zip(ROWS.inputs, ROWS.targets, strict=True))
     (tmp_path / "rows.csv").write_text("text,label\n" + lines)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
-from keras_selfattn.cli.task_options import check_width, pretraining_options
+from keras_selfattn.cli.task_options import advised_config, check_width, pretraining_options
 from keras_selfattn.data.corpus import read_corpus
 
 _COUNT = click.IntRange(min=1)
@@ -65,8 +65,7 @@ def command(
     texts = list(windows(texts))
     model = MaskedTokenModel({name: value for name, value in settings.items() if value is not None})
     given = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
-    asked = {name: value for name, value in given.items() if value is not None}
-    config = pretraining.TrainConfig(**{**model.advised_training(len(texts)), **asked})
+    config = advised_config(model, len(texts), given)
     source = ", ".join(map(str, corpus))
     console.print(f"Pretraining on {len(texts):,} rows of {source}")
     with TrainingProgress() as progress:

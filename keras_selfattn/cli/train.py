@@ -7,6 +7,7 @@ import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.task_options import (
+    advised_config,
     check_width,
     chosen_task,
     described,
@@ -94,10 +95,7 @@ def command(
     with a subfolder for each class, or an .npz file with x and y; series from a .ts file, or with --task
     series, regression or forecast from other files.
     """
-    if refit and validation_file is not None:
-        raise ConfigError(
-            "--refit trains on rows held out of TABLE. Leave it out where --validation is given."
-        )
+    _check_refit(refit, validation_file)
     task, reading, settings = chosen_task(options, table)
     if start is None:
         check_width(settings)
@@ -121,8 +119,7 @@ def command(
         "class_weight": "balanced" if balanced else None,
         "seed": seed,
     }
-    asked = {name: value for name, value in given.items() if value is not None}
-    config = training.TrainConfig(**{**model.advised_training(len(rows)), **asked})
+    config = advised_config(model, len(rows), given)
     console.print(f"Training on {described(rows, table)}")
     if start is not None:
         console.print(model.start.described(rows.inputs))
@@ -145,6 +142,13 @@ def command(
     print_report(run.figures, "validation")
     console.print(_said(run))
     print_command("export", run.path, f"models/{run.path.name}")
+
+
+def _check_refit(refit: bool | None, validation_file: Path | None) -> None:
+    if refit and validation_file is not None:
+        raise ConfigError(
+            "--refit trains on rows held out of TABLE. Leave it out where --validation is given."
+        )
 
 
 def _said(run: "Run") -> str:
