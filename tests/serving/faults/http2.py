@@ -44,9 +44,9 @@ def message(data, length=None):
     return b"\0" + struct.pack(">I", len(data) if length is None else length) + data
 
 
-def call(data, stream=1, path=PREDICT):
-    """A whole call with one message."""
-    return frame(HEADERS, call_headers(path), END_HEADERS, stream) + frame(
+def call(data, stream=1, path=PREDICT, **more):
+    """A whole call with one message; `more` are headers."""
+    return frame(HEADERS, call_headers(path, **more), END_HEADERS, stream) + frame(
         DATA, message(data), END_STREAM, stream
     )
 
