@@ -158,7 +158,7 @@ TASKS = (
         kind="TextClassifier",
         endings=frozenset({".csv", ".tsv", ".jsonl", ".ndjson"}),
         reading={"text": "text", "label": "label", "label_separator": None},
-        settings=frozenset({"tokens", "lowercase", "max_tokens", "wide", "members"}),
+        settings=frozenset({"tokens", "lowercase", "max_tokens", "training_span", "wide", "members"}),
         read=_texts,
         chosen=_MEMBERS,
     ),

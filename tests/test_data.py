@@ -261,6 +261,25 @@ def test_within_a_window_batches_shrink_with_the_length_not_with_its_square():
     assert all(size == 1 or size * longest * 257 <= 2**23 for size, longest in shapes)
 
 
+def test_of_a_longer_row_a_batch_holds_a_run_and_another_one_each_time():
+    lengths = [40, 300, 100, 7]
+    batches = LengthSortedBatches(rows(*lengths), np.arange(4), batch_size=4, span=100, shuffle=True, seed=3)
+    again = LengthSortedBatches(rows(*lengths), np.arange(4), batch_size=4, span=100, shuffle=True, seed=3)
+    starts = []
+    for _ in range(60):
+        (ids, chosen), (same, _) = next(iter(batches)), next(iter(again))
+        np.testing.assert_array_equal(ids, same)
+        of_row = dict(zip(chosen.tolist(), ids, strict=True))
+        starts.append(of_row[1][0])
+        np.testing.assert_array_equal(of_row[1], np.arange(100) + starts[-1])
+        for place in (0, 2, 3):
+            np.testing.assert_array_equal(of_row[place][: lengths[place]], rows(lengths[place])[0])
+            assert not of_row[place][lengths[place] :].any()
+    assert 1 <= min(starts) < 20
+    assert 180 < max(starts) <= 201
+    assert len(set(starts)) > 40
+
+
 def test_unshuffled_batches_tell_where_each_row_went():
     batches = LengthSortedBatches(rows(3, 0, 2), batch_size=2)
     assert [ids.shape for (ids,) in batches] == [(2, 2), (1, 3)]

@@ -12,6 +12,7 @@ from keras_selfattn.models.embedding import HiddenTokens, NGramEmbedding, Spelli
 from keras_selfattn.models.heads import ClassHead
 from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
 from keras_selfattn.models.outputs import Probabilities
+from keras_selfattn.models.rows import Rows
 from keras_selfattn.models.token_features import PIECES, spellings
 from keras_selfattn.models.tokenizer import Tokenizer, learn_vocabulary, split
 
@@ -97,6 +98,17 @@ def test_a_token_attends_as_far_as_the_window_reaches():
     one, other = (np.asarray(encoded(np.array([[2] * 11 + [last]]))) for last in (2, 3))
     # Of words the convolution before it reaches one further.
     assert (np.abs(one - other).max(-1) > 1e-7)[0].tolist() == [False] * 8 + [True] * 4
+
+
+def test_training_reads_runs_of_long_texts_and_answers_are_from_all_of_them():
+    config = models.TextConfig(width=8, num_heads=2, wide=False, training_span=5, min_count=1)
+    model = models.TextClassifier(config)
+    texts = ["good " * 20, "bad " * 4] * 8
+    model.adapt(texts, ["+", "-"] * 8)
+    model.compile()
+    rows = Rows(texts, ["+", "-"] * 8)
+    assert {ids.shape[1] for ids, _ in model._batches(rows, 1, training=True)} == {4, 5}
+    assert {ids.shape[1] for ids, _ in model._batches(rows, 1)} == {4, 20}
 
 
 def test_the_last_word_of_a_long_text_counts():
@@ -393,6 +405,7 @@ def test_before_training_a_model_says_what_to_call():
         ({"embedding_dropout": 1.5}, "`embedding_dropout`.*1.5"),
         ({"head_dropout": 1}, "`head_dropout`.*1"),
         ({"max_tokens": 0}, "`max_tokens`.*0"),
+        ({"training_span": 0}, "`training_span`.*0"),
         ({"feed_forward_dim": -3}, "`feed_forward_dim`.*-3"),
         ({"lowercase": "no"}, "`lowercase`.*'no'"),
     ],

@@ -79,6 +79,11 @@ _SETTINGS = (
         "--max-tokens", type=_COUNT, help="Longer texts are cut at the end." + _default("text", "100,000")
     ),
     click.option(
+        "--training-span",
+        type=_COUNT,
+        help="Of longer texts a step of training reads a run of so many tokens." + _default("text", 128),
+    ),
+    click.option(
         "--no-wide",
         "wide",
         flag_value=False,
@@ -142,7 +147,7 @@ def setting_options(function: Callable) -> Callable:
 
 def pretraining_options(function: Callable) -> Callable:
     """What a model of text without labels is made of: what a classifier that begins with it must share."""
-    of_a_classifier = {"dropout", "max_tokens", "members", "wide"}
+    of_a_classifier = {"dropout", "max_tokens", "training_span", "members", "wide"}
     text = next(task for task in TASKS if task.name == "text")
     settings = text.all_settings - of_a_classifier
     for option in reversed(_SETTINGS):

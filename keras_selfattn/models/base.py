@@ -88,6 +88,11 @@ class RawModel(keras.Model):
         return getattr(self.config, "window", None)
 
     @property
+    def _training_span(self) -> int | None:
+        """How many positions of a row a step of training reads; None for all."""
+        return getattr(self.config, "training_span", None)
+
+    @property
     def core(self) -> keras.Model:
         """The part from padded features, `[batch, length, ...]`, to the outputs."""
         self._check_adapted()
@@ -299,6 +304,7 @@ class RawModel(keras.Model):
             self._beside(rows.inputs, training=training),
             batch_size=batch_size or BATCH_SIZE,
             window=self._window,
+            span=self._training_span if training else None,
             shuffle=shuffle,
             seed=seed,
         )

@@ -29,12 +29,14 @@ class LengthSortedBatches:
         batch_size: rows in a batch at most. The last may hold fewer; and where rows are long, batches are
             half, a quarter, … of the size, so that memory stays bounded.
         window: how far positions attend to either side; by default to all of the row.
+        span: positions of a longer row that a batch holds: a run of so many, drawn anew at each iteration;
+            by default all. For targets of whole rows.
         shuffle: draw a new order at each iteration; otherwise the longest rows come last, and `order` tells
             which row is where.
-        seed: of the shuffling. The nth iteration of equal seeds is the same.
+        seed: of the shuffling and of the spans. The nth iteration of equal seeds is the same.
 
     Attributes:
-        lengths: T of each row, int64 `[rows]`.
+        lengths: T of each row in a batch, int64 `[rows]`.
         order: which row is where without shuffling, int64 `[rows]`.
 
     Example:
@@ -53,13 +55,15 @@ class LengthSortedBatches:
         *,
         batch_size: int,
         window: int | None = None,
+        span: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
     ) -> None:
         self._rows = rows
-        self.lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        self.lengths = np.array([len(row) for row in rows], dtype=np.int64).clip(max=span)
         self._targets, self._weights, self._beside = targets, weights, beside
         self._random = np.random.default_rng(seed) if shuffle else None
+        self._starts = np.random.default_rng([seed, 2])
         # Rows of a class are batched together, so that the number of batches is the same in every epoch.
         lengths = np.maximum(self.lengths, 1)
         pairs = lengths * (lengths if window is None else np.minimum(lengths, 2 * window + 1))
@@ -75,7 +79,7 @@ class LengthSortedBatches:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for chosen in self._chosen():
-            rows: Any = padded([self._rows[row] for row in chosen])
+            rows: Any = padded([self._spanned(row) for row in chosen])
             if self._beside is not None:
                 rows = (rows, self._beside[chosen])
             yield (rows, *self._columns(chosen))
@@ -99,6 +103,12 @@ class LengthSortedBatches:
     @property
     def _per_position(self) -> bool:
         return isinstance(self._targets, list)
+
+    def _spanned(self, place: int) -> np.ndarray:
+        """Returns a row, or a run of it where it is longer than a batch holds."""
+        row, length = self._rows[place], self.lengths[place]
+        start = 0 if len(row) == length else self._starts.integers(len(row) - length + 1)
+        return row[start : start + length]
 
     def _columns(self, chosen: np.ndarray) -> Iterator[np.ndarray]:
         """Yields targets and weights of a batch."""

@@ -62,6 +62,8 @@ class TextConfig(EncoderConfig):
         max_tokens: a longer text is cut at its end: a bound of what one row can cost.
         window: how many tokens to either side a token attends to; a text of no more is attended to whole. The
             cost of a row grows with its length, not with its square.
+        training_span: tokens of a longer text that a step of training reads: a run of so many, drawn anew in
+            each epoch. Answers are from all tokens.
         max_ngram: 1 embeds tokens alone, 2 adds each pair with the token before, 3 also each triple with both
             neighbours. Word order at short range is then known before the first attention layer. Where the
             wide path knows pairs of words, more than 1 overfits; of characters, 3 helps.
@@ -93,6 +95,7 @@ class TextConfig(EncoderConfig):
     min_count: int = 2
     max_tokens: int = 100_000
     window: int = 128
+    training_span: int = 128
     max_ngram: int = 1
     ngram_buckets: int = 16_384
     word_dropout: float = 0.1
@@ -109,7 +112,8 @@ class TextConfig(EncoderConfig):
             raise ConfigError(f"`lowercase` must be True or False. Received {self.lowercase!r}.")
         if not isinstance(self.wide, bool):
             raise ConfigError(f"`wide` must be True or False. Received {self.wide!r}.")
-        for name in ("vocabulary_size", "min_count", "max_tokens", "window", "ngram_buckets", "members"):
+        counts = ("vocabulary_size", "min_count", "max_tokens", "window", "training_span", "ngram_buckets")
+        for name in (*counts, "members"):
             check_count(name, getattr(self, name))
         if self.max_ngram not in (1, 2, 3):
             raise ConfigError(f"`max_ngram` must be 1, 2 or 3. Received {self.max_ngram!r}.")

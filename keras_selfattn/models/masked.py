@@ -43,7 +43,7 @@ class MaskedTokenModel(RawModel):
     Args:
         config: what the model is made of; a `TextConfig` or the dict of one. `dropout` and
             `embedding_dropout` are 0.1 and `word_dropout` 0 where they are the defaults of that; `wide`,
-            `members` and `max_tokens` are of no account here.
+            `members`, `training_span` and `max_tokens` are of no account here.
         vocabulary: tokens in the order of their ids, the mask last; left out before training.
 
     Call arguments:

@@ -23,6 +23,7 @@ _FREE = frozenset(
         "word_dropout",
         "max_tokens",
         "window",
+        "training_span",
         "members",
         "wide",
     }
