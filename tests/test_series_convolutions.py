@@ -26,24 +26,24 @@ def bumps(rows, seed=0):
     return series, names
 
 
+def _seen(frame, tap, at):
+    return frame + (tap - 5) * at.dilation
+
+
 def test_what_kernels_find_is_what_loops_find():
     row = np.random.default_rng(0).normal(size=(23, 3)).astype("float32")
     found = np.asarray(RandomConvolutions(20, longest=60, seed=5)(row[None]))[0]
     shares, largest = [], []
-    for dilation, parts in draw(20, 3, 60, 5).items():
+    for at, parts in draw(20, 3, 60, 5).items():
         for kernel, bias in zip(parts["kernels"].T.reshape(-1, 11, 3), parts["biases"], strict=True):
-            line = np.array(
-                [
-                    sum(
-                        kernel[tap] @ row[at]
-                        for tap in range(11)
-                        if 0 <= (at := frame + (tap - 5) * dilation) < 23
-                    )
-                    for frame in range(23)
-                ]
-            )
-            shares.append(np.clip(100 * (line + bias), 0, 1).mean())
-            largest.append((line + bias).max())
+            line = [
+                bias
+                + sum(kernel[tap] @ row[t] for tap in range(11) if 0 <= (t := _seen(frame, tap, at)) < 23)
+                for frame in range(at.margin, 23 - at.margin)
+            ]
+            shares.append(np.clip(100 * np.array(line), 0, 1).mean() if line else 0)
+            largest.append(max(line, default=0))
+    assert 0 in largest, "one that does not fit into the row is among them"
     places = np.linspace(0, 22, 16)
     samples = np.stack([np.interp(places, np.arange(23), column) for column in row.T], axis=-1).reshape(-1)
     np.testing.assert_allclose(found, [*shares, *largest, *samples], atol=1e-4)
@@ -54,9 +54,16 @@ def test_kernels_of_several_dilations_are_centred_and_reach_within_the_longest_r
         drawn = draw(200, features, longest=100, seed=0)
         assert len(drawn) > 4
         assert sum(len(parts["biases"]) for parts in drawn.values()) == 200
-        for dilation, parts in drawn.items():
-            assert 6 * dilation < 100
-            np.testing.assert_allclose(parts["kernels"].reshape(11, features, -1).sum(axis=0), 0, atol=1e-5)
+        for at, parts in drawn.items():
+            assert 6 * at.dilation < 100
+            kernels = parts["kernels"].reshape(11, features, -1)
+            np.testing.assert_allclose(kernels.sum(axis=0), 0, atol=1e-5)
+            if at.margin:  # as far as the kernels reach, so that none of them sees beyond a row
+                reach = np.abs(np.argwhere(np.abs(kernels).sum(axis=(1, 2)) > 0) - 5).max()
+                assert at.margin == reach * at.dilation
+                assert 2 * at.margin < 100
+        within = sum(len(parts["biases"]) for at, parts in drawn.items() if at.margin)
+        assert 70 < within < 130
 
 
 def test_padding_and_rows_without_frames_change_nothing():

@@ -8,7 +8,7 @@ Random Convolutional Kernels".
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import keras
 import numpy as np
@@ -27,7 +27,7 @@ _TAPS = max(_SIZES)
 # Places that a row is sampled at.
 POINTS = 16
 # What the three kinds of features weigh against each other: positive shares, largest values, samples.
-_WEIGHTS = (1.5, 0.5, 1.0)
+_WEIGHTS = (1.0, 1.0, 0.3)
 _STEEP = 100.0
 # Rows that a readout is fitted on at most: its cost grows with their cube.
 _MOST_ROWS = 2000
@@ -42,8 +42,10 @@ _DOUBT = 0.05
 class RandomConvolutions(keras.layers.Layer):
     """What random kernels find in standardised series, and the series sampled at 16 places.
 
-    Of each kernel the share of real frames where it is positive and its largest value there. Kernels are
-    drawn from the seed and stay as they are; their dilations reach as far as the longest training row.
+    Of each kernel the share of real frames where it is positive and its largest value there. Half of the
+    kernels are asked at every frame, with zeros before and after the row; the others only where they lie
+    within it, and are 0 of a row that is too short. Kernels are drawn from the seed and stay as they are;
+    their dilations reach as far as the longest training row.
 
     Args:
         kernels: how many.
@@ -72,8 +74,14 @@ class RandomConvolutions(keras.layers.Layer):
     def build(self, input_shape: tuple) -> None:
         drawn = draw(self.kernels, input_shape[-1], self.longest, self.seed)
         self._groups = [
-            (dilation, *(self._constant(f"{name}_{dilation}", each) for name, each in parts.items()))
-            for dilation, parts in drawn.items()
+            (
+                place,
+                *(
+                    self._constant(f"{name}_{place.dilation}_{place.margin}", each)
+                    for name, each in parts.items()
+                ),
+            )
+            for place, parts in drawn.items()
         ]
 
     def call(self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
@@ -81,14 +89,16 @@ class RandomConvolutions(keras.layers.Layer):
             return ops.zeros((ops.shape(inputs)[0], sum(self.sizes(inputs.shape[-1]))))
         real = ops.ones_like(inputs[:, :, 0]) if mask is None else ops.cast(mask, "float32")
         real = real[:, :, None]  # [B, T, 1]
-        count = ops.sum(real, axis=1)  # [B, 1]
+        cut = {each: patches(inputs * real, _TAPS, each) for each in {at.dilation for at, *_ in self._groups}}
         positive, largest = [], []
-        for dilation, kernels, biases in self._groups:
-            found = ops.matmul(patches(inputs * real, _TAPS, dilation), kernels) + biases  # [B, T, K]
+        for at, kernels, biases in self._groups:
+            asked = _inside(real, at.margin)  # [B, T, 1]
+            count = ops.sum(asked, axis=1)  # [B, 1]
+            found = ops.matmul(cut[at.dilation], kernels) + biases  # [B, T, K]
             # A step that is steep, not sudden: rounding must not decide.
-            above = ops.clip(found * _STEEP, 0.0, 1.0) * real
+            above = ops.clip(found * _STEEP, 0.0, 1.0) * asked
             shares = ops.sum(above, axis=1) / ops.maximum(count, 1)
-            top = ops.max(ops.where(real > 0, found, -np.inf), axis=1, initial=-np.inf)
+            top = ops.max(ops.where(asked > 0, found, -np.inf), axis=1, initial=-np.inf)
             positive.append(shares)  # [B, K]
             largest.append(ops.where(count > 0, top, 0.0))
         return ops.concatenate([*positive, *largest, sampled(inputs * real, real)], axis=-1)  # [B, N]
@@ -161,18 +171,28 @@ def _loss(logits: np.ndarray, targets: np.ndarray, exclusive: bool, weights: np.
     return float(np.average(of_rows, weights=weights))
 
 
-def draw(kernels: int, features: int, longest: int, seed: int) -> dict[int, dict[str, np.ndarray]]:
-    """Returns by dilation the "kernels" `[11 F, K]` and their "biases" `[K]`, float32."""
+class Place(NamedTuple):
+    """Where kernels are asked: frames from tap to tap, and how far from either end of a row they stay."""
+
+    dilation: int
+    margin: int
+
+
+def draw(kernels: int, features: int, longest: int, seed: int) -> dict[Place, dict[str, np.ndarray]]:
+    """Returns by place the "kernels" `[11 F, K]` and their "biases" `[K]`, float32."""
     random = np.random.default_rng(seed)
     sizes = random.choice(_SIZES, kernels)
     reach = np.log2(np.maximum((longest - 1) / (sizes - 1), 1.0))
     dilations = np.floor(2.0 ** random.uniform(0, reach, kernels)).astype(int)
     dilations = _DILATIONS[np.searchsorted(_DILATIONS, dilations, side="right") - 1]
+    margins = np.where(random.random(kernels) < 0.5, (sizes - 1) // 2 * dilations, 0)
+    places = np.stack([dilations, margins], axis=1)
     found = {}
-    for dilation in np.unique(dilations):
-        drawn = [_kernel(size, features, random) for size in sizes[dilations == dilation]]
-        biases = random.uniform(-1, 1, len(drawn)).astype(np.float32)
-        found[int(dilation)] = {"kernels": np.stack(drawn, axis=-1).astype(np.float32), "biases": biases}
+    for place in np.unique(places, axis=0):
+        chosen = sizes[(places == place).all(axis=1)]
+        drawn = np.stack([_kernel(size, features, random) for size in chosen], axis=-1)
+        biases = random.uniform(-1, 1, len(chosen)).astype(np.float32)
+        found[Place(*place.tolist())] = {"kernels": drawn.astype(np.float32), "biases": biases}
     return found
 
 
@@ -198,6 +218,15 @@ def sampled(inputs: Tensor, real: Tensor) -> Tensor:
         ops.take_along_axis(inputs, ops.cast(place, "int32")[:, :, None], axis=1) for place in (below, above)
     )
     return ops.reshape(low * (1 - share) + high * share, (ops.shape(inputs)[0], POINTS * inputs.shape[2]))
+
+
+def _inside(real: Tensor, margin: int) -> Tensor:
+    """Returns 1 for the real frames, `[B, T, 1]`, with so many more on either side of them, else 0."""
+    if not margin:
+        return real
+    before = ops.pad(real, [[0, 0], [margin, 0], [0, 0]])[:, :-margin]
+    behind = ops.pad(real, [[0, 0], [0, margin], [0, 0]])[:, margin:]
+    return real * before * behind
 
 
 def _kernel(size: int, features: int, random: np.random.Generator) -> np.ndarray:
