@@ -60,7 +60,9 @@ class LengthSortedBatches:
         seed: int = 0,
     ) -> None:
         self._rows = rows
-        self.lengths = np.array([len(row) for row in rows], dtype=np.int64).clip(max=span)
+        self.lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        if span is not None:
+            self.lengths = np.minimum(self.lengths, span)
         self._targets, self._weights, self._beside = targets, weights, beside
         self._random = np.random.default_rng(seed) if shuffle else None
         self._starts = np.random.default_rng([seed, 2])
