@@ -105,7 +105,6 @@ def test_training_reads_runs_of_long_texts_and_answers_are_from_all_of_them():
     model = models.TextClassifier(config)
     texts = ["good " * 20, "bad " * 4] * 8
     model.adapt(texts, ["+", "-"] * 8)
-    model.compile()
     rows = Rows(texts, ["+", "-"] * 8)
     assert {ids.shape[1] for ids, _ in model._batches(rows, 1, training=True)} == {4, 5}
     assert {ids.shape[1] for ids, _ in model._batches(rows, 1)} == {4, 20}

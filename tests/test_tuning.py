@@ -149,6 +149,7 @@ def test_all_that_is_tried_can_be_set(kind):
         (["--tune", "nan"], "`tune` must be seconds, 0 or more. Received nan"),
         (["--tune", "0"], "0.0 is not in the range x>0."),
         (["--members", "0"], "0 is not in the range x>=1"),
+        (["--training-span", "0"], "0 is not in the range x>=1"),
     ],
 )
 def test_the_command_refuses_what_cannot_be_before_it_trains(tmp_path, monkeypatch, options, said):
