@@ -2,17 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from keras_selfattn.data.labelled import LabelledRows, label_names
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.tasks import TASKS, Task, task_named
-
-if TYPE_CHECKING:
-    from keras_selfattn.models.base import RawModel
-    from keras_selfattn.train_config import TrainConfig
 
 _COUNT = click.IntRange(min=1)
 
@@ -186,14 +182,6 @@ def chosen_task(options: dict[str, Any], path: Path) -> tuple[Task, dict[str, An
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """Returns those options that say how a file is read, and were given."""
     return {name: options[name] for name in sorted(_NAMES) if options.get(name) is not None}
-
-
-def advised_config(model: "RawModel", rows: int, given: dict[str, Any]) -> "TrainConfig":
-    """Returns how a model is trained on a number of rows: as was given or, where None was, as it advises."""
-    from keras_selfattn.train_config import TrainConfig
-
-    asked = {name: value for name, value in given.items() if value is not None}
-    return TrainConfig(**{**model.advised_training(rows), **asked})
 
 
 def described(rows: LabelledRows, table: Path) -> str:

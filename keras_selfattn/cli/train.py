@@ -7,7 +7,6 @@ import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.task_options import (
-    advised_config,
     check_width,
     chosen_task,
     described,
@@ -16,35 +15,22 @@ from keras_selfattn.cli.task_options import (
     setting_options,
     task_option,
 )
+from keras_selfattn.cli.training_options import advised_config, taken, training_options
 from keras_selfattn.errors import ConfigError
 
 if TYPE_CHECKING:
     from keras_selfattn.training import Run
-
-_COUNT = click.IntRange(min=1)
 
 
 @click.command("train")
 @click.argument("table", type=click.Path(path_type=Path))
 @task_option
 @reading_options
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="The run folder to write.")
-@click.option(
-    "--validation",
-    "validation_file",
-    type=click.Path(path_type=Path),
-    help="File of the same form that decides when to stop.  [default: a tenth of TABLE]",
-)
-@click.option(
-    "--epochs",
-    type=_COUNT,
-    help="Passes over the rows, at most; stops early on validation rows.  [default: after the task]",
-)
-@click.option("--batch-size", type=_COUNT, help="Rows in a training step.  [default: after the task]")
-@click.option(
-    "--learning-rate",
-    type=click.FloatRange(0, min_open=True),
-    help="Peak of the learning rate's schedule.  [default: after the task]",
+@training_options(
+    validation="File of the same form that decides when to stop.  [default: a tenth of TABLE]",
+    epochs="Passes over the rows, at most; stops early on validation rows.  [default: after the task]",
+    batch_size="after the task",
+    learning_rate="after the task",
 )
 @click.option(
     "--label-smoothing",
@@ -68,25 +54,20 @@ _COUNT = click.IntRange(min=1)
     type=click.Path(path_type=Path),
     help="Run of `pretrain`, or of a classifier of text, whose vocabulary and weights to begin with.  [text]",
 )
-@click.option("--balanced", is_flag=True, help="Give each class the same weight, however few its rows.")
-@setting_options
 @click.option(
-    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="The same seed gives the same result."
+    "--balanced",
+    "class_weight",
+    flag_value="balanced",
+    default=None,
+    help="Give each class the same weight, however few its rows.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace an existing run folder once the new one is whole.")
+@setting_options
 def command(
     table: Path,
     output: Path,
     validation_file: Path | None,
-    epochs: int | None,
-    batch_size: int | None,
-    learning_rate: float | None,
-    label_smoothing: float | None,
-    refit: bool | None,
     tune: float | None,
     start: Path | None,
-    balanced: bool,
-    seed: int,
     overwrite: bool,
     **options: Any,
 ) -> None:
@@ -95,7 +76,8 @@ def command(
     with a subfolder for each class, or an .npz file with x and y; series from a .ts file, or with --task
     series, regression or forecast from other files.
     """
-    _check_refit(refit, validation_file)
+    given = taken(options)
+    _check_refit(given, validation_file)
     task, reading, settings = chosen_task(options, table)
     if start is None:
         check_width(settings)
@@ -110,15 +92,6 @@ def command(
     if task.name == "text":
         _check_start(start, settings)
     model: Any = task.model(settings, start)
-    given = {
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "label_smoothing": label_smoothing,
-        "refit": refit,
-        "class_weight": "balanced" if balanced else None,
-        "seed": seed,
-    }
     config = advised_config(model, len(rows), given)
     console.print(f"Training on {described(rows, table)}")
     if start is not None:
@@ -144,8 +117,8 @@ def command(
     print_command("export", run.path, f"models/{run.path.name}")
 
 
-def _check_refit(refit: bool | None, validation_file: Path | None) -> None:
-    if refit and validation_file is not None:
+def _check_refit(given: dict[str, Any], validation_file: Path | None) -> None:
+    if given.get("refit") and validation_file is not None:
         raise ConfigError(
             "--refit trains on rows held out of TABLE. Leave it out where --validation is given."
         )

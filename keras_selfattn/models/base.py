@@ -10,17 +10,17 @@ import numpy as np
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.config import EncoderConfig, checked_config
-from keras_selfattn.models.given import Asked, columns_of, weights_of_rows
+from keras_selfattn.models.given import columns_of, weights_of_rows
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.late import LateCompiled
 from keras_selfattn.models.rows import Rows, check_columns, split_end
 
 Tensor = Any
 
 BATCH_SIZE = 32  # Keras' own
-_DEFAULT = "default"
 
 
-class RawModel(keras.Model):
+class RawModel(LateCompiled):
     """A front end that reads raw rows, the encoder, and a head, learned from the rows of the first `fit`.
 
     A subclass says what its rows are; all that is said here holds for each of them.
@@ -47,8 +47,6 @@ class RawModel(keras.Model):
     def __init__(self, config: EncoderConfig | dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config = checked_config(self.config_type, config)
-        self._head: Head | None = None
-        self._asked = Asked({})
         # Raw rows do not compile, and every new shape of a batch would be compiled anew.
         self.supports_jit = False
 
@@ -114,33 +112,6 @@ class RawModel(keras.Model):
         kind = self._head_type(y)
         rows = self._read(x, y, sample_weight, kind)
         self._adapt(rows, kind.learned(rows.targets))
-
-    def compile(
-        self, optimizer: Any = "adam", loss: Any = None, *, metrics: Any = _DEFAULT, **kwargs: Any
-    ) -> None:
-        """Configures training as `keras.Model.compile` does; loss and metrics default to the task's own."""
-        self._asked = Asked({"loss": loss, "metrics": metrics, **kwargs})
-        if metrics == _DEFAULT:
-            metrics = None if self._head is None else self._head.metrics()
-        if loss is None and self._head is not None:
-            loss = self._head.loss()
-        super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
-        if self.built:
-            # Or a model saved before it is fitted could not be loaded, whose optimizer then has a state.
-            self.optimizer.build(self.trainable_variables)
-
-    def get_compile_config(self) -> dict[str, Any] | None:
-        """Returns what `compile` was asked for: what was left to the task stays so."""
-        config = super().get_compile_config()
-        asked = self._asked.arguments
-        if config and asked:
-            config |= {"loss": None} if asked["loss"] is None else {}
-            config |= {"metrics": _DEFAULT} if asked["metrics"] == _DEFAULT else {}
-        return config
-
-    def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compiles as a saved model was; Keras leaves that to whoever overrides `compile`."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
 
     def fit(
         self,
@@ -267,8 +238,7 @@ class RawModel(keras.Model):
         self._core = self._build_core(head)
         self.built = True
         if self.compiled:
-            # Again, with the loss and the metrics that were left to the task before it was known.
-            self.compile(self.optimizer, **self._asked.arguments)
+            self.compile_again()
 
     def _check_adapted(self) -> None:
         if self._head is None:

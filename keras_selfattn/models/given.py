@@ -1,4 +1,4 @@
-"""What a user gives a model to train with, sorted: validation data, weights, arguments of `compile`."""
+"""What a user gives a model to train with, sorted: validation data, weights."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,10 +23,3 @@ def weights_of_rows(by_place: dict[int, float] | None, head: Head, rows: Rows) -
         return rows.weights
     of_classes = np.array([by_place[place] for place in head.encoded(rows.targets).tolist()])
     return of_classes if rows.weights is None else of_classes * rows.weights
-
-
-class Asked:
-    """Arguments of `compile`, where Keras does not look for the model's own metrics."""
-
-    def __init__(self, arguments: dict[str, Any]) -> None:
-        self.arguments = arguments
