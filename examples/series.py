@@ -4,11 +4,12 @@
 
 The data are made here: bumps, ramps and steps, each stretched in time, noisy, of 20 to 60 frames and with
 gaps; and a wave of 12 frames that rises. Prints how good both models are on series they have not seen, beside
-who repeats what was, and what a server answers to a client that knows neither TensorFlow nor Keras.
+who repeats what was, and what a server answers about some of them.
 """
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,6 @@ import numpy as np
 from keras_selfattn.data import LabelledRows, cut_windows
 from keras_selfattn.export import export_saved_model
 from keras_selfattn.models import SeriesClassifier, SeriesForecaster
-from keras_selfattn.models.batches import padded
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.training import TrainConfig, evaluate, train
@@ -67,6 +67,12 @@ def classify(output: Path, epochs: int) -> None:
         answers = client.predict({"values": padded(unseen.inputs[:3])})
     for true, label, score in zip(unseen.targets, answers["label"], answers["score"], strict=False):
         print(f"  a {true} is served as {label}, with probability {score:.2f}")
+
+
+def padded(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns series as the served model takes them: as long as the longest, ending in frames of NaN."""
+    longest = max(map(len, rows))
+    return np.stack([np.pad(row, [(0, longest - len(row)), (0, 0)], constant_values=np.nan) for row in rows])
 
 
 def forecast(output: Path, epochs: int) -> None:

@@ -87,6 +87,7 @@ def run(folder: Path, sentences: int = 800, epochs: int = 8) -> float:
         config=training.TrainConfig(epochs=epochs, batch_size=32, learning_rate=3e-3),
         validation=validation,
         test=test,
+        overwrite=True,
         verbose=0,
     )
     figures = done.figures.summary()

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models import TextClassifier
-from keras_selfattn.models.tokenizer import PADDING_ID, split
+from keras_selfattn.models.tokenizer import split
+from keras_selfattn.models.vocabulary import PADDING_ID
 
 Tensor = Any
 Request = dict[str, np.ndarray]

@@ -63,11 +63,12 @@ class Calibration:
 
     def __init__(self, model: RawModel, rows: LabelledRows, weights: Any = None) -> None:
         layers = {type(layer): layer for layer in model.core.layers}
-        self._model, self._count = model, len(rows)
+        # A row that weighs nothing tells nothing.
+        self._model, self._count = model, len(rows) if weights is None else int(np.count_nonzero(weights))
         self._probabilities: Any = layers.get(Probabilities)
         self._mixture: Any = layers.get(Mixture)
         self._wide: np.ndarray | None = None
-        self.possible = self._probabilities is not None and len(rows) >= _FEWEST
+        self.possible = self._probabilities is not None and self._count >= _FEWEST
         if not self.possible:
             return
         targets: Any = model.head.encoded(rows.targets)

@@ -13,6 +13,7 @@ from keras_selfattn.calibration import Calibration, SharesFitted, copy_calibrati
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
 from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.given import weights_of
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.members import copy_member
 from keras_selfattn.train_config import TrainConfig
@@ -167,9 +168,14 @@ def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
 
 
 def _fit(
-    model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int, **settings: Any
+    model: RawModel,
+    rows: LabelledRows,
+    config: TrainConfig,
+    epochs: int,
+    callbacks: Sequence[keras.callbacks.Callback],
+    **settings: Any,
 ) -> dict[str, list[float]]:
-    _compile(model, rows, config, epochs)
+    scheduled = _compile(model, rows, config, epochs)
     return model.fit(
         rows.inputs,
         rows.targets,
@@ -177,24 +183,48 @@ def _fit(
         epochs=epochs,
         class_weight=config.class_weight,
         seed=config.seed,
+        callbacks=[scheduled, *callbacks],
         **settings,
     ).history
 
 
-def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int) -> None:
-    steps = math.ceil(len(rows) / config.batch_size) * epochs
-    warmup = max(1, round(_WARMUP * steps))
+def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int) -> "_Scheduled":
+    """Compiles a model for so many passes in whole batches; what is returned knows how many there will be."""
     schedule: Any = keras.optimizers.schedules.CosineDecay(
         _FLOOR * config.learning_rate,
-        max(1, steps - warmup),
+        1,
         alpha=_FLOOR,
         warmup_target=config.learning_rate,
-        warmup_steps=warmup,
+        warmup_steps=1,
     )
     model.compile(
         keras.optimizers.AdamW(schedule, weight_decay=config.weight_decay, global_clipnorm=1.0),
         model.head.loss(config.label_smoothing),
     )
+    scheduled = _Scheduled(schedule)
+    scheduled.spread(math.ceil(len(rows) / config.batch_size) * epochs)
+    return scheduled
+
+
+class _Scheduled(keras.callbacks.Callback):
+    """Spreads a schedule over the steps that a training has: where rows are long, batches are smaller.
+
+    Args:
+        schedule: a cosine with a warmup, in the optimizer of a model that has not taken a step.
+    """
+
+    def __init__(self, schedule: Any) -> None:
+        super().__init__()
+        self._schedule = schedule
+
+    def spread(self, steps: int) -> None:
+        """Sets how long the rate rises, and falls."""
+        warmup = max(1, round(_WARMUP * steps))
+        self._schedule.warmup_steps, self._schedule.decay_steps = warmup, max(1, steps - warmup)
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        # Before the first step, as which Keras compiles what the schedule holds.
+        self.spread(self.params["steps"] * self.params["epochs"])
 
 
 def _check_finite(losses: Sequence[float], config: TrainConfig) -> None:
@@ -207,6 +237,4 @@ def _check_finite(losses: Sequence[float], config: TrainConfig) -> None:
 def _weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:
     """Returns the weights of rows by their classes, of which `targets` are those of training, or None."""
     by_place = head.class_weights(config.class_weight, targets)
-    if by_place is None:
-        return None
-    return np.array([by_place[place] for place in head.encoded(rows.targets).tolist()])
+    return None if by_place is None else weights_of(rows.targets, head, by_place)

@@ -18,7 +18,7 @@ from keras_selfattn.models.masked import MaskedTokenModel, windows
 from keras_selfattn.models.rows import as_texts
 from keras_selfattn.runs import write_run
 from keras_selfattn.train_config import TrainConfig
-from keras_selfattn.training import Run, as_json, run_folder
+from keras_selfattn.training import Run, as_json, described, run_folder, writing
 
 
 def pretrain(
@@ -76,7 +76,7 @@ def pretrain(
         held_out = _rows(validation, "validation texts")
     settings = {
         "training": dataclasses.asdict(config),
-        "data": {"train": _described(rows), "validation": _described(held_out)},
+        "data": {"train": described(rows), "validation": described(held_out)},
         "reading": as_json("reading", dict(reading or {})),
     }
     with run_folder(Path(output), overwrite=overwrite) as draft:
@@ -85,7 +85,8 @@ def pretrain(
         seconds = time.perf_counter() - started
         figures = evaluate(model, held_out.inputs, config.batch_size)
         settings |= {"best_epoch": found.best_epoch, "trained_on": len(rows), "seconds": round(seconds, 1)}
-        write_run(draft, model, figures, split="validation", history=found.history, settings=settings)
+        with writing(Path(output)):
+            write_run(draft, model, figures, split="validation", history=found.history, settings=settings)
     best = found.best_epoch
     return Run(
         Path(output), model, figures, best, seconds, rows=len(rows), again=False, epochs=best, changes={}
@@ -127,7 +128,3 @@ def _rows(texts: Sequence[str], source: str) -> LabelledRows:
     if not found:
         raise DataError(f"{source}: there are no texts, or all of them are blank. Give at least two.")
     return LabelledRows(found, [None] * len(found), source)
-
-
-def _described(rows: LabelledRows) -> dict[str, Any]:
-    return {"source": rows.source, "rows": len(rows)}

@@ -131,6 +131,8 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
             f"{folder / 'config.json'} is damaged: `reading` must hold arguments of the task {task.name}, "
             f"{', '.join(task.reading)}. Received {reading!r}. Train the run again."
         )
+    if path.suffix.lower() == ".npz":  # whose images have one size already
+        reading = {name: value for name, value in reading.items() if name != "image_size"}
     try:
         return task.rows(path, {**reading, **given})
     except ConfigError:  # a file of another form than that of training, for which its columns mean nothing

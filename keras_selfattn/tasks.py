@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import checked_ending
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
@@ -107,7 +107,13 @@ def task_named(name: str | None, path: Path) -> Task:
     if name is not None:
         return next(task for task in TASKS if task.name == name)
     known = sorted({each for task in TASKS for each in task.endings} - {""})
-    ending = "" if path.is_dir() else checked_ending(path, known)
+    try:
+        ending = "" if path.is_dir() else checked_ending(path, known)
+    except DataError as error:
+        if not path.exists():
+            raise
+        names = ", ".join(task.name for task in TASKS)
+        raise DataError(f"{error} Or name what is learned from it, with --task: {names}.") from None
     return next(task for task in TASKS if ending in task.endings)
 
 

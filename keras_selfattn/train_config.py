@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.config import check_count
+from keras_selfattn.models.config import check_count, check_share, is_number
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,11 @@ class TrainConfig:
 
     Raises:
         ConfigError: for a field out of range.
+
+    Example:
+
+        >>> TrainConfig(epochs=3, class_weight="balanced").learning_rate
+        0.001
     """
 
     epochs: int = 20
@@ -47,18 +52,16 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "patience"):
             check_count(name, getattr(self, name))
-        if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
+        if not (is_number(self.learning_rate) and self.learning_rate > 0):
             raise ConfigError(f"`learning_rate` must be greater than 0. Received {self.learning_rate!r}.")
-        if not 0 <= self.weight_decay < 1:
-            raise ConfigError(f"`weight_decay` must be in [0, 1). Received {self.weight_decay!r}.")
-        if not 0 < self.validation < 1:
+        check_share("weight_decay", self.weight_decay)
+        check_share("label_smoothing", self.label_smoothing)
+        if not (is_number(self.validation) and 0 < self.validation < 1):
             raise ConfigError(f"`validation` must be between 0 and 1. Received {self.validation!r}.")
         if not isinstance(self.refit, bool):
             raise ConfigError(f"`refit` must be True or False. Received {self.refit!r}.")
-        if not 0 <= self.label_smoothing < 1:
-            raise ConfigError(f"`label_smoothing` must be in [0, 1). Received {self.label_smoothing!r}.")
-        if not 0 <= self.seed < 2**32:
-            raise ConfigError(f"`seed` must be in [0, 2**32). Received {self.seed!r}.")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or not 0 <= self.seed < 2**32:
+            raise ConfigError(f"`seed` must be an integer in [0, 2**32). Received {self.seed!r}.")
         # As Python's own types, which JSON knows.
         for name in ("learning_rate", "weight_decay", "validation", "label_smoothing"):
             object.__setattr__(self, name, float(getattr(self, name)))

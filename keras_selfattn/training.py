@@ -2,10 +2,9 @@
 
 import dataclasses
 import json
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from keras_selfattn.fitting import copy_of, epochs_again, fit_again, fit_watched
 from keras_selfattn.metrics import Report, report_of
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.config import is_number
 from keras_selfattn.models.heads import Head
 from keras_selfattn.runs import write_run
 from keras_selfattn.train_config import TrainConfig
@@ -113,13 +113,13 @@ def train(
     model = TextClassifier() if model is None else model
     config = config or TrainConfig(**model.advised_training(len(rows)))
     tables = _checked(model, rows, validation, test, config)
-    if not (math.isfinite(tune) and tune >= 0):
+    if not (is_number(tune) and tune >= 0):
         raise ConfigError(f"`tune` must be seconds, 0 or more. Received {tune!r}.")
     refit = config.refit and validation is None
     again = refit or members_of(model) > 1
     split = "validation" if test is None else "test"
     settings = {
-        "data": {name: _describe(tables[name]) for name in ("train", "validation", "test") if name in tables},
+        "data": {name: described(tables[name]) for name in ("train", "validation", "test") if name in tables},
         "reading": as_json("reading", dict(reading or {})),
     }
     with run_folder(Path(output), overwrite=overwrite) as draft:
@@ -150,7 +150,8 @@ def train(
             changes=found.changes,
         )
         settings |= _described(run, found)
-        write_run(draft, model, figures, split=split, history=found.fitted.history, settings=settings)
+        with writing(run.path):
+            write_run(draft, model, figures, split=split, history=found.fitted.history, settings=settings)
     return run
 
 
@@ -184,9 +185,20 @@ def run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """Yields the draft of a run folder; made before training, so that an unwritable place is said first."""
     if overwrite and target.is_dir() and any(target.iterdir()) and not (target / "model.keras").is_file():
         raise RunError(f"{target} is not a run folder, so it is not replaced. Choose another folder.")
+    with ExitStack() as stack:
+        with writing(target):
+            draft = stack.enter_context(new_directory(target, overwrite=overwrite))
+        # What goes wrong in the training itself, such as in a callback, says so in its own words.
+        yield draft
+        with writing(target):
+            stack.close()
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Lets errors of the file system say which run folder cannot be written."""
     try:
-        with new_directory(target, overwrite=overwrite) as draft:
-            yield draft
+        yield
     except FileExistsError as error:
         raise RunError(f"{error}. Choose another output folder, or overwrite a run folder.") from error
     except OSError as error:
@@ -264,5 +276,6 @@ def _described(run: Run, found: Tuned) -> dict[str, Any]:
     }
 
 
-def _describe(rows: LabelledRows) -> dict[str, Any]:
+def described(rows: LabelledRows) -> dict[str, Any]:
+    """Returns what is recorded of rows."""
     return {"source": rows.source, "rows": len(rows)}

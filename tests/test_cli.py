@@ -216,6 +216,10 @@ def test_options_out_of_range_are_named_before_anything_starts(arguments):
         (("quickstart", "--output", "{folder}/reviews.csv"), "is a file; choose another name"),
         (("export", "{folder}/runs/reviews", "m", "--max-accuracy-drop", "0"), "needs --data"),
         (("export", "{folder}/runs/reviews", "m", "--data", "missing.csv"), "There is no file missing.csv"),
+        (
+            ("export", "m.keras", "m", "--labels", "missing.txt"),
+            "--labels missing.txt cannot be read as text",
+        ),
     ],
 )
 def test_what_a_user_can_mend_is_one_line(reviews, arguments, said):

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from keras_selfattn.data.corpus import read_corpus
 from keras_selfattn.data.labelled import LabelledRows, label_names, split_rows
 from keras_selfattn.data.names import LANGUAGES, load_names, split_by_thing
 from keras_selfattn.data.tables import read_table
@@ -132,8 +133,8 @@ def test_many_small_classes_are_held_out_in_their_share_overall():
 
 
 def test_too_few_rows_to_split_say_so():
-    with pytest.raises(DataError, match="too few different rows to hold 10% of them out: 2"):
-        split_rows(LabelledRows(["a", "b"], ["+", "-"], "t.csv"), 0.1, seed=0)
+    with pytest.raises(DataError, match="too few different rows to hold 10% of them out: 1"):
+        split_rows(LabelledRows(["a", "a"], ["+", "-"], "t.csv"), 0.1, seed=0)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -185,7 +186,8 @@ def test_a_task_is_chosen_by_what_is_there(tmp_path):
     assert task_named(None, tmp_path / "missing.csv").name == "text"
     with pytest.raises(DataError, match="There is no file .*nosuch"):
         task_named(None, tmp_path / "nosuch")
-    with pytest.raises(DataError, match="has no known ending. Give a file ending in .conll, .conllu, .csv"):
+    said = "Give a file ending in .conll, .conllu, .csv.* --task: text, images, tokens"
+    with pytest.raises(DataError, match=f"has no known ending. {said}"):
         task_named(None, written(tmp_path, "t.txt", "x"))
 
 
@@ -284,3 +286,17 @@ def test_unshuffled_batches_tell_where_each_row_went():
     batches = LengthSortedBatches(rows(3, 0, 2), batch_size=2)
     assert [ids.shape for (ids,) in batches] == [(2, 2), (1, 3)]
     assert batches.order.tolist() == [1, 2, 0]
+
+
+def test_lists_are_no_texts(tmp_path):
+    file = written(tmp_path, "t.jsonl", '{"text": "a", "label": "x"}\n{"text": ["a", "b"], "label": "y"}\n')
+    with pytest.raises(DataError, match=r"'text' in line 2 is no text but a list, .*--task tokens"):
+        read_table(file)
+    with pytest.raises(DataError, match=r"'text' in line 2 is no text but a list"):
+        read_corpus(file)
+
+
+def test_one_row_of_each_label_cannot_be_split():
+    rows = LabelledRows([f"text {n}" for n in range(30)], [f"label {n}" for n in range(30)], "made up")
+    with pytest.raises(DataError, match="made up has one row of each of its 30 labels"):
+        split_rows(rows, 0.1, 0)

@@ -407,3 +407,21 @@ def test_a_run_records_what_it_began_with(counted, tmp_path):
 def test_a_pretrained_model_is_not_exported(counted, tmp_path):
     with pytest.raises(ExportError, match="keras-selfattn train TABLE --from RUN"):
         export_saved_model(counted.model, tmp_path / "models")
+
+
+def test_batches_shrink_with_the_length_of_texts_and_not_with_its_square():
+    model = models.MaskedTokenModel(models.TextConfig(width=8, num_heads=1, tokens="characters", window=16))
+    texts = ["ab cd " * 160] * 64
+    model.adapt(texts, None)
+    assert [len(rows) for (_, rows), _ in model.hidden_batches(texts, 64)] == [64]
+
+
+def test_before_training_a_model_guesses_nothing():
+    with pytest.raises(DataError, match="has not seen any rows"):
+        models.MaskedTokenModel().guesses(["a [mask]"])
+
+
+@pytest.mark.parametrize("made", [models.MaskedTokenModel, models.TextClassifier])
+def test_a_config_of_another_model_is_refused(made):
+    with pytest.raises(ConfigError, match="`config` must be a TextConfig"):
+        made(models.ImageConfig())

@@ -8,6 +8,7 @@ from keras_selfattn import models
 from keras_selfattn.calibration import Calibration
 from keras_selfattn.data import LabelledRows
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models import convolutions
 from keras_selfattn.models.batches import padded
 from keras_selfattn.models.convolutions import RandomConvolutions, draw
 
@@ -173,3 +174,19 @@ def test_several_labels_a_row_have_a_readout_each():
 def test_fewer_than_no_kernels_are_refused():
     with pytest.raises(ConfigError, match="`kernels`.*-1"):
         models.SeriesClassifierConfig(kernels=-1)
+
+
+def test_long_rows_are_read_a_few_at_a_time():
+    series, names = bumps(8)
+    rows = [np.tile(row, (600, 1)) for row in series]
+    targets = np.array([[name == "early", name == "late"] for name in names], dtype=float)
+    model = models.SeriesClassifier(SMALL)
+    model.adapt(rows, names)
+    sizes = []
+    wide = model.core.get_layer("wide")
+    asked = wide.call
+    wide.call = lambda inputs, **given: sizes.append(inputs.shape) or asked(inputs, **given)
+    convolutions.fit_wide(model.core, rows, targets, exclusive=True)
+    assert sum(size[0] for size in sizes) == 8
+    assert all(rows * frames < 100_000 for rows, frames, _ in sizes)
+    assert max(rows for rows, _, _ in sizes) > 1

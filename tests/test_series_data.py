@@ -190,3 +190,12 @@ def test_series_too_short_for_a_window_or_a_split_are_refused():
         cut_windows([np.arange(6.0)], 5, 2)
     with pytest.raises(DataError, match="too few windows to hold 10% of them out in time: 2"):
         cut_windows([np.arange(7.0)], 4, 2).split(0.1, 0)
+
+
+@pytest.mark.parametrize("sign", ["\t", ",", ";"])
+def test_nothing_between_two_separators_is_a_missing_value(tmp_path, sign):
+    rows = read_series(written(tmp_path, "g.txt", f"up{sign}1{sign}{sign}3\n#2{sign}4{sign}5\n"))
+    np.testing.assert_array_equal(rows.inputs[0], [[1], [NAN], [3]])
+    assert rows.targets == ["up", "#2"]
+    with pytest.raises(DataError, match="line 1 has no label before its values"):
+        read_series(written(tmp_path, "g.txt", f"{sign}1{sign}2\n"))

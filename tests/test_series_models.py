@@ -268,3 +268,10 @@ def test_noise_acts_in_training_alone(trained):
     row = tf.zeros([1, 5, 2])
     np.testing.assert_array_equal(trained(row), trained(row))
     assert np.abs(trained(row, training=True) - trained(row, training=True)).max() > 0
+
+
+def test_a_season_longer_than_all_rows_is_refused():
+    model = models.SeriesForecaster({**SMALL, "season": 6})
+    model.compile()
+    with pytest.raises(DataError, match="`season` is 6 frames, and the longest row has 5"):
+        model.fit([np.arange(5.0)] * 4, [[5.0]] * 4, epochs=1, verbose=0)

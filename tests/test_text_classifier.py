@@ -11,6 +11,7 @@ from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.models.embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
 from keras_selfattn.models.heads import ClassHead
 from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
+from keras_selfattn.models.ngrams import ngram_ids
 from keras_selfattn.models.outputs import Probabilities
 from keras_selfattn.models.rows import Rows
 from keras_selfattn.models.token_features import PIECES, spellings
@@ -400,6 +401,7 @@ def test_before_training_a_model_says_what_to_call():
         ({"width": 10, "num_heads": 4}, "width=10, num_heads=4"),
         ({"max_ngram": 4}, "`max_ngram`.*4"),
         ({"dropout": 1.0}, "`dropout`.*1.0"),
+        ({"dropout": "0.1"}, "`dropout`.*'0.1'"),
         ({"word_dropout": -0.1}, "`word_dropout`.*-0.1"),
         ({"embedding_dropout": 1.5}, "`embedding_dropout`.*1.5"),
         ({"head_dropout": 1}, "`head_dropout`.*1"),
@@ -507,3 +509,43 @@ def test_a_subclass_is_exported_as_its_parent(tmp_path):
 
     model = Mine(SMALL, vocabulary=["good"], labels=["+", "-"])
     assert export.export_saved_model(model, tmp_path).name == "1"
+
+
+def test_weights_of_rows_and_of_classes_multiply():
+    weights = np.linspace(0.5, 1.5, len(TEXTS))
+    both = weights * np.array([3.0 if label == "-" else 1.0 for label in LABELS])
+
+    def losses(**given):
+        keras.utils.set_random_seed(0)
+        model = models.TextClassifier(SMALL)
+        model.compile(keras.optimizers.SGD(0.1))
+        return model.fit(TEXTS, LABELS, epochs=2, verbose=0, **given).history["loss"]
+
+    found = losses(sample_weight=weights, class_weight={"-": 3.0})
+    np.testing.assert_allclose(found, losses(sample_weight=both), rtol=1e-5)
+    assert not np.allclose(found, losses(sample_weight=weights), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"batch_size": 0}, ConfigError, "`batch_size` must be a positive integer. Received 0"),
+        ({"batch_size": -1}, ConfigError, "`batch_size` must be a positive integer. Received -1"),
+        ({"sample_weight": [1.0] * 47 + [np.nan]}, DataError, "Row 47 .*has nan"),
+        ({"sample_weight": [-1.0] * 48}, DataError, "at least 0. Row 0 .*has -1"),
+        ({"sample_weight": [0.0] * 48}, DataError, "All rows weigh 0"),
+    ],
+)
+def test_sizes_and_weights_that_will_not_do_are_refused_before_anything_is_learned(given, error, said):
+    model = models.TextClassifier(SMALL)
+    model.compile()
+    with pytest.raises(error, match=said):
+        model.fit(TEXTS, LABELS, epochs=1, verbose=0, **given)
+    assert model.labels == []
+    model.fit(TEXTS, LABELS, batch_size=np.int64(24), epochs=1, verbose=0)
+
+
+def test_a_text_is_cut_where_the_config_says_for_the_wide_path_too():
+    config = models.TextConfig(tokens="characters", max_tokens=4)
+    cut, whole = (sorted(ngram_ids(config, tf.constant([text])).ids.numpy()) for text in ("good bad", "good"))
+    assert cut == whole

@@ -309,3 +309,16 @@ def test_before_training_a_model_says_what_to_call():
 def test_bad_settings_are_named_with_their_value(field, said):
     with pytest.raises(ConfigError, match=said):
         models.TokenConfig(**field)
+
+
+def test_callbacks_see_each_batch_that_is_answered(trained):
+    class Seen(keras.callbacks.Callback):
+        steps = 0
+
+        def on_predict_batch_end(self, batch, logs=None):
+            self.steps += 1
+            assert logs["outputs"].ndim == 3
+
+    seen = Seen()
+    trained.predict(ROWS, batch_size=8, verbose=0, callbacks=[seen])
+    assert seen.steps == 4

@@ -19,7 +19,7 @@ from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingErro
 from keras_selfattn.metrics.calibration import calibration_error
 from keras_selfattn.metrics.classes import classification_report
 from keras_selfattn.metrics.label_sets import label_set_report
-from keras_selfattn.models import TextClassifier, TextConfig
+from keras_selfattn.models import TextClassifier, TextConfig, batches
 from keras_selfattn.runs import load_run, read_metrics, rows_for_run, task_of_run
 
 SMALL = TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64)
@@ -197,6 +197,10 @@ def test_evaluate_refuses_unknown_labels(run):
         ({"validation": 1}, "`validation`.*1"),
         ({"weight_decay": -1}, "`weight_decay`.*-1"),
         ({"seed": -1}, "`seed`.*-1"),
+        ({"seed": 1.5}, "`seed` must be an integer.*1.5"),
+        ({"learning_rate": "1e-3"}, "`learning_rate`.*'1e-3'"),
+        ({"weight_decay": None}, "`weight_decay`.*None"),
+        ({"validation": "0.1"}, "`validation`.*'0.1'"),
         ({"class_weight": "even"}, "`class_weight`.*'even'"),
         ({"class_weight": {"+": float("inf")}}, "`class_weight`.*inf for '\\+'"),
         ({"class_weight": {"+": -1}}, "`class_weight`.*-1 for '\\+'"),
@@ -207,6 +211,12 @@ def test_evaluate_refuses_unknown_labels(run):
 def test_bad_settings_are_named_with_their_value(field, said):
     with pytest.raises(ConfigError, match=said):
         training.TrainConfig(**field)
+
+
+@pytest.mark.parametrize("seconds", ["10", float("nan"), -1])
+def test_a_time_to_tune_that_is_none_is_refused(tmp_path, seconds):
+    with pytest.raises(ConfigError, match="`tune` must be seconds, 0 or more"):
+        trained(tmp_path / "run", tune=seconds)
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path):
@@ -467,3 +477,40 @@ def test_a_file_is_replaced_at_once(tmp_path):
     write_file(tmp_path / "new" / "file", b"two")
     assert (tmp_path / "new" / "file").read_bytes() == b"two"
     assert len(list((tmp_path / "new").iterdir())) == 1
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_the_learning_rate_falls_over_the_steps_there_are_however_long_the_rows(monkeypatch, tmp_path, long):
+    if long:  # as if each row filled a batch of its own
+        monkeypatch.setattr(batches, "_MAX_PAIRS", 1)
+    config = training.TrainConfig(epochs=2, batch_size=16, patience=2)
+    model = training.train(ROWS, tmp_path / "run", model=TextClassifier(DEEP), config=config, verbose=0).model
+    schedule = model.optimizer.get_config()["learning_rate"]["config"]
+    steps = int(model.optimizer.iterations)
+    assert steps == (2 * 72 if long else 2 * 5)
+    assert schedule["warmup_steps"] + schedule["decay_steps"] == steps
+
+
+def test_what_a_callback_cannot_write_is_its_own_error_and_leaves_nothing(tmp_path):
+    class Full(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            raise FileExistsError("the checkpoint is there already")
+
+    with pytest.raises(FileExistsError, match="the checkpoint") as raised:
+        trained(tmp_path / "run", callbacks=[Full()])
+    assert not isinstance(raised.value, RunError)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_class_of_no_weight_is_not_learned_and_rows_that_all_weigh_nothing_are_refused(tmp_path):
+    rows = LabelledRows(
+        [f"{word} {n}" for n in range(30) for word in ("good", "fine", "odd")],
+        ["+", "-", "x"] * 30,
+        "made up",
+    )
+    config = training.TrainConfig(epochs=1, class_weight={"x": 0.0})
+    done = training.train(rows, tmp_path / "run", model=TextClassifier(SMALL), config=config, verbose=0)
+    assert done.model.predict(["odd"], verbose=0).argmax() != done.model.labels.index("x")
+    none = training.TrainConfig(epochs=1, class_weight=dict.fromkeys("+-x", 0.0))
+    with pytest.raises(DataError, match="All rows weigh 0"):
+        training.train(rows, tmp_path / "none", model=TextClassifier(SMALL), config=none, verbose=0)

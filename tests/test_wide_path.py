@@ -10,7 +10,8 @@ import tensorflow as tf
 from keras_selfattn import export, models, training
 from keras_selfattn.calibration import Calibration
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.models import wide_fit
+from keras_selfattn.models import ngrams, wide_fit
+from keras_selfattn.models.drawing import drawn
 from keras_selfattn.models.ngrams import BUCKETS, counted, ngram_ids
 from keras_selfattn.models.wide_fit import fitted, wide_logits
 
@@ -225,3 +226,31 @@ def test_the_best_epoch_is_that_of_both_paths_together(tmp_path):
     )
     assert run.model.core.get_layer("mixture").shares.numpy().tolist() != pytest.approx([0.3, 1.0])
     assert run.figures.summary()["accuracy"] > 0.9
+
+
+def test_long_texts_are_counted_a_few_at_a_time(monkeypatch):
+    texts = ["a good film " * 3, "bad", "fine " * 4, "so so"]
+    together = [np.concatenate(each) for each in zip(*counted(CONFIG, texts), strict=True)]
+    monkeypatch.setattr(ngrams, "_CHARACTERS", 30)
+    apart = list(counted(CONFIG, texts))
+    assert len(apart) == 2, "the first text alone, then as many as have 30 characters together"
+    for wanted, found in zip(together, zip(*apart, strict=True), strict=True):
+        np.testing.assert_array_equal(np.concatenate(found), wanted)
+
+
+def test_of_too_many_texts_some_are_fitted_on_and_no_class_is_lost(monkeypatch):
+    texts = [f"film number{n}" for n in range(300)] + ["rare bird"]
+    targets = np.array([n % 2 for n in range(300)] + [2])
+    monkeypatch.setattr(wide_fit, "_MOST_CHARACTERS", 1000)
+    layer = fitted(CONFIG, texts, targets, 3)
+    kept = {bucket(f"number{n}") for n in range(300)} & set(np.asarray(layer.keys).tolist())
+    assert 30 < len(kept) < 90
+    assert wide_logits(layer, CONFIG, ["rare bird"]).argmax() == 2
+
+
+def test_rows_are_drawn_so_that_classes_are_there():
+    borne = np.eye(1000, dtype=bool)[np.repeat(np.arange(1000), 20)]
+    rows = drawn(borne, np.ones(len(borne)), 2000)
+    assert len(set(rows.tolist())) == 2000
+    assert np.bincount(borne[rows].argmax(axis=1), minlength=1000).tolist() == [2] * 1000
+    assert sorted(drawn(borne, np.ones(len(borne)), len(borne))) == list(range(len(borne)))

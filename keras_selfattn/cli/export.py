@@ -62,6 +62,7 @@ def command(
     """
     if max_accuracy_drop is not None and data is None:
         raise ConfigError("--max-accuracy-drop needs --data, a table to measure it on.")
+    labels = None if labels_file is None else _labels(labels_file)
     rows = None if data is None else _rows(run, data, given(reading))
     import_tensorflow()
     from keras_selfattn.export import export_saved_model
@@ -73,7 +74,7 @@ def command(
             model,
             base_path,
             version,
-            labels=None if labels_file is None else labels_file.read_text(encoding="utf-8").splitlines(),
+            labels=labels,
             precision=precision,
             evaluation=None if rows is None else (rows.inputs, targets_for(model, rows)),
             max_accuracy_drop=max_accuracy_drop,
@@ -87,6 +88,14 @@ def command(
     print_command("inspect", path)
     name = base_path.resolve().name
     print_command("serve", f"--model_name={name}", f"--model_base_path={base_path}")
+
+
+def _labels(file: Path) -> list[str]:
+    """Returns the lines of a file."""
+    try:
+        return file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"--labels {file} cannot be read as text in UTF-8: {error}.") from error
 
 
 def _rows(run: Path, data: Path, reading: dict[str, Any]) -> LabelledRows:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from keras_selfattn.data.records import checked_ending, iter_lines
-from keras_selfattn.data.tables import read_columns
+from keras_selfattn.data.tables import read_columns, texts_of
 from keras_selfattn.errors import DataError
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -18,7 +18,7 @@ def read_corpus(path: str | Path, text: str = "text") -> list[str]:
 
     Raises:
         DataError: if the file is missing, empty, of another kind, not UTF-8 (with the line), cannot be
-            parsed, has no such column (with those it has), or no text that is not blank.
+            parsed, has no such column (with those it has), a list for a text, or no text that is not blank.
 
     Example:
 
@@ -33,9 +33,7 @@ def read_corpus(path: str | Path, text: str = "text") -> list[str]:
     if checked_ending(file, (".txt", *_TABLES)) == ".txt":
         texts = [line for _, line in iter_lines(file)]
     else:
-        values = (record.get(text) for _, record in read_columns(file, (text,)))
-        # A lone surrogate, which JSON can hold, is no UTF-8.
-        texts = ["" if value is None else str(value).encode(errors="replace").decode() for value in values]
+        texts = texts_of(file, text, read_columns(file, (text,)))
     found = [each for each in texts if each and not each.isspace()]
     if not found:
         raise DataError(f"{file} holds no texts: all {len(texts)} of its rows are blank.")

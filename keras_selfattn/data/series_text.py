@@ -6,7 +6,6 @@ Reference: http://www.timeseriesclassification.com, "ts file format"; Dau et al.
 Archive".
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +25,8 @@ def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str]]
     header: dict[str, str] = {}
     series: list[np.ndarray] = []
     labels: list[str] = []
-    lines = _lines(file)
+    lines = ((number, line.strip()) for number, line in _lines(file))
+    lines = ((number, line) for number, line in lines if not line.startswith("#"))
     for number, line in lines:
         if line.startswith("@"):
             tag, _, value = line[1:].partition(" ")
@@ -60,7 +60,11 @@ def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str]]:
     """
     series, labels = [], []
     for number, line in _lines(file):
-        label, *values = re.split(r"[\t,; ]+", line)
+        # Between separators that are not blanks a value can be missing.
+        sign = next((sign for sign in "\t;," if sign in line), None)
+        label, *values = (part.strip() for part in line.split(sign))
+        if not label:
+            raise DataError(f"{file}: line {number} has no label before its values.")
         labels.append(_as_integer(label))
         row = _values(f"{file}: line {number}", values)
         known = np.flatnonzero(~np.isnan(row))
@@ -125,7 +129,7 @@ def _as_integer(label: str) -> str:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Yields lines with their numbers; blank ones and comments are none."""
+    """Yields lines with their numbers; blank ones are none."""
     try:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:
@@ -134,8 +138,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
         raise DataError(f"{file} is not UTF-8: byte 0x{error.object[error.start]:02x}.") from None
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}.") from error
-    found = [(number, line.strip()) for number, line in enumerate(lines, start=1)]
-    found = [(number, line) for number, line in found if line and not line.startswith("#")]
+    found = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
     if not found:
         raise DataError(f"{file} is empty.")
     return iter(found)

@@ -42,7 +42,7 @@ def read_table(
     if separator == "":
         raise DataError("`separator` between labels must be at least one character. Received ''.")
     records = read_columns(file, (text, label))
-    texts = [_as_text(record.get(text)) for _, record in records]
+    texts = texts_of(file, text, records)
     if separator is not None or any(isinstance(record.get(label), list) for _, record in records):
         return LabelledRows(texts, _label_lists(file, label, separator, records), str(file))
     return LabelledRows(texts, _labels(file, label, records), str(file))
@@ -63,6 +63,23 @@ def read_columns(file: Path, columns: Sequence[str]) -> list[Record]:
             known = ", ".join(repr(name) for name in present)
             raise DataError(f"{file} has no column {column!r}. Its columns are {known}.")
     return records
+
+
+def texts_of(file: Path, column: str, records: Sequence[Record]) -> list[str]:
+    """Returns the texts of a column; what is absent or null is empty.
+
+    Raises:
+        DataError: for a list or an object in place of a text, with the line.
+    """
+    for line, record in records:
+        value = record.get(column)
+        if isinstance(value, list | dict):
+            kind = "a list" if isinstance(value, list) else "an object"
+            raise DataError(
+                f"{file}: the {column!r} in line {line} is no text but {kind}, {str(value)[:60]}. Lists of "
+                "tokens are read with the task tokens (--task tokens)."
+            )
+    return [_as_text(record.get(column)) for _, record in records]
 
 
 def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:

@@ -8,16 +8,14 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.batches import LengthSortedBatches
+from keras_selfattn.models.batches import LengthSortedBatches, checked_size
 from keras_selfattn.models.config import EncoderConfig, checked_config
-from keras_selfattn.models.given import columns_of, weights_of_rows
+from keras_selfattn.models.given import checked_weights, columns_of, weighted
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.late import LateCompiled
 from keras_selfattn.models.rows import Rows, check_columns, split_end
 
 Tensor = Any
-
-BATCH_SIZE = 32  # Keras' own
 
 
 class RawModel(LateCompiled):
@@ -153,6 +151,7 @@ class RawModel(LateCompiled):
             other = {"sample_weight": sample_weight, "validation_data": validation_data, "shuffle": shuffle}
             tensors = {} if y is None else {"batch_size": batch_size, "validation_split": validation_split}
             return super().fit(x, y, class_weight=class_weight, **tensors, **other, **kwargs)
+        batch_size = checked_size(batch_size)
         kind = self._head_type(y) if self._head is None else type(self._head)
         rows = self._read(x, y, sample_weight, kind)
         if isinstance(validation_data, tuple | list) and self._is_raw(validation_data[0]):
@@ -160,22 +159,16 @@ class RawModel(LateCompiled):
         elif validation_data is None and validation_split:
             rows, validation_data = split_end(rows, validation_split)
         head = kind.learned(rows.targets) if self._head is None else self._head
-        weights = head.class_weights(class_weight, rows.targets)
+        rows = weighted(rows, head, class_weight)
         if isinstance(validation_data, Rows):
             head.encoded(validation_data.targets)  # or a model would have learned that trains on nothing
         if self._head is None:
-            self._adapt(rows._replace(weights=weights_of_rows(weights, head, rows)), head)
+            self._adapt(rows, head)
         if isinstance(validation_data, Rows):
             validation_data = self._batches(validation_data, batch_size).dataset()
         batches = self._batches(rows, batch_size, training=True, shuffle=shuffle, seed=seed)
         # The batches come in their order already.
-        return super().fit(
-            batches.dataset(),
-            validation_data=validation_data,
-            shuffle=False,
-            class_weight=weights,
-            **kwargs,
-        )
+        return super().fit(batches.dataset(), validation_data=validation_data, shuffle=False, **kwargs)
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         """Returns the outputs for raw rows in their order: one array, or a list where each row has its own.
@@ -247,10 +240,7 @@ class RawModel(LateCompiled):
             )
 
     def _read(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
-        weights = None if weights is None else np.asarray(weights, dtype="float32")
-        if weights is not None and weights.ndim != 1:
-            raise DataError(f"Sample weights are one number a row. Received shape {weights.shape}.")
-        rows = Rows(self._read_inputs(x), kind.read(y), weights)
+        rows = Rows(self._read_inputs(x), kind.read(y), checked_weights(weights))
         check_columns(self.rows_are, rows)
         return rows
 
@@ -272,7 +262,7 @@ class RawModel(LateCompiled):
             self.head.encoded(rows.targets) if rows.targets else None,
             rows.weights,
             self._beside(rows.inputs, training=training),
-            batch_size=batch_size or BATCH_SIZE,
+            batch_size=checked_size(batch_size),
             window=self._window,
             span=self._training_span if training else None,
             shuffle=shuffle,
@@ -282,19 +272,28 @@ class RawModel(LateCompiled):
     def _predicted(self, batches: LengthSortedBatches, **kwargs: Any) -> Any:
         """Returns the outputs of rows that are read already, in their order, as `predict` does."""
         if self.head.per_position:
-            return self._predicted_positions(batches)
+            return self._predicted_positions(batches, **kwargs)
         found = super().predict(batches.dataset(), **kwargs)
         in_order = np.empty_like(found)
         in_order[batches.order] = found
         return in_order
 
-    def _predicted_positions(self, batches: LengthSortedBatches) -> list[np.ndarray]:
+    def _predicted_positions(
+        self, batches: LengthSortedBatches, verbose: str | int = "auto", callbacks: Any = None
+    ) -> list[np.ndarray]:
         """Returns the outputs at the positions of each row, `[T, ...]`, in the order of the rows."""
         found: list[np.ndarray] = [np.empty(0)] * len(batches.order)
         places = iter(batches.order)
-        for (features,) in batches:
+        told = keras.callbacks.CallbackList(
+            callbacks, add_progbar=verbose != 0, verbose=verbose, epochs=1, steps=len(batches), model=self
+        )
+        told.on_predict_begin()
+        for step, (features,) in enumerate(batches):
+            told.on_predict_batch_begin(step)
             outputs = np.asarray(self.predict_on_batch(features))
+            told.on_predict_batch_end(step, {"outputs": outputs})
             for row in outputs:
                 place = next(places)
                 found[place] = row[: batches.lengths[place]]
+        told.on_predict_end()
         return found

@@ -2,14 +2,18 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from keras_selfattn.errors import ConfigError
+
 # Batches whose rows are sorted by length together: enough that a batch holds like lengths, few enough that
 # every epoch mixes the rows anew.
 _POOL = 50
+_BATCH_SIZE = 32  # Keras' own
 # Pairs of positions in a batch that attend to each other, which memory grows with: of 64 rows of 362 tokens,
 # or 1 of 2,896.
 _MAX_PAIRS = 2**23
@@ -133,6 +137,19 @@ class LengthSortedBatches:
 
     def _by_length(self, rows: np.ndarray) -> np.ndarray:
         return rows[np.argsort(self.lengths[rows], kind="stable")]
+
+
+def checked_size(batch_size: int | None) -> int:
+    """Returns how many rows a batch holds: as many as given, or 32 for None.
+
+    Raises:
+        ConfigError: for what is no positive integer.
+    """
+    if batch_size is None:
+        return _BATCH_SIZE
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+        raise ConfigError(f"`batch_size` must be a positive integer. Received {batch_size!r}.")
+    return int(batch_size)
 
 
 def padded(rows: Sequence[np.ndarray]) -> np.ndarray:

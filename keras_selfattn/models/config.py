@@ -1,7 +1,9 @@
 """The configurations of the models: frozen dataclasses, each validated once."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 from keras_selfattn.errors import ConfigError
@@ -199,8 +201,13 @@ def check_count(name: str, value: Any) -> None:
 
 def check_share(name: str, value: Any) -> None:
     """Raises ConfigError naming the field if `value` is no share of what training drops."""
-    if not 0 <= value < 1:
-        raise ConfigError(f"`{name}` must be in [0, 1). Received {value!r}.")
+    if not (is_number(value) and 0 <= value < 1):
+        raise ConfigError(f"`{name}` must be a number in [0, 1). Received {value!r}.")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number, not a text of one."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def differing(config: EncoderConfig) -> dict[str, Any]:

@@ -14,7 +14,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.models.batches import padded
+from keras_selfattn.models.batches import LengthSortedBatches
+from keras_selfattn.models.drawing import drawn
 from keras_selfattn.models.frames import patches, real_frames
 from keras_selfattn.models.ridge import fit_ridge
 
@@ -31,7 +32,8 @@ _WEIGHTS = (1.0, 1.0, 0.3)
 _STEEP = 100.0
 # Rows that a readout is fitted on at most: its cost grows with their cube.
 _MOST_ROWS = 2000
-_BATCH = 32
+# Rows at once, and what a frame costs as batches count it: long rows come in smaller batches.
+_BATCH, _WINDOW = 32, 48
 # The scales tried for the readout, evenly in their logarithm, and the share of doubt in each label: left-out
 # rows are nearly always right, so that without it no scale would be too large.
 _SCALES = np.geomspace(0.3, 60, 80)
@@ -89,12 +91,14 @@ class RandomConvolutions(keras.layers.Layer):
             return ops.zeros((ops.shape(inputs)[0], sum(self.sizes(inputs.shape[-1]))))
         real = ops.ones_like(inputs[:, :, 0]) if mask is None else ops.cast(mask, "float32")
         real = real[:, :, None]  # [B, T, 1]
-        cut = {each: patches(inputs * real, _TAPS, each) for each in {at.dilation for at, *_ in self._groups}}
         positive, largest = [], []
+        cut, dilation = inputs, 0
         for at, kernels, biases in self._groups:
+            if at.dilation != dilation:  # they come in order, and together would take 20 times the memory
+                cut, dilation = patches(inputs * real, _TAPS, at.dilation), at.dilation
             asked = _inside(real, at.margin)  # [B, T, 1]
             count = ops.sum(asked, axis=1)  # [B, 1]
-            found = ops.matmul(cut[at.dilation], kernels) + biases  # [B, T, K]
+            found = ops.matmul(cut, kernels) + biases  # [B, T, K]
             # A step that is steep, not sudden: rounding must not decide.
             above = ops.clip(found * _STEEP, 0.0, 1.0) * asked
             shares = ops.sum(above, axis=1) / ops.maximum(count, 1)
@@ -144,13 +148,11 @@ def fit_wide(
         exclusive: whether a row has one label.
         weights: of the rows, float `[rows]`; by default all the same.
     """
-    chosen = np.random.default_rng(0).permutation(len(rows))[:_MOST_ROWS]
-    chosen = sorted(chosen, key=lambda row: len(rows[row]))
+    chosen = drawn(targets > 0, np.ones(len(rows)), _MOST_ROWS)
+    batches = LengthSortedBatches([rows[row] for row in chosen], batch_size=_BATCH, window=_WINDOW)
+    chosen = chosen[batches.order]
     frames, wide = core.get_layer("frames"), core.get_layer("wide")
-    found = []
-    for start in range(0, len(chosen), _BATCH):
-        values = padded([rows[row] for row in chosen[start : start + _BATCH]])
-        found.append(np.asarray(wide(frames(values), mask=real_frames(values))))
+    found = [np.asarray(wide(frames(values), mask=real_frames(values))) for (values,) in batches]
     targets = targets[chosen].astype(np.float64)
     weights = None if weights is None else weights[chosen]
     sizes = wide.sizes(rows[0].shape[1])

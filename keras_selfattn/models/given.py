@@ -17,9 +17,44 @@ def columns_of(data: Sequence[Any]) -> tuple[Any, Any, Any]:
     return data[0], data[1], data[2] if len(data) == 3 else None
 
 
-def weights_of_rows(by_place: dict[int, float] | None, head: Head, rows: Rows) -> np.ndarray | None:
-    """Returns the weights of rows, those of their classes included, or None if all are the same."""
+def checked_weights(weights: Any) -> np.ndarray | None:
+    """Returns weights of rows as float32, or None.
+
+    Raises:
+        DataError: for what is not one number a row, finite and at least 0, with the first row of another; or
+            if all are 0.
+    """
+    if weights is None:
+        return None
+    found = np.asarray(weights, dtype="float32")
+    if found.ndim != 1:
+        raise DataError(f"Sample weights are one number a row. Received shape {found.shape}.")
+    wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+    if len(wrong):
+        raise DataError(
+            "Sample weights must be finite and at least 0. "
+            f"Row {wrong[0]} (counted from 0) has {found[wrong[0]]!s}."
+        )
+    if len(found) and not found.any():
+        raise DataError("All rows weigh 0: there is nothing to learn from. Give some row or class a weight.")
+    return found
+
+
+def weighted(rows: Rows, head: Head, class_weight: Any) -> Rows:
+    """Returns rows with the weights of their classes, if asked for, multiplied into their own.
+
+    Raises:
+        ConfigError: for weights of classes that the head does not take.
+        DataError: if no row weighs anything then.
+    """
+    by_place = head.class_weights(class_weight, rows.targets)
     if by_place is None:
-        return rows.weights
-    of_classes = np.array([by_place[place] for place in head.encoded(rows.targets).tolist()])
-    return of_classes if rows.weights is None else of_classes * rows.weights
+        return rows
+    of_classes = weights_of(rows.targets, head, by_place)
+    weights = of_classes if rows.weights is None else of_classes * rows.weights
+    return rows._replace(weights=checked_weights(weights))
+
+
+def weights_of(targets: Sequence[Any], head: Head, by_place: dict[int, float]) -> np.ndarray:
+    """Returns the weights of rows, float32, of which each has one label, by the places of their classes."""
+    return np.array([by_place[place] for place in head.encoded(targets).tolist()], "float32")

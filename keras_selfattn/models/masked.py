@@ -12,8 +12,9 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.models.base import BATCH_SIZE, RawModel
-from keras_selfattn.models.config import TextConfig, differing
+from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.batches import checked_size
+from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.masked_head import Gathered, MaskedTokenHead, SharedLogits
 from keras_selfattn.models.masking import MASK, MaskedBatches, hide, masked_places, masked_token
@@ -86,7 +87,7 @@ class MaskedTokenModel(RawModel):
         vocabulary: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> None:
-        given = differing(config) if isinstance(config, TextConfig) else config or {}
+        given = config if isinstance(config, dict) else differing(checked_config(TextConfig, config))
         super().__init__({**_DROPOUT, **given}, **kwargs)
         self.tokenizer: Any = None
         if vocabulary is not None:
@@ -112,7 +113,8 @@ class MaskedTokenModel(RawModel):
         found = [np.zeros((0, self.tokenizer.size), np.float32)] * len(rows)
         if not any(len(places) for places in hidden.places):
             return found
-        batches = MaskedBatches(rows, self._mask_id, hidden, batch_size=batch_size or BATCH_SIZE)
+        size = checked_size(batch_size)
+        batches = MaskedBatches(rows, self._mask_id, hidden, batch_size=size, window=self._window)
         logits = keras.Model.predict(self, batches.dataset(), **kwargs)  # [N, V]
         ends = np.cumsum([len(hidden.places[row]) for row in batches.order])
         of_rows = np.split(np.asarray(ops.softmax(logits)), ends[:-1])
@@ -127,6 +129,7 @@ class MaskedTokenModel(RawModel):
             x: texts in which `[mask]` stands for a word.
             count: of tokens for each mask.
         """
+        self._check_adapted()
         first = self.tokenizer.size - len(self.tokenizer.vocabulary)
         words = np.array(self.tokenizer.vocabulary[:-1], dtype=object)
         return [
@@ -197,8 +200,8 @@ class MaskedTokenModel(RawModel):
                 f"The {len(rows.inputs)} texts to guess in hold no token that the model knows. Give texts "
                 "like those of training, or more of them."
             )
-        size = batch_size or BATCH_SIZE
-        return MaskedBatches(features, self._mask_id, hidden, batch_size=size, shuffle=shuffle, seed=seed)
+        order = {"window": self._window, "shuffle": shuffle, "seed": seed}
+        return MaskedBatches(features, self._mask_id, hidden, batch_size=checked_size(batch_size), **order)
 
     def _build_core(self, head: Head) -> keras.Model:
         body = text_body(self.config, self.tokenizer, self.dtype_policy)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.batches import LengthSortedBatches, padded
-from keras_selfattn.models.tokenizer import UNKNOWN_ID
+from keras_selfattn.models.vocabulary import UNKNOWN_ID
 
 # What stands in a vocabulary for a hidden token. No text holds it as one token: brackets stand by themselves.
 MASK = "[mask]"
@@ -92,6 +92,7 @@ class MaskedBatches(LengthSortedBatches):
         mask_id: id of the mask.
         hidden: what is hidden of the rows, the same each time; without it each iteration draws anew.
         batch_size: as in `LengthSortedBatches`.
+        window: as there.
         shuffle: as there.
         seed: of the shuffling and of the draws.
 
@@ -106,10 +107,11 @@ class MaskedBatches(LengthSortedBatches):
         hidden: Hidden | None = None,
         *,
         batch_size: int,
+        window: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
     ) -> None:
-        super().__init__(rows, batch_size=batch_size, shuffle=shuffle, seed=seed)
+        super().__init__(rows, batch_size=batch_size, window=window, shuffle=shuffle, seed=seed)
         self._mask_id, self._hidden = mask_id, hidden
         self.ids = np.zeros(0, np.int32) if hidden is None else np.concatenate(hidden.ids)
         self._draws = np.random.default_rng([seed, 1])

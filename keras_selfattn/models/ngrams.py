@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.tokenizer import as_strings, split
+from keras_selfattn.models.tokenizer import clipped, split
+from keras_selfattn.models.vocabulary import as_strings, chunks
 
 Tensor = Any
 
@@ -21,7 +22,7 @@ BUCKETS = 2**20
 # Characters of a word that are cut into pieces: a megabyte without a space costs no more than a long word.
 _WORD_PIECES = 64
 _PIECES = (2, 3, 4, 5)  # characters
-_CHUNK = 512  # texts counted at once
+_CHUNK, _CHARACTERS = 512, 2**20  # texts and characters counted at once
 _BEGIN, _END, _GAP = "<s>", "</s>", "_"
 
 
@@ -44,9 +45,10 @@ def ngram_ids(config: TextConfig, texts: Tensor) -> NGrams:
 
     Words, pairs of neighbours with the text's ends among them, and pairs with one word between, have ids
     below `BUCKETS`; runs of 2 to 5 characters within a word and its ends have ids from there on. What a word
-    is, and whether case is folded, the config says; where its tokens are characters, words are still meant.
+    is, whether case is folded, and where long texts are cut, the config says; where its tokens are
+    characters, words are still meant.
     """
-    words = split(dataclasses.replace(config, tokens="words"), texts)
+    words = split(dataclasses.replace(config, tokens="words"), clipped(config, texts))
     parts = [(grams.value_rowids(), _hashed(grams, 0)) for grams in _word_grams(words)] + _pieces(words)
     # Side by side, not row by row: ragged tensors joined by TensorFlow are transposed, of which oneDNN logs
     # an error on processors without AVX-512.
@@ -57,12 +59,14 @@ def ngram_ids(config: TextConfig, texts: Tensor) -> NGrams:
 def counted(config: TextConfig, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yields, for texts in chunks, rows (from 0), ids and counts of the n-grams in each text, once each."""
     ids = _traced(config)
-    for start in range(0, len(texts), _CHUNK):
-        found = ids(as_strings(texts[start : start + _CHUNK]))
+    start = 0
+    for chunk in chunks(texts, _CHUNK, _CHARACTERS):
+        found = ids(as_strings(chunk))
         keys = found.rows.numpy().astype(np.int64) * (2 * BUCKETS) + found.ids.numpy()
         keys, counts = np.unique(keys, return_counts=True)
         rows, places = np.divmod(keys, 2 * BUCKETS)
         yield (rows + start).astype(np.int32), places.astype(np.int32), counts.astype(np.float32)
+        start += len(chunk)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import keras
 
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.config import TextConfig, differing
+from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.loading import load
 from keras_selfattn.models.tokenizer import learn_vocabulary
 
@@ -71,7 +71,7 @@ class Start:
         Raises:
             ConfigError: for a field that contradicts the weights.
         """
-        fields = differing(given) if isinstance(given, TextConfig) else dict(given or {})
+        fields = dict(given) if isinstance(given, Mapping) else differing(checked_config(TextConfig, given))
         for name, bound in self.contradicted(fields).items():
             raise ConfigError(
                 f"`{name}` is {bound!r} in {self.path}, whose weights the model begins with. Received "

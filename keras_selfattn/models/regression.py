@@ -10,7 +10,7 @@ from typing import Any, cast
 import keras
 import numpy as np
 
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.config import check_count
 from keras_selfattn.models.frames import Frames, real_frames
 from keras_selfattn.models.heads import Head
@@ -158,7 +158,7 @@ class ForecastConfig(SeriesConfig):
 
     Args:
         season: frames after which a series repeats itself, such as 24 of hourly values. A forecast starts
-            from the values one season before; with 1, from the last value.
+            from the values one season before; with 1, from the last value. No longer than the longest row.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -227,6 +227,14 @@ class SeriesForecaster(SeriesRegressor):
             found[f"{self.config.season} frames before"] = _naive(inputs, horizon, self.config.season)
         ridge = self._beginning(inputs, horizon) + self._of_ridge(inputs) + self._mean
         return {**found, "ridge": ridge}
+
+    def _learn(self, rows: Rows) -> None:
+        super()._learn(rows)
+        if self.config.season > (self.longest or 0):
+            raise DataError(
+                f"`season` is {self.config.season} frames, and the longest row has {self.longest}: no "
+                "value of a season before is known. Give longer rows (--context), or a shorter season."
+            )
 
     def _linear_features(self) -> Any:
         count = max(1, min(self.longest or 1, _MOST_FEATURES // (self.num_features or 1)))

@@ -112,6 +112,11 @@ class SeriesModel(RawModel):
         return {**super().get_config(), "num_features": self.num_features, "longest": self.longest}
 
     @property
+    def _window(self) -> int:
+        # Beyond it windows of frames make the positions: what a row costs grows with its length alone.
+        return self.config.max_positions
+
+    @property
     def stride(self) -> int:
         """Frames that attention takes for one position."""
         return max(1, -(-(self.longest or 1) // self.config.max_positions))

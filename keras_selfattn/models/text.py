@@ -27,6 +27,9 @@ from keras_selfattn.models.wide_fit import fitted, wide_logits
 
 Tensor = Any
 
+# Of 22,500 texts (IMDB), four passes left a log loss on held-out ones of .214, eight of .213.
+_MANY = 20_000
+
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class TextClassifier(Classifier):
@@ -71,9 +74,9 @@ class TextClassifier(Classifier):
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
-        # Beside the wide path attention has learned what it adds in a few passes.
-        settings = {"epochs": 8, "learning_rate": 2e-3, "patience": 3, "label_smoothing": 0.1}
-        return settings | {"refit": True}
+        # Beside the wide path attention has learned what it adds in a few passes; of many rows in fewer.
+        settings = {"learning_rate": 2e-3, "patience": 3, "label_smoothing": 0.1, "refit": True}
+        return settings | {"epochs": 8 if rows <= _MANY else 4}
 
     def alternatives(self) -> list[dict[str, Any]]:
         changes = [

@@ -11,12 +11,16 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.config import TokenConfig
+from keras_selfattn.models.vocabulary import (
+    FIRST_ID,
+    PADDING_ID,
+    as_strings,
+    chunks,
+    lookup_table,
+    most_frequent,
+)
 
 Tensor = Any
-
-PADDING_ID = 0
-UNKNOWN_ID = 1
-_FIRST_ID = 2
 
 # Beginnings and ends of so many characters: what inflection and word formation leave on words never seen.
 _AFFIXES = (1, 2, 3, 4)
@@ -24,8 +28,8 @@ _AFFIXES = (1, 2, 3, 4)
 PIECES = 2 * len(_AFFIXES) + 2
 FEATURES = 1 + PIECES  # and the word
 
-# Tokens at once when many are read: bounds the memory of the strings between.
-_CHUNK = 65_536
+# Tokens and characters at once when many are read: bounds the memory of the strings between.
+_CHUNK, _CHARACTERS = 65_536, 2**22
 
 
 class TokenFeatures:
@@ -52,18 +56,12 @@ class TokenFeatures:
     def __init__(self, config: TokenConfig, vocabulary: Sequence[str]) -> None:
         self.config = config
         self.vocabulary = list(vocabulary)
-        ids = np.arange(_FIRST_ID, _FIRST_ID + len(self.vocabulary), dtype=np.int32)
-        keys = tf.constant([word.encode() for word in self.vocabulary], dtype=tf.string)
-        # Lifted out of any graph under construction: the table outlives it.
-        with tf.init_scope():
-            self.table = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(keys, ids), default_value=UNKNOWN_ID
-            )
+        self.table = lookup_table(vocabulary)
 
     @property
     def size(self) -> int:
         """Number of different word ids, padding and unknown included."""
-        return _FIRST_ID + len(self.vocabulary)
+        return FIRST_ID + len(self.vocabulary)
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Returns the features of a string tensor `[...]`, int32 `[..., K]`; all 0 for "", which is padding.
@@ -83,7 +81,7 @@ class TokenFeatures:
         places: dict[str, int] = {}
         index = [places.setdefault(token, len(places)) for row in rows for token in row]
         parts = [np.zeros((0, FEATURES), np.int32)]
-        parts += [self(_as_strings(chunk)).numpy() for chunk in _chunks(list(places))]
+        parts += [self(as_strings(chunk)).numpy() for chunk in chunks(list(places), _CHUNK, _CHARACTERS)]
         found = np.concatenate(parts)[np.array(index, dtype=np.int64)]  # [N, K]
         return np.split(found, np.cumsum([len(row) for row in rows])[:-1])
 
@@ -94,19 +92,13 @@ def lowered(tokens: Tensor) -> Tensor:
 
 
 def learn_words(config: TokenConfig, rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns the words worth an id, most frequent first.
-
-    Where no word occurs `min_count` times, as in a handful of rows, all of them are taken.
-    """
+    """Returns the words worth an id, most frequent first."""
     written = Counter(token for row in rows for token in row)
     counts: Counter[bytes] = Counter()
-    for chunk in _chunks(list(written)):
-        for token, word in zip(chunk, lowered(_as_strings(chunk)).numpy().tolist(), strict=True):
+    for chunk in chunks(list(written), _CHUNK, _CHARACTERS):
+        for token, word in zip(chunk, lowered(as_strings(chunk)).numpy().tolist(), strict=True):
             counts[word] += written[token]
-    least = config.min_count if max(counts.values(), default=0) >= config.min_count else 1
-    frequent = [word for word, count in counts.items() if count >= least]
-    frequent.sort(key=lambda word: (-counts[word], word))
-    return [word.decode() for word in frequent[: config.vocabulary_size]]
+    return most_frequent(counts, config.min_count, config.vocabulary_size)
 
 
 def spelled(tokens: Tensor, words: Tensor, buckets: int) -> Tensor:
@@ -123,8 +115,8 @@ def spelled(tokens: Tensor, words: Tensor, buckets: int) -> Tensor:
 def spellings(words: Sequence[str], buckets: int) -> np.ndarray:
     """Returns `spelled` of words as they are written, int32 `[words, PIECES]`."""
     parts = [np.zeros((0, PIECES), np.int32)]
-    for chunk in _chunks(list(words)):
-        tokens = _as_strings(chunk)
+    for chunk in chunks(list(words), _CHUNK, _CHARACTERS):
+        tokens = as_strings(chunk)
         parts.append(spelled(tokens, lowered(tokens), buckets).numpy())
     return np.concatenate(parts)
 
@@ -148,12 +140,3 @@ def _shape(tokens: Tensor) -> Tensor:
     for pattern, sign in ((r"\p{Lu}+", "X"), (r"[^\P{L}X]+", "x"), (r"\p{N}+", "0")):
         tokens = tf.strings.regex_replace(tokens, pattern, sign)
     return tokens
-
-
-def _chunks(tokens: list[str]) -> list[list[str]]:
-    return [tokens[start : start + _CHUNK] for start in range(0, len(tokens), _CHUNK)]
-
-
-def _as_strings(tokens: Sequence[str]) -> Tensor:
-    # A lone surrogate, legal in a Python string, has no UTF-8 form.
-    return tf.constant([token.encode(errors="replace") for token in tokens], dtype=tf.string)

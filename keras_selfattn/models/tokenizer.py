@@ -12,12 +12,16 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.vocabulary import (
+    FIRST_ID,
+    PADDING_ID,
+    as_strings,
+    chunks,
+    lookup_table,
+    most_frequent,
+)
 
 Tensor = Any
-
-PADDING_ID = 0
-UNKNOWN_ID = 1
-_FIRST_ID = 2
 
 # What stands by itself: punctuation and symbols, and each sign of the scripts written without spaces (a
 # whole sentence of those would otherwise be one word). RE2 syntax.
@@ -28,8 +32,8 @@ _SINGLE = (
 # RE2's \s knows ASCII only; these are the spaces of Unicode.
 _SPACE = r"[\p{Z}\s]+"
 
-# Texts tokenised at once when many are read: bounds the memory of the intermediate ragged tensors.
-_CHUNK = 4096
+# Texts and characters tokenised at once when many are read: bounds the memory of the ragged tensors between.
+_CHUNK, _CHARACTERS = 4096, 2**24
 
 
 class Tokenizer:
@@ -49,19 +53,12 @@ class Tokenizer:
     def __init__(self, config: TextConfig, vocabulary: Sequence[str]) -> None:
         self.config = config
         self.vocabulary = list(vocabulary)
-        ids = np.arange(_FIRST_ID, _FIRST_ID + len(self.vocabulary), dtype=np.int32)
-        # Texts are looked up as UTF-8, which is how TensorFlow's ops hold them.
-        keys = tf.constant([token.encode() for token in self.vocabulary], dtype=tf.string)
-        # Lifted out of any graph under construction: the table outlives it.
-        with tf.init_scope():
-            self.table = tf.lookup.StaticHashTable(
-                tf.lookup.KeyValueTensorInitializer(keys, ids), default_value=UNKNOWN_ID
-            )
+        self.table = lookup_table(vocabulary)
 
     @property
     def size(self) -> int:
         """Number of different ids, padding and unknown included."""
-        return _FIRST_ID + len(self.vocabulary)
+        return FIRST_ID + len(self.vocabulary)
 
     def __call__(self, texts: Tensor) -> Tensor:
         """Returns the ids of a string tensor `[B]` as int32 ragged `[B, T]`."""
@@ -75,8 +72,8 @@ class Tokenizer:
     def rows(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Returns the ids of each text, int32 `[T]`."""
         found: list[np.ndarray] = []
-        for start in range(0, len(texts), _CHUNK):
-            ids = self(as_strings(texts[start : start + _CHUNK]))
+        for chunk in chunks(texts, _CHUNK, _CHARACTERS):
+            ids = self(as_strings(chunk))
             found += np.split(ids.flat_values.numpy(), ids.row_splits.numpy()[1:-1])
         return found
 
@@ -86,10 +83,7 @@ def split(config: TextConfig, texts: Tensor) -> Tensor:
 
     Bytes that are not UTF-8 become the replacement character U+FFFD.
     """
-    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
-    if config.tokens == "characters":
-        # Cut before splitting: a megabyte of text costs no more than `max_tokens` characters.
-        texts = tf.strings.substr(texts, 0, config.max_tokens, unit="UTF8_CHAR")
+    texts = clipped(config, texts)
     if config.lowercase:
         texts = tf.strings.lower(texts, encoding="utf-8")
     if config.tokens == "characters":
@@ -98,24 +92,24 @@ def split(config: TextConfig, texts: Tensor) -> Tensor:
     return tf.strings.split(spaced)[:, : config.max_tokens]
 
 
-def learn_vocabulary(config: TextConfig, texts: Sequence[str]) -> tuple[list[str], int]:
-    """Returns the tokens worth an id, most frequent first, and how many texts `max_tokens` cuts.
+def clipped(config: TextConfig, texts: Tensor) -> Tensor:
+    """Returns texts `[B]` in valid UTF-8, cut at `max_tokens` characters where those are the tokens.
 
-    Where no token occurs `min_count` times, as in a handful of rows, all of them are taken.
+    Before anything is split: a megabyte of text then costs no more than so many characters.
     """
+    texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+    if config.tokens == "characters":
+        texts = tf.strings.substr(texts, 0, config.max_tokens, unit="UTF8_CHAR")
+    return texts
+
+
+def learn_vocabulary(config: TextConfig, texts: Sequence[str]) -> tuple[list[str], int]:
+    """Returns the tokens worth an id, most frequent first, and how many texts `max_tokens` cuts."""
     counts: Counter[bytes] = Counter()
     cut = 0
     one_more = dataclasses.replace(config, max_tokens=config.max_tokens + 1)
-    for start in range(0, len(texts), _CHUNK):
-        tokens = split(one_more, as_strings(texts[start : start + _CHUNK]))
+    for chunk in chunks(texts, _CHUNK, _CHARACTERS):
+        tokens = split(one_more, as_strings(chunk))
         cut += int((tokens.row_lengths().numpy() > config.max_tokens).sum())
         counts.update(tokens[:, : config.max_tokens].flat_values.numpy().tolist())
-    least = config.min_count if max(counts.values(), default=0) >= config.min_count else 1
-    frequent = [token for token, count in counts.items() if count >= least]
-    frequent.sort(key=lambda token: (-counts[token], token))
-    return [token.decode() for token in frequent[: config.vocabulary_size]], cut
-
-
-def as_strings(texts: Sequence[str]) -> Tensor:
-    """Returns texts as a string tensor; a lone surrogate, which has no UTF-8 form, becomes "?"."""
-    return tf.constant([text.encode(errors="replace") for text in texts], dtype=tf.string)
+    return most_frequent(counts, config.min_count, config.vocabulary_size), cut

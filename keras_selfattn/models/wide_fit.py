@@ -13,11 +13,16 @@ from scipy.special import expit
 from sklearn.svm import LinearSVC
 
 from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.drawing import drawn
 from keras_selfattn.models.ngrams import BUCKETS, counted
+from keras_selfattn.models.vocabulary import chunks
 from keras_selfattn.models.wide import NGramLogits
 
 # Bytes of the weights at most: rarer n-grams are left out.
 _MOST_BYTES = 32_000_000
+_ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 2**13, 2**22  # answered at once
+# Of all texts it is fitted on: a character makes about four n-grams, of which each takes some 50 bytes.
+_MOST_CHARACTERS = 50_000_000
 # Share of the rows on which it is found how much each model counts, before each is fitted on all rows.
 _HELD_OUT = 0.2
 # A machine for each class is fitted on all rows: beyond so many classes that takes too long.
@@ -63,8 +68,11 @@ def fitted(
 
     Reference: Wang & Manning 2012, "Baselines and Bigrams", section 2.
     """
-    borne = np.eye(classes, dtype=bool)[targets] if targets.ndim == 1 else targets.astype(bool)  # [B, C]
     exclusive = targets.ndim == 1
+    borne = np.eye(classes, dtype=bool)[targets] if exclusive else targets.astype(bool)  # [B, C]
+    weights = np.ones(len(texts)) if weights is None else weights.astype(np.float64)
+    chosen = _chosen(texts, borne, weights)
+    texts, borne, weights = [texts[int(row)] for row in chosen], borne[chosen], weights[chosen]
     counts = _Counts.of(config, texts)
     columns = borne[:, 1:] if exclusive and classes == 2 else borne
     features = counts.features(columns.shape[1])
@@ -73,7 +81,6 @@ def fitted(
     if held.all() or not held.any():
         held[:] = np.arange(len(texts)) == 0
     words = features.keys < BUCKETS if config.tokens == "words" else None
-    weights = np.ones(len(texts)) if weights is None else weights.astype(np.float64)
     tried = _models(values[~held], columns[~held], weights[~held], classes, words)
     logits = [values[held] @ each.kernel + each.bias for each in tried]
     scales = _scales(logits, columns[held], weights[held], exclusive)
@@ -85,11 +92,22 @@ def fitted(
     return layer
 
 
+def _chosen(texts: Sequence[str], borne: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Returns the rows to fit on, in their order: those that weigh something, as far as memory goes."""
+    told = np.flatnonzero(weights)
+    costs = np.array([len(texts[int(row)]) for row in told])
+    return np.sort(told[drawn(borne[told], costs, _MOST_CHARACTERS)])
+
+
 def wide_logits(layer: NGramLogits, config: TextConfig, texts: Sequence[str]) -> np.ndarray:
     """Returns what the layer returns for texts, float32 `[B, classes]`, many at a time."""
     features = _Features(np.asarray(layer.keys), np.asarray(layer.idf))
-    values = _Counts.of(config, texts).values(features)
-    logits = values @ np.asarray(layer.kernel) + np.asarray(layer.bias)
+    kernel, bias = np.asarray(layer.kernel), np.asarray(layer.bias)
+    found = [
+        _Counts.of(config, chunk).values(features) @ kernel + bias
+        for chunk in chunks(texts, _ROWS_AT_ONCE, _CHARACTERS_AT_ONCE)
+    ]
+    logits = np.concatenate(found)
     if layer.columns < layer.classes:
         logits = np.concatenate([-logits / 2, logits / 2], axis=1)
     return logits.astype(np.float32)

@@ -1,0 +1,65 @@
+"""Ids of tokens, and texts as TensorFlow's string ops take them."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+Tensor = Any
+
+PADDING_ID = 0
+UNKNOWN_ID = 1
+FIRST_ID = 2
+
+
+def lookup_table(vocabulary: Sequence[str]) -> tf.lookup.StaticHashTable:
+    """Returns the table from tokens to their ids, which start at 2; what is not in it is 1."""
+    ids = np.arange(FIRST_ID, FIRST_ID + len(vocabulary), dtype=np.int32)
+    # Texts are looked up as UTF-8, which is how TensorFlow's ops hold them.
+    keys = tf.constant([token.encode() for token in vocabulary], dtype=tf.string)
+    # Lifted out of any graph under construction: the table outlives it.
+    with tf.init_scope():
+        return tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(keys, ids), default_value=UNKNOWN_ID
+        )
+
+
+def most_frequent(counts: Counter[bytes], min_count: int, size: int) -> list[str]:
+    """Returns the tokens worth an id, most frequent first.
+
+    Where no token occurs `min_count` times, as in a handful of rows, all of them are taken.
+
+    Example:
+
+        >>> most_frequent(Counter({b"rare": 1, b"film": 2, b"good": 3}), min_count=2, size=10)
+        ['good', 'film']
+    """
+    least = min_count if max(counts.values(), default=0) >= min_count else 1
+    frequent = [token for token, count in counts.items() if count >= least]
+    frequent.sort(key=lambda token: (-counts[token], token))
+    return [token.decode() for token in frequent[:size]]
+
+
+def as_strings(texts: Sequence[str]) -> Tensor:
+    """Returns texts as a string tensor; a lone surrogate, which has no UTF-8 form, becomes "?"."""
+    return tf.constant([text.encode(errors="replace") for text in texts], dtype=tf.string)
+
+
+def chunks(texts: Sequence[str], rows: int, characters: int) -> Iterator[Sequence[str]]:
+    """Yields runs of texts, of so many rows and characters at most, or of one text.
+
+    Example:
+
+        >>> [list(chunk) for chunk in chunks(["abc", "de", "f", "g"], 2, 4)]
+        [['abc'], ['de', 'f'], ['g']]
+    """
+    start, held = 0, 0
+    for place, text in enumerate(texts):
+        if place > start and (place - start == rows or held + len(text) > characters):
+            yield texts[start:place]
+            start, held = place, 0
+        held += len(text)
+    if start < len(texts):
+        yield texts[start:]
