@@ -91,9 +91,14 @@ class Calibration:
         self._probabilities.temperature.assign(temperature)
         return temperature
 
-    def set_shares(self) -> float:
-        """Fits and sets the shares of the two paths; returns the loss that both together then have."""
-        return self._set_shares()[1]
+    def set_shares(self) -> tuple[float, float]:
+        """Fits and sets the shares of the two paths; returns the loss and accuracy of both together."""
+        logits, loss = self._set_shares()
+        if self._probabilities.activation == "sigmoid":
+            right = np.mean((logits > 0) == (self._targets > 0), axis=-1)
+        else:
+            right = logits.argmax(axis=-1) == self._targets
+        return loss, float(np.average(right, weights=self._weights))
 
     @property
     def mixes(self) -> bool:
@@ -143,8 +148,9 @@ class Calibration:
 
 
 class SharesFitted(keras.callbacks.Callback):
-    """Fits the shares of a model's two paths after each epoch, and puts their loss in place of `val_loss`.
+    """Fits the shares of a model's two paths after each epoch, and says how both answer together.
 
+    Their loss takes the place of `val_loss`, and their accuracy that of `val_accuracy`, if it is watched.
     Which epoch is best, and when to stop, is then judged of both paths as they will answer together.
 
     Args:
@@ -157,4 +163,5 @@ class SharesFitted(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is not None:
-            logs["val_loss"] = self._fit.set_shares()
+            loss, accuracy = self._fit.set_shares()
+            logs |= {"val_loss": loss} | ({"val_accuracy": accuracy} if "val_accuracy" in logs else {})

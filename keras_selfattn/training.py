@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 
@@ -116,7 +116,6 @@ def train(
     if not (is_number(tune) and tune >= 0):
         raise ConfigError(f"`tune` must be seconds, 0 or more. Received {tune!r}.")
     refit = config.refit and validation is None
-    again = refit or members_of(model) > 1
     split = "validation" if test is None else "test"
     settings = {
         "data": {name: described(tables[name]) for name in ("train", "validation", "test") if name in tables},
@@ -124,48 +123,63 @@ def train(
     }
     with run_folder(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
-        parts = tables["train"], tables["validation"]
-        if tune > 0:
-            found = tuned(model, *parts, config, tune, callbacks=callbacks, verbose=verbose, report=report)
-            model = copy_of(model, found.changes) if again else found.model
-        else:
-            found = _as_asked(model, again, *parts, config, callbacks, verbose)
-        kept = tables["all" if refit else "train"]
-        epochs = found.fitted.best_epoch
-        if again:
-            epochs = epochs_again(found.fitted, tables["validation"], found.config)
-            fit_again(model, kept, epochs, found.model, found.config, callbacks, verbose, report=report)
+        done = _trained(model, tables, config, refit, tune, report, callbacks=callbacks, verbose=verbose)
         seconds = time.perf_counter() - started
         # Of rows that the model kept has been trained on, the one before it tells.
-        figures = evaluate(found.model if refit and test is None else model, tables[split])
+        told = done.watched.model if refit and test is None else done.model
         run = Run(
             Path(output),
-            model,
-            figures,
-            found.fitted.best_epoch,
+            done.model,
+            evaluate(told, tables[split]),
+            done.watched.fitted.best_epoch,
             seconds,
-            rows=len(kept),
-            again=again,
-            epochs=epochs,
-            changes=found.changes,
+            rows=done.rows,
+            again=done.again,
+            epochs=done.epochs,
+            changes=done.watched.changes,
         )
-        settings |= _described(run, found)
+        settings |= _described(run, done.watched)
+        history = done.watched.fitted.history
         with writing(run.path):
-            write_run(draft, model, figures, split=split, history=found.fitted.history, settings=settings)
+            write_run(draft, run.model, run.figures, split=split, history=history, settings=settings)
     return run
 
 
-def _as_asked(
+class _Trained(NamedTuple):
+    """What trainings came to: the model to keep, the one watched before it, and as `Run` has them."""
+
+    model: RawModel
+    watched: Tuned
+    rows: int
+    again: bool
+    epochs: int
+
+
+def _trained(
     model: RawModel,
-    again: bool,
-    rows: LabelledRows,
-    validation: LabelledRows,
+    tables: Mapping[str, LabelledRows],
     config: TrainConfig,
-    *rest: Any,
-) -> Tuned:
-    """Trains with the settings as they are; another model, where `model` itself is trained afterwards."""
-    watched = copy_of(model, {"members": 1}) if again else model
-    return Tuned(watched, config, fit_watched(watched, rows, validation, config, *rest), {}, [])
+    refit: bool,
+    tune: float,
+    report: Callable[[str], None],
+    **shown: Any,
+) -> _Trained:
+    """Trains a model that is watched and, with `refit` or several encoders, again with nothing watched."""
+    again = refit or members_of(model) > 1
+    parts = tables["train"], tables["validation"]
+    if tune > 0:
+        watched = tuned(model, *parts, config, tune, report=report, **shown)
+        model = copy_of(model, watched.changes) if again else watched.model
+    else:
+        # Another model, where `model` itself is trained afterwards.
+        first = copy_of(model, {"members": 1}) if again else model
+        watched = Tuned(first, config, fit_watched(first, *parts, config, **shown), {}, [])
+    kept = tables["all" if refit else "train"]
+    epochs = watched.fitted.best_epoch
+    if again:
+        epochs = epochs_again(watched.fitted, tables["validation"], watched.config)
+        fit_again(model, kept, epochs, watched.model, watched.config, report=report, **shown)
+    return _Trained(model, watched, len(kept), again, epochs)
 
 
 def evaluate(model: RawModel, rows: LabelledRows) -> Report:

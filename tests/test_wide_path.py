@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_selfattn import export, models, training
-from keras_selfattn.calibration import Calibration
+from keras_selfattn.calibration import Calibration, SharesFitted
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models import ngrams, wide_fit
 from keras_selfattn.models.drawing import drawn
@@ -185,7 +185,11 @@ def test_rows_of_several_labels_have_a_wide_path_too(labels):
 def test_shares_are_those_that_make_held_out_labels_likeliest(trained):
     rows = LabelledRows(TEXTS, LABELS, "made up")
     fit = Calibration(trained, rows)
-    best = fit.set_shares()
+    best, accuracy = fit.set_shares()
+    found = trained.predict(TEXTS, verbose=0).argmax(axis=1)
+    assert accuracy == np.mean(
+        [trained.labels[place] == label for place, label in zip(found, LABELS, strict=True)]
+    )
     mixture = trained.core.get_layer("mixture")
     shares = mixture.shares.numpy()
     assert (shares >= 0).all()
@@ -226,6 +230,17 @@ def test_the_best_epoch_is_that_of_both_paths_together(tmp_path):
     )
     assert run.model.core.get_layer("mixture").shares.numpy().tolist() != pytest.approx([0.3, 1.0])
     assert run.figures.summary()["accuracy"] > 0.9
+
+
+def test_an_epoch_is_recorded_with_the_loss_and_accuracy_of_both_paths():
+    class Fit:
+        def set_shares(self):
+            return 0.25, 0.75
+
+    for logs in ({"val_loss": 1.0, "val_accuracy": 0.0, "loss": 2.0}, {"val_loss": 1.0, "loss": 2.0}):
+        wanted = logs | ({"val_accuracy": 0.75} if "val_accuracy" in logs else {}) | {"val_loss": 0.25}
+        SharesFitted(Fit()).on_epoch_end(0, logs)
+        assert logs == wanted
 
 
 def test_long_texts_are_counted_a_few_at_a_time(monkeypatch):
