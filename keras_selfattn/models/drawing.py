@@ -23,7 +23,7 @@ def drawn(borne: np.ndarray, costs: np.ndarray, most: float) -> np.ndarray:
     Example:
 
         >>> borne = np.array([[1, 0]] * 98 + [[0, 1]] * 2, dtype=bool)
-        >>> sorted(drawn(borne, np.ones(100), 4))[2:]
+        >>> sorted(drawn(borne, np.ones(100), 4).tolist())[2:]
         [98, 99]
     """
     order = np.random.default_rng(0).permutation(len(costs))

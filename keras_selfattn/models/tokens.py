@@ -56,7 +56,7 @@ class TokenClassifier(RawModel):
         >>> model.compile()
         >>> rows, labels = [["a", "film"], ["the", "best", "film"]], [["DET", "NOUN"], ["DET", "ADJ", "NOUN"]]
         >>> _ = model.fit(rows, labels, epochs=1, verbose=0)
-        >>> model.labels, [found.shape for found in model.predict(rows)]
+        >>> model.labels, [found.shape for found in model.predict(rows, verbose=0)]
         (['ADJ', 'DET', 'NOUN'], [(2, 3), (3, 3)])
     """
 
