@@ -21,12 +21,13 @@ _LEAST = 1e-7
 
 
 def calibrate(model: RawModel, rows: LabelledRows) -> float | None:
-    """Sets a classifier's temperature, and the shares of its two paths, to what makes given labels likeliest.
+    """Sets a classifier's temperature, or the shares of its two paths, to what makes labels likeliest.
 
-    As in Platt's scaling each label is believed but for a share of 1 in `rows` + 2: a model that is right on
-    all of a few rows would have no lowest loss otherwise, and be taken for one that is never wrong. A model
-    without probabilities, and one with fewer than 20 rows to go by, is left as it is; so are shares
-    for which its `Mixture` wants more.
+    Shares say how sure to be, too; where they are fitted, the temperature is 1. A model that is right on
+    all of a few rows would be taken for one that is never wrong: so shares are fitted to labels that are
+    believed but for a share of 1 in `rows` + 2, as in Platt's scaling, and the logarithm of a temperature
+    is expected to be 0, with a deviation of 1. A model without probabilities, and one with fewer than
+    20 rows to go by, is left as it is; so are shares for which its `Mixture` wants more.
 
     Args:
         model: trained.
@@ -78,16 +79,12 @@ class Calibration:
         self._batches = model._batches(Rows(model._read_inputs(rows.inputs), []), _PREDICT_BATCH)
 
     def set(self) -> float:
-        """Fits shares and temperature and sets both; returns the temperature."""
+        """Sets the shares or, where they stay as they are, the temperature; returns the temperature."""
         self._probabilities.temperature.assign(1.0)
-        logits = self._set_shares()[0] if self.mixes else self._logits()
-
-        def loss(log: float) -> float:
-            return self._loss(logits / math.exp(log))
-
-        bounds = (-math.log(_HOTTEST), math.log(_HOTTEST))
-        found: Any = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-3})
-        temperature = math.exp(found.x) if math.isfinite(found.fun) else 1.0
+        if self.mixes:
+            self._set_shares()
+            return 1.0
+        temperature = self._fitted_temperature(self._logits())
         self._probabilities.temperature.assign(temperature)
         return temperature
 
@@ -107,17 +104,27 @@ class Calibration:
 
     def _set_shares(self) -> tuple[np.ndarray, float]:
         """Returns the logits of both paths together, and their loss; attention's may have changed."""
+        doubt = 1 / (len(self._targets) + 2)
         if self._wide is None:
             self._wide = self._path([0.0, 1.0])
         deep, wide = self._path([1.0, 0.0]), self._wide
 
         def loss(shares: np.ndarray) -> float:
-            return self._loss(shares[0] * deep + shares[1] * wide)
+            return self._loss(shares[0] * deep + shares[1] * wide, doubt)
 
         found: Any = minimize(loss, [0.3, 0.7], method="L-BFGS-B", bounds=[(0.0, _HOTTEST)] * 2)
         shares = found.x if math.isfinite(found.fun) else np.array([1.0, 0.0])
         self._mixture.shares.assign(shares)
         return shares[0] * deep + shares[1] * wide, float(found.fun)
+
+    def _fitted_temperature(self, logits: np.ndarray) -> float:
+        # Doubted labels make a model that is hardly ever wrong unsure on few rows; an expectation does not.
+        def loss(log: float) -> float:
+            return self._loss(logits / math.exp(log), doubt=0.0) + log**2 / (2 * len(logits))
+
+        bounds = (-math.log(_HOTTEST), math.log(_HOTTEST))
+        found: Any = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-3})
+        return math.exp(found.x) if math.isfinite(found.fun) else 1.0
 
     def _path(self, shares: list[float]) -> np.ndarray:
         self._mixture.shares.assign(shares)
@@ -133,9 +140,8 @@ class Calibration:
             return logs
         return logs - np.log(np.maximum(1 - found, _LEAST))
 
-    def _loss(self, logits: np.ndarray) -> float:
-        """Returns the mean cross-entropy of logits against the targets, doubted a little."""
-        doubt = 1 / (len(logits) + 2)
+    def _loss(self, logits: np.ndarray, doubt: float) -> float:
+        """Returns the mean cross-entropy of logits against the targets, a share of each doubted."""
         if self._probabilities.activation == "sigmoid":
             doubted = self._targets + doubt * (0.5 - self._targets)
             of_rows = np.mean(np.logaddexp(0, logits) - doubted * logits, axis=-1)

@@ -92,7 +92,7 @@ def test_the_calibration_is_that_found_on_held_out_rows(again):
         before, after = (model.core.get_layer(name).get_weights() for model in (seen.models[0], run.model))
         assert len(before) == 1
         np.testing.assert_array_equal(before, after)
-    assert run.model.core.get_layer("probabilities").temperature != 1.0
+    assert run.model.core.get_layer("mixture").shares.numpy().tolist() != pytest.approx([0.3, 1.0])
 
 
 def test_the_run_records_it_and_loads(again):
