@@ -38,10 +38,7 @@ def new_directory(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
 @contextmanager
 def draft_directory(target: Path) -> Iterator[Path]:
     """Yields an empty folder beside `target`, hidden by a leading dot; what is not published is removed."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise NotADirectoryError(f"{error.filename} is not a folder") from error
+    _make_parent(target)
     draft, lock = _locked_draft(target)
     try:
         draft.chmod(0o777 & ~_umask())  # mkdtemp's 0700 would shut out a server under another user
@@ -114,7 +111,7 @@ def write_file(target: Path, content: bytes) -> None:
 @contextmanager
 def new_file(target: Path) -> Iterator[BinaryIO]:
     """Yields a file to write to; it appears at `target`, in place of what is there, if the block succeeds."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _make_parent(target)
     descriptor, draft = tempfile.mkstemp(prefix=f".{target.name}.tmp-", dir=target.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -165,6 +162,13 @@ def _replace(draft: Path, target: Path) -> None:
             raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _make_parent(target: Path) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(f"{error.filename} is not a folder") from error
 
 
 def _locked_draft(target: Path) -> tuple[Path, int]:

@@ -74,6 +74,8 @@ class Calibration:
             return
         targets: Any = model.head.encoded(rows.targets)
         self._targets = np.concatenate(targets) if model.head.per_position else np.asarray(targets)
+        # Rows of tokens can all be empty.
+        self.possible = len(self._targets) > 0
         self._weights = np.ones(len(self._targets)) if weights is None else np.asarray(weights)
         # Read once: attention alone changes from epoch to epoch.
         self._batches = model._batches(Rows(model._read_inputs(rows.inputs), []), _PREDICT_BATCH)

@@ -214,7 +214,9 @@ def writing(target: Path) -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        raise RunError(f"{error}. Choose another output folder, or overwrite a run folder.") from error
+        raise RunError(
+            f"{error}. Choose another output folder, or replace a run folder with overwrite (--overwrite)."
+        ) from error
     except OSError as error:
         raise RunError(f"{target} cannot be written: {error}.") from error
 
@@ -241,6 +243,7 @@ def _checked(
     for name in ("validation", "test"):
         if name in tables:
             check_labels(tables[name], known)
+            _check_measurable(tables[name], kind, name)
     return tables
 
 
@@ -257,6 +260,14 @@ def _read(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows
 def _check_learnable(rows: LabelledRows, kind: type[Head]) -> None:
     with _named(rows.source):
         kind.learned(rows.targets)
+
+
+def _check_measurable(rows: LabelledRows, kind: type[Head], name: str) -> None:
+    if kind.per_position and not any(len(target) for target in rows.targets):
+        raise DataError(
+            f"{rows.source}: all {len(rows)} {name} rows are empty, so that nothing can be measured on them. "
+            "Give others, or leave rows without tokens out."
+        )
 
 
 @contextmanager

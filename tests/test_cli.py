@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from keras_selfattn.cli.first_question import first_question
 from keras_selfattn.cli.main import main
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()"]
@@ -193,6 +195,73 @@ def test_an_interrupt_that_native_code_turns_into_its_own_error_is_still_one(mon
     done = CliRunner().invoke(main, ["broken"])
     assert done.exit_code == 130
     assert done.output == "Interrupted.\n"
+
+
+def test_an_interrupt_that_python_drops_comes_again(monkeypatch):
+    """Whose exceptions Python does not raise: a destructor's. TensorFlow has many."""
+
+    class Interrupted:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+
+    @click.command("training")
+    def training():
+        Interrupted()
+        time.sleep(20)
+        click.echo("trained to the end")
+
+    monkeypatch.setattr(type(main), "get_command", lambda self, ctx, name: training)
+    done = CliRunner().invoke(main, ["training"])
+    assert done.exit_code == 130
+    assert done.output == "Interrupted.\n"
+
+
+def test_warnings_are_a_line(monkeypatch):
+    @click.command("warns")
+    def warns():
+        warnings.warn("two files were left out", stacklevel=2)
+
+    monkeypatch.setattr(type(main), "get_command", lambda self, ctx, name: warns)
+    monkeypatch.setattr(warnings, "showwarning", _written)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        done = CliRunner().invoke(main, ["warns"])
+    assert done.stderr == "Warning: two files were left out\n"
+
+
+def _written(message, category, filename, lineno, file=None, line=None):
+    """As Python's own, which pytest takes the place of."""
+    sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
+
+
+@pytest.mark.parametrize(
+    ("task", "inputs", "question"),
+    [
+        ("text-classification", {"text": ("string", [None])}, ("query", "m", "some text")),
+        ("token-labelling", {"tokens": ("string", [None, None])}, ("query", "m", "some text")),
+        (
+            "series-classification",
+            {"values": ("float32", [None, None, 2])},
+            ("query", "m", "[[0.5, 0.5], [1.5, 1.5]]"),
+        ),
+        ("series-regression", {"values": ("float32", [None, None, 40])}, ("metadata", "m")),
+        ("something", {"x": ("float32", [None])}, ("metadata", "m")),
+    ],
+)
+def test_what_serve_proposes_is_something_that_the_model_takes(tmp_path, task, inputs, question):
+    described = {name: {"dtype": dtype, "shape": shape} for name, (dtype, shape) in inputs.items()}
+    card = {"format": 1, "task": task, "signatures": {"serving_default": {"inputs": described}}}
+    (tmp_path / "assets.extra").mkdir()
+    file = tmp_path / "assets.extra" / "model_card.json"
+    file.write_text(json.dumps(card))
+    assert first_question("m", tmp_path) == question
+    card["signatures"]["encoded"] = {}
+    file.write_text(json.dumps(card))
+    assert first_question("m", tmp_path) == ("query", "m", "--signature", "encoded", "image.png")
+    for other in ("[]", "no JSON", '{"format": 1}'):
+        file.write_text(other)
+        assert first_question("m", tmp_path) == ("query", "m", "some text")
 
 
 @pytest.mark.parametrize("arguments", [("--epochs", "0"), ("--seed", "-1")])

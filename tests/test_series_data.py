@@ -86,6 +86,11 @@ def test_a_table_without_series_is_one(tmp_path):
         ("g.ts", TS.replace("3e0", "three"), "line 11 has 'three' in place of a number"),
         ("g.ts", TS.replace("5,3e0:1:down", "5:down"), "line 11 has 1 dimensions; the first row has 2"),
         ("g.ts", TS.replace("1:down", "1:"), "line 11 has no label"),
+        (
+            "g.ts",
+            TS.replace("1:down", "1:dwon"),
+            "line 11 has the label 'dwon'. @classLabel says that they are up, down",
+        ),
         ("g.ts", "@problemName x\n", "no @data"),
         ("g.ts", "@data\n1:a\n", "neither @classLabel true nor"),
         ("g.ts", "@classLabel true a\n@data\n", "no rows after @data"),
@@ -199,3 +204,10 @@ def test_nothing_between_two_separators_is_a_missing_value(tmp_path, sign):
     assert rows.targets == ["up", "#2"]
     with pytest.raises(DataError, match="line 1 has no label before its values"):
         read_series(written(tmp_path, "g.txt", f"{sign}1{sign}2\n"))
+
+
+def test_a_column_that_is_named_is_not_left_out(tmp_path):
+    file = written(tmp_path, "t.csv", "day,load\n1,5\n2,4\n")
+    assert [one.shape for one in read_long_series(file, values="load")] == [(2, 1)]
+    with pytest.raises(DataError, match="has no column 'id'. Its columns are 'day', 'load'"):
+        read_long_series(file, row_id="id", values="load")

@@ -6,7 +6,9 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from keras_selfattn import models
+from keras_selfattn import models, training
+from keras_selfattn.calibration import calibrate
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.position_head import PositionAccuracy
 from keras_selfattn.models.token_embedding import FeatureEmbedding, Neighbours
@@ -322,3 +324,17 @@ def test_callbacks_see_each_batch_that_is_answered(trained):
     seen = Seen()
     trained.predict(ROWS, batch_size=8, verbose=0, callbacks=[seen])
     assert seen.steps == 4
+
+
+@pytest.mark.parametrize("name", ["validation", "test"])
+def test_rows_without_a_token_to_measure_on_are_an_error_before_training(tmp_path, name):
+    rows = LabelledRows([["good", f"film{n}"] for n in range(16)], [["+", "O"]] * 16, "made up")
+    empty = LabelledRows([[]] * 20, [[]] * 20, "empty.jsonl")
+    model = models.TokenClassifier(SMALL)
+    with pytest.raises(DataError, match=f"empty.jsonl: all 20 {name} rows are empty"):
+        training.train(rows, tmp_path / "run", model=model, verbose=0, **{name: empty})
+    assert not (tmp_path / "run").exists()
+
+
+def test_rows_without_a_token_leave_the_temperature_as_it_is(trained):
+    assert calibrate(trained, LabelledRows([[]] * 20, [[]] * 20, "made up")) is None

@@ -2,10 +2,13 @@
 
 import importlib
 import io
+import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Timer
 from types import FrameType
 from typing import Any
 
@@ -33,6 +36,8 @@ _COMMANDS = (
     "bench",
 )
 
+# Seconds after which a signal that was lost is raised once more.
+_AGAIN = 0.1
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a program
 
 
@@ -45,12 +50,32 @@ def _signals_interrupt() -> Iterator[list[int]]:
         received.append(number)
         raise KeyboardInterrupt
 
+    def again(lost: Any) -> None:
+        # Where it met a `__del__`, such as TensorFlow's have, Python drops it and goes on.
+        if received and issubclass(lost.exc_type, KeyboardInterrupt):
+            Timer(_AGAIN, os.kill, (os.getpid(), received[0])).start()
+        else:
+            hook(lost)
+
+    hook, sys.unraisablehook = sys.unraisablehook, again
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield received
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Lets warnings say what, not which line of which file says so."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 class _Commands(click.Group):
@@ -63,7 +88,7 @@ class _Commands(click.Group):
         return importlib.import_module(f"keras_selfattn.cli.{cmd_name}").command
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _signals_interrupt() as received:
+        with _signals_interrupt() as received, _short_warnings():
             try:
                 return super().invoke(ctx)
             except (Exception, KeyboardInterrupt) as error:

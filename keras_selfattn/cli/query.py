@@ -23,7 +23,11 @@ _ANSWER = ("label", "score")
 )
 @click.argument("model")
 @click.argument("texts", nargs=-1)
-@click.option("--file", type=click.Path(path_type=Path), help="Rows from a .csv, .tsv or .jsonl file.")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path),
+    help="Rows from a .csv, .tsv or .jsonl file, or series from a .ts or .npz.",
+)
 @click.option("--column", help="The file's column for a single input, where it is not named as that.")
 @click.option(
     "--format",

@@ -16,6 +16,7 @@ import numpy as np
 
 from keras_selfattn.atomic import new_file
 from keras_selfattn.cli.console import columns, console
+from keras_selfattn.errors import DataError
 
 Answer = dict[str, Any]
 
@@ -23,25 +24,34 @@ _SHOWN_ROWS = 100
 
 
 def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> None:
-    """Writes rows, each of the same names. A file appears when all are written."""
+    """Writes rows, each of the same names. A file appears when all are written.
+
+    Raises:
+        DataError: if it cannot be written.
+    """
     if form == "table" and output is None:
         _show(iter(answers))
         return
+    if output is None:
+        _WRITERS[form](sys.stdout, answers)
+        return
+    if output.is_dir():
+        raise DataError(f"--output must be a file. Received {str(output)!r}, a folder.")
     try:
         with _destination(output) as stream:
             _WRITERS[form](stream, answers)
+    except OSError as error:
+        raise DataError(f"--output {output} cannot be written: {error.strerror or error}.") from error
     except BaseException:
-        if output is not None:
-            click.echo(f"{output} was not written.", err=True)
+        click.echo(f"{output} was not written.", err=True)
         raise
 
 
 @contextlib.contextmanager
-def _destination(output: Path | None) -> Iterator[TextIO]:
-    if output is None:
-        yield sys.stdout
-        return
-    with new_file(output) as file:
+def _destination(output: Path) -> Iterator[TextIO]:
+    # A link stays one, and a device or pipe is written to as it is.
+    stream = output.exists() and not output.is_file()
+    with output.open("wb") if stream else new_file(output.resolve()) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         yield text
         text.flush()

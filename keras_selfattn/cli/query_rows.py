@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +14,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from keras_selfattn.cli.console import error_console
 from keras_selfattn.data.records import iter_records
 from keras_selfattn.errors import DataError
-from keras_selfattn.serving.client import Signature
+from keras_selfattn.serving.client import Signature, TensorSpec
 
 # The input that takes files: given by their names, sent as their content.
 _FILES = "encoded"
+# The rank of a batch of series, and files that hold some.
+_SERIES_RANK = 3
+_SERIES = frozenset({".ts", ".npz"})
 # What the caller gave, shown beside the answer; and the row to send.
 Asked = tuple[dict[str, Any], dict[str, Any]]
 
@@ -30,6 +34,9 @@ def asked_rows(
         raise click.UsageError("Give texts or --file, not both.")
     if column is not None and file is None:
         raise click.UsageError("--column is that of a --file.")
+    if file is not None and file.suffix.lower() in _SERIES:
+        yield _series(signature, file, column)
+        return
     if file is not None:
         with _bar() as progress:
             yield _from_file(signature, file, column, progress)
@@ -42,6 +49,16 @@ def asked_rows(
         ({name: line}, {name: _value(signature, name, line, f"row {number}")})
         for number, line in enumerate(lines)
     )
+
+
+def _series(signature: Signature, file: Path, column: str | None) -> Iterator[Asked]:
+    from keras_selfattn.data.series import read_long_series
+
+    if column is not None:
+        raise click.UsageError(f"--column is that of a table. {file} has none.")
+    name = _only_input(signature, "a file of series")
+    for row, series in enumerate(read_long_series(file)):
+        yield {"row": row}, {name: series}
 
 
 def _from_file(signature: Signature, file: Path, column: str | None, progress: Progress) -> Iterator[Asked]:
@@ -106,15 +123,37 @@ def _value(signature: Signature, name: str, value: Any, where: str) -> Any:
         return _tokens(value, where)
     if name == _FILES and signature.inputs[name].dtype == "string" and isinstance(value, str):
         return _content(Path(value), where)
-    if signature.inputs[name].dtype == "string" or not isinstance(value, str):
+    spec = signature.inputs[name]
+    if spec.dtype == "string":
         return value
     try:
-        return json.loads(value)
+        return _numbers(json.loads(value) if isinstance(value, str) else value, spec)
     except ValueError:
         raise DataError(
             f"{where}: {name!r} must be one row of {signature.inputs[name]!r}, written as JSON. "
             f"Received {value[:40]!r}."
         ) from None
+
+
+def _numbers(value: Any, spec: TensorSpec) -> Any:
+    """Numbers as an input takes them: JSON's null is a missing one, and those of one feature stand alone."""
+    if "float" in spec.dtype:
+        value = _with_gaps(value)
+    one_feature = spec.shape is not None and len(spec.shape) == _SERIES_RANK and spec.shape[-1] == 1
+    if (
+        one_feature
+        and isinstance(value, list)
+        and value
+        and not any(isinstance(each, list) for each in value)
+    ):
+        return [[each] for each in value]
+    return value
+
+
+def _with_gaps(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_gaps(each) for each in value]
+    return math.nan if value is None else value
 
 
 def without_padding(signature: Signature, row: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +185,10 @@ def _tokens(value: Any, where: str) -> list[str]:
             value = value.split()
     if not isinstance(value, list) or not all(isinstance(token, str) for token in value):
         raise DataError(f"{where}: a row of tokens must be a list of strings. Received {value!r:.60}.")
+    if "" in value:
+        raise DataError(
+            f"{where} has an empty token, which is padding: leave it out. Received {value!r:.60}."
+        )
     return value
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from keras_selfattn.cli.console import console, print_command, starting_tensorflow
+from keras_selfattn.cli.first_question import first_question
 from keras_selfattn.cli.serve_flags import WITHOUT_EFFECT, options
 from keras_selfattn.serving.errors import ServingError
 from keras_selfattn.serving.server.config import SETTINGS
@@ -149,4 +151,6 @@ def _announce(server: "Serving") -> None:
     if models:
         console.print("Ctrl-C stops it. Ask it with:")
         encryption = ("--tls", "--ca", "authority.pem") if str(config.ssl_config_file) else ()
-        print_command("query", next(iter(models)), "some text", "--target", server.target, *encryption)
+        name, versions = next(iter(models.items()))
+        folder = Path(str(config.model_base_path), str(max(versions, default=0)))
+        print_command(*first_question(name, folder), "--target", server.target, *encryption)

@@ -87,7 +87,8 @@ def read_long_series(
 ) -> list[np.ndarray]:
     """Reads series without targets, to forecast: the files of `read_series`, labels or none.
 
-    A table without the column `row_id` is one series. UCR's `.tsv` and `.txt` have a label first.
+    A table without a column "id" is one series, unless `row_id` names another column. UCR's `.tsv` and `.txt`
+    have a label first.
     """
     file = Path(path)
     return _read(file, {"row_id": row_id, "time": time, "values": values}, labelled=False)[0]
@@ -109,7 +110,7 @@ def _read(
     label = (columns["label"] or "label") if labelled else None
     values = columns["values"]
     names = None if values is None else [name.strip() for name in values.split(",")]
-    return read_frames(file, label, columns["row_id"] or "id", columns["time"], names)
+    return read_frames(file, label, columns["row_id"], columns["time"], names)
 
 
 def _check_no_columns(file: Path, columns: Mapping[str, str | None]) -> None:

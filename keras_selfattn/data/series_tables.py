@@ -15,29 +15,32 @@ from keras_selfattn.errors import DataError
 
 
 def read_frames(
-    file: Path, label: str | None, row_id: str, time: str | None, values: Sequence[str] | None
+    file: Path, label: str | None, row_id: str | None, time: str | None, values: Sequence[str] | None
 ) -> tuple[list[np.ndarray], list[str]]:
     """Returns series `[T, F]`, in the order in which they begin, and the label of each.
 
     Args:
         file: a `.csv`, `.jsonl` or `.ndjson`.
         label: column with the label, the same in all frames of a series; None if there is none to read.
-        row_id: column that tells the series. Without a label it may be absent: all frames are one series.
+        row_id: column that tells the series; "id" if None, and without a label that may be absent: all frames
+            are one series.
         time: column that orders the frames: numbers by value, others (ISO dates) as text.
         values: columns with values; by default all other columns.
 
     Raises:
         DataError: for a missing column, a value that is no number, or labels that differ; with the line.
     """
-    wanted = [name for name in (time, label) if name is not None] + list(values or [])
-    records = read_columns(file, wanted if label is None else [row_id, *wanted])
+    told_by = row_id or "id"
+    needed = row_id if label is None else told_by
+    wanted = [name for name in (needed, time, label) if name is not None] + list(values or [])
+    records = read_columns(file, wanted)
     columns = list(dict.fromkeys(name for _, record in records for name in record))
-    values = values or [name for name in columns if name not in (row_id, time, label)]
+    values = values or [name for name in columns if name not in (told_by, time, label)]
     if not values:
         raise DataError(f"{file} has no column with values. Its columns are {', '.join(map(repr, columns))}.")
     by_series: dict[str, list[Record]] = {}
     for line, record in records:
-        by_series.setdefault(str(record.get(row_id, "")), []).append((line, record))
+        by_series.setdefault(str(record.get(told_by, "")), []).append((line, record))
     series, labels = [], []
     for name, frames in by_series.items():
         ordered = frames if time is None else sorted(frames, key=lambda frame: _moment(file, time, frame))

@@ -43,8 +43,8 @@ def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str]]
         if has_label:
             labels.append(fields.pop().strip())
         series.append(_columns(f"{file}: line {number}", fields, series))
-        if has_label and not labels[-1]:
-            raise DataError(f"{file}: line {number} has no label after its last ':'.")
+        if has_label:
+            _check_label(f"{file}: line {number}", labels[-1], header)
     if not series:
         raise DataError(f"{file} has no rows after @data.")
     return series, labels
@@ -84,6 +84,16 @@ def _checked_header(file: Path, header: dict[str, str], *, labelled: bool) -> bo
             f"{file} has neither @classLabel true nor @targetlabel true: its rows have no labels."
         )
     return has_label
+
+
+def _check_label(where: str, label: str, header: dict[str, str]) -> None:
+    if not label:
+        raise DataError(f"{where} has no label after its last ':'.")
+    known = header.get("classlabel", "").split()[1:]
+    if known and label not in known:
+        raise DataError(
+            f"{where} has the label {label!r}. @classLabel says that they are {', '.join(known)}."
+        )
 
 
 def _columns(where: str, fields: list[str], before: list[np.ndarray]) -> np.ndarray:

@@ -8,6 +8,9 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import Record, iter_records
 from keras_selfattn.errors import DataError
 
+# Names of columns in a message.
+_SHOWN = 20
+
 
 def read_table(
     path: str | Path, text: str = "text", label: str = "label", separator: str | None = None
@@ -41,15 +44,17 @@ def read_table(
     file = Path(path)
     if separator == "":
         raise DataError("`separator` between labels must be at least one character. Received ''.")
-    records = read_columns(file, (text, label))
+    records = read_columns(
+        file, (text, label), " Name those of texts and labels, or with --task another task."
+    )
     texts = texts_of(file, text, records)
     if separator is not None or any(isinstance(record.get(label), list) for _, record in records):
         return LabelledRows(texts, _label_lists(file, label, separator, records), str(file))
     return LabelledRows(texts, _labels(file, label, records), str(file))
 
 
-def read_columns(file: Path, columns: Sequence[str]) -> list[Record]:
-    """Returns the rows of a table, which must have these columns.
+def read_columns(file: Path, columns: Sequence[str], hint: str = "") -> list[Record]:
+    """Returns the rows of a table, which must have these columns; where one lacks, `hint` says what to do.
 
     Raises:
         DataError: as `read_table` does.
@@ -60,8 +65,8 @@ def read_columns(file: Path, columns: Sequence[str]) -> list[Record]:
     present = dict.fromkeys(name for _, record in records for name in record)
     for column in columns:
         if column not in present:
-            known = ", ".join(repr(name) for name in present)
-            raise DataError(f"{file} has no column {column!r}. Its columns are {known}.")
+            known = ", ".join(map(repr, list(present)[:_SHOWN])) + (", …" if len(present) > _SHOWN else "")
+            raise DataError(f"{file} has no column {column!r}. Its columns are {known}.{hint}")
     return records
 
 

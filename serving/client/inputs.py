@@ -14,6 +14,8 @@ from ..wire.dtypes import CodecError
 from .failures import Asked
 from .signatures import Signature, TensorSpec
 
+_SERIES = "values"
+
 Inputs = Mapping[str, ArrayLike] | ArrayLike
 
 
@@ -87,7 +89,7 @@ def _checked(asked: Asked, alias: str, value: ArrayLike, spec: TensorSpec | None
     # A dtype that NumPy has no name for is left to the server.
     dtype = None if spec is None or spec.dtype.startswith("D") else spec.dtype
     try:
-        array = codec.to_array(_padded(value, spec), dtype)
+        array = codec.to_array(_padded(value, spec, alias), dtype)
     except CodecError as error:
         wants = "" if spec is None else f". The model wants {spec!r}"
         raise asked.refused(f"input {alias!r}: {error}{wants}") from error
@@ -98,10 +100,19 @@ def _checked(asked: Asked, alias: str, value: ArrayLike, spec: TensorSpec | None
     return array
 
 
-def _padded(value: Any, spec: TensorSpec | None) -> Any:
-    """Rows of tokens, padded with "" to the longest of them, where a model takes such; else `value`."""
-    if spec is None or spec.dtype != "string" or spec.shape is None or spec.shape[1:] != (None,):
+def _padded(value: Any, spec: TensorSpec | None, alias: str) -> Any:
+    """Rows padded to the longest of them, where a model takes such: tokens with "", series with NaN."""
+    if spec is None or spec.shape is None:
         return value
+    if spec.dtype == "string" and spec.shape[1:] == (None,):
+        return _padded_tokens(value)
+    # What this project's exports call it: other models need not take NaN for padding.
+    if alias == _SERIES and "float" in spec.dtype and len(spec.shape) == 3 and spec.shape[1] is None:
+        return _padded_series(value)
+    return value
+
+
+def _padded_tokens(value: Any) -> Any:
     given: Any = list(value) if getattr(value, "ndim", None) == 1 else value  # a column of a DataFrame
     if not isinstance(given, list | tuple):
         return value
@@ -113,3 +124,24 @@ def _padded(value: Any, spec: TensorSpec | None) -> Any:
     for place, row in enumerate(rows):
         padded[place, : len(row)] = row
     return padded
+
+
+def _padded_series(value: Any) -> Any:
+    """Frames `[length, features]` of several lengths; what is something else is left to the checks."""
+    given: Any = value
+    if not isinstance(given, list | tuple):
+        return value
+    try:
+        rows = [np.asarray(row) for row in cast("Sequence[Any]", given)]
+    except (TypeError, ValueError):
+        return value
+    if not rows or not all(_are_frames(row, rows[0]) for row in rows):
+        return value
+    padded = np.full((len(rows), max(map(len, rows)), rows[0].shape[1]), np.nan)
+    for place, row in enumerate(rows):
+        padded[place, : len(row)] = row
+    return padded
+
+
+def _are_frames(row: np.ndarray, first: np.ndarray) -> bool:
+    return row.ndim == 2 and row.dtype.kind in "iuf" and row.shape[1:] == first.shape[1:]

@@ -5,7 +5,7 @@ The signatures and names are those of this project's exports; see docs/savedmode
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -53,7 +53,9 @@ class Tasks:
     def label(self, values: Inputs, which: Which) -> Steps[list[Labelling]]:
         """The label of each position of each row."""
         ranks = {"label": 2, "score": 2}
-        parts = yield from self._parts(_rows_of(values), DEFAULT_SIGNATURE, which, ranks, "no labeller")
+        rows = _rows_of(values)
+        _check_no_padding(rows)
+        parts = yield from self._parts(rows, DEFAULT_SIGNATURE, which, ranks, "no labeller")
         for part in parts:
             self._check(part, part["label"].shape == part["score"].shape)
         return list(chain.from_iterable(map(_labelled, parts)))
@@ -137,6 +139,14 @@ def _rows_of(values: Inputs) -> Inputs:
         return list(iterable)
     except TypeError:
         raise InvalidInputError(f"texts must be a list of str. Received {values!r:.60}") from None
+
+
+def _check_no_padding(rows: Inputs) -> None:
+    """Refuses a list of tokens with one that is padding: it has no label, and others would seem to be its."""
+    given = cast("list[Any]", rows) if isinstance(rows, list) else []
+    for number, row in enumerate(given):
+        if isinstance(row, list | tuple) and any(token in ("", b"") for token in cast("list[Any]", row)):
+            raise InvalidInputError(f"row {number} has an empty token, which is padding: leave it out")
 
 
 def _fits(parts: Sequence[Prediction], classes: Sequence[str] | None) -> bool:

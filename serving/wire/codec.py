@@ -154,7 +154,9 @@ def to_array(value: ArrayLike, dtype: str | None = None) -> np.ndarray:
         >>> to_array(["a", "b"]).tolist()
         [b'a', b'b']
     """
-    if type(value) is np.ndarray and value.dtype == plain_dtype(dtype):
+    plain = plain_dtype(dtype)
+    # To NumPy None is float64.
+    if type(value) is np.ndarray and plain is not None and value.dtype == plain:
         return value  # as most arrays come
     if dtype == "string" or _holds_strings(value):
         if dtype not in (None, "string"):

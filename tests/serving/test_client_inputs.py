@@ -55,6 +55,34 @@ def test_what_does_not_fit_the_signature_is_refused_and_nothing_is_sent(
     assert serving.received("Predict") == []
 
 
+@pytest.mark.parametrize("value", [np.float64([1, 2]), np.float32([1]), [1.0]])
+def test_numbers_are_no_strings(stock_server, connect, value):
+    text = {"text": (tf.string, (None,))}
+    serving = StockServing({"serving_default": StockSignature(text, dict, text)})
+    target = stock_server(serving)
+    with pytest.raises(errors.InvalidInputError, match="input 'text': every element must be a str or bytes"):
+        connect(target, "m").predict({"text": value})
+    assert serving.received("Predict") == []
+
+
+@pytest.mark.parametrize("name", ["values", "frames"])
+def test_series_of_several_lengths_are_padded_where_nan_is_padding(stock_server, connect, name):
+    spec = {name: (tf.float32, (None, None, 2))}
+    serving = StockServing({"serving_default": StockSignature(spec, lambda arrays: arrays, spec)})
+    client = connect(stock_server(serving), "m")
+    rows = [np.ones((3, 2)), [[5, 6]]]
+    if name == "frames":
+        with pytest.raises(errors.InvalidInputError, match="input 'frames': the rows have different lengths"):
+            client.predict({name: rows})
+        return
+    found = client.predict({name: rows})[name]
+    np.testing.assert_array_equal(found[0], rows[0])
+    np.testing.assert_array_equal(found[1], [[5, 6], [np.nan] * 2, [np.nan] * 2])
+    for wrong in ([[["a", "b"]], [["c", "d"]]], [[[1, 2]], [[1, 2, 3]]], [[[1, 2]], 7]):
+        with pytest.raises(errors.InvalidInputError, match="input 'values'"):
+            client.predict({name: wrong})
+
+
 @pytest.mark.parametrize(
     ("dtype", "value"),
     [

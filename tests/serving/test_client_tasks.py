@@ -196,6 +196,13 @@ def test_label_gives_each_position_its_label_without_padding(stock_server, conne
         assert [each.scores.tolist() for each in found] == [[0.5] * 3, [], [0.5]]
 
 
+def test_an_empty_token_among_others_is_refused(stock_server, connect):
+    serving = StockServing()
+    with pytest.raises(errors.InvalidInputError, match="row 1 has an empty token, which is padding"):
+        connect(stock_server(serving)).label([["a"], ["a", "", "b"]])
+    assert serving.received("Predict") == []
+
+
 def test_explain_gives_the_weights_between_real_tokens(stock_server, connect):
     def answer(arrays):
         lengths = [len(text) for text in arrays["text"]]

@@ -168,6 +168,65 @@ def test_an_output_file_appears_when_all_is_written(texts, tmp_path):
     assert out.read_text().startswith("text,label"), "what was there before stays"
 
 
+def test_where_answers_cannot_be_written_is_one_line(texts, tmp_path):
+    (tmp_path / "file").write_text("kept")
+    for output, said in (
+        (tmp_path, "--output must be a file"),
+        ("", "--output must be a file"),
+        (tmp_path / "file" / "x.csv", "is not a folder"),
+        ("/proc/x.csv", "cannot be written"),
+    ):
+        done = invoke(texts, "query", "a", "--output", output)
+        assert said in " ".join(done.output.split())
+        assert (done.exit_code, "Traceback" in done.output) == (1, False)
+    assert texts.received("Predict") == [], "said before anything was asked"
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_link_stays_a_link_and_a_device_a_device(texts, tmp_path):
+    (tmp_path / "real.csv").write_text("old")
+    link = tmp_path / "link.csv"
+    link.symlink_to("real.csv")
+    assert invoke(texts, "query", "abcd", "--output", link).exit_code == 0
+    assert link.is_symlink()
+    assert (tmp_path / "real.csv").read_text() == "text,label,score\nabcd,long,0.7\n"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    found = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_text()))
+    reader.start()
+    assert invoke(texts, "query", "abcd", "--output", pipe).exit_code == 0
+    reader.join(20)
+    assert found == ["text,label,score\nabcd,long,0.7\n"]
+
+
+@pytest.fixture
+def series(stock_server):
+    """The frames of a series, and the sum of its values."""
+
+    def function(arrays):
+        frames = ~np.isnan(arrays["values"]).all(-1)
+        return {"frames": frames.sum(-1), "sum": np.nansum(arrays["values"], axis=(1, 2))}
+
+    inputs = {"values": (tf.float32, (None, None, 1))}
+    outputs = {"frames": (tf.int64, (None,)), "sum": (tf.float32, (None,))}
+    serving = StockServing({"serving_default": StockSignature(inputs, function, outputs)})
+    serving.target = stock_server(serving)
+    return serving
+
+
+def test_series_come_as_numbers_and_from_files_and_are_padded(series, tmp_path):
+    done = invoke(series, "query", "[1, 2, null]", "[[4]]", "--format", "json", "--outputs", "sum")
+    assert [json.loads(line)["sum"] for line in done.stdout.splitlines()] == [3, 4], done.output
+    (tmp_path / "g.ts").write_text("@classLabel true a b\n@data\n1,2,3:a\n5:b\n")
+    np.savez(tmp_path / "g.npz", x=np.array([[1.0, 2, 3], [5, 9, 9]]), lengths=np.array([3, 1]))
+    for name in ("g.ts", "g.npz"):
+        done = invoke(series, "query", "--file", tmp_path / name, "--format", "csv")
+        assert done.stdout == "row,frames,sum\n0,3,6.0\n1,1,5.0\n", done.output
+    done = invoke(series, "query", "--file", tmp_path / "g.ts", "--column", "x")
+    assert (done.exit_code, "--column is that of a table" in done.output) == (2, True)
+
+
 def test_a_long_table_is_cut(texts, tmp_path):
     (tmp_path / "in.csv").write_text("text\n" + "abcd\n" * 1234)
     done = invoke(texts, "query", "--file", tmp_path / "in.csv")
@@ -222,6 +281,14 @@ def test_what_is_no_row_for_the_model_is_named(numbers, texts, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": 7}\n')
     done = invoke(texts, "query", "--file", tmp_path / "in.jsonl")
     assert (done.exit_code, "rows 0 to 1" in done.output) == (2, True)
+
+
+def test_an_empty_token_is_refused(stock_server):
+    spec = (tf.string, (None, None))
+    serving = StockServing({"serving_default": StockSignature({"tokens": spec}, dict, {"tokens": spec})})
+    done = invoke(stock_server(serving), "query", '["the", ""]')
+    assert (done.exit_code, "row 0 has an empty token, which is padding" in done.output) == (1, True)
+    assert serving.received("Predict") == []
 
 
 @pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK])

@@ -1,0 +1,41 @@
+"""What `serve` proposes to ask a model: something that it takes, as its card says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+_CARD = Path("assets.extra", "model_card.json")
+_MOST_FEATURES = 4
+
+
+def first_question(name: str, version: Path) -> tuple[str, ...]:
+    """Returns the words of a command that asks a model, or tells what it takes where a row is much to type.
+
+    Args:
+        name: of the model.
+        version: the folder of a version. Without a card of ours in it, the model may take texts.
+
+    Example:
+
+        >>> first_question("films", Path("no/such/folder"))
+        ('query', 'films', 'some text')
+    """
+    signatures = _signatures(version)
+    if "encoded" in signatures:
+        return "query", name, "--signature", "encoded", "image.png"
+    inputs: dict[str, Any] = signatures.get("serving_default", {}).get("inputs", {})
+    if all(spec.get("dtype") == "string" for spec in inputs.values()):
+        return "query", name, "some text"
+    features = inputs.get("values", {}).get("shape", [None])[-1]
+    if features is not None and features <= _MOST_FEATURES:
+        return "query", name, json.dumps([[0.5] * features, [1.5] * features])
+    return "metadata", name
+
+
+def _signatures(version: Path) -> dict[str, Any]:
+    try:
+        card = json.loads((version / _CARD).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    # Others may write files of this name; ours have a format.
+    return card["signatures"] if isinstance(card, dict) and "format" in card and "signatures" in card else {}
