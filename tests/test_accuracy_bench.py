@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ from sklearn.svm import LinearSVC
 
 from keras_selfattn import training
 from keras_selfattn.benchmarks.accuracy import kernels, linear, ours, peer, run, tagging
+from keras_selfattn.benchmarks.accuracy.own_process import in_own_process
 from keras_selfattn.benchmarks.accuracy.peer import Peer, choosing
 from keras_selfattn.benchmarks.accuracy.sets import FOLDS, SETS, Split, shortened
 from keras_selfattn.benchmarks.accuracy.store import Key, Store, data_digest
 from keras_selfattn.benchmarks.accuracy.table import HEADER, cells, markdown
 from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.data.series import read_series
 from keras_selfattn.errors import ConfigError, DataError, TrainingError
 from keras_selfattn.tasks import task_named
 
@@ -280,6 +283,14 @@ def test_calibration_error_before_is_that_of_the_logits_undivided():
     logits = np.random.default_rng(0).normal(size=(5, 3))
     soft = [np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True) for x in (logits / 1.7, logits)]
     np.testing.assert_allclose(ours.without_temperature(soft[0], 1.7), soft[1])
+
+
+def test_a_training_that_ends_its_process_is_named_and_others_go_on():
+    assert in_own_process(divmod, 7, 2) == (3, 1)
+    with pytest.raises(TrainingError, match="the process that trained ended with status 9"):
+        in_own_process(os._exit, 9)
+    with pytest.raises(DataError, match="There is no file"):
+        in_own_process(read_series, "no.ts")
 
 
 SERIES = "@classLabel true 0 1\n@data\n" + "".join(f"1,2,{n}:{n % 2}\n" for n in range(20))

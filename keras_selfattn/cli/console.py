@@ -4,13 +4,14 @@ import os
 import shlex
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from keras_selfattn.native_messages import held_back_stderr
 
 # No markup: what is printed holds texts and labels of users, and "[red]" in one of them is no colour.
 console = Console(markup=False, emoji=False)
@@ -34,7 +35,7 @@ def starting_tensorflow() -> Iterator[None]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # Where nobody looks a status is not even to be written as nothing: that fails on a full device.
     waiting = console.status("Starting TensorFlow") if console.is_terminal else nullcontext()
-    with waiting, _held_back_stderr():
+    with waiting, held_back_stderr():
         yield
 
 
@@ -58,24 +59,3 @@ def columns(title: str | None, *headers: str, right: Sequence[str] = ()) -> Tabl
     for header in headers:
         table.add_column(header, justify="right" if header in right else "left", overflow="fold")
     return table
-
-
-@contextmanager
-def _held_back_stderr() -> Iterator[None]:
-    """Holds back what native code writes to standard error; on an exception it is written after all.
-
-    The messages come from C++ before any log level applies, so the file descriptor is what can be turned.
-    """
-    sys.stderr.flush()
-    saved = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
-        try:
-            yield
-        except Exception:
-            held.seek(0)
-            os.write(saved, held.read())
-            raise
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
