@@ -53,7 +53,9 @@ class TrainConfig:
         for name in ("epochs", "batch_size", "patience"):
             check_count(name, getattr(self, name))
         if not (is_number(self.learning_rate) and self.learning_rate > 0):
-            raise ConfigError(f"`learning_rate` must be greater than 0. Received {self.learning_rate!r}.")
+            raise ConfigError(
+                f"`learning_rate` must be a finite number greater than 0. Received {self.learning_rate!r}."
+            )
         check_share("weight_decay", self.weight_decay)
         check_share("label_smoothing", self.label_smoothing)
         if not (is_number(self.validation) and 0 < self.validation < 1):

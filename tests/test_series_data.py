@@ -143,7 +143,7 @@ def test_a_missing_file_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        ({"x": np.zeros((2, 3))}, "no array 'y'. It has x"),
+        ({"x": np.zeros((2, 3))}, "no array 'y'. It holds 'x'"),
         ({"x": np.zeros(2), "y": np.zeros(2)}, "`x` must be numbers"),
         ({"x": np.zeros((2, 3)), "y": np.zeros(3)}, "`x` has 2 rows, `y` has 3"),
         ({"x": np.zeros((2, 3)), "y": np.zeros(2), "lengths": np.array([4, 1])}, "from 0 to 3"),

@@ -2,7 +2,6 @@
 
 import struct
 import warnings
-import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_selfattn.data.arrays import read_arrays
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import checked_ending
 from keras_selfattn.errors import DataError
@@ -61,23 +61,9 @@ def read_images(path: str | Path, image_size: int | None = None) -> LabelledRows
 
 
 def _from_npz(file: Path) -> LabelledRows:
-    try:
-        # Opened here: NumPy leaves open what it finds no arrays in.
-        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-            missing = [name for name in ("x", "y") if name not in arrays]
-            if missing:
-                held = ", ".join(map(repr, arrays)) or "nothing"
-                raise DataError(f"{file} has no array {missing[0]!r}. It holds {held}.")
-            x, y = arrays["x"], arrays["y"]
-    except DataError:
-        raise
-    except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        if "Object arrays" in str(error):
-            raise DataError(
-                f"{file} holds an array of Python objects, which is not read. Save `x` as one array of "
-                "numbers and `y` as one of integers or strings."
-            ) from None
-        raise DataError(f"{file} is no .npz file that can be read: {error}") from None
+    instead = "Save `x` as one array of numbers and `y` as one of integers or strings."
+    arrays = read_arrays(file, ("x", "y"), instead)
+    x, y = arrays["x"], arrays["y"]
     if x.ndim not in (3, 4) or x.dtype.kind not in "buif":
         raise DataError(
             f"{file}: `x` must hold numbers [rows, height, width] or [rows, height, width, channels]. "
@@ -88,7 +74,7 @@ def _from_npz(file: Path) -> LabelledRows:
             f"{file}: `y` must hold an integer or a string for each of the {len(x)} images. "
             f"Received {y.dtype} of shape {y.shape}."
         )
-    return LabelledRows(x, [_name(label) for label in y.tolist()], str(file))
+    return LabelledRows(list(x), [_name(label) for label in y.tolist()], str(file))
 
 
 def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:

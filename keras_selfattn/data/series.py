@@ -3,14 +3,13 @@
 Axes: T (frames), F (features).
 """
 
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from keras_selfattn.data.arrays import read_arrays
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import checked_ending
 from keras_selfattn.data.series_tables import read_frames
@@ -124,11 +123,8 @@ def _check_no_columns(file: Path, columns: Mapping[str, str | None]) -> None:
 
 
 def _read_arrays(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], Sequence[Any]]:
-    arrays = _loaded(file)
-    wanted = ("x", "y") if labelled else ("x",)
-    for name in wanted:
-        if name not in arrays:
-            raise DataError(f"{file} has no array {name!r}. It has {', '.join(sorted(arrays)) or 'none'}.")
+    instead = "Pad series of different lengths to one array `x` and store the length of each as `lengths`."
+    arrays = read_arrays(file, ("x", "y") if labelled else ("x",), instead)
     x = arrays["x"]
     if x.ndim not in (2, 3) or x.dtype.kind not in "biuf":
         raise DataError(
@@ -149,23 +145,6 @@ def _read_arrays(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], Seque
     )
     rows = [row[:length] for row, length in zip(x, lengths, strict=True)]
     return rows, list(arrays["y"]) if labelled else []
-
-
-def _loaded(file: Path) -> dict[str, np.ndarray]:
-    if not file.exists():
-        raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
-    if not zipfile.is_zipfile(file):
-        raise DataError(f"{file} is no .npz file that can be read. Write it with numpy.savez.")
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if "allow_pickle" in str(error):
-            raise DataError(
-                f"{file} holds pickled objects, which can run code and are not read. Pad series of different "
-                "lengths to one array `x` and store the length of each as `lengths`."
-            ) from None
-        raise DataError(f"{file} is no .npz file that can be read: {error}.") from error
 
 
 def _name(file: Path, row: int, label: Any) -> str:
