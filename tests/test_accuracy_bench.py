@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-import os
+import signal
 
 import numpy as np
 import pytest
@@ -287,10 +287,20 @@ def test_calibration_error_before_is_that_of_the_logits_undivided():
 
 def test_a_training_that_ends_its_process_is_named_and_others_go_on():
     assert in_own_process(divmod, 7, 2) == (3, 1)
-    with pytest.raises(TrainingError, match="the process that trained ended with status 9"):
-        in_own_process(os._exit, 9)
+    with pytest.raises(TrainingError, match="the process that trained was killed by signal 9"):
+        in_own_process(signal.raise_signal, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="ended with status 1"):
+        in_own_process(divmod, 7, 0)
     with pytest.raises(DataError, match="There is no file"):
         in_own_process(read_series, "no.ts")
+
+
+def test_ours_is_trained_in_a_process_of_its_own(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(ours, "in_own_process", lambda *call: asked.append(call))
+    task, split = task_named("text", tmp_path), object()
+    ours.measure_ours(task, split, 3, quick=True)
+    assert asked == [(ours.measure_here, task, split, 3, True)]
 
 
 SERIES = "@classLabel true 0 1\n@data\n" + "".join(f"1,2,{n}:{n % 2}\n" for n in range(20))

@@ -202,19 +202,23 @@ def test_an_interrupt_that_python_drops_comes_again(monkeypatch):
 
     class Interrupted:
         def __del__(self):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(1)
+            signal.raise_signal(signal.SIGINT)
 
     @click.command("training")
     def training():
         Interrupted()
-        time.sleep(20)
+        time.sleep(seconds)
         click.echo("trained to the end")
 
     monkeypatch.setattr(type(main), "get_command", lambda self, ctx, name: training)
+    seconds = 20
     done = CliRunner().invoke(main, ["training"])
     assert done.exit_code == 130
     assert done.output == "Interrupted.\n"
+    seconds = 0
+    done = CliRunner().invoke(main, ["training"])
+    time.sleep(0.3)  # nothing comes after the end
+    assert (done.exit_code, done.output) == (0, "trained to the end\n")
 
 
 def test_warnings_are_a_line(monkeypatch):

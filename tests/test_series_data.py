@@ -211,3 +211,15 @@ def test_a_column_that_is_named_is_not_left_out(tmp_path):
     assert [one.shape for one in read_long_series(file, values="load")] == [(2, 1)]
     with pytest.raises(DataError, match="has no column 'id'. Its columns are 'day', 'load'"):
         read_long_series(file, row_id="id", values="load")
+
+
+def test_labels_that_nobody_asks_for_are_not_checked(tmp_path):
+    file = written(tmp_path, "g.ts", "@classLabel true a b\n@data\n1,2:?\n")
+    assert [one.tolist() for one in read_long_series(file)] == [[[1.0], [2.0]]]
+    file = written(tmp_path, "r.ts", "@classLabel false a\n@targetlabel true\n@data\n1,2:1.5\n")
+    assert read_regression(file).targets[0].tolist() == [1.5]
+
+
+def test_arrays_that_nobody_asks_for_are_not_read(tmp_path):
+    file = stored(tmp_path, x=np.zeros((2, 3)), y=np.zeros(2), notes=np.array([{}], object))
+    assert len(read_regression(file)) == 2

@@ -2,6 +2,7 @@
 
 import pickle
 import signal
+import sys
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -9,6 +10,9 @@ from typing import Any
 
 from keras_selfattn.errors import DataError, TrainingError
 from keras_selfattn.native_messages import held_back_stderr
+
+# Seconds to tidy up in.
+_GRACE = 10
 
 
 def in_own_process(work: Callable[..., Any], *arguments: Any) -> Any:
@@ -20,7 +24,8 @@ def in_own_process(work: Callable[..., Any], *arguments: Any) -> Any:
 
     Raises:
         DataError, TrainingError: as the call did.
-        TrainingError: if the process ended without an answer, such as for want of memory.
+        TrainingError: if the process was killed, such as for want of memory.
+        RuntimeError: if the call failed otherwise; its traceback is on standard error.
 
     Example:
 
@@ -34,10 +39,16 @@ def in_own_process(work: Callable[..., Any], *arguments: Any) -> Any:
     answering.close()
     try:
         answer = answers.recv()
+        process.join(_GRACE)
     except EOFError:
         process.join()
-        raise TrainingError(f"the process that trained ended with status {process.exitcode}") from None
+        status = process.exitcode or 0
+        if status < 0:
+            raise TrainingError(f"the process that trained was killed by signal {-status}") from None
+        raise RuntimeError(f"the process that trained ended with status {status}") from None
     finally:
+        process.terminate()
+        process.join(_GRACE)
         process.kill()
         process.join()
     if isinstance(answer, Exception):
@@ -48,6 +59,8 @@ def in_own_process(work: Callable[..., Any], *arguments: Any) -> Any:
 def _answer(answering: Connection, call: bytes) -> None:
     # Ctrl-C is for the process that asked.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # As an exception, so that temporary folders go.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with held_back_stderr():
         import tensorflow as tf
 

@@ -23,12 +23,16 @@ def first_question(name: str, version: Path) -> tuple[str, ...]:
     signatures = _signatures(version)
     if "encoded" in signatures:
         return "query", name, "--signature", "encoded", "image.png"
-    inputs: dict[str, Any] = signatures.get("serving_default", {}).get("inputs", {})
-    if all(spec.get("dtype") == "string" for spec in inputs.values()):
-        return "query", name, "some text"
-    features = inputs.get("values", {}).get("shape", [None])[-1]
-    if features is not None and features <= _MOST_FEATURES:
-        return "query", name, json.dumps([[0.5] * features, [1.5] * features])
+    try:
+        inputs = signatures["serving_default"]["inputs"]
+        described = [(alias, spec["dtype"], spec["shape"]) for alias, spec in inputs.items()]
+    except (KeyError, TypeError, AttributeError):
+        return ("metadata", name) if signatures else ("query", name, "some text")
+    match described:
+        case [(_, "string", _)]:
+            return "query", name, "some text"
+        case [("values", _, [_, _, int(features)])] if features <= _MOST_FEATURES:
+            return "query", name, json.dumps([[0.5] * features, [1.5] * features])
     return "metadata", name
 
 

@@ -45,6 +45,7 @@ _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a p
 def _signals_interrupt() -> Iterator[list[int]]:
     """Lets SIGINT and SIGTERM raise KeyboardInterrupt, so that drafts are removed; yields those received."""
     received: list[int] = []
+    timers: list[Timer] = []
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         received.append(number)
@@ -53,7 +54,8 @@ def _signals_interrupt() -> Iterator[list[int]]:
     def again(lost: Any) -> None:
         # Where it met a `__del__`, such as TensorFlow's have, Python drops it and goes on.
         if received and issubclass(lost.exc_type, KeyboardInterrupt):
-            Timer(_AGAIN, os.kill, (os.getpid(), received[0])).start()
+            timers.append(Timer(_AGAIN, os.kill, (os.getpid(), received[0])))
+            timers[-1].start()
         else:
             hook(lost)
 
@@ -62,6 +64,8 @@ def _signals_interrupt() -> Iterator[list[int]]:
     try:
         yield received
     finally:
+        for timer in timers:
+            timer.cancel()
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -17,10 +17,13 @@ import numpy as np
 from keras_selfattn.atomic import new_file
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.errors import DataError
+from keras_selfattn.serving.errors import ServingError
 
 Answer = dict[str, Any]
 
 _SHOWN_ROWS = 100
+# Folders whose files are something else.
+_NO_FILES = ("dev", "proc")
 
 
 def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> None:
@@ -35,27 +38,35 @@ def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> 
     if output is None:
         _WRITERS[form](sys.stdout, answers)
         return
-    if output.is_dir():
-        raise DataError(f"--output must be a file. Received {str(output)!r}, a folder.")
     try:
+        if output.is_dir():
+            raise DataError(f"--output must be a file. Received {str(output)!r}, a folder.")
         with _destination(output) as stream:
             _WRITERS[form](stream, answers)
-    except OSError as error:
-        raise DataError(f"--output {output} cannot be written: {error.strerror or error}.") from error
-    except BaseException:
+    except BaseException as error:
+        # A server's errors are some, too: no answer is a ConnectionError or a TimeoutError.
+        if isinstance(error, OSError) and not isinstance(error, ServingError):
+            raise DataError(f"--output {output} cannot be written: {error.strerror or error}.") from error
         click.echo(f"{output} was not written.", err=True)
         raise
 
 
 @contextlib.contextmanager
 def _destination(output: Path) -> Iterator[TextIO]:
-    # A link stays one, and a device or pipe is written to as it is.
-    stream = output.exists() and not output.is_file()
-    with output.open("wb") if stream else new_file(output.resolve()) as file:
+    # A link stays one, and what is no file is written to as it is: a pipe, a device, /dev/stdout of a shell.
+    stream = output.exists() and (not output.is_file() or output.absolute().parts[1] in _NO_FILES)
+    with output.open("ab") if stream else new_file(_resolved(output)) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         yield text
         text.flush()
         text.detach()
+
+
+def _resolved(output: Path) -> Path:
+    try:
+        return output.resolve()
+    except RuntimeError as error:  # links in a circle
+        raise OSError(str(error)) from error
 
 
 def _show(answers: Iterator[Answer]) -> None:

@@ -18,7 +18,8 @@ from keras_selfattn.serving.client import Signature, TensorSpec
 
 # The input that takes files: given by their names, sent as their content.
 _FILES = "encoded"
-# The rank of a batch of series, and files that hold some.
+# The input that takes series, the rank of a batch of them, and files that hold some.
+_VALUES = "values"
 _SERIES_RANK = 3
 _SERIES = frozenset({".ts", ".npz"})
 # What the caller gave, shown beside the answer; and the row to send.
@@ -127,7 +128,8 @@ def _value(signature: Signature, name: str, value: Any, where: str) -> Any:
     if spec.dtype == "string":
         return value
     try:
-        return _numbers(json.loads(value) if isinstance(value, str) else value, spec)
+        found = json.loads(value) if isinstance(value, str) else value
+        return _frames(found, spec) if name == _VALUES and len(spec.shape or ()) == _SERIES_RANK else found
     except ValueError:
         raise DataError(
             f"{where}: {name!r} must be one row of {signature.inputs[name]!r}, written as JSON. "
@@ -135,19 +137,11 @@ def _value(signature: Signature, name: str, value: Any, where: str) -> Any:
         ) from None
 
 
-def _numbers(value: Any, spec: TensorSpec) -> Any:
-    """Numbers as an input takes them: JSON's null is a missing one, and those of one feature stand alone."""
-    if "float" in spec.dtype:
-        value = _with_gaps(value)
-    one_feature = spec.shape is not None and len(spec.shape) == _SERIES_RANK and spec.shape[-1] == 1
-    if (
-        one_feature
-        and isinstance(value, list)
-        and value
-        and not any(isinstance(each, list) for each in value)
-    ):
-        return [[each] for each in value]
-    return value
+def _frames(value: Any, spec: TensorSpec) -> Any:
+    """A series as our exports take it: null is a missing value, and numbers of one feature stand alone."""
+    value = _with_gaps(value)
+    bare = isinstance(value, list) and value and not any(isinstance(each, list) for each in value)
+    return [[each] for each in value] if bare and (spec.shape or ())[-1] == 1 else value
 
 
 def _with_gaps(value: Any) -> Any:

@@ -9,14 +9,23 @@ import numpy as np
 
 from keras_selfattn.errors import DataError
 
+# What NumPy and zipfile raise of a file that is damaged, encrypted or packed in another way.
+_UNREADABLE = (
+    *(ValueError, OSError, EOFError, TypeError, RuntimeError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
-def read_arrays(file: Path, needed: Sequence[str], instead: str) -> dict[str, np.ndarray]:
-    """Returns the arrays of an .npz file; nothing pickled is read.
+
+def read_arrays(
+    file: Path, needed: Sequence[str], instead: str, *, optional: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """Returns some arrays of an .npz file; nothing pickled is read.
 
     Args:
         file: as `numpy.savez` writes it.
         needed: names of arrays that it must have.
         instead: what to store in place of Python objects, for the message.
+        optional: names of those that it may have.
 
     Raises:
         DataError: if it is missing or none, or lacks an array that is needed.
@@ -37,8 +46,9 @@ def read_arrays(file: Path, needed: Sequence[str], instead: str) -> dict[str, np
         # Opened here: NumPy leaves open what it finds no arrays in.
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
             # A file in it that is no array comes as bytes.
-            found = {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+            found = {name: archive[name] for name in archive.files if name in {*needed, *optional}}
+            held = ", ".join(map(repr, archive.files)) or "nothing"
+    except _UNREADABLE as error:
         if "allow_pickle" in str(error):
             raise DataError(
                 f"{file} holds pickled objects, which can run code and are not read. {instead}"
@@ -47,6 +57,5 @@ def read_arrays(file: Path, needed: Sequence[str], instead: str) -> dict[str, np
     arrays = {name: array for name, array in found.items() if isinstance(array, np.ndarray)}
     for name in needed:
         if name not in arrays:
-            held = ", ".join(map(repr, arrays)) or "nothing"
             raise DataError(f"{file} has no array {name!r}. It holds {held}.")
     return arrays

@@ -75,7 +75,18 @@ def read_regression(
     time: str | None = None,
     values: str | None = None,
 ) -> LabelledRows:
-    """Reads series and the number of each, or several in an `.npz`; all else as `read_series`."""
+    """Reads series and the number of each, or several in an `.npz`; all else as `read_series`.
+
+    Example:
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "meals.csv")
+        ...     _ = file.write_text("id,label,load\\na,2.5,1\\na,2.5,3\\nb,4,7\\n")
+        ...     rows = read_regression(file)
+        >>> [row.shape for row in rows.inputs], [target.tolist() for target in rows.targets]
+        ([(2, 1), (1, 1)], [[2.5], [4.0]])
+    """
     file = Path(path)
     series, targets = _read(file, {"label": label, "row_id": row_id, "time": time, "values": values})
     return LabelledRows(series, [_numbers(file, row, each) for row, each in enumerate(targets)], str(file))
@@ -88,6 +99,15 @@ def read_long_series(
 
     A table without a column "id" is one series, unless `row_id` names another column. UCR's `.tsv` and `.txt`
     have a label first.
+
+    Example:
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "load.csv")
+        ...     _ = file.write_text("hour,load\\n1,5\\n0,4\\n")
+        ...     [series.tolist() for series in read_long_series(file, time="hour")]
+        [[[4.0], [5.0]]]
     """
     file = Path(path)
     return _read(file, {"row_id": row_id, "time": time, "values": values}, labelled=False)[0]
@@ -124,7 +144,8 @@ def _check_no_columns(file: Path, columns: Mapping[str, str | None]) -> None:
 
 def _read_arrays(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], Sequence[Any]]:
     instead = "Pad series of different lengths to one array `x` and store the length of each as `lengths`."
-    arrays = read_arrays(file, ("x", "y") if labelled else ("x",), instead)
+    needed = ("x", "y") if labelled else ("x",)
+    arrays = read_arrays(file, needed, instead, optional=("lengths",))
     x = arrays["x"]
     if x.ndim not in (2, 3) or x.dtype.kind not in "biuf":
         raise DataError(

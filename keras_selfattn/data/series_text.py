@@ -38,13 +38,15 @@ def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str]]
     else:
         raise DataError(f"{file} has no @data: it is no .ts file.")
     has_label = _checked_header(file, header, labelled=labelled)
+    said, *known = header.get("classlabel", "").split() or ["false"]
+    known = known if said.lower() == "true" else []
     for number, line in lines:
         fields = line.split(":")
         if has_label:
             labels.append(fields.pop().strip())
         series.append(_columns(f"{file}: line {number}", fields, series))
         if has_label:
-            _check_label(f"{file}: line {number}", labels[-1], header)
+            _check_label(f"{file}: line {number}", labels[-1], known if labelled else [])
     if not series:
         raise DataError(f"{file} has no rows after @data.")
     return series, labels
@@ -86,10 +88,9 @@ def _checked_header(file: Path, header: dict[str, str], *, labelled: bool) -> bo
     return has_label
 
 
-def _check_label(where: str, label: str, header: dict[str, str]) -> None:
+def _check_label(where: str, label: str, known: list[str]) -> None:
     if not label:
         raise DataError(f"{where} has no label after its last ':'.")
-    known = header.get("classlabel", "").split()[1:]
     if known and label not in known:
         raise DataError(
             f"{where} has the label {label!r}. @classLabel says that they are {', '.join(known)}."

@@ -45,7 +45,7 @@ def read_table(
     if separator == "":
         raise DataError("`separator` between labels must be at least one character. Received ''.")
     records = read_columns(
-        file, (text, label), " Name those of texts and labels, or with --task another task."
+        file, (text, label), " Name those of texts and labels, or the task if it is another."
     )
     texts = texts_of(file, text, records)
     if separator is not None or any(isinstance(record.get(label), list) for _, record in records):

@@ -3,7 +3,7 @@
 The signatures and names are those of this project's exports; see docs/savedmodel.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, cast
 
@@ -141,11 +141,15 @@ def _rows_of(values: Inputs) -> Inputs:
         raise InvalidInputError(f"texts must be a list of str. Received {values!r:.60}") from None
 
 
-def _check_no_padding(rows: Inputs) -> None:
+def _check_no_padding(values: Inputs) -> None:
     """Refuses a list of tokens with one that is padding: it has no label, and others would seem to be its."""
-    given = cast("list[Any]", rows) if isinstance(rows, list) else []
-    for number, row in enumerate(given):
-        if isinstance(row, list | tuple) and any(token in ("", b"") for token in cast("list[Any]", row)):
+    rows: Any = next(iter(values.values()), None) if isinstance(values, Mapping) else values
+    if getattr(rows, "ndim", 1) != 1:  # an array, which its maker has padded
+        return
+    for number, row in enumerate(cast("Iterable[Any]", rows) if hasattr(rows, "__iter__") else ()):
+        if isinstance(row, list | tuple) and any(
+            isinstance(token, str | bytes) and not token for token in cast("list[Any]", row)
+        ):
             raise InvalidInputError(f"row {number} has an empty token, which is padding: leave it out")
 
 

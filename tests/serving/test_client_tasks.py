@@ -200,6 +200,8 @@ def test_an_empty_token_among_others_is_refused(stock_server, connect):
     serving = StockServing()
     with pytest.raises(errors.InvalidInputError, match="row 1 has an empty token, which is padding"):
         connect(stock_server(serving)).label([["a"], ["a", "", "b"]])
+    with pytest.raises(errors.InvalidInputError, match="row 0 has an empty token, which is padding"):
+        connect(stock_server(serving)).label({"tokens": [["a", b""]]})
     assert serving.received("Predict") == []
 
 

@@ -170,17 +170,44 @@ def test_an_output_file_appears_when_all_is_written(texts, tmp_path):
 
 def test_where_answers_cannot_be_written_is_one_line(texts, tmp_path):
     (tmp_path / "file").write_text("kept")
+    (tmp_path / "circle").symlink_to("circle")
     for output, said in (
         (tmp_path, "--output must be a file"),
         ("", "--output must be a file"),
         (tmp_path / "file" / "x.csv", "is not a folder"),
         ("/proc/x.csv", "cannot be written"),
+        (tmp_path / ("x" * 300), "cannot be written: File name too long"),
+        (tmp_path / "circle", "cannot be written"),
     ):
         done = invoke(texts, "query", "a", "--output", output)
         assert said in " ".join(done.output.split())
         assert (done.exit_code, "Traceback" in done.output) == (1, False)
     assert texts.received("Predict") == [], "said before anything was asked"
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_an_answer_that_does_not_come_is_no_fault_of_the_file(tmp_path):
+    done = invoke("127.0.0.1:1", "query", "a", "--output", tmp_path / "x.csv")
+    assert done.exit_code == exit_status.NOT_NOW
+    assert "cannot be written" not in done.output
+
+    def stops():
+        yield {"label": "a"}
+        raise errors.DeadlineExceededError("no answer in 10 s")
+
+    with pytest.raises(errors.DeadlineExceededError):
+        query_answers.write_answers(stops(), "csv", tmp_path / "x.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_standard_output_by_its_name_goes_on_where_it_is(texts, tmp_path):
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    words = ["query", "m", "abcd", "--target", texts.target, "--output", "/dev/stdout"]
+    program = f"from keras_selfattn.cli.main import main; main({words!r})"
+    with log.open("a") as opened:
+        subprocess.run([sys.executable, "-c", program], check=True, stdout=opened, timeout=120)
+    assert log.read_text() == "before\ntext,label,score\nabcd,long,0.7\n"
 
 
 def test_a_link_stays_a_link_and_a_device_a_device(texts, tmp_path):
