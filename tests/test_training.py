@@ -111,7 +111,7 @@ def test_an_existing_run_is_refused_before_training_and_replaced_where_asked(run
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "old").touch()
-    with pytest.raises(RunError, match="exists already. Choose another output folder, or overwrite"):
+    with pytest.raises(RunError, match="exists already. Choose another output folder, or replace"):
         trained(folder)
     with pytest.raises(RunError, match="is not a run folder, so it is not replaced"):
         trained(folder, overwrite=True)
