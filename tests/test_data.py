@@ -298,7 +298,10 @@ def test_lists_are_no_texts(tmp_path):
 
 def test_one_row_of_each_label_cannot_be_split():
     rows = LabelledRows([f"text {n}" for n in range(30)], [f"label {n}" for n in range(30)], "made up")
-    with pytest.raises(
-        DataError, match="made up has one row of each of its 30 labels, those that are alike counted once"
-    ):
-        split_rows(rows, 0.1, 0)
+    alike = LabelledRows(["good", "bad"] * 30, ["+", "-"] * 30, "made up")
+    for given, labels in ((rows, 30), (alike, 2)):
+        with pytest.raises(
+            DataError,
+            match=f"one row of each of its {labels} labels, or rows that are all alike, so that none",
+        ):
+            split_rows(given, 0.1, 0)

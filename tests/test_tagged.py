@@ -92,7 +92,7 @@ def test_json_lines_hold_lists_of_tokens_and_labels(write):
         (
             "a.jsonl",
             '{"tokens": [""], "labels": ["x"]}',
-            "'tokens' in line 1 hold '', which is no token or label",
+            "'tokens' in line 1 hold '', which no token and no label is",
         ),
         ("a.jsonl", '{"tokens": ["a"], "labels": [null]}', "the 'labels' in line 1 hold None"),
         ("a.jsonl", '{"tokens": ["a"]}', "has no column 'labels'"),

@@ -38,7 +38,7 @@ def settings_of(task: Task, split: Split, *, quick: bool) -> dict[str, Any]:
 def measure_ours(task: Task, split: Split, seed: int, *, quick: bool) -> dict[str, Any]:
     """Trains the model of a task on all but the test rows, and returns its figures on those.
 
-    In a process of its own: thirty trainings in one held 10 GB at the end.
+    In a process of its own: twenty trainings in one held 10 GB at the end.
     """
     return in_own_process(measure_here, task, split, seed, quick)
 

@@ -79,8 +79,8 @@ def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[Labelled
     kept = [row for row in range(len(rows)) if row not in chosen]
     if not held and len(by_class) > 1 and len(by_class) == len(places):
         raise DataError(
-            f"{rows.source} has one row of each of its {len(by_class)} labels, those that are alike counted "
-            "once, so that none can be held out. Give another row of a label, or a validation file."
+            f"{rows.source} has one row of each of its {len(by_class)} labels, or rows that are all alike, "
+            "so that none can be held out. Give another row of a label, or a validation file."
         )
     if not kept or not held:
         raise DataError(

@@ -152,9 +152,10 @@ def _strings(file: Path, line: int, column: str, value: Any) -> list[str]:
     if not isinstance(value, list):
         raise DataError(f"{file}: the {column!r} in line {line} is no list but {value!r:.60}.")
     for item in value:
-        kind = "string" if item != "" else "token or label: leave it out"
-        if item is None or item == "" or isinstance(item, list | dict | bool):
-            raise DataError(f"{file}: the {column!r} in line {line} hold {item!r:.60}, which is no {kind}.")
+        if item is None or isinstance(item, list | dict | bool):
+            raise DataError(f"{file}: the {column!r} in line {line} hold {item!r:.60}, which is no string.")
+        if item == "":
+            raise DataError(f"{file}: the {column!r} in line {line} hold '', which no token and no label is.")
     # A lone surrogate, which JSON can hold, is no UTF-8.
     return [str(item).encode(errors="replace").decode() for item in value]
 

@@ -98,6 +98,21 @@ def test_the_flags_of_tensorflow_serving_start_what_they_start_there(tf1_base, s
     assert "--flush_filesystem_caches has no effect here: " in errors
 
 
+def test_what_is_proposed_to_ask_is_of_the_newest_versions_kind(serve, tmp_path):
+    for version, features in ((1, 1), (2, 3)):
+        path = save(HalfPlusTwo(), tmp_path, version)
+        (path / "assets.extra").mkdir()
+        inputs = {"values": {"dtype": "float32", "shape": [None, None, features]}}
+        card = {"format": 1, "signatures": {"serving_default": {"inputs": inputs}}}
+        (path / "assets.extra" / "model_card.json").write_text(json.dumps(card))
+    port = free_port()
+    process = serve(f"--port={port}", f"--model_base_path={tmp_path}")
+    wait_for(f"localhost:{port}")
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert "query default '[[0.5, 0.5, 0.5], [1.5, 1.5, 1.5]]' --target" in output
+
+
 def test_a_file_of_models_is_served_and_logs_may_be_json(tf1_base, serve, tmp_path):
     save(HalfPlusTwo(b=10.0), tmp_path / "ten", 5)
     file = tmp_path / "models.conf"
