@@ -5,15 +5,18 @@ tensorflow_serving/model_servers/{server_core,get_model_status_impl,model_servic
 servables/tensorflow/get_model_metadata_impl.cc.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from google.protobuf.message import DecodeError, Message
 
-from ..errors import InternalError, InvalidArgumentError
+from ..errors import InternalError, InvalidArgumentError, ResourceExhaustedError
 from ..wire import codec
 from ..wire import messages_pb2 as pb
+from .admission import Admission, examples_bytes, predict_bytes
 from .call import Call
 from .config import ServerConfig
 from .deadlines import seconds_left
@@ -30,7 +33,20 @@ _T = TypeVar("_T")
 
 PREDICT, CLASSIFY, REGRESS, MULTI_INFERENCE = "Predict", "Classify", "Regress", "MultiInference"
 
+# The bytes that are copied in the time in which Python handles one value.
+_VALUE_WORK = 64
+_MANY = 1000
+# Larger requests are not parsed to say whose they were, when they are refused.
+_MOST_REFUSED = 2**16
+
 _CALLS_ON_EXAMPLES = {CLASSIFY: classify_call, REGRESS: regress_call}
+
+
+class Sizes(NamedTuple):
+    """The bytes of a request's message, and of its tensors in memory."""
+
+    message: int
+    tensors: int
 
 
 class Api:
@@ -40,7 +56,7 @@ class Api:
     and return a serialized response. All raise a ServingError in TensorFlow Serving's words.
 
     Attributes:
-        admitted: as in Runner.
+        admission: what the server takes on at a time.
 
     Args:
         models: the models.
@@ -57,7 +73,7 @@ class Api:
     def __init__(
         self, models: Models, runner: Runner, metrics: Metrics, management: Management, config: ServerConfig
     ):
-        self.admitted = runner.admitted
+        self.admission = Admission(config)
         self._models = models
         self._runner = runner
         self._metrics = metrics
@@ -75,7 +91,8 @@ class Api:
             return predict_call(servable, request, self._encode)
 
         with self._metrics.request(self.known(spec), PREDICT, "GRPC"):
-            return await self.infer(spec, PREDICT, prepare, _serialized, len(data), deadline)
+            sizes = Sizes(len(data), predict_bytes(request))
+            return await self.infer(spec, PREDICT, prepare, _serialized, sizes, deadline)
 
     async def classify(self, data: bytes, deadline: float | None) -> bytes:
         """A ClassificationResponse."""
@@ -98,7 +115,8 @@ class Api:
             return multi_inference_call(servable, request, self._check_method)
 
         with self._metrics.request(self.known(spec), MULTI_INFERENCE, "GRPC"):
-            return await self.infer(spec, MULTI_INFERENCE, prepare, _serialized, len(data), deadline)
+            sizes = Sizes(len(data), examples_bytes(request))
+            return await self.infer(spec, MULTI_INFERENCE, prepare, _serialized, sizes, deadline)
 
     async def get_model_metadata(self, data: bytes, deadline: float | None) -> bytes:
         """A GetModelMetadataResponse."""
@@ -134,6 +152,21 @@ class Api:
         packed.value = signatures.SerializeToString(deterministic=True)
         return response
 
+    @contextlib.contextmanager
+    def admitted(self, api: str, data: bytes) -> Iterator[None]:
+        """Take a request over gRPC on until it has its answer, and count it if it is refused.
+
+        Raises:
+            ResourceExhaustedError: as many as may wait or run already do.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self.admission.request())
+            except ResourceExhaustedError:
+                with self._metrics.request(self._model_of(data), api, "GRPC"):
+                    raise
+            yield
+
     def ready(self) -> bool:
         """Whether a model answers, or none is wanted: a broken one must not take requests from the others."""
         models = self._models.available()
@@ -157,7 +190,8 @@ class Api:
         def prepare(servable: Servable) -> Call[Any]:
             return make(servable, request, self._check_method)
 
-        return await self.infer(_spec(request), api, prepare, finish, size, deadline)
+        sizes = Sizes(size, examples_bytes(request))
+        return await self.infer(_spec(request), api, prepare, finish, sizes, deadline)
 
     async def infer(
         self,
@@ -165,7 +199,7 @@ class Api:
         api: str,
         prepare: Callable[[Servable], Call[_T]],
         finish: Callable[[_T], bytes],
-        size: int,
+        sizes: Sizes,
         deadline: float | None,
     ) -> bytes:
         """Runs a graph for a request.
@@ -175,24 +209,49 @@ class Api:
             api: what is asked of it, for the metrics.
             prepare: makes the call of the request.
             finish: makes the answer of the response.
-            size: bytes of the request: large ones are not taken apart on the event loop.
+            sizes: of the request: large ones are not taken apart on the event loop, and some not at all.
             deadline: when nobody waits for the answer any more, of `time.monotonic`; None for no limit.
         """
-        with self._models.lease(spec) as servable:
-            call = await self._runner.off_loop(size, prepare, servable)
+        with self.admission.growth(*sizes), self._models.lease(spec) as servable:
+            call = await self._runner.off_loop(max(sizes), prepare, servable)
             if api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
                 self._metrics.examples(spec.name, sum(len(array) for array in call.feeds.values()))
             started = time.perf_counter()
             arrays = await self._runner.run(servable, call, deadline)
             self._metrics.ran(spec.name, api, time.perf_counter() - started)
-            size = sum(array.nbytes for array in arrays)
-            return await self._runner.off_loop(size, lambda: finish(call.respond(arrays)))
+            work = _copied_bytes(arrays) if api == PREDICT and finish is _serialized else _value_work(arrays)
+            return await self._runner.off_loop(work, lambda: finish(call.respond(arrays)))
+
+    def _model_of(self, data: bytes) -> str:
+        """Return the model that a request is for, of which only the first field is read: the ModelSpec."""
+        if len(data) > _MOST_REFUSED:
+            return ""
+        try:
+            return self.known(pb.GetModelStatusRequest.FromString(data).model_spec)
+        except DecodeError:
+            return ""
 
     async def _parse(self, message: type[_M], data: bytes) -> _M:
         try:
             return await self._runner.off_loop(len(data), message.FromString, data)
         except DecodeError:
             raise InternalError("Unable to parse request") from None
+
+
+def _value_work(arrays: Sequence[np.ndarray]) -> int:
+    """Return the bytes that are copied in the time in which outputs are written value by value."""
+    return sum(_VALUE_WORK * array.size for array in arrays)
+
+
+def _copied_bytes(arrays: Sequence[np.ndarray]) -> int:
+    """Return the bytes of outputs that are written as they lie in memory."""
+    return sum(_text_bytes(array) if array.dtype == object else array.nbytes for array in arrays)
+
+
+def _text_bytes(array: np.ndarray) -> int:
+    """Return the bytes of strings, of which very many are reason enough not to look at each."""
+    pointers = _VALUE_WORK * array.size
+    return pointers if array.size > _MANY else pointers + sum(map(len, array.reshape(-1).tolist()))
 
 
 def _serialized(response: Message) -> bytes:

@@ -80,6 +80,8 @@ class Batcher:
             raise InvalidArgumentError(
                 f"Task size {rows} is larger than maximum input batch size {parameters.max_batch_size}"
             )
+        if rows > parameters.capacity:
+            raise _full()
         if rows <= parameters.max_execution_batch_size:
             return await self._submit(servable, call.feeds, call.fetches, rows, deadline)
         starts = range(0, rows, parameters.max_execution_batch_size)
@@ -111,7 +113,7 @@ class Batcher:
         if queue is None:
             queue = self._queues[key] = Queue(servable, fetches, parameters, self._shares_of(servable))
         if queue.rows and queue.rows + rows > parameters.capacity:
-            raise UnavailableError("The batch scheduling queue to which this task was submitted is full")
+            raise _full()
         queue.add(task)
         self._start_what_can(loop)
         return await by(deadline, task.done)
@@ -228,6 +230,10 @@ class Batcher:
         arrays = queue.servable.run(feeds, queue.fetches, seconds_left(latest))
         queue.shares.took(sum(rows), time.perf_counter() - started)
         return split(arrays, rows, size)
+
+
+def _full() -> UnavailableError:
+    return UnavailableError("The batch scheduling queue to which this task was submitted is full")
 
 
 def _failed(tasks: Sequence[Task], error: BaseException) -> list[_Outcome]:

@@ -165,6 +165,13 @@ class ServerConfig:
     max_concurrent_requests: int = _setting(
         2000, LIMITS, _POSITIVE, "Requests waiting or running; one more is refused with RESOURCE_EXHAUSTED."
     )
+    max_request_tensor_bytes: int = _setting(
+        2**28,
+        LIMITS,
+        _POSITIVE,
+        "Bytes of memory that a request's tensors may take beyond its own size: a message of 40 bytes can "
+        "name gigabytes. More is refused with INVALID_ARGUMENT.",
+    )
     rest_api_timeout_in_ms: int = _setting(
         30_000, LIMITS, _POSITIVE, "Milliseconds that a request over REST may take."
     )

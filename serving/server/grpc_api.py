@@ -61,7 +61,7 @@ class GrpcApi:
             "Regress": api.regress,
             "MultiInference": api.multi_inference,
         }
-        limited = {name: _admitted(api, method) for name, method in inference.items()}
+        limited = {name: _admitted(api, name, method) for name, method in inference.items()}
         model = {
             "GetModelStatus": api.get_model_status,
             "HandleReloadConfigRequest": api.reload_config,
@@ -98,11 +98,11 @@ def _is_worth_a_line(record: logging.LogRecord) -> bool:
     return type(error).__name__ != "ExecuteBatchError"
 
 
-def _admitted(api: Api, method: Method) -> Method:
+def _admitted(api: Api, name: str, method: Method) -> Method:
     """`method`, which refuses what is more than the server takes on."""
 
     async def infer(data: bytes, deadline: float | None) -> bytes:
-        with api.admitted():
+        with api.admitted(name, data):
             return await method(data, deadline)
 
     return infer

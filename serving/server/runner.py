@@ -1,15 +1,14 @@
-"""Where graphs run: a pool of threads, and a limit to how many requests wait for it."""
+"""Where graphs run: a pool of threads, so that the event loop is free."""
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ..errors import ResourceExhaustedError
 from .batching import Batcher
 from .batching_parameters import BatchingParameters
 from .call import Call
@@ -28,8 +27,7 @@ class Runner:
 
     Args:
         executor: the threads.
-        config: requests that may wait or run (one more is refused at once, so that no queue grows for ever),
-            and whether all are batched, or those of versions that say so.
+        config: whether all requests are batched, or those of versions that say so.
         parameters: how they are.
         metrics: what is counted of that.
 
@@ -42,28 +40,9 @@ class Runner:
         self, executor: Executor, config: ServerConfig, parameters: BatchingParameters, metrics: Metrics
     ):
         self._executor = executor
-        self._limit = config.max_concurrent_requests
         self._batch_all = config.enable_batching and not config.enable_per_model_batching_parameters
         self._most = parameters.max_execution_batch_size
         self._batcher = Batcher(executor, parameters, metrics)
-        self._admitted = 0
-
-    @contextlib.contextmanager
-    def admitted(self) -> Iterator[None]:
-        """Counts a request until it has its answer.
-
-        Raises:
-            ResourceExhaustedError: as many as may wait or run already do.
-        """
-        if self._admitted >= self._limit:
-            raise ResourceExhaustedError(
-                f"{self._limit} requests wait or run, which is this server's limit; try again later"
-            )
-        self._admitted += 1
-        try:
-            yield
-        finally:
-            self._admitted -= 1
 
     async def run(self, servable: Servable, call: Call[Any], deadline: float | None) -> list[np.ndarray]:
         """The values of what a call fetches.
@@ -83,10 +62,10 @@ class Runner:
         return await by(deadline, running)
 
     async def off_loop(self, size: int, function: Callable[..., _T], *args: Any) -> _T:
-        """What `function` returns; it runs in a thread if there is much to do.
+        """Return what `function` returns; it runs in a thread if it may take over a millisecond.
 
         Args:
-            size: bytes that it works on.
+            size: bytes that it works on; or that it would in that time, where it handles values one by one.
             function: what to call.
             *args: its arguments.
         """

@@ -25,6 +25,7 @@ from ..wire import messages_pb2 as pb
 from .batching_parameters import BatchingParameters
 from .config import ServerConfig
 from .quantised import record_of
+from .shared_work import SharedWork
 from .short_runs import ShortRuns, is_sure_to_end, kind_of_run
 from .text_files import read_text_file
 
@@ -115,6 +116,9 @@ class SavedModelServable:
             self._tensors = {name: tensor._as_tf_output() for name, tensor in tensors.items()}
             records = {name: record_of(tensor.dtype.as_datatype_enum) for name, tensor in tensors.items()}
             self._records = {name: record for name, record in records.items() if record is not None}
+            self._shared_work = [
+                SharedWork(meta_graph.graph_def, each) for each in self._whole_signatures(tensors)
+            ]
             ends = is_sure_to_end(meta_graph.graph_def, loops_end)
             self._short_runs = ShortRuns(ends and self._has_default_threads(config))
         except errors.OpError as error:
@@ -129,6 +133,7 @@ class SavedModelServable:
     ) -> list[np.ndarray]:
         """As in `Servable`."""
         fed = {self._tensor(name): array for name, array in feeds.items()}
+        asked, fetches = fetches, self._with_shared_work(feeds, fetches)
         fetched = [self._tensor(name) for name in fetches]
         kind = kind_of_run(fetches, feeds.values())
         options = _IN_THIS_THREAD if self._short_runs.expected(kind) else _options(timeout)
@@ -146,11 +151,8 @@ class SavedModelServable:
             if options not in (None, _IN_THIS_THREAD):
                 session_api.TF_DeleteBuffer(options)
         self._short_runs.took(kind, time.perf_counter() - started)
-        # A single string comes as bytes, a single number as a NumPy scalar.
-        arrays = [value if isinstance(value, np.ndarray) else _scalar(value) for value in values]
-        if self._records:
-            return [self._recorded(name, array) for name, array in zip(fetches, arrays, strict=True)]
-        return arrays
+        found = dict(zip(fetches, values, strict=True))
+        return [self._array(name, found[name]) for name in asked]
 
     def close(self) -> None:
         """As in `Servable`."""
@@ -179,8 +181,22 @@ class SavedModelServable:
         )
         return not asked and len(self._session.list_devices()) == 1
 
-    def _recorded(self, name: str, array: np.ndarray) -> np.ndarray:
-        """`array` with its quantised type, of which TensorFlow's Python leaves the integers alone."""
+    def _whole_signatures(self, tensors: Mapping[str, Any]) -> Iterable[pb.SignatureDef]:
+        """Yield the signatures all of whose outputs can be fetched."""
+        for signature in self.signatures.values():
+            if all(info.name in tensors for info in signature.outputs.values()):
+                yield signature
+
+    def _with_shared_work(self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str]) -> Sequence[str]:
+        """Return `fetches`, and the outputs that come along for next to nothing."""
+        for each in self._shared_work:
+            if each.inputs == feeds.keys() and set(fetches).issubset(each.outputs):
+                return each.widened(fetches)
+        return fetches
+
+    def _array(self, name: str, value: object) -> np.ndarray:
+        """Return a fetched value with its quantised type, of which TensorFlow's Python leaves integers."""
+        array = value if isinstance(value, np.ndarray) else _scalar(value)
         record = self._records.get(name)
         return array if record is None else array.view(record)
 
@@ -210,6 +226,7 @@ _IN_THIS_THREAD = _buffer(config_pb2.RunOptions(inter_op_thread_pool=-1))
 
 
 def _scalar(value: object) -> np.ndarray:
+    """Return a single string, which comes as bytes, or number, which comes as a NumPy scalar, as an array."""
     return np.array(value, dtype=object if isinstance(value, bytes) else None)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from ...errors import HTTP_STATUS, CancelledError, InvalidArgumentError, ServingError, UnavailableError
 from ...wire import messages_pb2 as pb
-from ..api import CLASSIFY, PREDICT, REGRESS, Api
+from ..api import CLASSIFY, PREDICT, REGRESS, Api, Sizes
 from ..call import Call
 from ..config import ServerConfig
 from ..in_flight import InFlight
@@ -22,6 +22,7 @@ from ..predict import arrays_call
 from ..runner import Runner
 from ..servable import Servable
 from . import routes
+from .json_document import json_bytes
 from .json_examples import examples_request
 from .json_in import predict_inputs
 from .json_models import metadata_json, models_json, status_json
@@ -166,7 +167,7 @@ class RestApi:
     ) -> _Answer:
         deadline = time.monotonic() + self._seconds
         counted = self._metrics.request(self._api.known(spec), _API_OF[asks], "REST")
-        with counted, self._runner.admitted():
+        with counted, self._api.admission.request():
             body = await self._body(scope, receive)
             infer = self._predict if asks == routes.PREDICT else self._examples
             return _Answer(await _unless_gone(receive, infer(asks, spec, body, deadline)))
@@ -177,10 +178,16 @@ class RestApi:
             call = arrays_call(servable.signatures[name], inputs)
             return Call(call.feeds, call.fetches, lambda arrays: predict_outputs(call.respond(arrays), rows))
 
-        return await self._api.infer(spec, PREDICT, prepare, bytes, len(body), deadline)
+        sizes = await self._sizes(body)
+        return await self._api.infer(spec, PREDICT, prepare, bytes, sizes, deadline)
+
+    async def _sizes(self, body: bytes) -> Sizes:
+        return Sizes(len(body), await self._runner.off_loop(len(body), json_bytes, body))
 
     async def _examples(self, asks: str, spec: pb.ModelSpec, body: bytes, deadline: float) -> bytes:
-        request = await self._runner.off_loop(len(body), _examples_request, spec, body)
+        sizes = await self._sizes(body)
+        with self._api.admission.growth(*sizes):
+            request = await self._runner.off_loop(max(sizes), _examples_request, spec, body)
         write = classify_outputs if asks == routes.CLASSIFY else regress_outputs
 
         def finish(response: Any) -> bytes:
@@ -206,15 +213,16 @@ class RestApi:
                         self._refuse_size()
         except TimeoutError:
             raise _HttpError(408, f"the body has not come within {self._seconds:g} s") from None
-        body = b"".join(chunks)
-        if (b"content-encoding", b"gzip") not in [(name, value.lower()) for name, value in scope["headers"]]:
-            return body
-        return await self._runner.off_loop(len(body), self._inflated, body)
+        packed = (b"content-encoding", b"gzip") in [(name, value.lower()) for name, value in scope["headers"]]
+        # However few bytes, they may inflate to as many as a body may have.
+        return await self._runner.off_loop(
+            self._most_bytes if packed else size, self._inflated if packed else b"".join, chunks
+        )
 
-    def _inflated(self, body: bytes) -> bytes:
+    def _inflated(self, chunks: list[bytes]) -> bytes:
         inflater = zlib.decompressobj(_GZIP)
         try:
-            inflated = inflater.decompress(body, self._most_bytes)
+            inflated = inflater.decompress(b"".join(chunks), self._most_bytes)
         except zlib.error as error:
             raise InvalidArgumentError(f"Failed to decompress the request's body: {error}") from None
         if inflater.unconsumed_tail:

@@ -1,0 +1,202 @@
+"""What requests become is bounded, not only what they are; and nothing large is made on the event loop."""
+
+import contextlib
+import gzip
+import json
+import re
+import threading
+import urllib.error
+import urllib.request
+
+import grpc
+import numpy as np
+import pytest
+import serving_models as models
+
+from keras_selfattn.serving import errors
+from keras_selfattn.serving.client import Client
+from keras_selfattn.serving.server import Server, ServerConfig, quantised
+from keras_selfattn.serving.server.admission import Admission
+from keras_selfattn.serving.server.rest import json_document
+from keras_selfattn.serving.wire import codec
+from keras_selfattn.serving.wire import messages_pb2 as pb
+
+PREDICT = "/tensorflow.serving.PredictionService/Predict"
+CLASSIFY = "/tensorflow.serving.PredictionService/Classify"
+ONE = np.float32(1).tobytes()
+REFUSED = "at most .* bytes more in memory .max_request_tensor_bytes.; its tensors take"
+
+
+def tensor(dtype, *sizes, **values):
+    dims = [pb.TensorShapeProto.Dim(size=size) for size in sizes]
+    return pb.TensorProto(dtype=dtype, tensor_shape=pb.TensorShapeProto(dim=dims), **values)
+
+
+def asked(server, method, request):
+    with grpc.insecure_channel(server.target) as channel:
+        return channel.unary_unary(method)(request.SerializeToString(), timeout=20)
+
+
+def refusal(server, method, request):
+    with pytest.raises(grpc.RpcError) as raised:
+        asked(server, method, request)
+    return raised.value.code().name, raised.value.details()
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """The threads in which tensors were taken out of their messages."""
+    seen = []
+    decode = quantised.decode
+
+    def spied(proto):
+        seen.append(threading.current_thread().name)
+        return decode(proto)
+
+    monkeypatch.setattr(quantised, "decode", spied)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def server(half_base, tmp_path_factory):
+    """Serves `half`; requests may grow by 1 MiB."""
+    with Server(
+        ServerConfig("half", half_base, port=0, rest_api_port=-1, max_request_tensor_bytes=2**20)
+    ) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        tensor(pb.DT_FLOAT, 2**28, float_val=ONE),
+        tensor(pb.DT_FLOAT, 2**14, 2**14),
+        tensor(pb.DT_STRING, 2**25, string_val=[b"x"]),
+        tensor(pb.DT_STRING, 2**15 + 1),  # 32 bytes each
+        tensor(pb.DT_INT32, 2**18 + 64, int_val=[1]),
+    ],
+    ids=["one value", "no value", "a text", "empty texts", "just too many"],
+)
+def test_a_small_message_of_a_large_tensor_is_refused_before_anything_is_made(server, decoded, sent):
+    request = pb.PredictRequest(model_spec=pb.ModelSpec(name="half"), inputs={"x": sent})
+    code, details = refusal(server, PREDICT, request)
+    assert code == "INVALID_ARGUMENT"
+    assert re.search(REFUSED, details)
+    assert decoded == []
+
+
+def test_tensors_are_bounded_together(server, decoded):
+    halves = {name: tensor(pb.DT_FLOAT, 2**17 + 1, float_val=ONE) for name in "ab"}
+    request = pb.PredictRequest(model_spec=pb.ModelSpec(name="half"), inputs=halves)
+    assert refusal(server, PREDICT, request)[0] == "INVALID_ARGUMENT"
+    assert decoded == []
+
+
+def test_what_fits_is_made_in_a_thread_and_answered(server, decoded):
+    sent = tensor(pb.DT_FLOAT, 2**18, float_val=ONE)
+    request = pb.PredictRequest(model_spec=pb.ModelSpec(name="half"), inputs={"x": sent})
+    response = pb.PredictResponse.FromString(asked(server, PREDICT, request))
+    assert set(codec.decode(response.outputs["y"]).tolist()) == {2.5}
+    assert all(name.startswith("run") for name in decoded)
+
+
+def test_a_message_as_large_as_its_tensor_is_no_growth(server):
+    with Client(server.target, "half") as client:
+        many = np.arange(2**20, dtype=np.float32)  # 4 MiB
+        assert client.predict({"x": many})["y"][-1] == 0.5 * many[-1] + 2
+
+
+def test_a_context_counts_once_for_each_example(server):
+    request = pb.SerializedInputRequest(model_spec=pb.ModelSpec(name="half"))
+    shared = request.input.example_list_with_context
+    shared.examples.extend([b""] * 1000)
+    shared.context = b" " * 900
+    assert "at most" not in refusal(server, CLASSIFY, request)[1]
+    shared.context = b" " * 1100
+    code, details = refusal(server, CLASSIFY, request)
+    assert code == "INVALID_ARGUMENT"
+    assert re.search(REFUSED, details)
+
+
+def test_all_requests_together_are_bounded(half_base):
+    admission = Admission(ServerConfig("half", half_base, max_request_tensor_bytes=2**20))
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(admission.growth(size=40, becomes=2**20))
+        stack.enter_context(admission.growth(size=2**30, becomes=2**30))
+        with pytest.raises(errors.ResourceExhaustedError, match="this one would take 961 more; try again"):
+            stack.enter_context(admission.growth(size=40, becomes=1001))
+    with admission.growth(size=40, becomes=2**20):  # those have their answers
+        pass
+
+
+def rest(server, body, **headers):
+    request = urllib.request.Request(f"{server.rest_url}/v1/models/half:predict", body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+@pytest.mark.parametrize(
+    "row", [b"0.5", b"[[]]", b'{"x": 1}', b'""'], ids=["numbers", "lists", "objects", "texts"]
+)
+def test_a_body_of_more_values_than_fit_is_refused_before_it_is_read(server, monkeypatch, row):
+    monkeypatch.setattr(json_document, "_decoded", None)
+    status, answer = rest(server, b'{"instances": [' + b",".join([row] * 30_000) + b"]}")
+    assert status == 400
+    assert re.search(REFUSED, answer["error"])
+
+
+def test_a_small_body_that_inflates_is_inflated_in_a_thread_and_bounded(server, monkeypatch):
+    from keras_selfattn.serving.server.rest import app
+
+    threads = []
+    inflated = app.RestApi._inflated
+    monkeypatch.setattr(
+        app.RestApi,
+        "_inflated",
+        lambda *args: threads.append(threading.current_thread().name) or inflated(*args),
+    )
+    body = gzip.compress(b'{"instances": [' + b",".join([b"1"] * 100_000) + b"]}")
+    assert len(body) < 1000
+    status, answer = rest(server, body, **{"Content-Encoding": "gzip"})
+    assert (status, bool(re.search(REFUSED, answer["error"]))) == (400, True)
+    assert [name.rstrip("0123456789") for name in threads] == ["run_"]
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True])
+def test_the_bound_is_a_positive_number_of_bytes(half_base, value):
+    with pytest.raises(errors.InvalidInputError, match="max_request_tensor_bytes must be a positive integer"):
+        ServerConfig("half", half_base, max_request_tensor_bytes=value)
+
+
+def test_refused_requests_are_counted(slow_base, in_background, until):
+    config = ServerConfig("slow", slow_base, port=0, rest_api_port=-1, max_concurrent_requests=1)
+    with Server(config) as server, Client(server.target, "slow") as client:
+        running = in_background(client.predict, {"seconds": np.float32(2)})
+        until(lambda: server.models._models["slow"].running == 1)
+        for _ in range(3):
+            with pytest.raises(errors.ResourceExhaustedError):
+                client.predict({"seconds": np.float32(0)})
+        counted = ':tensorflow:serving:request_count{model_name="slow",status="RESOURCE_EXHAUSTED"} 3'
+        url = f"{server.rest_url}/monitoring/prometheus/metrics"
+        assert counted in urllib.request.urlopen(url, timeout=20).read().decode()
+        assert running.result()["rounds"] > 0
+
+
+def test_a_batch_of_more_rows_than_may_wait_is_refused_as_a_whole(tmp_path):
+    models.save(models.HalfPlusTwo(), tmp_path / "half")
+    file = tmp_path / "batching"
+    file.write_text(
+        "max_batch_size { value: 4 } "
+        "max_enqueued_batches { value: 8 } enable_large_batch_splitting { value: true }"
+    )
+    config = ServerConfig(
+        "half", tmp_path / "half", port=0, enable_batching=True, batching_parameters_file=file
+    )
+    many = tensor(pb.DT_FLOAT, 2**20, float_val=ONE)
+    with Server(config) as server:
+        request = pb.PredictRequest(model_spec=pb.ModelSpec(name="half"), inputs={"x": many})
+        assert refusal(server, PREDICT, request)[0] == "UNAVAILABLE"

@@ -1,0 +1,122 @@
+"""Requests for some outputs share the graph of those for all, where the others cost next to nothing."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+import serving_models as models
+import tensorflow as tf
+
+from keras_selfattn.serving.server import ServerConfig, servable
+from keras_selfattn.serving.server.loading import Loader
+from keras_selfattn.serving.server.metrics import Metrics
+
+OUTPUTS = ("label", "probabilities", "score")
+SUBSETS = [["label"], ["score"], ["score", "label"], ["label", "score"], ["probabilities"], OUTPUTS]
+
+
+class Heads(tf.Module):
+    """Two heads on one trunk, each with an output that costs next to nothing beside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = tf.Variable(tf.ones([3, 5]))
+        self.second = tf.Variable(tf.ones([5, 2]))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
+    def serve(self, x):
+        hidden = tf.matmul(x, self.trunk)
+        again = self._expensive(hidden)
+        return {
+            "hidden": hidden,
+            "largest": tf.reduce_max(hidden, axis=-1),
+            "again": again,
+            "again_sum": tf.reduce_sum(again, axis=-1),
+        }
+
+    @tf.function
+    def _expensive(self, hidden):
+        return tf.matmul(hidden, self.second)
+
+
+@pytest.fixture
+def fetched(monkeypatch):
+    """The sets of tensors that sessions were asked for: TensorFlow prepares a graph for each."""
+    seen = []
+    run = servable._session_run
+
+    def spied(session, options, feeds, fetches, *rest):
+        seen.append(len(fetches))
+        return run(session, options, feeds, fetches, *rest)
+
+    monkeypatch.setattr(servable, "_session_run", spied)
+    return seen
+
+
+def loaded(module, base, **signatures):
+    models.save(module, base, **signatures)
+    return closing(Loader(ServerConfig("m", "m"), Metrics()).load("m", 1, base / "1"))
+
+
+def asked(version, value, names):
+    signature = version.signatures["serving_default"]
+    (fed,) = signature.inputs.values()
+    arrays = version.run({fed.name: value}, [signature.outputs[name].name for name in names], 10.0)
+    return dict(zip(names, arrays, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("names", "count"),
+    [
+        (["hidden"], 2),  # the largest of it comes along, the second product does not
+        (["largest"], 2),
+        (["again"], 4),  # needs the first
+        (["hidden", "again_sum"], 4),
+    ],
+)
+def test_work_that_nobody_asked_for_is_not_done(tmp_path, fetched, names, count):
+    with loaded(Heads(), tmp_path) as version:
+        found = asked(version, np.ones((2, 3), np.float32), names)
+    expected = {
+        "hidden": [[3.0] * 5] * 2,
+        "largest": [3.0] * 2,
+        "again": [[15.0] * 2] * 2,
+        "again_sum": [30.0] * 2,
+    }
+    assert {name: array.tolist() for name, array in found.items()} == {name: expected[name] for name in names}
+    assert fetched == [count]
+
+
+def test_in_a_graph_with_loops_of_its_own_only_what_is_asked_for_is_fetched(tmp_path, fetched):
+    from tensorflow.compat import v1
+
+    graph = v1.Graph()
+    with graph.as_default(), v1.Session(graph=graph) as session:
+        v1.disable_control_flow_v2()
+        start = v1.placeholder(tf.float32, [], name="start")
+        end = v1.while_loop(lambda i: i < 10.0, lambda i: i + 1.0, [start])
+        signature = v1.saved_model.predict_signature_def({"start": start}, {"end": end, "twice": 2.0 * end})
+        builder = v1.saved_model.Builder(str(tmp_path / "1"))
+        builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
+        builder.save()
+        v1.enable_control_flow_v2()
+    with closing(Loader(ServerConfig("m", "m"), Metrics()).load("m", 1, tmp_path / "1")) as version:
+        assert asked(version, np.float32(3), ["twice"])["twice"] == 20.0
+    assert fetched == [1]
+
+
+def test_the_outputs_of_an_exported_classifier_are_answered_by_one_graph(tmp_path, fetched):
+    from keras_selfattn.export import export_saved_model
+    from keras_selfattn.models import TextClassifier, TextConfig
+
+    small = TextConfig(width=8, num_layers=1, num_heads=1, ngram_buckets=64)
+    model = TextClassifier(small, vocabulary=["good", "bad"], labels=["+", "-"])
+    path = export_saved_model(model, tmp_path)
+    with closing(Loader(ServerConfig("m", "m"), Metrics()).load("m", 1, path)) as version:
+        texts = np.array([b"good", b"bad"], object)
+        whole = asked(version, texts, OUTPUTS)
+        for names in SUBSETS:
+            some = asked(version, texts, names)
+            assert [some[name].tolist() for name in names] == [whole[name].tolist() for name in names]
+    assert whole["probabilities"].shape == (2, 2)
+    assert set(fetched) == {3}
