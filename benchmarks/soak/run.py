@@ -150,11 +150,12 @@ class _Run:
     def _look(self, served: Served, versions: Versions, seconds: float) -> None:
         window = self._tally.window()
         ready = served.ready_workers()
-        processes = {
+        held = {
             pid: (what, served.usage(pid))
             for pid, what in served.processes().items()
             if what == "supervisor" or pid in ready
         }
+        processes = {pid: one for pid, one in held.items() if one[1].threads}  # without who has just ended
         sample = Sample(
             seconds,
             window.rate,

@@ -58,7 +58,8 @@ def _write_warmup(file: Path) -> None:
     import tensorflow as tf
     from tensorflow_serving.apis import prediction_log_pb2
 
-    log: Any = prediction_log_pb2.PredictionLog()
+    stock: Any = prediction_log_pb2  # its messages are made at import
+    log = stock.PredictionLog()
     request = log.predict_log.request
     request.model_spec.name = NAME
     request.inputs["x"].CopyFrom(tf.make_tensor_proto([1.0], tf.float64))

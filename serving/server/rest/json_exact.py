@@ -138,7 +138,7 @@ def _fill(value: object, level: int, shape: tuple[int, ...], code: int, values: 
         _fill(item, level + 1, shape, code, values)
 
 
-def _element(value: object, code: int) -> Any:
+def _element(value: Any, code: int) -> Any:
     """One value of the type asked for, as Python has it."""
     if isinstance(value, dict) and code == pb.DT_STRING:
         return rj.base64_bytes(value)
