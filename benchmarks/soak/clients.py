@@ -124,8 +124,9 @@ class GrpcClient(Client):
     api = GRPC
 
     def _connect(self) -> None:
-        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
-        self._channel = grpc.insecure_channel(f"{HOST}:{self._port}", options)
+        # Else all channels of this process share one connection.
+        own_connection = [("grpc.use_local_subchannel_pool", 1)]
+        self._channel = grpc.insecure_channel(f"{HOST}:{self._port}", own_connection)
         self._predict = self._channel.unary_unary(_PREDICT)
 
     def _disconnect(self) -> None:

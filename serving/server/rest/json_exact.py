@@ -138,13 +138,13 @@ def _fill(value: object, level: int, shape: tuple[int, ...], code: int, values: 
         _fill(item, level + 1, shape, code, values)
 
 
-def _element(value: Any, code: int) -> Any:
+def _element(value: object, code: int) -> Any:
     """One value of the type asked for, as Python has it."""
     if isinstance(value, dict) and code == pb.DT_STRING:
         return rj.base64_bytes(value)
     if isinstance(value, str) and code == pb.DT_STRING:
         return rj.utf8(value)
-    if type(value) in NUMBERS and code in FLOATS:
+    if isinstance(value, int | float) and type(value) in NUMBERS and code in FLOATS:
         return rj.as_float(value)
     if type(value) is int and code in INTEGERS and INTEGERS[code].min <= value <= INTEGERS[code].max:
         return value
