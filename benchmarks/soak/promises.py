@@ -12,6 +12,8 @@ from keras_selfattn.benchmarks.usage import Usage
 # Growth of a process beyond what it had at first.
 _MOST_GROWTH = 1.05
 _FIRST_SECONDS = 60.0
+# Of the versions that were due: each is copied and asked for before the next is waited for.
+_FEWEST = 0.5
 _SHOWN = 3
 _MB = 2**20
 # What the log has when nobody looked after an error.
@@ -38,6 +40,8 @@ class Ending:
     """How a soak ended.
 
     Args:
+        versions: how many came, half-copied ones included.
+        due: how many were to come.
         newest: the newest version that is whole.
         served: the newest that answered in all workers, in the end.
         workers: how many were ready in the end.
@@ -45,6 +49,8 @@ class Ending:
         log: the lines that it wrote.
     """
 
+    versions: int
+    due: float
     newest: int
     served: int | None
     workers: int
@@ -63,6 +69,11 @@ def promises(
         Promise("every client was answered", answers, all(tally.answers.values())),
         Promise("no wrong answer", wrong, not tally.wrong_count),
         _failures(tally.unexplained(kills), tally.failure_count, kills),
+        Promise(
+            "versions came all the time",
+            f"{ending.versions}, of {ending.due:.0f} that were due",
+            ending.versions >= _FEWEST * ending.due,
+        ),
         Promise(
             "the newest version answers",
             f"{ending.served} of {ending.newest}",

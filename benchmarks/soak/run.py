@@ -188,7 +188,9 @@ class _Run:
         newest = served.newest_available()
         ready = len(served.ready_workers())
         status = served.stop()
-        return Ending(versions.newest, newest, ready, status, served.log())
+        came = versions.made + versions.half_copied
+        due = self._soak.samples[-1].seconds / self._settings.version_seconds if self._soak.samples else 0.0
+        return Ending(came, due, versions.newest, newest, ready, status, served.log())
 
     def _has_settled(self, served: Served, versions: Versions) -> bool:
         all_ready = len(served.ready_workers()) == self._soak.workers

@@ -113,7 +113,7 @@ class Served(Child):
         """Returns the exit status after SIGTERM; None if it had to be killed, or left processes behind."""
         self._channel.close()
         started = self.processes()
-        with suppress(ProcessLookupError):
+        if self.alive:
             os.kill(self.pid, signal.SIGTERM)
         try:
             status = self._process.wait(_STOP_SECONDS)

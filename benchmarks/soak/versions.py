@@ -28,7 +28,7 @@ class Versions:
         seconds: between one and the next.
 
     Attributes:
-        made: how many are whole.
+        made: how many were whole at once.
         half_copied: how many were not, for some time or for good.
         newest: the newest whole one.
     """
@@ -90,12 +90,12 @@ class Versions:
         shutil.copytree(self._template, self._staging)
         (self._staging / VERSION_FILE).write_text(version_text(version), encoding="utf-8")
         self._base.mkdir(exist_ok=True)
+        self.made += 1
         self._is_whole(version)
         self._staging.rename(self._base / str(version))
 
     def _is_whole(self, version: int) -> None:
         self._whole.append(version)
-        self.made += 1
         self.newest = max(self.newest, version)
 
     def _remove_before(self, served: int | None) -> None:
