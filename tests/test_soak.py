@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from keras_selfattn.benchmarks.serving_servers import free_ports
 from keras_selfattn.benchmarks.soak import run as soak_run
 from keras_selfattn.benchmarks.soak import versions as soak_versions
-from keras_selfattn.benchmarks.soak.clients import Client, Lost, Refused
+from keras_selfattn.benchmarks.soak.clients import Client, GrpcClient, Lost, Refused, RestClient, Unconnected
 from keras_selfattn.benchmarks.soak.promises import Ending, Promise, promises
 from keras_selfattn.benchmarks.soak.run import Soak
 from keras_selfattn.benchmarks.soak.samples import Sample, lives
@@ -29,8 +30,8 @@ MB = 2**20
 SERVER = 7  # a pid
 
 
-def failure(client=1, began=10.0, ended=10.1, api=GRPC, lost=True):
-    return Failure(api, client, began, ended, lost, "gone")
+def failure(client=1, began=10.0, ended=10.1, api=GRPC, lost=True, connecting=False):
+    return Failure(api, client, began, ended, lost, "gone", connecting)
 
 
 def kill(at=10.05, connections=2):
@@ -66,6 +67,13 @@ def test_a_kill_explains_one_failure_a_client_and_one_a_connection():
     for _ in range(2):  # however often one asks
         assert [each.client for each in tally.unexplained([kill()])] == [1, 3]
     assert tally.unexplained([kill(), kill(at=10.06)]) == []
+
+
+def test_who_could_not_connect_while_a_worker_died_had_no_connection_to_count():
+    tally = Tally()
+    for began in (10.1, 10.2, 11.9, 12.1):
+        tally.failed(failure(3, began, began + 0.01, connecting=True))
+    assert [each.began for each in tally.unexplained([kill(connections=0)])] == [12.1]
 
 
 # What clients take for wrong.
@@ -123,11 +131,27 @@ def test_a_right_answer_is_that_of_one_version_that_is_there():
 
 
 def test_no_answer_is_a_failure_and_says_whether_the_connection_broke():
-    tally = met(fails(Lost("reset")), fails(Refused("503: busy")))
-    assert [(each.lost, each.words) for each in tally.unexplained([])] == [
-        (True, "reset"),
-        (False, "503: busy"),
+    tally = met(fails(Lost("reset")), fails(Unconnected("nobody")), fails(Refused("503: busy")))
+    assert [(each.lost, each.connecting, each.words) for each in tally.unexplained([])] == [
+        (True, False, "reset"),
+        (True, True, "nobody"),
+        (False, False, "503: busy"),
     ]
+
+
+def test_a_port_where_nobody_listens_is_no_connection():
+    tally = Tally()
+    (port,) = free_ports(1)
+    asking = [GrpcClient(0, port, tally, None), RestClient(1, port, tally, None)]
+    for client in asking:
+        client.start()
+    end = time.monotonic() + 60
+    while len({each.api for each in tally.unexplained([])}) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    for client in asking:
+        client.stop()
+        client.join()
+    assert {(each.api, each.connecting) for each in tally.unexplained([])} == {(GRPC, True), (REST, True)}
 
 
 # Versions.

@@ -31,7 +31,11 @@ Judge = Callable[[int, float], bool]
 
 
 class Lost(Exception):  # noqa: N818  not every failure
-    """The connection broke, or could not be made."""
+    """The connection broke."""
+
+
+class Unconnected(Lost):
+    """No connection could be made."""
 
 
 class Refused(Exception):  # noqa: N818
@@ -79,7 +83,7 @@ class Client(ABC):
         """Returns the version and y of each row, the version of the answer among them.
 
         Raises:
-            Lost: there was no answer.
+            Lost: there was no answer; Unconnected if nobody was asked.
             Refused: it is an error.
         """
 
@@ -103,10 +107,11 @@ class Client(ABC):
         try:
             versions, values = self._ask(rows)
         except (Lost, Refused) as error:
-            failure = Failure(
-                self.api, self._number, began, time.monotonic(), isinstance(error, Lost), str(error)
+            is_lost, is_unconnected = isinstance(error, Lost), isinstance(error, Unconnected)
+            ended = time.monotonic()
+            self._tally.failed(
+                Failure(self.api, self._number, began, ended, is_lost, str(error), is_unconnected)
             )
-            self._tally.failed(failure)
             self._ending.wait(_PAUSE_AFTER_FAILURE_SECONDS)
             return
         version = versions[0]
@@ -139,11 +144,17 @@ class GrpcClient(Client):
             data = self._predict(request.SerializeToString(), timeout=_DEADLINE_SECONDS)
         except grpc.RpcError as error:
             status: grpc.Call = error  # pyright: ignore[reportAssignmentType]
-            kind = Lost if status.code() is grpc.StatusCode.UNAVAILABLE else Refused
-            raise kind(f"{status.code().name}: {status.details()}") from None
+            words = f"{status.code().name}: {status.details()}"
+            raise _kind(status.code(), words)(words) from None
         response = pb.PredictResponse.FromString(data)
         told = codec.decode(response.outputs["version"]).tolist()
         return [response.model_spec.version.value, *told], codec.decode(response.outputs["y"]).tolist()
+
+
+def _kind(code: grpc.StatusCode, words: str) -> type[Exception]:
+    if code is not grpc.StatusCode.UNAVAILABLE:
+        return Refused
+    return Unconnected if "failed to connect" in words else Lost
 
 
 class RestClient(Client):
@@ -164,8 +175,8 @@ class RestClient(Client):
             body = response.read()
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
-            late = isinstance(error, TimeoutError)
-            raise (Refused if late else Lost)(f"{type(error).__name__}: {error}") from None
+            kinds = {TimeoutError: Refused, ConnectionRefusedError: Unconnected}
+            raise kinds.get(type(error), Lost)(f"{type(error).__name__}: {error}") from None
         if response.status != http.client.OK:
             raise Refused(f"{response.status}: {body.decode(errors='replace')}")
         answers = json.loads(body)["predictions"]

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 
 GRPC, REST = "gRPC", "REST"
 _SHOWN = 20  # of each kind are kept with their words
-# From the signal until the last client has noticed, and connected again.
+# From the signal until the last client has noticed.
 _MOMENT_SECONDS = 5.0
+# A process that dies still takes connections while its others are closed, and gRPC's clients wait a second
+# before they try again.
+_DYING_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Failure:
         ended: when it failed.
         lost: whether its connection broke, or could not be made; anything else is no worker's death.
         words: what the client was told.
+        connecting: whether no connection could be made.
     """
 
     api: str
@@ -30,6 +34,7 @@ class Failure:
     ended: float
     lost: bool
     words: str
+    connecting: bool = False
 
 
 @dataclass
@@ -49,8 +54,13 @@ class Kill:
     failed: dict[str, set[int]] = field(default_factory=lambda: {GRPC: set(), REST: set()})
 
     def explains(self, failure: Failure) -> bool:
-        """Returns whether a failure may be this one's: within a moment, one a connection; counts it if so."""
+        """Returns whether a failure may be this one's: within a moment, one a connection; counts it if so.
+
+        Who could not connect while it died had no connection to count.
+        """
         clients = self.failed[failure.api]
+        if failure.connecting:
+            return failure.began - _DYING_SECONDS <= self.at <= failure.ended
         if not failure.lost or not failure.began - _MOMENT_SECONDS <= self.at <= failure.ended:
             return False
         if failure.client in clients or len(clients) >= self.connections[failure.api]:
