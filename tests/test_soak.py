@@ -281,7 +281,7 @@ def test_wrong_answers_failures_and_silence_break_promises():
     tally.failed(failure())
     found = kept(looks(*STEADY), tally=tally)
     assert [what for what, is_kept in found.items() if is_kept is False] == [
-        "every client was answered",
+        "clients of both APIs were answered",
         "no wrong answer",
         "no failure but on a killed worker's connections",
     ]

@@ -68,7 +68,7 @@ def promises(
     wrong = "; ".join([f"{tally.wrong_count} of them", *tally.wrong[:_SHOWN]])
     unexpected = [line for line in ending.log if _UNEXPECTED.search(line)]
     return [
-        Promise("every client was answered", answers, all(tally.answers.values())),
+        Promise("clients of both APIs were answered", answers, all(tally.answers.values())),
         Promise("no wrong answer", wrong, not tally.wrong_count),
         _failures(tally.unexplained(kills), tally.failure_count, kills),
         Promise(
