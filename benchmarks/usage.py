@@ -3,12 +3,36 @@
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100  # a second
 # Fields of /proc/PID/stat, counted behind the name, which may hold spaces; proc(5).
-_PARENT, _SESSION = 1, 3
+_STATE, _PARENT, _SESSION = 0, 1, 3
+_ENDED = "Z"  # and nobody has waited for it yet
 _CPU = slice(11, 15)  # utime, stime, and those of children that have ended and were waited for
+
+
+class Usage(NamedTuple):
+    """What one process holds: open descriptors, threads, and memory that no other shares, in bytes."""
+
+    descriptors: int
+    threads: int
+    anonymous: int
+
+
+def usage(pid: int) -> Usage:
+    """Returns what a process holds; zeros of one that has ended."""
+    try:
+        descriptors = len(os.listdir(PROC / str(pid) / "fd"))
+    except OSError:
+        descriptors = 0
+    return Usage(descriptors, _status(pid, "Threads"), _rss_anon(pid))
+
+
+def children(pid: int) -> set[int]:
+    """Returns the processes that a process has started, and that have not ended."""
+    return {member for member, fields in _everyone().items() if _is_child(fields, pid)}
 
 
 def tree(pid: int) -> set[int]:
@@ -28,19 +52,34 @@ def anonymous_bytes(pid: int) -> int:
 
 def _tree(pid: int) -> dict[int, list[str]]:
     """The fields of each process of the tree."""
-    everyone = {}
-    for path in PROC.glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended
-            everyone[int(path.parent.name)] = path.read_text("utf-8", "replace").rpartition(")")[2].split()
+    everyone = _everyone()
     found = {member for member, fields in everyone.items() if pid in (member, int(fields[_SESSION]))}
     while more := {m for m, fields in everyone.items() if int(fields[_PARENT]) in found} - found:
         found |= more
     return {member: everyone[member] for member in found}
 
 
+def _everyone() -> dict[int, list[str]]:
+    """The fields of each process that there is."""
+    everyone = {}
+    for path in PROC.glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended
+            everyone[int(path.parent.name)] = path.read_text("utf-8", "replace").rpartition(")")[2].split()
+    return everyone
+
+
+def _is_child(fields: list[str], pid: int) -> bool:
+    return int(fields[_PARENT]) == pid and fields[_STATE] != _ENDED
+
+
 def _rss_anon(pid: int) -> int:
+    return _status(pid, "RssAnon") * 1024
+
+
+def _status(pid: int, name: str) -> int:
+    """A number of /proc/PID/status; 0 of a process that has ended."""
     with suppress(OSError):
         for line in (PROC / str(pid) / "status").read_text("utf-8", "replace").splitlines():
-            if line.startswith("RssAnon:"):
-                return int(line.split()[1]) * 1024
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1])
     return 0

@@ -9,6 +9,7 @@ import click
 
 from keras_selfattn.cli.bench_accuracy import accuracy
 from keras_selfattn.cli.bench_report import check_plot, number, report
+from keras_selfattn.cli.bench_soak import soak
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.errors import DataError
 
@@ -41,6 +42,7 @@ def command() -> None:
 
 
 command.add_command(accuracy)
+command.add_command(soak)
 
 
 def _options(function: Callable) -> Callable:

@@ -215,7 +215,8 @@ class Api:
         with self.admission.growth(*sizes), self._models.lease(spec) as servable:
             call = await self._runner.off_loop(max(sizes), prepare, servable)
             if api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
-                self._metrics.examples(spec.name, sum(len(array) for array in call.feeds.values()))
+                # Every tensor that is fed has the same examples.
+                self._metrics.examples(spec.name, max(map(len, call.feeds.values()), default=0))
             started = time.perf_counter()
             arrays = await self._runner.run(servable, call, deadline)
             self._metrics.ran(spec.name, api, time.perf_counter() - started)

@@ -67,11 +67,14 @@ def multi_inference_call(
 ) -> Call[pb.MultiInferenceResponse]:
     """The call that a MultiInferenceRequest asks for: one run of the graph for all of its tasks.
 
+    Every input tensor of the tasks' signatures is fed the same examples: signatures share one only in
+    exports of TensorFlow 1.
+
     Raises:
         InvalidArgumentError: tasks that contradict each other, an unknown signature, or no input.
         UnimplementedError: a task is neither Classify nor Regress.
     """
-    fed = ""
+    fed: set[str] = set()
     fetches: list[str] = []
     signatures: dict[str, pb.SignatureDef] = {}
     for task in request.tasks:
@@ -80,9 +83,7 @@ def multi_inference_call(
             raise InvalidArgumentError(f"Requested signature not found in model graph: {name}")
         signatures[name] = servable.signatures[name]
         task_input, outputs = _task_tensors(task, signatures[name], check_method)
-        if fed not in ("", task_input):
-            raise InvalidArgumentError("Input tensor must be the same for all Signatures.")
-        fed = task_input
+        fed.add(task_input)
         fetches += [output for output in outputs if output not in fetches]
     examples = _examples(request.input)
 
@@ -98,7 +99,7 @@ def multi_inference_call(
                 result.regression_result.CopyFrom(_regressed(signature, len(examples), tensors))
         return response
 
-    return Call({fed: examples} if fed else {}, fetches, respond)
+    return Call(dict.fromkeys(sorted(fed), examples), fetches, respond)
 
 
 def _task_signature(task: pb.InferenceTask, first: pb.InferenceTask, seen: Mapping[str, object]) -> str:

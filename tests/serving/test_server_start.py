@@ -1,8 +1,10 @@
 """What a process that only serves leaves out, and keeps out of the way."""
 
 import gc
+import platform
 import subprocess
 import sys
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -83,7 +85,11 @@ def test_only_in_a_process_of_its_own_does_a_server_keep_what_it_loads_from_coll
     tmp_path, own_process, monkeypatch, until
 ):
     kept = []
-    monkeypatch.setattr(server_module, "keep_from_collections", lambda: kept.append(True))
+    arenas = []
+    monkeypatch.setattr(
+        server_module, "LoadedObjects", lambda: SimpleNamespace(keep=lambda: kept.append(True))
+    )
+    monkeypatch.setattr(server_module, "limit_arenas", arenas.append)
     save_tf1(tmp_path, 1)
     config = ServerConfig("m", tmp_path, port=0, file_system_poll_wait_seconds=0.05)
     with Server(config, own_process=own_process) as server:
@@ -91,12 +97,60 @@ def test_only_in_a_process_of_its_own_does_a_server_keep_what_it_loads_from_coll
         save_tf1(tmp_path, 2)
         until(lambda: server.models.available() == {"m": [2]})
         assert len(kept) == 2 * own_process
+    assert arenas == ([2 * config.cpus] if own_process else [])
 
 
 def test_what_is_kept_from_collections_is_all_that_there_is(monkeypatch):
     calls = []
     fake = SimpleNamespace(collect=lambda: calls.append("collect"), freeze=lambda: calls.append("freeze"))
     monkeypatch.setattr(memory, "gc", fake)
-    memory.keep_from_collections()
+    memory.LoadedObjects().keep()
     assert calls == ["collect", "freeze"]
     assert gc.isenabled()
+
+
+class Cycle:
+    """As a request's task and its coroutine are: only a collection frees it."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def test_what_was_in_use_during_a_load_is_collected_some_loads_later():
+    """A version a minute, each loaded while requests run: their garbage must not stay for ever."""
+    loaded, seen = memory.LoadedObjects(), []
+    try:
+        for _ in range(200):
+            running = Cycle()
+            loaded.keep()
+            seen.append(weakref.ref(running))
+            del running
+        assert sum(each() is not None for each in seen) < 100
+    finally:
+        gc.unfreeze()
+
+
+ARENAS = """
+import ctypes, threading
+from keras_selfattn.serving.server.memory import limit_arenas
+limit_arenas(3)
+together = threading.Barrier(12)
+def allocate():
+    together.wait()
+    ctypes.CDLL(None).malloc(100)
+    together.wait()
+threads = [threading.Thread(target=allocate) for _ in range(12)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+ctypes.CDLL(None).malloc_info(0, ctypes.c_void_p.in_dll(ctypes.CDLL(None), "stdout"))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are glibc's")
+def test_threads_share_as_many_arenas_as_they_are_given():
+    def arenas(program):
+        told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        return told.stdout.count("<heap ")
+
+    assert arenas(ARENAS) == 3
+    assert arenas(ARENAS.replace("\nlimit_arenas(3)", "")) > 3

@@ -1,5 +1,8 @@
 """Classify, Regress and MultiInference: to a stock client, in TensorFlow Serving's own words."""
 
+import re
+import urllib.request
+
 import grpc
 import numpy as np
 import pytest
@@ -111,6 +114,74 @@ def test_one_run_answers_all_tasks_of_a_multi_inference_in_their_order(stub):
     ]
 
 
+class TwoHeads(tf.Module):
+    """Classify and Regress as TensorFlow 2 exports them: each signature has an input tensor of its own."""
+
+    @staticmethod
+    def _x(examples):
+        return tf.io.parse_example(examples, {"x": tf.io.FixedLenFeature([1], tf.float32)})["x"]
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
+    def classify(self, inputs):
+        return {"scores": self._x(inputs) * 3.0}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
+    def regress(self, inputs):
+        return {"outputs": self._x(inputs) * 5.0}
+
+
+HEADS = (("default", "regress", REGRESS), ("default", "classify", CLASSIFY))
+
+
+def infer_with_two_heads(base, **settings):
+    """The results of a MultiInference on two rows, and how many rows the metrics counted."""
+    with (
+        Server(ServerConfig("default", base, port=0, rest_api_port=-1, **settings)) as server,
+        grpc.insecure_channel(server.target) as channel,
+    ):
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        response = stub.MultiInference(to_infer(*HEADS, values=(2.0, 4.0)), timeout=20)
+        metrics = f"{server.rest_url}/monitoring/prometheus/metrics"
+        with urllib.request.urlopen(metrics, timeout=20) as page:
+            counted = re.search(r"request_example_count_total\{[^}]*\} (\d+)", page.read().decode())
+        return response.results, int(counted[1])
+
+
+@pytest.mark.parametrize("settings", [{}, {"enable_batching": True}], ids=["alone", "batched"])
+def test_each_input_tensor_of_a_multi_inference_gets_the_examples(tmp_path, settings):
+    """A plain TensorFlow 2 export: no tensor is shared, and the method names are Predict's."""
+    module = TwoHeads()
+    models.save(module, tmp_path, classify=module.classify, regress=module.regress)
+    (regressed, classified), rows = infer_with_two_heads(tmp_path, **settings)
+    assert [each.value for each in regressed.regression_result.regressions] == [10.0, 20.0]
+    scores = [row.classes[0].score for row in classified.classification_result.classifications]
+    assert scores == [6.0, 12.0]
+    assert [spec_of(each)[2] for each in (regressed, classified)] == ["regress", "classify"]
+    assert rows == 2, "each row is one example, however many tensors it is fed to"
+
+
+def test_a_tensorflow_2_export_with_its_method_names_set_passes_their_check(tmp_path):
+    module = TwoHeads()
+    saved = models.save(module, tmp_path, classify=module.classify, regress=module.regress)
+    with pytest.raises(grpc.RpcError, match=f"method_name to be {REGRESS}. Was: tensorflow/serving/predict"):
+        infer_with_two_heads(tmp_path, enable_signature_method_name_check=True)
+    updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(str(saved))
+    updater.replace_method_name("classify", CLASSIFY)
+    updater.replace_method_name("regress", REGRESS)
+    updater.save()
+    (regressed, _), _ = infer_with_two_heads(tmp_path, enable_signature_method_name_check=True)
+    assert [each.value for each in regressed.regression_result.regressions] == [10.0, 20.0]
+
+
+def test_a_tensor_that_takes_no_examples_is_the_graphs_own_error(stub):
+    """`other_input` takes numbers: it is fed the examples as every signature is."""
+    tasks = ("default", "regress_labels", REGRESS), ("default", "other_input", REGRESS)
+    code, text = refused(stub.MultiInference, to_infer(*tasks))
+    assert code == "INVALID_ARGUMENT"
+    assert "float" in text
+    assert "string" in text
+
+
 def test_a_context_is_shared_by_all_examples_and_each_may_override_it(stub):
     request = to_regress("regress_x_to_y")
     listed = request.input.example_list_with_context
@@ -193,10 +264,6 @@ def test_a_multi_inference_that_contradicts_itself_is_refused(stub):
     assert words(("default", "serving_default", "tensorflow/serving/predict")) == (
         "UNIMPLEMENTED",
         "Unsupported signature method_name: tensorflow/serving/predict",
-    )
-    assert words(task, ("default", "other_input", REGRESS)) == (
-        "INVALID_ARGUMENT",
-        "Input tensor must be the same for all Signatures.",
     )
     assert words(task, values=()) == ("INVALID_ARGUMENT", "Input is empty.")
     assert words() == ("INVALID_ARGUMENT", "ModelSpec has no name specified.")

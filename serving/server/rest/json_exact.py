@@ -17,8 +17,8 @@ from . import json_values as rj
 # An array's axes in every NumPy release this package runs on.
 MOST_AXES = 32
 
-# TensorFlow Serving's limit for integers as floats: from the next one on, not all have a float of their own.
-WHOLE: dict[int, int] = {pb.DT_FLOAT: 2**24 - 1, pb.DT_DOUBLE: 2**53 - 1}
+# As in TensorFlow Serving, JSON carries neither half nor bfloat16.
+FLOATS = (pb.DT_FLOAT, pb.DT_DOUBLE)
 INTEGERS: dict[int, np.iinfo] = {
     code: np.iinfo(kind_of(code).dtype)
     for code in (
@@ -103,8 +103,8 @@ def _batch(tensors: list[_Tensor], code: int) -> np.ndarray:
 def _stacked(values: list[Any], code: int) -> np.ndarray:
     if code == pb.DT_STRING:
         return objects(values)
-    if code in WHOLE:
-        return as_floats(values, code)
+    if code in FLOATS:
+        return rj.as_floats(values, code)
     if code in INTEGERS or code == pb.DT_BOOL:
         return np.array(values, kind_of(code).dtype)
     raise _no_conversion([], code)  # of another type there can be no values here
@@ -144,13 +144,13 @@ def _element(value: object, code: int) -> Any:
         return rj.base64_bytes(value)
     if isinstance(value, str) and code == pb.DT_STRING:
         return rj.utf8(value)
-    if type(value) in NUMBERS and code in WHOLE:
-        return _float(value, code)
+    if isinstance(value, int | float) and type(value) in NUMBERS and code in FLOATS:
+        return rj.as_float(value)
     if type(value) is int and code in INTEGERS and INTEGERS[code].min <= value <= INTEGERS[code].max:
         return value
     if isinstance(value, bool) and code == pb.DT_BOOL:
         return value
-    if not isinstance(value, dict) and code not in (*WHOLE, *INTEGERS, pb.DT_BOOL, pb.DT_STRING):
+    if not isinstance(value, dict) and code not in (*FLOATS, *INTEGERS, pb.DT_BOOL, pb.DT_STRING):
         raise _no_conversion(value, code)
     raise rj.format_error(
         value, f"Type: {rj.type_name(value)} is not of expected type: {rj.tensor_type(code)}"
@@ -160,15 +160,6 @@ def _element(value: object, code: int) -> Any:
 def _no_conversion(value: object, code: int) -> ServingError:
     text = f"Conversion of JSON Value: {rj.value_text(value)} to type: {rj.tensor_type(code)}"
     return rj.invalid(text, UnimplementedError)
-
-
-def _float(value: Any, code: int) -> float:
-    """A number that the type holds, or the error that it does not."""
-    if rj.is_integer(value):
-        if abs(value) > WHOLE[code]:
-            raise rj.lossy(value, rj.tensor_type(code))
-        return value
-    return rj.as_float(value, code)
 
 
 def array_of_values(value: object, code: int) -> np.ndarray:
@@ -195,15 +186,6 @@ def shape_of(value: object) -> tuple[int, ...]:
         # One level more than an array may have is enough to refuse it.
         value = value[0] if value and len(shape) <= MOST_AXES else None
     return tuple(shape)
-
-
-def as_floats(values: list[Any], code: int) -> np.ndarray:
-    """Numbers as an array of a float type; those too big for it are infinite there."""
-    wide = np.array(values, np.float64)
-    if code == pb.DT_DOUBLE:
-        return wide
-    with np.errstate(over="ignore"):
-        return wide.astype(np.float32)
 
 
 def objects(values: list[bytes]) -> np.ndarray:

@@ -4,7 +4,6 @@ Reference: FillClassifyRegressRequestFromJson in tensorflow_serving/util/json_te
 """
 
 import math
-import struct
 from typing import Any, NamedTuple
 
 from ...errors import InvalidArgumentError
@@ -83,12 +82,9 @@ def _set_plain(feature: pb.Feature, items: list[Any]) -> bool:
     if types == {str}:
         _set_values(feature, "bytes", list(map(rj.utf8, items)))
     elif types == {int} and min(items) >= _INT64_MIN and max(items) <= _INT64_MAX:
-        _set_values(feature, "int64", items)
+        _set_values(feature, "int64_t", items)
     elif types == {float} and math.inf not in items and -math.inf not in items:
-        try:
-            _set_values(feature, "float", items)
-        except OverflowError:
-            return False
+        _set_values(feature, "float", items)
     else:
         return False
     return True
@@ -97,26 +93,27 @@ def _set_plain(feature: pb.Feature, items: list[Any]) -> bool:
 def _set_values(feature: pb.Feature, kind: str, values: list[Any]) -> None:
     if kind == "bytes":
         feature.bytes_list.value.extend(values)
-    elif kind == "int64":
+    elif kind == "int64_t":
         feature.int64_list.value.extend(values)
     elif kind == "float":
-        feature.float_list.value = struct.pack(f"<{len(values)}f", *values)
+        feature.float_list.value = rj.as_floats(values, pb.DT_FLOAT).astype("<f4", copy=False).tobytes()
     # Of an empty list nothing says what it would hold: the feature stays without a kind.
 
 
 def _kind(name: str, item: object) -> str:
+    """The type of a value, as error texts call it."""
     if isinstance(item, str) or rj.is_base64(item):
         return "bytes"
     if item is None or isinstance(item, dict | list):
         raise rj.invalid(f"Feature: {name} has element with unexpected JSON type: {rj.type_name(item)}")
-    return "int64" if isinstance(item, bool) or rj.is_integer(item) else "float"
+    return "int64_t" if isinstance(item, bool) or rj.is_integer(item) else "float"
 
 
 def _value(name: str, item: Any, kind: str) -> Any:
     if kind == "bytes":
         return rj.utf8(item) if isinstance(item, str) else rj.base64_bytes(item)
     if kind == "float":
-        return rj.as_float(item, pb.DT_FLOAT)
+        return rj.as_float(item)
     if item > _INT64_MAX:
-        raise rj.invalid(f"Feature: {name} has uint64 element. Only int64 is supported.")
+        raise rj.invalid(f"Feature: {name} has uint64 element. Only int64_t is supported.")
     return int(item)

@@ -144,7 +144,7 @@ def _dense(value: object, code: int) -> np.ndarray | None:
 def _leaves(flat: list[Any], code: int) -> np.ndarray | None:
     """The array of single values; None unless all are plainly of the type asked for."""
     types = set(map(type, flat))
-    if code in exact.WHOLE:
+    if code in exact.FLOATS:
         return _floats(flat, types, code)
     if code in exact.INTEGERS:
         info = exact.INTEGERS[code]
@@ -163,13 +163,12 @@ def _leaves(flat: list[Any], code: int) -> np.ndarray | None:
 def _floats(flat: list[Any], types: set[type], code: int) -> np.ndarray | None:
     if not types <= exact.NUMBERS:
         return None
-    if int in types:
-        integers = flat if len(types) == 1 else [value for value in flat if type(value) is int]
-        if max(integers) > exact.WHOLE[code] or min(integers) < -exact.WHOLE[code]:
-            return None
-    array = exact.as_floats(flat, code)
-    # A number too big for the type must not pass for an infinity.
-    infinite = np.isinf(array)
+    try:
+        wide = rj.as_floats(flat, pb.DT_DOUBLE)
+    except OverflowError:
+        return None
+    # A number too big for a double must not pass for an infinity.
+    infinite = np.isinf(wide)
     if infinite.any() and not all(type(flat[place]) is rj.Infinite for place in np.flatnonzero(infinite)):
         return None
-    return array
+    return rj.as_floats(wide, code)

@@ -7,6 +7,7 @@ tensorflow_serving/util/json_tensor.cc.
 import base64
 import json
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -102,19 +103,15 @@ def is_integer(value: object) -> bool:
     return type(value) is int and _INT64_MIN <= value <= _UINT64_MAX
 
 
-def as_float(value: float, code: int) -> float:
-    """A number that a float type holds, rounded or not.
-
-    Args:
-        value: a document's number that is no integer.
-        code: DT_FLOAT or DT_DOUBLE.
+def as_float(value: float) -> float:
+    """A number as a double: what a float type holds of it, rounded or infinite, is for the array to say.
 
     Raises:
-        InvalidArgumentError: it is too big for the type, though not infinite.
+        InvalidArgumentError: no double holds it, and it was not written as infinite.
 
     Example:
-        >>> as_float(1.5, pb.DT_FLOAT)
-        1.5
+        >>> as_float(1435774380)
+        1435774380.0
     """
     try:
         number = float(value)
@@ -122,10 +119,25 @@ def as_float(value: float, code: int) -> float:
         raise too_big() from None
     if math.isinf(number) and not isinstance(value, Infinite):
         raise too_big()
-    with np.errstate(over="ignore"):
-        if code == pb.DT_FLOAT and math.isfinite(number) and not np.isfinite(np.float32(number)):
-            raise lossy(number, tensor_type(code))
     return number
+
+
+def as_floats(values: Sequence[float] | np.ndarray, code: int) -> np.ndarray:
+    """Numbers as an array of a float type, rounded; those too big for it are infinite there.
+
+    Args:
+        values: numbers that doubles hold.
+        code: DT_FLOAT or DT_DOUBLE.
+
+    Example:
+        >>> as_floats([1.797e308, 16777217], pb.DT_FLOAT).tolist()
+        [inf, 16777216.0]
+    """
+    wide = np.array(values, np.float64)
+    if code == pb.DT_DOUBLE:
+        return wide
+    with np.errstate(over="ignore"):
+        return wide.astype(np.float32)
 
 
 def type_name(value: object) -> str:
@@ -209,13 +221,3 @@ def too_big() -> InvalidArgumentError:
         'JSON Parse error: Number too big to be stored in double.'
     """
     return InvalidArgumentError("JSON Parse error: Number too big to be stored in double.")
-
-
-def lossy(value: object, target: str) -> ServingError:
-    """The error of a number that the type `target` holds only as another number.
-
-    Example:
-        >>> str(lossy(16777217, "float"))
-        'Cannot convert JSON value: 16777217 to float without loss of precision.'
-    """
-    return invalid(f"Cannot convert JSON value: {value_text(value)} to {target} without loss of precision.")

@@ -1,0 +1,146 @@
+"""What the clients of a soak met: answers, how long they took, what was wrong and what failed."""
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+GRPC, REST = "gRPC", "REST"
+_SHOWN = 20  # of each kind are kept with their words
+# From the signal until the last client has noticed.
+_MOMENT_SECONDS = 5.0
+# A process that dies still takes connections while its others are closed, and gRPC's clients wait a second
+# before they try again.
+_DYING_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A request without an answer.
+
+    Args:
+        api: GRPC or REST.
+        client: which client asked.
+        began: when, of `time.monotonic`.
+        ended: when it failed.
+        lost: whether its connection broke, or could not be made; anything else is no worker's death.
+        words: what the client was told.
+        connecting: whether no connection could be made.
+    """
+
+    api: str
+    client: int
+    began: float
+    ended: float
+    lost: bool
+    words: str
+    connecting: bool = False
+
+
+@dataclass
+class Kill:
+    """A worker that was killed.
+
+    Args:
+        at: when, of `time.monotonic`.
+        pid: its process.
+        connections: how many it had of each API, those that it had not accepted yet included.
+        failed: clients of each API that lost a request to it.
+    """
+
+    at: float
+    pid: int
+    connections: dict[str, int]
+    failed: dict[str, set[int]] = field(default_factory=lambda: {GRPC: set(), REST: set()})
+
+    def explains(self, failure: Failure) -> bool:
+        """Returns whether a failure may be this one's: within a moment, one a connection; counts it if so.
+
+        Who could not connect while it died had no connection to count.
+        """
+        clients = self.failed[failure.api]
+        if failure.connecting:
+            return failure.began - _DYING_SECONDS <= self.at <= failure.ended
+        if not failure.lost or not failure.began - _MOMENT_SECONDS <= self.at <= failure.ended:
+            return False
+        if failure.client in clients or len(clients) >= self.connections[failure.api]:
+            return False
+        clients.add(failure.client)
+        return True
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was answered in some seconds."""
+
+    seconds: float
+    latencies: Sequence[float]
+
+    @property
+    def rate(self) -> float:
+        """Requests a second."""
+        return len(self.latencies) / self.seconds
+
+    def milliseconds(self, share: float) -> float:
+        """Returns the latency that this share of the requests did not exceed; 0 without requests."""
+        ordered = sorted(self.latencies)
+        return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+class Tally:
+    """Counts what all clients meet.
+
+    Attributes:
+        answers: requests that were answered rightly, by API.
+        wrong: what was wrong with others.
+        wrong_count: how many these were.
+    """
+
+    def __init__(self) -> None:
+        self.answers = {GRPC: 0, REST: 0}
+        self.wrong: list[str] = []
+        self.wrong_count = 0
+        self._lock = threading.Lock()
+        self._failures: list[Failure] = []
+        self._latencies: list[float] = []
+        self._window_began = time.monotonic()
+
+    def answered(self, api: str, seconds: float) -> None:
+        """Counts a right answer."""
+        with self._lock:
+            self.answers[api] += 1
+            self._latencies.append(seconds)
+
+    def was_wrong(self, words: str) -> None:
+        """Counts a wrong answer."""
+        with self._lock:
+            self.wrong_count += 1
+            if len(self.wrong) < _SHOWN:
+                self.wrong.append(words)
+
+    def failed(self, failure: Failure) -> None:
+        """Counts a request without an answer."""
+        with self._lock:
+            self._failures.append(failure)
+
+    @property
+    def failure_count(self) -> int:
+        """How many requests had no answer."""
+        return len(self._failures)
+
+    def window(self) -> Window:
+        """Returns what was answered since the last call."""
+        with self._lock:
+            now = time.monotonic()
+            latencies, self._latencies = self._latencies, []
+            seconds, self._window_began = now - self._window_began, now
+        return Window(seconds, latencies)
+
+    def unexplained(self, kills: Sequence[Kill]) -> list[Failure]:
+        """Returns the failures that no kill explains; those that one does are counted there."""
+        with self._lock:
+            failures = list(self._failures)
+        for kill in kills:
+            for clients in kill.failed.values():
+                clients.clear()
+        return [each for each in failures if not any(kill.explains(each) for kill in kills)]
