@@ -168,8 +168,8 @@ def has_two_paths(model: Any) -> bool:
 def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
     """Returns the values of each epoch under names that say what they are of.
 
-    Where a model has two paths, loss and accuracy of training are of attention alone, and bear its name; those
-    of validation are of both together.
+    Where a model has two paths, loss and accuracy of training are of attention alone, and bear its name;
+    those of validation are of both together.
     """
     if not has_two_paths(model):
         return dict(history)

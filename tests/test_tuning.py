@@ -128,7 +128,7 @@ def test_the_run_has_the_best_settings_and_says_what_was_tried(tmp_path, monkeyp
     first, second = config["trials"]
     assert (first["changes"], second["changes"]) == ({}, {"learning_rate": 0.02})
     assert second["score"] < first["score"]
-    assert lines[1] == "Again, on 120 rows:"
+    assert lines[2] == "Again, on 120 rows:"
     assert run.rows == 120
     assert load_run(run.path).predict(["good film"], verbose=0)[0, 0] > 0.6
 

@@ -134,7 +134,7 @@ def training_of(run: Path) -> "Training":
         RunError: if the folder does not tell, as it should.
     """
     from keras_selfattn.export import Training
-    from keras_selfattn.runs import read_config, read_metrics
+    from keras_selfattn.runs import read_config, read_example, read_metrics
 
     config = read_config(run)
     parts, settings = (config.get(name) for name in ("data", "training"))
@@ -144,7 +144,7 @@ def training_of(run: Path) -> "Training":
             f"`training` the settings. Received {parts!r:.80} and {settings!r:.80}. Train the run again."
         )
     data = {name: {**part, "source": Path(part["source"]).name} for name, part in parts.items()}
-    return Training(data, read_metrics(run), settings)
+    return Training(data, read_metrics(run), settings, read_example(run))
 
 
 def _is_part(part: Any) -> bool:

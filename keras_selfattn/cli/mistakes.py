@@ -3,10 +3,13 @@
 import csv
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from keras_selfattn.atomic import check_writable, is_stream, text_destination
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.metrics.report import Columns
+
+if TYPE_CHECKING:
+    from keras_selfattn.metrics.report import Columns
 
 _JSON = (".jsonl", ".ndjson")
 
@@ -22,7 +25,7 @@ def check_mistakes_file(file: Path) -> None:
         raise ConfigError(f"--mistakes {file} cannot be written: {error.strerror or error}.") from error
 
 
-def write_mistakes(file: Path, mistakes: Columns) -> None:
+def write_mistakes(file: Path, mistakes: "Columns") -> None:
     """Writes rows that were answered wrongly: JSON Lines to a .jsonl or .ndjson, else CSV with lists as JSON.
 
     Raises:

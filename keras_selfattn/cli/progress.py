@@ -31,6 +31,7 @@ class TrainingProgress(keras.callbacks.Callback):
             console=console,
             transient=True,
             expand=True,
+            disable=not console.is_terminal,  # or there would be an empty line at the end of each bar
         )
 
     def __enter__(self) -> "TrainingProgress":

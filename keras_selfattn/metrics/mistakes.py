@@ -21,6 +21,7 @@ def mistakes_of(head: Head, rows: LabelledRows, outputs: Any) -> Columns:
     row has several labels, it is that of the surest wrong decision on one of them; a label that the model
     does not know it decides against for certain. Where a row has a label for each token, a line is of one
     token. Numbers are never quite right, so all rows are there, the one with the largest mean error first.
+    The first column is the line of a row, or says otherwise where it is.
 
     Args:
         head: the end of the model.
@@ -34,7 +35,8 @@ def mistakes_of(head: Head, rows: LabelledRows, outputs: Any) -> Columns:
         lines = [(line[0], rows.inputs[line[1]], *line[2:]) for line in lines]
     else:
         lines = [(line[0], *line[2:]) for line in lines]
-    return Columns(["where", *columns, score], lines)
+    where = "line" if lines and isinstance(lines[0][0], int) else "where"
+    return Columns([where, *columns, score], [(*line[:-1], _short(line[-1])) for line in lines])
 
 
 def _of_classes(head: Head, rows: LabelledRows, outputs: np.ndarray) -> list[_Line]:
@@ -75,13 +77,17 @@ def _of_positions(head: Head, rows: LabelledRows, outputs: Sequence[np.ndarray])
 
 def _of_numbers(head: Head, rows: LabelledRows, outputs: np.ndarray) -> list[_Line]:
     def plain(numbers: np.ndarray) -> Any:
-        # As many digits as a float32 has.
-        found = [float(f"{number:.7g}") for number in numbers]
+        found = [_short(number) for number in numbers.tolist()]
         return found[0] if len(found) == 1 else found
 
     errors = np.abs(np.stack(rows.targets) - outputs).mean(axis=-1).tolist()
     each = enumerate(zip(rows.targets, outputs, errors, strict=True))
     return [(rows.place(row), row, plain(true), plain(found), error) for row, (true, found, error) in each]
+
+
+def _short(number: float) -> float:
+    """Returns a number in as many digits as a float32 has."""
+    return float(f"{number:.7g}")
 
 
 _JUDGED = ["label", "predicted"]
