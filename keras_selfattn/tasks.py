@@ -71,9 +71,7 @@ class Task:
         """
         from keras_selfattn import models
 
-        settings = {name: value for name, value in given.items() if value is not None}
-        for name in settings:
-            self._check(name, name in self.all_settings)
+        settings = self.checked_settings(given)
         if start is None:
             return getattr(models, self.kind)({**self.chosen, **settings})
         if self.kind != "TextClassifier":
@@ -81,6 +79,17 @@ class Task:
                 f"The task is {self.name}: only text models begin with others. Leave {start} out."
             )
         return models.TextClassifier({**self.chosen, **settings}, start=start)
+
+    def checked_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the fields of the model's config that were given, without those that are None.
+
+        Raises:
+            ConfigError: for a field of another task.
+        """
+        settings = {name: value for name, value in given.items() if value is not None}
+        for name in settings:
+            self._check(name, name in self.all_settings)
+        return settings
 
     def takes(self, name: str, value: Any) -> bool:
         """Whether the value, as JSON has it, can be that of an argument of `reading`."""

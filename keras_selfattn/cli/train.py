@@ -90,6 +90,7 @@ def command(
     _check_labels_asked(task, given)
     if start is not None:
         _check_text(task, start)
+    task.checked_settings(settings)
     if start is None:
         check_width(settings)
     rows = task.rows(table, reading)
