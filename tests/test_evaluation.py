@@ -111,7 +111,7 @@ def test_unknown_labels_of_several_a_row_and_of_tokens_count_as_missed():
     outputs = np.array([[0.9, 0.1], [0.9, 0.1]], "float32")
     figures = report_of(MultiLabelHead(["x", "y"]), targets, outputs).summary()
     assert (figures["accuracy"], figures["micro_f1"]) == (0.5, pytest.approx(2 * 2 / (2 + 3)))
-    head, outputs = PositionHead(["B-X", "O"], spans=True), [np.array([[0.9, 0.1], [0.9, 0.1]])]
+    head, outputs = PositionHead(["B-X", "O"], spans=True), [np.array([[0.9, 0.1], [0.9, 0.1]], "float32")]
     figures = report_of(head, [["B-X", "B-NEW"]], outputs).summary()
     assert (figures["accuracy"], figures["span_recall"], figures["span_precision"]) == (0.5, 0.5, 0.5)
 
@@ -157,7 +157,7 @@ def test_validation_rows_with_unknown_labels_decide_nothing_and_count_as_wrong(t
         )
         with pytest.warns(UserWarning, match=said):
             runs.append(training.train(rows, tmp_path / str(number), **settings))
-    one, other = (list(csv.reader((run.path / "history.csv").open())) for run in runs)
+    one, other = ((run.path / "history.csv").read_text() for run in runs)
     assert one == other
     assert (runs[1].figures.rows, runs[1].figures.accuracy) == (2, runs[0].figures.accuracy / 2)
 
@@ -211,17 +211,22 @@ def test_a_pair_trains_every_task(tmp_path):
 def test_the_command_writes_mistakes_and_names_unknown_labels(run, tmp_path):
     table = tmp_path / "t.csv"
     table.write_text('text,label\ngood film,-\nbad film,+\ngood film,+\n"fine, oh",new\n')
-    done = invoke("evaluate", run.path, table, "--mistakes", tmp_path / "m.csv")
+    # Without this pytest makes an error of the warning.
+    with pytest.warns(UserWarning, match="'new' \\(line 5\\). They count as wrong"):
+        done = invoke("evaluate", run.path, table, "--mistakes", tmp_path / "m.csv")
     assert done.exit_code == 0, done.output
     assert "Most frequent mistakes" in done.output, "however few the classes"
-    found = list(csv.DictReader((tmp_path / "m.csv").open(encoding="utf-8")))
+    found = list(csv.DictReader((tmp_path / "m.csv").read_text(encoding="utf-8").splitlines()))
     assert list(found[0]) == ["line", "text", "label", "predicted", "probability"]
     assert {(row["line"], row["text"]) for row in found} >= {("5", "fine, oh")}
     assert f"Wrote {len(found)} mistakes to" in done.output
     scores = [float(row["probability"]) for row in found]
     assert scores == sorted(scores, reverse=True)
     assert len(read_table(tmp_path / "m.csv")) == len(found), "they can be corrected and trained on"
-    done = invoke("evaluate", run.path, table, "--mistakes", tmp_path / "m.jsonl", "--skip-unknown-labels")
+    with pytest.warns(UserWarning, match="These rows are left out"):
+        done = invoke(
+            "evaluate", run.path, table, "--mistakes", tmp_path / "m.jsonl", "--skip-unknown-labels"
+        )
     assert done.exit_code == 0, done.output
     found = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
     assert "new" not in {row["label"] for row in found}
