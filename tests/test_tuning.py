@@ -146,7 +146,7 @@ def test_all_that_is_tried_can_be_set(kind):
     ("options", "said"),
     [
         (["--refit", "--validation", "rows.csv"], "--refit trains on rows held out of TABLE. Leave it out"),
-        (["--tune", "nan"], "`tune` must be seconds, 0 or more. Received nan"),
+        (["--tune", "nan"], "--tune must be minutes, more than 0. Received nan"),
         (["--tune", "0"], "0.0 is not in the range x>0."),
         (["--members", "0"], "0 is not in the range x>=1"),
         (["--training-span", "0"], "0 is not in the range x>=1"),
