@@ -39,6 +39,8 @@ class Training:
         data: for each part of the data ("train", "validation", "test") its name and number of rows.
         metrics: figures, with the name of the part they were measured on as "split".
         settings: how it was trained.
+        example: a row of the data as the model reads it, of JSON types or an array, which the card shows with
+            its answer; None where there is none to show.
 
     Example:
 
@@ -50,6 +52,7 @@ class Training:
     data: Mapping[str, Mapping[str, Any]]
     metrics: Mapping[str, Any]
     settings: Mapping[str, Any]
+    example: Any = None
 
 
 def model_card(
@@ -83,7 +86,8 @@ def model_card(
         "precision": precision,
         "comparison": None if comparison is None else comparison.to_dict(),
         "signatures": {
-            name: _signature(signature, examples[name]) for name, signature in contract.signatures.items()
+            name: _signature(signature, examples[name], made_up=contract.made_up)
+            for name, signature in contract.signatures.items()
         },
         "training": None if training is None else {"data": training.data, "settings": training.settings},
         "metrics": None if training is None else training.metrics,
@@ -150,14 +154,18 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / FILE)
 
 
-def _signature(signature: Signature, example: Case) -> dict[str, Any]:
+def _signature(signature: Signature, example: Case, *, made_up: bool) -> dict[str, Any]:
     function = signature.function
     outputs = function.get_concrete_function().structured_outputs
     return {
         "method_name": signature.method_name,
         "inputs": {spec.name: _described(spec) for spec in specs_of(function)},
         "outputs": {name: _described(tensor) for name, tensor in outputs.items()},
-        "example": {"request": _plain(example.request), "answer": _plain(example.outputs)},
+        "example": {
+            "request": _plain(example.request),
+            "answer": _plain(example.outputs),
+            "made_up": made_up,
+        },
     }
 
 

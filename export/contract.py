@@ -11,14 +11,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.errors import ExportError
+from keras_selfattn.errors import DataError, ExportError
 from keras_selfattn.models.base import RawModel
 
 from .answers import answers_for
 from .explain import collected_weights
 from .fronts import Front, PlainFront, PreprocessFront, Request, TextFront, in_batches, made_up
 from .images import ImageFront
-from .raw import raw_answers, raw_front
+from .raw import RawFront, raw_answers, raw_front
 from .signatures import Graphs, Signature, specs_of
 from .tokens import TokenFront
 from .weights import Weights
@@ -39,6 +39,7 @@ class Contract:
         vocabulary_size: different token ids, or None if tokens are not the model's business.
         config: the model's settings as JSON types.
         named: from rows as the model reads them to inputs by name; None where that is what a caller gives.
+        made_up: whether the first request of each signature is made up, and no row of anybody's data.
     """
 
     task: str
@@ -48,6 +49,7 @@ class Contract:
     vocabulary_size: int | None
     config: Mapping[str, Any]
     named: Callable[[Any], Mapping[str, Any]] | None = None
+    made_up: bool = True
 
 
 def contract_for(
@@ -58,8 +60,12 @@ def contract_for(
     labels: Sequence[str] | None = None,
     signatures: Mapping[str, Any] | None = None,
     samples: Mapping[str, Any] | None = None,
+    example: Any = None,
 ) -> Contract:
     """Returns what is written of a model that uses `weights`; the other arguments as `export_saved_model`'s.
+
+    Args:
+        example: a row as a model of raw rows reads it, which is asked first.
 
     Raises:
         ExportError: if the inputs are unknown, or the labels do not fit the outputs.
@@ -70,26 +76,37 @@ def contract_for(
                 f"A {type(model).__name__} reads its own rows and knows its labels: leave out "
                 "`preprocess`, `labels`."
             )
-        contract = _raw_contract(model, weights, samples)
+        contract = _raw_contract(model, weights, samples, example)
     else:
         contract = _model_contract(model, weights, preprocess, labels, samples)
     extra = {name: _extra(name, function, samples or {}) for name, function in (signatures or {}).items()}
     return dataclasses.replace(contract, signatures={**contract.signatures, **extra})
 
 
-def _raw_contract(model: RawModel, weights: Weights, samples: Mapping[str, Any] | None) -> Contract:
+def _raw_contract(
+    model: RawModel, weights: Weights, samples: Mapping[str, Any] | None, example: Any
+) -> Contract:
     front = raw_front(model)
     requests = front.requests() if samples is None else _given(front, samples)
+    real = samples is None and example is not None
+    if real:
+        requests[0] = _asked(front, example)
     graphs = Graphs(model.core, weights, front, raw_answers(model.head))
     signatures = graphs.signatures(requests)
     if isinstance(front, TextFront):
-        signatures["tokens"] = Signature(graphs.on_tokens(front), front.token_requests())
+        tokens = front.token_requests()
+        if real or samples is not None:
+            tokens[0] = front.token_request(requests[0])
+        signatures["tokens"] = Signature(graphs.on_tokens(front), tokens)
         signatures["explain"] = Signature(graphs.explain_texts(front), requests)
     else:
         read = front.beginning if isinstance(front, TokenFront) else front
         signatures["explain"] = Signature(graphs.explain(together=True, read=read), requests)
     if isinstance(front, ImageFront) and front.reads_files:
-        signatures["encoded"] = Signature(graphs.on_files(front), front.file_requests())
+        files = front.file_requests()
+        if real or samples is not None:
+            files[0] = front.file_request(requests[0])
+        signatures["encoded"] = Signature(graphs.on_files(front), files)
     return Contract(
         task=f"{front.subject}-{model.head.task}",
         signatures=signatures,
@@ -98,7 +115,16 @@ def _raw_contract(model: RawModel, weights: Weights, samples: Mapping[str, Any] 
         vocabulary_size=getattr(getattr(model, "tokenizer", None), "size", None),
         config=model.config.to_dict(),
         named=getattr(front, "named", None),
+        made_up=not real and samples is None,
     )
+
+
+def _asked(front: RawFront, example: Any) -> Request:
+    """Returns the call that asks for one row."""
+    try:
+        return front.asked(example)
+    except (DataError, TypeError, ValueError) as error:
+        raise ExportError(f"The example of the training is no row of the model's: {error}") from error
 
 
 def _model_contract(
@@ -126,6 +152,7 @@ def _model_contract(
         labels=None if labels is None else list(labels),
         vocabulary_size=None,
         config={"name": model.name, "parameters": model.count_params()},
+        made_up=samples is None,
     )
 
 

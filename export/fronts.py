@@ -93,6 +93,15 @@ class TextFront:
         texts = [" ".join(words[:count]) for count in (3, 1, 2, 5, 7, 11, 17, 31, len(words))]
         return in_batches({"text": _strings([*texts, *_TEXTS, "\t\n ", *texts[::-1]])})
 
+    def asked(self, row: str) -> Request:
+        """Returns the call that asks for a text."""
+        return {"text": _strings([row])}
+
+    def token_request(self, request: Request) -> Request:
+        """Returns the call that asks for the tokens of the texts of another."""
+        tokens, _ = self.explained(tf.constant(request["text"], tf.string))
+        return {"tokens": tokens.numpy()}
+
     def token_requests(self) -> list[Request]:
         """Returns calls to try a signature with that takes tokens."""
         words = self._tokenizer.vocabulary[:6]

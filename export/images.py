@@ -55,6 +55,15 @@ class ImageFront:
         images = [self._sized(image.astype(np.float32, copy=False)) for image in as_images(rows)]
         return {"image": np.stack([np.asarray(image) for image in images])}
 
+    def asked(self, row: Any) -> Request:
+        """Returns the call that asks for an image."""
+        return dict(self.named([np.asarray(row)]))
+
+    def file_request(self, request: Request) -> Request:
+        """Returns the call that asks for the images of another as files."""
+        pixels = request["image"].round().clip(0, 255).astype(np.uint8)
+        return {"encoded": np.array([tf.io.encode_png(image).numpy() for image in pixels], dtype=object)}
+
     def requests(self) -> list[Request]:
         height, width = self._height, self._width
         count = max(2, min(32, _MOST // (height * width * self._channels)))

@@ -223,9 +223,9 @@ def _checked(contract: Contract, evaluation: Any) -> tuple[Mapping[str, Any], Se
         raise ExportError(f"`evaluation` must hold the inputs {names}. Received {', '.join(inputs)}.")
     if {len(values) for values in inputs.values()} != {len(labels)} or not len(labels):
         raise ExportError("`evaluation` must hold as many labels as rows, and at least one.")
-    unknown = set(labels) - set(contract.labels or ())
-    if unknown:
-        raise ExportError(f"`evaluation` has a label that the model does not know: {min(unknown)!r}.")
+    # Rows with another label count as wrong, before and after.
+    if not set(labels) & set(contract.labels or ()):
+        raise ExportError(f"`evaluation` has no label that the model knows, but {min(labels)!r}.")
     arrays = {spec.name: np.asarray(tf.constant(inputs[spec.name], spec.dtype)) for spec in specs}
     return arrays, labels
 

@@ -19,7 +19,7 @@ from keras_selfattn.models.numbers import NumbersHead
 from keras_selfattn.models.position_head import PositionHead
 
 from .answers import Answers, Classification, Labelling, LabelSets, Numbers
-from .fronts import Front, TextFront
+from .fronts import Front, Request, TextFront
 from .images import ImageFront
 from .series import SeriesFront
 from .tokens import TokenFront
@@ -33,6 +33,10 @@ class RawFront(Front, Protocol):
     """
 
     subject: str
+
+    def asked(self, row: Any) -> Request:
+        """Returns the call that asks for a row, which is as the model reads it, or its JSON types."""
+        ...
 
 
 def raw_front(model: RawModel) -> RawFront:

@@ -99,7 +99,12 @@ def export_saved_model(
         raise ExportError("`signatures` use the model's own weights: leave out `precision`, or them.")
     stage = progress or (lambda _: None)
     contract_of = functools.partial(
-        contract_for, preprocess=preprocess, labels=labels, signatures=signatures, samples=samples
+        contract_for,
+        preprocess=preprocess,
+        labels=labels,
+        signatures=signatures,
+        samples=samples,
+        example=None if training is None else training.example,
     )
     written, weights = at_precision(model, precision)
     contract = contract_of(written, weights)

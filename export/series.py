@@ -3,6 +3,8 @@
 Axes: B (batch), T (frames), F (features of a frame).
 """
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -31,6 +33,10 @@ class SeriesFront:
 
     def __call__(self, *raw: Tensor) -> Tensor:
         return raw[0]
+
+    def asked(self, row: Any) -> Request:
+        """Returns the call that asks for a series `[T, F]`; null, as JSON has it, is a missing value."""
+        return {"values": np.asarray(row, np.float32).reshape(1, -1, len(self._mean))}
 
     def requests(self) -> list[Request]:
         random = np.random.default_rng(0)

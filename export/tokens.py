@@ -3,6 +3,7 @@
 Axes: B (batch), T (tokens).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,10 @@ class TokenFront:
     def beginning(self, tokens: Tensor) -> Tensor:
         """Returns the features of the first tokens, as many as `explain` answers for."""
         return self(tokens[:, :EXPLAINED_TOKENS])
+
+    def asked(self, row: Sequence[str]) -> Request:
+        """Returns the call that asks for a row of tokens."""
+        return {"tokens": np.array([[token.encode() for token in row]], dtype=object)}
 
     def requests(self) -> list[Request]:
         words = [*self._features.vocabulary[:16], *_STRANGE]

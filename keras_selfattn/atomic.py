@@ -6,6 +6,7 @@ process that writes it; the kernel takes the lock of a dead one back, and then a
 
 import contextlib
 import fcntl
+import io
 import os
 import re
 import shutil
@@ -13,7 +14,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
+
+# Folders whose files are something else.
+_NO_FILES = ("dev", "proc")
 
 
 @contextmanager
@@ -128,9 +132,47 @@ def check_target(target: Path, *, overwrite: bool = False) -> None:
     """Raises FileExistsError if `new_directory` could not put a folder at `target`."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         kind = "a link" if target.is_symlink() else "a file"
-        raise FileExistsError(f"{target} is {kind}, which no folder replaces. Choose another name")
+        raise FileExistsError(f"{target} is {kind}, which no folder replaces")
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already")
+
+
+def check_writable(target: Path) -> None:
+    """Raises OSError if a file or folder could not be made at `target`; leaves nothing behind."""
+    parent = target.parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir():
+        raise NotADirectoryError(f"{parent} is not a folder")
+    # No flag of a folder tells as much: file systems are read-only, names too long.
+    Path(tempfile.mkdtemp(prefix=f".{target.name}.tmp-", dir=parent)).rmdir()
+
+
+@contextmanager
+def text_destination(target: Path) -> Iterator[TextIO]:
+    """Yields what text for `target` is written to, in UTF-8 and with line ends as they are.
+
+    A file appears when all is written. A link stays one, and what is no file is written to as it is: a pipe,
+    a device, /dev/stdout of a shell.
+    """
+    stream = target.exists() and is_stream(target)
+    with target.open("ab") if stream else new_file(_resolved(target)) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        yield text
+        text.flush()
+        text.detach()
+
+
+def is_stream(target: Path) -> bool:
+    """Whether what is at `target` is no file that another could take the place of."""
+    return not target.is_file() or target.absolute().parts[1] in _NO_FILES
+
+
+def _resolved(target: Path) -> Path:
+    try:
+        return target.resolve()
+    except RuntimeError as error:  # links in a circle
+        raise OSError(str(error)) from error
 
 
 def sync_tree(folder: Path) -> None:

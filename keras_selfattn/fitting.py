@@ -16,6 +16,7 @@ from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.given import weights_of
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.members import copy_member
+from keras_selfattn.models.outputs import Mixture
 from keras_selfattn.train_config import TrainConfig
 
 # Share of the steps over which the learning rate rises; Adam's first steps are the noisy ones.
@@ -157,6 +158,24 @@ def changed(config: Any, changes: Mapping[str, Any]) -> Any:
 def members_of(model: RawModel) -> int:
     """Returns how many encoders a model has."""
     return getattr(model.config, "members", 1)
+
+
+def has_two_paths(model: Any) -> bool:
+    """Whether a model answers with attention and another path, of which steps train attention alone."""
+    return any(isinstance(layer, Mixture) for layer in model.core.layers)
+
+
+def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+    """Returns the values of each epoch under names that say what they are of.
+
+    Where a model has two paths, loss and accuracy of training are of attention alone, and bear its name;
+    those of validation are of both together.
+    """
+    if not has_two_paths(model):
+        return dict(history)
+    return {
+        name if name.startswith("val_") else f"attention_{name}": values for name, values in history.items()
+    }
 
 
 def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:

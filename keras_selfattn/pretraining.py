@@ -16,9 +16,9 @@ from keras_selfattn.fitting import fit_watched
 from keras_selfattn.metrics.masked_tokens import MaskedTokenReport
 from keras_selfattn.models.masked import MaskedTokenModel, windows
 from keras_selfattn.models.rows import as_texts
-from keras_selfattn.runs import write_run
+from keras_selfattn.runs import write_run, writing
 from keras_selfattn.train_config import TrainConfig
-from keras_selfattn.training import Run, as_json, described, run_folder, writing
+from keras_selfattn.training import Run, as_json, described, run_folder
 
 
 def pretrain(

@@ -3,21 +3,25 @@
 model.keras        the model, with its vocabulary and label names
 metrics.json       figures on the rows held out, those of the task; rows, split
 config.json        kind of model, its settings and those of the training, data, seed, versions
-history.csv        loss and metrics of each epoch
+history.csv        loss and metrics of each epoch; attention_… where it is trained beside another path, which
+                   val_… are of, too
 classes.csv        precision, recall, F1 of each class
 confusion.csv      of one label a row: rows by label, columns by prediction
 vocabulary.txt     of texts: one token a line, in the order of the ids from 2 on
+example.json       a row held out, with its target: what the card of an export shows; if one is short enough
 """
 
 import csv
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_selfattn import __version__
+from keras_selfattn.atomic import check_target, check_writable
 from keras_selfattn.data.corpus import read_corpus
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, RunError
@@ -39,6 +43,7 @@ def write_run(
     split: str,
     history: Mapping[str, Sequence[float]],
     settings: Mapping[str, Any],
+    example: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes the files of a run into an empty folder.
 
@@ -49,6 +54,7 @@ def write_run(
         split: what those rows were, such as "validation".
         history: values by name, one an epoch.
         settings: what `config.json` records besides the model's config, labels and versions.
+        example: a row that is shown to people, as JSON types, if there is one.
     """
     model.save(folder / "model.keras")
     _write_json(folder / "metrics.json", {**figures.summary(), "rows": figures.rows, "split": split})
@@ -62,6 +68,8 @@ def write_run(
     _write_json(folder / "config.json", {**described, **settings, "versions": versions})
     epochs = range(1, 1 + len(next(iter(history.values()), ())))
     _write_csv(folder / "history.csv", ["epoch", *history], zip(epochs, *history.values(), strict=True))
+    if example is not None:
+        (folder / "example.json").write_text(json.dumps(example, ensure_ascii=False) + "\n", encoding="utf-8")
     for name, table in figures.tables().items():
         _write_csv(folder / f"{name}.csv", table.header, table.rows)
     tokenizer = getattr(model, "tokenizer", None)
@@ -69,6 +77,35 @@ def write_run(
         # A token may be a line break itself, so each is written as a JSON string.
         lines = [json.dumps(token, ensure_ascii=False) + "\n" for token in tokenizer.vocabulary]
         (folder / "vocabulary.txt").write_text("".join(lines), encoding="utf-8")
+
+
+def check_output(target: Path, *, overwrite: bool) -> None:
+    """Raises RunError where no run folder could be written; before anything is read or trained.
+
+    Args:
+        target: the run folder.
+        overwrite: whether a run folder there is to be replaced.
+    """
+    with writing(target):
+        check_target(target, overwrite=overwrite)
+        if target.is_dir() and any(target.iterdir()) and not (target / "model.keras").is_file():
+            raise RunError(f"{target} is not a run folder, so it is not replaced. Choose another folder.")
+        check_writable(target)
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Lets errors of the file system say which run folder cannot be written."""
+    try:
+        yield
+    except RunError:
+        raise
+    except FileExistsError as error:
+        raise RunError(
+            f"{error}. Choose another output folder, or replace a run folder with overwrite (--overwrite)."
+        ) from error
+    except OSError as error:
+        raise RunError(f"{target} cannot be written: {error}.") from error
 
 
 def load_run(folder: Path) -> "RawModel":
@@ -80,7 +117,7 @@ def load_run(folder: Path) -> "RawModel":
     from keras_selfattn.models import load
     from keras_selfattn.models.base import RawModel
 
-    _check_run(folder)
+    check_run(folder)
     model = load(folder)
     if not isinstance(model, RawModel):
         raise RunError(
@@ -95,7 +132,7 @@ def task_of_run(folder: Path) -> Task:
     Raises:
         RunError: if the folder is missing, is no run, or its settings cannot be read.
     """
-    _check_run(folder)
+    check_run(folder)
     config = read_config(folder)
     if "kind" not in config:
         raise RunError(
@@ -131,8 +168,9 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
             f"{folder / 'config.json'} is damaged: `reading` must hold arguments of the task {task.name}, "
             f"{', '.join(task.reading)}. Received {reading!r}. Train the run again."
         )
-    if path.suffix.lower() == ".npz":  # whose images have one size already
-        reading = {name: value for name, value in reading.items() if name != "image_size"}
+    # Images in an .npz have one size already, and lines of JSON nothing between columns.
+    unfit = {".npz": "image_size", **dict.fromkeys((".jsonl", ".ndjson"), "separator")}
+    reading = {name: value for name, value in reading.items() if name != unfit.get(path.suffix.lower())}
     try:
         return task.rows(path, {**reading, **given})
     except ConfigError:  # a file of another form than that of training, for which its columns mean nothing
@@ -146,7 +184,7 @@ def is_pretrained(folder: Path) -> bool:
     Raises:
         RunError: if the folder is missing, is no run, or its settings cannot be read.
     """
-    _check_run(folder)
+    check_run(folder)
     return read_config(folder).get("kind") == _PRETRAINED
 
 
@@ -157,18 +195,20 @@ def corpus_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> list[s
         ConfigError: for something given that does not say how texts are read.
         DataError: for a file that cannot be read.
     """
-    for name in set(given) - {"text"}:
+    for name in set(given) - {"text", "separator"}:
         raise ConfigError(f"`{name}` is not for {folder}, which was pretrained on texts alone. Leave it out.")
     known = read_config(folder).get("reading", {})
     if not isinstance(known, dict):
         raise RunError(
             f"{folder / 'config.json'} is damaged: `reading` must be an object. Received {known!r}."
         )
-    reading = {"text": "text", **known, **given}
-    return read_corpus(path, str(reading["text"]))
+    separator = known.get("separator") if path.suffix.lower() in (".csv", ".tsv") else None
+    reading = {"text": "text", **known, "separator": separator, **given}
+    return read_corpus(path, str(reading["text"]), separator=reading["separator"])
 
 
-def _check_run(folder: Path) -> None:
+def check_run(folder: Path) -> None:
+    """Raises RunError where there is no run folder."""
     if not folder.exists():
         raise RunError(f"There is no run folder {folder}. Train one with `keras-selfattn train`.")
     if not (folder / "model.keras").is_file():
@@ -182,6 +222,16 @@ def read_metrics(folder: Path) -> dict[str, Any]:
         RunError: if it cannot be read.
     """
     return _read_json(folder / "metrics.json")
+
+
+def read_example(folder: Path) -> Any:
+    """Returns the row in a run folder's `example.json`, as JSON types; None where it has none.
+
+    Raises:
+        RunError: if it cannot be read.
+    """
+    path = folder / "example.json"
+    return _read_json(path).get("input") if path.exists() else None
 
 
 def read_config(folder: Path) -> dict[str, Any]:

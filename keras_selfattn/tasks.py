@@ -71,9 +71,7 @@ class Task:
         """
         from keras_selfattn import models
 
-        settings = {name: value for name, value in given.items() if value is not None}
-        for name in settings:
-            self._check(name, name in self.all_settings)
+        settings = self.checked_settings(given)
         if start is None:
             return getattr(models, self.kind)({**self.chosen, **settings})
         if self.kind != "TextClassifier":
@@ -81,6 +79,17 @@ class Task:
                 f"The task is {self.name}: only text models begin with others. Leave {start} out."
             )
         return models.TextClassifier({**self.chosen, **settings}, start=start)
+
+    def checked_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the fields of the model's config that were given, without those that are None.
+
+        Raises:
+            ConfigError: for a field of another task.
+        """
+        settings = {name: value for name, value in given.items() if value is not None}
+        for name in settings:
+            self._check(name, name in self.all_settings)
+        return settings
 
     def takes(self, name: str, value: Any) -> bool:
         """Whether the value, as JSON has it, can be that of an argument of `reading`."""
@@ -117,10 +126,10 @@ def task_named(name: str | None, path: Path) -> Task:
     return next(task for task in TASKS if ending in task.endings)
 
 
-def _texts(path: Path, text: str, label: str, label_separator: str | None) -> LabelledRows:
+def _texts(path: Path, **columns: Any) -> LabelledRows:
     from keras_selfattn.data.tables import read_table
 
-    return read_table(path, text, label, label_separator)
+    return read_table(path, **columns)
 
 
 def _images(path: Path, image_size: int | None) -> LabelledRows:
@@ -156,14 +165,14 @@ def _forecast(path: Path, context: int, horizon: int, **columns: Any) -> Labelle
 
 # On held-out rows two answered as well as one or half a point better; each takes as long again.
 _MEMBERS = {"members": 2}
-_FRAME_COLUMNS = {"row_id": None, "time": None, "values": None}
+_FRAME_COLUMNS = {"row_id": None, "time": None, "values": None, "separator": None}
 # Where files of one ending serve several, the first is meant unless another is named.
 TASKS = (
     Task(
         name="text",
         kind="TextClassifier",
         endings=frozenset({".csv", ".tsv", ".jsonl", ".ndjson"}),
-        reading={"text": "text", "label": "label", "label_separator": None},
+        reading={"text": "text", "label": "label", "label_separator": None, "separator": None},
         settings=frozenset({"tokens", "lowercase", "max_tokens", "training_span", "wide", "members"}),
         read=_texts,
         chosen=_MEMBERS,

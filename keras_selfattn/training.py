@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,20 +13,20 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_selfattn.atomic import new_directory
-from keras_selfattn.data.labelled import LabelledRows, check_labels, label_names
-from keras_selfattn.errors import ConfigError, DataError, RunError
-from keras_selfattn.fitting import copy_of, epochs_again, fit_again, fit_watched, members_of
-from keras_selfattn.metrics import Report, report_of
+from keras_selfattn.data.labelled import LabelledRows, as_rows, label_names
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.evaluation import evaluate, measured, read_rows, source_named, told_apart
+from keras_selfattn.fitting import copy_of, epochs_again, fit_again, fit_watched, members_of, named_history
+from keras_selfattn.metrics import Report
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import is_number
 from keras_selfattn.models.heads import Head
-from keras_selfattn.runs import write_run
+from keras_selfattn.runs import check_output, write_run, writing
 from keras_selfattn.train_config import TrainConfig
 from keras_selfattn.tuning import Tuned, tuned
 
-# Rows at once when predicting: enough to fill the cores, few enough to bound memory.
-_PREDICT_BATCH = 256
+__all__ = ["Run", "TrainConfig", "evaluate", "train"]
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,13 @@ class Run:
 
 
 def train(
-    rows: LabelledRows,
+    rows: LabelledRows | tuple[Any, Any],
     output: str | Path,
     *,
     model: RawModel | None = None,
     config: TrainConfig | None = None,
-    validation: LabelledRows | None = None,
-    test: LabelledRows | None = None,
+    validation: LabelledRows | tuple[Any, Any] | None = None,
+    test: LabelledRows | tuple[Any, Any] | None = None,
     reading: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     tune: float = 0.0,
@@ -74,13 +75,16 @@ def train(
     """Trains a model of raw rows and writes its run folder.
 
     Args:
-        rows: training rows, whatever their containers; a share of them is held out for validation if none are
-            given, and trained on afterwards where `config.refit` says so.
+        rows: training rows, a pair of inputs and targets or `LabelledRows`, whatever their containers. A
+            share of them is held out for validation if none are given, and trained on afterwards where
+            `config.refit` says so.
         output: the run folder; it appears when all of it is written.
         model: the model to train, which has seen no rows yet; a `TextClassifier` by default.
         config: how it is trained; by default as its kind advises.
-        validation: rows that decide when to stop and which weights to keep; never trained on.
-        test: rows for the figures in `metrics.json`; the validation rows where none are given.
+        validation: rows that decide when to stop and which weights to keep; never trained on. Those with a
+            label that no training row has decide nothing.
+        test: rows for the figures in `metrics.json`; the validation rows where none are given. A label that
+            no training row has counts as answered wrongly.
         reading: how the rows were read from their file, such as its columns; other files of the run are then
             read alike.
         overwrite: whether an existing run folder is replaced, once the new one is whole.
@@ -88,10 +92,10 @@ def train(
             the run is then another one than `model`, with the best of them.
         callbacks: more Keras callbacks, such as a progress bar; of each training where there are several.
         verbose: as in `keras.Model.fit`.
-        report: takes a line as each training after the first begins.
+        report: takes a line as each training begins.
 
     Raises:
-        ConfigError: for `reading` that is no JSON.
+        ConfigError: for `reading` that is no JSON, or settings that are not for such targets.
         DataError: for rows that cannot train the model, before training begins.
         RunError: if `output` cannot be written, exists and is not to be replaced, or is no run folder.
         TrainingError: if the loss is no number any more.
@@ -100,8 +104,8 @@ def train(
 
         >>> import tempfile
         >>> from keras_selfattn.models import TextConfig
-        >>> rows = LabelledRows(["good", "fine", "bad", "poor"] * 10, ["+", "+", "-", "-"] * 10, "made up")
-        >>> held_out = LabelledRows(["good", "poor"], ["+", "-"], "made up")
+        >>> rows = ["good", "fine", "bad", "poor"] * 10, ["+", "+", "-", "-"] * 10
+        >>> held_out = ["good", "poor"], ["+", "-"]
         >>> small = TextClassifier(TextConfig(width=8, num_layers=1, num_heads=1, ngram_buckets=64))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     settings = TrainConfig(epochs=2)
@@ -111,6 +115,7 @@ def train(
         2
     """
     model = TextClassifier() if model is None else model
+    rows = as_rows(rows, "training rows")
     config = config or TrainConfig(**model.advised_training(len(rows)))
     tables = _checked(model, rows, validation, test, config)
     if not (is_number(tune) and tune >= 0):
@@ -122,15 +127,17 @@ def train(
         "reading": as_json("reading", dict(reading or {})),
     }
     with run_folder(Path(output), overwrite=overwrite) as draft:
+        report(f"Training on {described_rows(rows)}")
         started = time.perf_counter()
         done = _trained(model, tables, config, refit, tune, report, callbacks=callbacks, verbose=verbose)
         seconds = time.perf_counter() - started
         # Of rows that the model kept has been trained on, the one before it tells.
         told = done.watched.model if refit and test is None else done.model
+        found = measured(told, tables[split])
         run = Run(
             Path(output),
             done.model,
-            evaluate(told, tables[split]),
+            found.figures,
             done.watched.fitted.best_epoch,
             seconds,
             rows=done.rows,
@@ -139,9 +146,17 @@ def train(
             changes=done.watched.changes,
         )
         settings |= _described(run, done.watched)
-        history = done.watched.fitted.history
+        history = named_history(done.watched.model, done.watched.fitted.history)
         with writing(run.path):
-            write_run(draft, run.model, run.figures, split=split, history=history, settings=settings)
+            write_run(
+                draft,
+                run.model,
+                run.figures,
+                split=split,
+                history=history,
+                settings=settings,
+                example=found.example(),
+            )
     return run
 
 
@@ -166,7 +181,7 @@ def _trained(
 ) -> _Trained:
     """Trains a model that is watched and, with `refit` or several encoders, again with nothing watched."""
     again = refit or members_of(model) > 1
-    parts = tables["train"], tables["validation"]
+    parts = tables["train"], tables["watched"]
     if tune > 0:
         watched = tuned(model, *parts, config, tune, report=report, **shown)
         model = copy_of(model, watched.changes) if again else watched.model
@@ -177,28 +192,15 @@ def _trained(
     kept = tables["all" if refit else "train"]
     epochs = watched.fitted.best_epoch
     if again:
-        epochs = epochs_again(watched.fitted, tables["validation"], watched.config)
+        epochs = epochs_again(watched.fitted, tables["watched"], watched.config)
         fit_again(model, kept, epochs, watched.model, watched.config, report=report, **shown)
     return _Trained(model, watched, len(kept), again, epochs)
-
-
-def evaluate(model: RawModel, rows: LabelledRows) -> Report:
-    """Returns the figures of a model on rows with known targets, whatever their containers.
-
-    Raises:
-        DataError: for rows or targets of another kind than the model's, or a label that it does not know.
-    """
-    rows = _read(model, rows, type(model.head))
-    check_labels(rows, set(getattr(model.head, "labels", ())))
-    outputs = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
-    return report_of(model.head, rows.targets, outputs, model.baselines(rows.inputs))
 
 
 @contextmanager
 def run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """Yields the draft of a run folder; made before training, so that an unwritable place is said first."""
-    if overwrite and target.is_dir() and any(target.iterdir()) and not (target / "model.keras").is_file():
-        raise RunError(f"{target} is not a run folder, so it is not replaced. Choose another folder.")
+    check_output(target, overwrite=overwrite)
     with ExitStack() as stack:
         with writing(target):
             draft = stack.enter_context(new_directory(target, overwrite=overwrite))
@@ -208,75 +210,55 @@ def run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
             stack.close()
 
 
-@contextmanager
-def writing(target: Path) -> Iterator[None]:
-    """Lets errors of the file system say which run folder cannot be written."""
-    try:
-        yield
-    except FileExistsError as error:
-        raise RunError(
-            f"{error}. Choose another output folder, or replace a run folder with overwrite (--overwrite)."
-        ) from error
-    except OSError as error:
-        raise RunError(f"{target} cannot be written: {error}.") from error
-
-
 def _checked(
-    model: RawModel,
-    rows: LabelledRows,
-    validation: LabelledRows | None,
-    test: LabelledRows | None,
-    config: TrainConfig,
+    model: RawModel, rows: LabelledRows, validation: Any, test: Any, config: TrainConfig
 ) -> dict[str, LabelledRows]:
-    """Returns "all" rows, those to "train" on, "validation" and "test", as the model reads them."""
+    """Returns "all" rows, those to "train" on, "validation", of it what is "watched", and "test".
+
+    All are as the model reads them. What is watched has no labels that training lacks.
+    """
     kind = model._head_type(rows.targets)
-    rows = _read(model, rows, kind)
-    _check_learnable(rows, kind)
+    rows = read_rows(model, rows, kind)
+    with source_named(rows.source):
+        _check_settings(kind.learned(rows.targets), rows, config)
     if validation is None:
         kept, held_out = rows.split(config.validation, config.seed)
     else:
-        kept, held_out = rows, _read(model, validation, kind)
+        kept, held_out = rows, read_rows(model, as_rows(validation, "validation rows"), kind)
     tables = {"all": rows, "train": kept, "validation": held_out}
     if test is not None:
-        tables["test"] = _read(model, test, kind)
-    known = label_names(kept.targets)
+        tables["test"] = read_rows(model, as_rows(test, "test rows"), kind)
+    labels = label_names(kept.targets)
     for name in ("validation", "test"):
         if name in tables:
-            check_labels(tables[name], known)
-            _check_measurable(tables[name], kind, name)
+            known, unknown = told_apart(tables[name], labels, f"{name} rows")
+            _check_measurable(known if name == "validation" else tables[name], kind, name)
+            if unknown:
+                decide = " They do not decide when to stop, and" if name == "validation" else " They"
+                warnings.warn(f"{unknown}{decide} count as wrong in the figures.", stacklevel=3)
+            tables.setdefault("watched", known)
     return tables
 
 
-def _read(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows:
-    """Returns rows as the model reads them, with targets as that kind of head does."""
-    if not len(rows):
-        raise DataError(f"{rows.source} has no rows. Give at least one.")
-    with _named(rows.source):
-        read = model._read(rows.inputs, rows.targets, None, kind)
-    # Of the same class: it knows how its rows are split.
-    return dataclasses.replace(rows, inputs=read.inputs, targets=read.targets)
-
-
-def _check_learnable(rows: LabelledRows, kind: type[Head]) -> None:
-    with _named(rows.source):
-        kind.learned(rows.targets)
+def _check_settings(head: Head, rows: LabelledRows, config: TrainConfig) -> None:
+    """Raises ConfigError for settings of a training that are not for such targets."""
+    head.class_weights(config.class_weight, rows.targets)
+    if config.label_smoothing and not label_names(rows.targets):
+        raise ConfigError(
+            f"`label_smoothing` (--label-smoothing) is for labels. The task is {head.task}: leave it out."
+        )
 
 
 def _check_measurable(rows: LabelledRows, kind: type[Head], name: str) -> None:
+    if not len(rows):
+        raise DataError(
+            f"{rows.source}: no {name} row is without a label that training lacks. Give others, or none."
+        )
     if kind.per_position and not any(len(target) for target in rows.targets):
         raise DataError(
             f"{rows.source}: all {len(rows)} {name} rows are empty, so that nothing can be measured on them. "
             "Give others, or leave rows without tokens out."
         )
-
-
-@contextmanager
-def _named(source: str) -> Iterator[None]:
-    """Lets errors of rows say where the rows come from."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"{source}: {error}") from error
 
 
 def as_json(name: str, value: Any) -> Any:
@@ -304,3 +286,15 @@ def _described(run: Run, found: Tuned) -> dict[str, Any]:
 def described(rows: LabelledRows) -> dict[str, Any]:
     """Returns what is recorded of rows."""
     return {"source": rows.source, "rows": len(rows)}
+
+
+def described_rows(rows: LabelledRows) -> str:
+    """Returns how many rows and classes there are, for a line on the terminal.
+
+    Example:
+
+        >>> described_rows(LabelledRows(["good", "bad"], ["+", "-"], "films.csv"))
+        '2 rows of films.csv, 2 classes'
+    """
+    classes = len(label_names(rows.targets))
+    return f"{len(rows):,} rows of {rows.source}" + (f", {classes:,} classes" if classes else "")

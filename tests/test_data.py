@@ -58,7 +58,7 @@ def test_an_empty_text_is_a_row_and_integer_labels_are_names(tmp_path):
 def test_rows_bear_several_labels_as_json_lists_or_between_separators(tmp_path):
     lines = '{"text": "a", "label": ["x", 7]}\n{"text": "b", "label": []}\n'
     assert read_table(written(tmp_path, "t.jsonl", lines)).targets == [["x", "7"], []]
-    table = read_table(written(tmp_path, "t.csv", "text,label\na,x; y;x\nb,\n"), separator=";")
+    table = read_table(written(tmp_path, "t.csv", "text,label\na,x; y;x\nb,\n"), label_separator=";")
     assert table.targets == [["x", "y"], []]
 
 
@@ -177,8 +177,8 @@ def test_columns_come_in_any_container(container):
 
 
 def test_an_empty_separator_of_labels_is_refused(tmp_path):
-    with pytest.raises(DataError, match="`separator` .* must be at least one character"):
-        read_table(written(tmp_path, "t.csv", "text,label\na,+\n"), separator="")
+    with pytest.raises(DataError, match="`label_separator` must be at least one character"):
+        read_table(written(tmp_path, "t.csv", "text,label\na,+\n"), label_separator="")
 
 
 def test_a_task_is_chosen_by_what_is_there(tmp_path):

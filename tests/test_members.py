@@ -73,6 +73,7 @@ def test_each_member_is_trained_as_if_it_were_alone(tmp_path):
         verbose=0,
         report=lines.append,
     )
+    assert lines.pop(0) == "Training on 120 rows of made up, 2 classes"
     assert lines == [f"Again, on 120 rows, encoder {place} of 2:" for place in (1, 2)]
     everything = LabelledRows(["good", "bad"], ["+", "-"], "dev.csv")
     for place, body in enumerate((run.model.core, run.model.core.get_layer("member_2"))):

@@ -128,7 +128,7 @@ def test_the_run_has_the_best_settings_and_says_what_was_tried(tmp_path, monkeyp
     first, second = config["trials"]
     assert (first["changes"], second["changes"]) == ({}, {"learning_rate": 0.02})
     assert second["score"] < first["score"]
-    assert lines[1] == "Again, on 120 rows:"
+    assert lines[2] == "Again, on 120 rows:"
     assert run.rows == 120
     assert load_run(run.path).predict(["good film"], verbose=0)[0, 0] > 0.6
 
@@ -146,7 +146,7 @@ def test_all_that_is_tried_can_be_set(kind):
     ("options", "said"),
     [
         (["--refit", "--validation", "rows.csv"], "--refit trains on rows held out of TABLE. Leave it out"),
-        (["--tune", "nan"], "`tune` must be seconds, 0 or more. Received nan"),
+        (["--tune", "nan"], "--tune must be minutes, more than 0. Received nan"),
         (["--tune", "0"], "0.0 is not in the range x>0."),
         (["--members", "0"], "0 is not in the range x>=1"),
         (["--training-span", "0"], "0 is not in the range x>=1"),

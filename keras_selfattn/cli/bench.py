@@ -11,6 +11,8 @@ from keras_selfattn.cli.bench_accuracy import accuracy
 from keras_selfattn.cli.bench_report import check_plot, number, report
 from keras_selfattn.cli.bench_soak import soak
 from keras_selfattn.cli.console import columns, console
+from keras_selfattn.cli.nearest import NearestGroup
+from keras_selfattn.cli.task_options import separator_option
 from keras_selfattn.errors import DataError
 
 _CPU = {"cpu median ms": "CPU ms"}
@@ -32,7 +34,7 @@ _SERVED = {
 _SHARE = {"times ours": "× ours", "of matmul rate": "of peak"}
 
 
-@click.group("bench")
+@click.group("bench", cls=NearestGroup)
 def command() -> None:
     """Measure layers and client beside their peers: time, memory, and that all compute the same.
 
@@ -72,6 +74,7 @@ def _encoder_options(function: Callable) -> Callable:
     for option in (
         click.option("--data", type=click.Path(path_type=Path), help="Table whose texts give real lengths."),
         click.option("--text-column", default="text", help="Column of --data with the texts."),
+        separator_option,
         click.option(
             "--memory/--no-memory", default=True, help="Measure memory, in fresh processes, as well."
         ),
@@ -90,6 +93,7 @@ def _encoder_options(function: Callable) -> Callable:
 def attention(
     data: Path | None,
     text_column: str,
+    separator: str | None,
     memory: bool,
     all_cores: bool,
     csv_file: Path | None,
@@ -97,7 +101,7 @@ def attention(
     **settings: Any,
 ) -> None:
     """Inference of an encoder block: ours, KerasHub's, PyTorch's, and two engines on KerasHub's weights."""
-    _encoders(False, data, text_column, memory, all_cores, csv_file, plot, settings)
+    _encoders(False, data, text_column, separator, memory, all_cores, csv_file, plot, settings)
 
 
 @command.command("training")
@@ -105,6 +109,7 @@ def attention(
 def training(
     data: Path | None,
     text_column: str,
+    separator: str | None,
     memory: bool,
     all_cores: bool,
     csv_file: Path | None,
@@ -112,7 +117,7 @@ def training(
     **settings: Any,
 ) -> None:
     """A training step of an encoder block, forward and backward: ours, KerasHub's and PyTorch's."""
-    _encoders(True, data, text_column, memory, all_cores, csv_file, plot, settings)
+    _encoders(True, data, text_column, separator, memory, all_cores, csv_file, plot, settings)
 
 
 @command.command("memory")
@@ -199,6 +204,7 @@ def _encoders(
     is_training: bool,
     data: Path | None,
     text_column: str,
+    separator: str | None,
     memory: bool,
     all_cores: bool,
     csv_file: Path | None,
@@ -208,7 +214,7 @@ def _encoders(
     from keras_selfattn.benchmarks import encoders
 
     check_plot(plot)
-    texts = None if data is None else ("/".join(data.parts[-2:]), _texts(data, text_column))
+    texts = None if data is None else ("/".join(data.parts[-2:]), _texts(data, text_column, separator))
     table = encoders.run(
         _settings(settings), training=is_training, sentences=texts, memory=memory, all_cores=all_cores
     )
@@ -223,10 +229,10 @@ def _settings(options: dict[str, Any]) -> Any:
     return Settings(**options, seconds=seconds, progress=lambda text: click.echo(text, err=True))
 
 
-def _texts(data: Path, column: str) -> list[str]:
+def _texts(data: Path, column: str, separator: str | None) -> list[str]:
     from keras_selfattn.data.tables import read_table
 
-    texts = [text for text in read_table(data, column, column).inputs if text.strip()]
+    texts = [text for text in read_table(data, column, column, separator=separator).inputs if text.strip()]
     if not texts:
         raise DataError(f"{data} has no text in its column {column!r}.")
     return texts

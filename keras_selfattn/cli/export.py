@@ -10,6 +10,7 @@ from keras_selfattn.cli.console import columns, console, import_tensorflow, prin
 from keras_selfattn.cli.task_options import given, reading_options
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError
+from keras_selfattn.runs import check_run
 from keras_selfattn.tasks import task_named
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def command(
     if max_accuracy_drop is not None and data is None:
         raise ConfigError("--max-accuracy-drop needs --data, a table to measure it on.")
     labels = None if labels_file is None else _labels(labels_file)
+    _check_places(run, base_path)
     rows = None if data is None else _rows(run, data, given(reading))
     import_tensorflow()
     from keras_selfattn.export import export_saved_model
@@ -88,6 +90,16 @@ def command(
     print_command("inspect", path)
     name = base_path.resolve().name
     print_command("serve", f"--model_name={name}", f"--model_base_path={base_path}")
+
+
+def _check_places(run: Path, base_path: Path) -> None:
+    """Before anything is loaded."""
+    if base_path.exists() and not base_path.is_dir():
+        raise ConfigError(f"BASE_PATH must be a folder. {base_path} is a file; choose another name.")
+    if run.suffix != ".keras":
+        check_run(run)
+    elif not run.is_file():
+        raise RunError(f"There is no model at {run}. Give a .keras file, or a run folder made by `train`.")
 
 
 def _labels(file: Path) -> list[str]:
@@ -134,7 +146,7 @@ def training_of(run: Path) -> "Training":
         RunError: if the folder does not tell, as it should.
     """
     from keras_selfattn.export import Training
-    from keras_selfattn.runs import read_config, read_metrics
+    from keras_selfattn.runs import read_config, read_example, read_metrics
 
     config = read_config(run)
     parts, settings = (config.get(name) for name in ("data", "training"))
@@ -144,7 +156,7 @@ def training_of(run: Path) -> "Training":
             f"`training` the settings. Received {parts!r:.80} and {settings!r:.80}. Train the run again."
         )
     data = {name: {**part, "source": Path(part["source"]).name} for name, part in parts.items()}
-    return Training(data, read_metrics(run), settings)
+    return Training(data, read_metrics(run), settings, read_example(run))
 
 
 def _is_part(part: Any) -> bool:

@@ -75,8 +75,7 @@ def _print_classes(classes: Sequence[ClassReport], counted: str = "rows") -> Non
 def _print_mistakes(figures: ClassificationReport, counted: str = "rows") -> None:
     if len(figures.classes) <= _MATRIX_CLASSES:
         _print_matrix(figures)
-    else:
-        _print_confused(figures, counted)
+    _print_confused(figures, counted)
 
 
 def _print_matrix(figures: ClassificationReport) -> None:

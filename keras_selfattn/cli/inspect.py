@@ -96,11 +96,12 @@ def _print_signatures(found: "Inspection") -> None:
 def _print_example(card: Mapping[str, Any]) -> None:
     example = card.get("signatures", {}).get("serving_default", {}).get("example")
     if example:
+        kind = "made-up example" if example.get("made_up") else "example"
         for what in ("request", "answer"):
             for name, value in example[what].items():
                 text = json.dumps(value, ensure_ascii=False)
                 text = text if len(text) <= _WIDTH else text[:_WIDTH] + " …"
-                console.print(f"example {what}: {name} = {text}", soft_wrap=True, highlight=False)
+                console.print(f"{kind} {what}: {name} = {text}", soft_wrap=True, highlight=False)
 
 
 def _as_json(found: "Inspection") -> dict[str, Any]:

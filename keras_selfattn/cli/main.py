@@ -16,6 +16,7 @@ import click
 
 from keras_selfattn import __version__
 from keras_selfattn.cli.exit_status import exit_status
+from keras_selfattn.cli.nearest import NearestGroup
 from keras_selfattn.errors import SelfAttentionError
 from keras_selfattn.serving.errors import ServingError
 
@@ -82,7 +83,7 @@ def _short_warnings() -> Iterator[None]:
         warnings.formatwarning = before
 
 
-class _Commands(click.Group):
+class _Commands(NearestGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 

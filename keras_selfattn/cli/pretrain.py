@@ -6,14 +6,16 @@ from typing import Any
 import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
-from keras_selfattn.cli.task_options import check_width, pretraining_options
+from keras_selfattn.cli.task_options import check_width, pretraining_options, separator_option
 from keras_selfattn.cli.training_options import advised_config, taken, training_options
 from keras_selfattn.data.corpus import read_corpus
+from keras_selfattn.runs import check_output
 
 
 @click.command("pretrain")
 @click.argument("corpus", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--text", default="text", help="Column with the texts, of tables.")
+@separator_option
 @training_options(
     validation="File of texts that decides which weights to keep.  [default: a tenth, 2,000 texts at most]",
     epochs="Passes over the texts.  [default: after their number, 2 to 40]",
@@ -27,6 +29,7 @@ from keras_selfattn.data.corpus import read_corpus
 def command(
     corpus: tuple[Path, ...],
     text: str,
+    separator: str | None,
     output: Path,
     validation_file: Path | None,
     overwrite: bool,
@@ -35,10 +38,11 @@ def command(
     """Learn language from CORPUS, texts without labels, by guessing words hidden from them: .txt files with a
     text a line, or .csv, .tsv and .jsonl files with a column of texts. `train --from` begins with the result.
     """
+    check_output(output, overwrite=overwrite)
     given = taken(options)
     check_width(options)
-    texts = [each for file in corpus for each in read_corpus(file, text)]
-    validation = None if validation_file is None else read_corpus(validation_file, text)
+    texts = [each for file in corpus for each in _texts(file, text, separator)]
+    validation = None if validation_file is None else _texts(validation_file, text, separator)
     import_tensorflow()
     from keras_selfattn import pretraining
     from keras_selfattn.cli.figures import print_report
@@ -59,7 +63,7 @@ def command(
             config=config,
             validation=validation,
             source=source,
-            reading={"text": text},
+            reading={"text": text} | ({} if separator is None else {"separator": separator}),
             overwrite=overwrite,
             callbacks=[progress],
             verbose=0,
@@ -70,3 +74,9 @@ def command(
         f"{run.path}. Train a classifier that begins with it:"
     )
     print_command("train", "TABLE", "--from", run.path, "--output", f"{run.path}-classifier")
+
+
+def _texts(file: Path, text: str, separator: str | None) -> list[str]:
+    """Returns the texts of a file; beside tables that need a separator there may be files that have none."""
+    separated = file.suffix.lower() in (".csv", ".tsv")
+    return read_corpus(file, text, separator=separator if separated else None)

@@ -3,16 +3,14 @@
 from typing import Any
 
 import keras
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
+from rich.text import Text
 
 from keras_selfattn.cli.console import console
+from keras_selfattn.fitting import has_two_paths
+
+_FIGURES = ("loss", "accuracy", "mean_absolute_error")
 
 
 class TrainingProgress(keras.callbacks.Callback):
@@ -23,17 +21,17 @@ class TrainingProgress(keras.callbacks.Callback):
 
     def __init__(self) -> None:
         super().__init__()
+        one_line = Column(no_wrap=True)
         self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("steps"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.description}", table_column=one_line),
+            BarColumn(bar_width=None, table_column=Column(ratio=1, max_width=40)),
+            _Steps(table_column=one_line),
+            _Times(table_column=one_line),
+            TextColumn("{task.fields[figures]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
             console=console,
             transient=True,
+            expand=True,
+            disable=not console.is_terminal,  # or there would be an empty line at the end of each bar
         )
 
     def __enter__(self) -> "TrainingProgress":
@@ -52,7 +50,12 @@ class TrainingProgress(keras.callbacks.Callback):
         self._bar.update(self._task, advance=1, description="training", figures=_figures(logs or {}))
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        console.print(f"  epoch {epoch + 1}/{self._setting('epochs')}  {_figures(logs or {})}")
+        parts = [f"{name}: {_figures(shown)}" for name, shown in self._named(logs or {}).items() if shown]
+        beginning = f"  epoch {epoch + 1}/{self._setting('epochs')}  "
+        line = beginning + "  ".join(parts)
+        if console.is_terminal and len(line) > console.width:
+            line = beginning + f"\n{' ' * len(beginning)}".join(parts)
+        console.print(line, soft_wrap=True)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._show("finishing", None)
@@ -67,12 +70,47 @@ class TrainingProgress(keras.callbacks.Callback):
     def _setting(self, name: str) -> Any:
         return (self.params or {}).get(name)
 
+    def _named(self, logs: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Returns the figures of an epoch by what they are of."""
+        paths = self.model is not None and has_two_paths(self.model)
+        validation = {name[4:]: value for name, value in logs.items() if name.startswith("val_")}
+        trained = {name: value for name, value in logs.items() if not name.startswith("val_")}
+        names = (
+            ("training, attention alone", "validation, both paths") if paths else ("training", "validation")
+        )
+        return dict(zip(names, (trained, validation), strict=True))
+
+
+class _Steps(ProgressColumn):
+    """How many steps are done of how many; nothing where there are none to count."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.total is None else f"{task.completed:,.0f}/{task.total:,.0f} steps")
+
+
+class _Times(ProgressColumn):
+    """The time that has passed and, once steps tell, the time that is left."""
+
+    # A second is the last digit that is shown.
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        elapsed, left = task.elapsed or 0.0, task.time_remaining
+        return Text(f"{_clock(elapsed)} elapsed" + ("" if left is None else f", {_clock(left)} left"))
+
+
+def _clock(seconds: float) -> str:
+    """Returns a duration as clocks show it.
+
+    Example:
+
+        >>> _clock(5), _clock(3725)
+        ('0:05', '1:02:05')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
 
 def _figures(logs: dict[str, Any]) -> str:
-    names = {
-        "loss": "loss",
-        "accuracy": "accuracy",
-        "val_loss": "validation loss",
-        "val_accuracy": "accuracy",
-    }
-    return "  ".join(f"{shown} {logs[name]:.3f}" for name, shown in names.items() if name in logs)
+    return ", ".join(f"{name.replace('_', ' ')} {logs[name]:.3f}" for name in _FIGURES if name in logs)

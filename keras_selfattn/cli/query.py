@@ -10,6 +10,7 @@ import click
 from keras_selfattn.cli.connect import connected, connection_options
 from keras_selfattn.cli.query_answers import write_answers
 from keras_selfattn.cli.query_rows import Asked, asked_rows, without_padding
+from keras_selfattn.cli.task_options import separator_option
 from keras_selfattn.serving.client import Client, Signature
 from keras_selfattn.serving.errors import FailedPreconditionError
 
@@ -29,6 +30,7 @@ _ANSWER = ("label", "score")
     help="Rows from a .csv, .tsv or .jsonl file, or series from a .ts or .npz.",
 )
 @click.option("--column", help="The file's column for a single input, where it is not named as that.")
+@separator_option
 @click.option(
     "--format",
     "form",
@@ -64,7 +66,7 @@ def command(
     with connected(model, options) as client:
         signature = _signature(client, options)
         outputs = list(options["outputs"]) or _usual(signature)
-        with asked_rows(signature, texts, file, column) as asked:
+        with asked_rows(signature, texts, file, column, options["separator"]) as asked:
             answers = _answered(client, signature, asked, outputs, options)
             write_answers(answers, options["form"], options["output"])
 

@@ -1,9 +1,7 @@
 """What `query` writes: a table to read, JSON Lines or CSV to go on with, to standard output or a file."""
 
 import base64
-import contextlib
 import csv
-import io
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,7 +12,7 @@ from typing import Any, TextIO
 import click
 import numpy as np
 
-from keras_selfattn.atomic import new_file
+from keras_selfattn.atomic import text_destination
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.errors import ServingError
@@ -22,8 +20,6 @@ from keras_selfattn.serving.errors import ServingError
 Answer = dict[str, Any]
 
 _SHOWN_ROWS = 100
-# Folders whose files are something else.
-_NO_FILES = ("dev", "proc")
 
 
 def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> None:
@@ -41,7 +37,7 @@ def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> 
     try:
         if output.is_dir():
             raise DataError(f"--output must be a file. Received {str(output)!r}, a folder.")
-        with _destination(output) as stream:
+        with text_destination(output) as stream:
             _WRITERS[form](stream, answers)
     except BaseException as error:
         # A server's errors are some, too: no answer is a ConnectionError or a TimeoutError.
@@ -49,24 +45,6 @@ def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> 
             raise DataError(f"--output {output} cannot be written: {error.strerror or error}.") from error
         click.echo(f"{output} was not written.", err=True)
         raise
-
-
-@contextlib.contextmanager
-def _destination(output: Path) -> Iterator[TextIO]:
-    # A link stays one, and what is no file is written to as it is: a pipe, a device, /dev/stdout of a shell.
-    stream = output.exists() and (not output.is_file() or output.absolute().parts[1] in _NO_FILES)
-    with output.open("ab") if stream else new_file(_resolved(output)) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        yield text
-        text.flush()
-        text.detach()
-
-
-def _resolved(output: Path) -> Path:
-    try:
-        return output.resolve()
-    except RuntimeError as error:  # links in a circle
-        raise OSError(str(error)) from error
 
 
 def _show(answers: Iterator[Answer]) -> None:

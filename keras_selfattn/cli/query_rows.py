@@ -12,7 +12,7 @@ import click
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from keras_selfattn.cli.console import error_console
-from keras_selfattn.data.records import iter_records
+from keras_selfattn.data.records import as_separator, iter_records, other_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature, TensorSpec
 
@@ -28,19 +28,25 @@ Asked = tuple[dict[str, Any], dict[str, Any]]
 
 @contextlib.contextmanager
 def asked_rows(
-    signature: Signature, texts: tuple[str, ...], file: Path | None, column: str | None
+    signature: Signature,
+    texts: tuple[str, ...],
+    file: Path | None,
+    column: str | None,
+    separator: str | None = None,
 ) -> Iterator[Iterator[Asked]]:
     """Yields the rows; those of a file with a bar of how much is read, on a terminal's standard error."""
     if texts and file is not None:
         raise click.UsageError("Give texts or --file, not both.")
-    if column is not None and file is None:
-        raise click.UsageError("--column is that of a --file.")
+    for flag, given in (("--column", column), ("--separator", separator)):
+        if given is not None and file is None:
+            raise click.UsageError(f"{flag} is that of a --file.")
     if file is not None and file.suffix.lower() in _SERIES:
+        as_separator(separator, file)
         yield _series(signature, file, column)
         return
     if file is not None:
         with _bar() as progress:
-            yield _from_file(signature, file, column, progress)
+            yield _from_file(signature, file, column, separator, progress)
         return
     if not texts and sys.stdin.isatty():
         raise click.UsageError("Give texts, --file, or rows on standard input, one a line.")
@@ -62,12 +68,14 @@ def _series(signature: Signature, file: Path, column: str | None) -> Iterator[As
         yield {"row": row}, {name: series}
 
 
-def _from_file(signature: Signature, file: Path, column: str | None, progress: Progress) -> Iterator[Asked]:
+def _from_file(
+    signature: Signature, file: Path, column: str | None, separator: str | None, progress: Progress
+) -> Iterator[Asked]:
     def wrap(opened: Any) -> Any:
         return progress.wrap_file(opened, file.stat().st_size, description=file.name)
 
     columns: dict[str, str] = {}
-    for line, record in iter_records(file, wrap):
+    for line, record in iter_records(file, wrap, separator=separator):
         columns = columns or _columns(signature, file, record, column)
         missing = [name for name in columns.values() if record.get(name) is None]
         if missing:
@@ -83,7 +91,8 @@ def _columns(signature: Signature, file: Path, record: dict[str, Any], column: s
     """The column of each input: of its name; of a single input the one that is named, or the only one."""
     if column is not None and column not in record:
         known = ", ".join(map(repr, record))
-        raise DataError(f"{file} has no column {column!r}. Its columns are {known}.")
+        hint = other_separator(file, list(record))
+        raise DataError(f"{file} has no column {column!r}. Its columns are {known}.{hint}")
     if column is not None:
         found = {_only_input(signature, "--column"): column}
     else:
@@ -93,18 +102,15 @@ def _columns(signature: Signature, file: Path, record: dict[str, Any], column: s
     wanted = set(signature.inputs) - set(signature.defaults)
     if not wanted <= found.keys() or not set(found.values()) <= record.keys():
         known, inputs = ", ".join(map(repr, record)), ", ".join(map(repr, signature.inputs))
-        raise DataError(
-            f"{file} has the columns {known}; the model takes {inputs}. Name the column of a single input "
-            f"with --column."
-        )
+        hint = other_separator(file, list(record)) or " Name the column of a single input with --column."
+        raise DataError(f"{file} has the columns {known}; the model takes {inputs}.{hint}")
     return found
 
 
 def _only_column(file: Path, name: str) -> str:
-    if separator := next((mark for mark in ";\t|" if mark in name), None):
+    if hint := other_separator(file, [name]):
         raise DataError(
-            f"{file} has one column, {name!r}, with {separator!r} in its name: a .csv is separated by "
-            f"commas, a .tsv by tabs. If it is one column all the same, name it with --column."
+            f"{file} has the column {name!r}.{hint} If it is one column all the same, name it with --column."
         )
     return name
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from keras_selfattn.data.labelled import LabelledRows, label_names
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.tasks import TASKS, Task, task_named
 
@@ -18,6 +17,11 @@ def _default(task: str, value: Any) -> str:
 
 
 _SERIES = "series, regression, forecast"
+separator_option = click.option(
+    "--separator",
+    help="What stands between the columns of a .csv or .tsv, such as ';' or '\\t'.  "
+    "[default: a comma, of .tsv a tab]",
+)
 _READING = (
     click.option(
         "--text", help="Column with the texts, or lists of tokens.  [text, tokens; default: text or tokens]"
@@ -26,6 +30,7 @@ _READING = (
         "--label",
         help="Column with the labels, lists of them, or numbers to learn.  [default: label; tokens: labels]",
     ),
+    separator_option,
     click.option(
         "--label-separator", help="What stands between the labels of a row that bears several.  [text]"
     ),
@@ -182,9 +187,3 @@ def chosen_task(options: dict[str, Any], path: Path) -> tuple[Task, dict[str, An
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """Returns those options that say how a file is read, and were given."""
     return {name: options[name] for name in sorted(_NAMES) if options.get(name) is not None}
-
-
-def described(rows: LabelledRows, table: Path) -> str:
-    """Returns how many rows and classes there are, for a line on the terminal."""
-    classes = len(label_names(rows.targets))
-    return f"{len(rows):,} rows of {table}" + (f", {classes:,} classes" if classes else "")

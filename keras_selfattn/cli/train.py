@@ -1,5 +1,6 @@
 """`keras-selfattn train`: a file of labelled rows to a run folder."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,6 @@ from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.task_options import (
     check_width,
     chosen_task,
-    described,
     flag,
     reading_options,
     setting_options,
@@ -17,9 +17,14 @@ from keras_selfattn.cli.task_options import (
 )
 from keras_selfattn.cli.training_options import advised_config, taken, training_options
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.runs import check_output, check_run
+from keras_selfattn.tasks import Task
 
 if TYPE_CHECKING:
     from keras_selfattn.training import Run
+
+# Tasks whose targets are numbers.
+_NUMBERS = ("regression", "forecast")
 
 
 @click.command("train")
@@ -76,9 +81,16 @@ def command(
     with a subfolder for each class, or an .npz file with x and y; series from a .ts file, or with --task
     series, regression or forecast from other files.
     """
+    check_output(output, overwrite=overwrite)
     given = taken(options)
     _check_refit(given, validation_file)
+    if tune is not None and not math.isfinite(tune):
+        raise ConfigError(f"--tune must be minutes, more than 0. Received {tune}.")
     task, reading, settings = chosen_task(options, table)
+    _check_labels_asked(task, given)
+    if start is not None:
+        _check_text(task, start)
+    task.checked_settings(settings)
     if start is None:
         check_width(settings)
     rows = task.rows(table, reading)
@@ -89,11 +101,9 @@ def command(
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.tuning import described as described_changes
 
-    if task.name == "text":
-        _check_start(start, settings)
+    _check_start(start, settings)
     model: Any = task.model(settings, start)
     config = advised_config(model, len(rows), given)
-    console.print(f"Training on {described(rows, table)}")
     if start is not None:
         console.print(model.start.described(rows.inputs))
     with TrainingProgress() as progress:
@@ -122,6 +132,24 @@ def _check_refit(given: dict[str, Any], validation_file: Path | None) -> None:
         raise ConfigError(
             "--refit trains on rows held out of TABLE. Leave it out where --validation is given."
         )
+
+
+def _check_labels_asked(task: Task, given: dict[str, Any]) -> None:
+    """Before a file is read: settings that no training of the task has."""
+    takes_weights = task.name not in ("tokens", *_NUMBERS)
+    for option, name, fits in (
+        ("--balanced", "class_weight", takes_weights),
+        ("--label-smoothing", "label_smoothing", task.name not in _NUMBERS),
+    ):
+        if given.get(name) and not fits:
+            what = "one label a row" if name == "class_weight" else "labels"
+            raise ConfigError(f"{option} is for {what}. The task is {task.name}: leave it out.")
+
+
+def _check_text(task: Task, start: Path) -> None:
+    if task.name != "text":
+        raise ConfigError(f"--from is for the task text. The task is {task.name}: leave it out.")
+    check_run(start)
 
 
 def _said(run: "Run") -> str:

@@ -94,7 +94,8 @@ def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
     _check_sizes(folder, files, images)
     if any(image.ndim == 3 for image in images):
         images = [image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=-1) for image in images]
-    return LabelledRows(images, [_name(file.parent.name) for file in files], str(folder))
+    where = [str(file.relative_to(folder)) for file in files]
+    return LabelledRows(images, [_name(file.parent.name) for file in files], str(folder), where)
 
 
 def _image_files(folder: Path) -> tuple[list[Path], list[Path]]:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ class LabelledRows:
         inputs: one a row, in any container: a text, a list of tokens, a series, an image. Kept as a list.
         targets: as many, alike: a label, a list of labels, numbers.
         source: where they come from, for messages and records.
+        where: of each row its place in the source, for messages: the number of its line, or the name of its
+            file; None counts the rows, from 0 on.
 
     Example:
 
@@ -29,6 +31,7 @@ class LabelledRows:
     inputs: Sequence[Any]
     targets: Sequence[Any]
     source: str
+    where: Sequence[int | str] | None = None
 
     def __post_init__(self) -> None:
         for name in ("inputs", "targets"):
@@ -40,7 +43,17 @@ class LabelledRows:
     def take(self, rows: Sequence[int]) -> "LabelledRows":
         """Returns some of the rows, in the order of their numbers given."""
         inputs, targets = ([column[row] for row in rows] for column in (self.inputs, self.targets))
-        return LabelledRows(inputs, targets, self.source)
+        return LabelledRows(inputs, targets, self.source, [self.place(row) for row in rows])
+
+    def place(self, row: int) -> int | str:
+        """Returns where in the source a row is: the number of its line, or a name.
+
+        Example:
+
+            >>> LabelledRows(["good", "bad"], ["+", "-"], "made up").place(1)
+            'row 1'
+        """
+        return f"row {row}" if self.where is None else self.where[row]
 
     def split(self, held_out: float, seed: int) -> tuple["LabelledRows", "LabelledRows"]:
         """Splits as `split_rows` does; rows that depend on each other have a way of their own."""
@@ -101,16 +114,29 @@ def label_names(targets: Sequence[Any]) -> set[str]:
     return names
 
 
-def check_labels(rows: LabelledRows, known: Collection[str]) -> None:
-    """Raises DataError for a label that is not among those known."""
-    unknown = label_names(rows.targets) - set(known)
-    if unknown:
-        count = sum(bool(label_names([target]) & unknown) for target in rows.targets)
-        names = sorted(known)
-        raise DataError(
-            f"{rows.source}: {count} rows have a label that was not in training, such as "
-            f"{min(unknown)!r}. Known are {', '.join(names[:20])}{', …' if len(names) > 20 else ''}."
-        )
+def as_rows(given: Any, source: str) -> LabelledRows:
+    """Returns rows as they are, or those of a pair, `(inputs, targets)`, each in any container.
+
+    Args:
+        given: the rows.
+        source: what messages call those of a pair.
+
+    Raises:
+        DataError: for anything else.
+
+    Example:
+
+        >>> as_rows((["good", "bad"], ["+", "-"]), "training rows").targets
+        ['+', '-']
+    """
+    if isinstance(given, LabelledRows):
+        return given
+    if isinstance(given, tuple) and len(given) == 2:
+        return LabelledRows(*given, source)
+    received = f"a tuple of {len(given)}" if isinstance(given, tuple) else f"a {type(given).__name__}"
+    raise DataError(
+        f"{source}: rows must be a pair, (inputs, targets), or LabelledRows. Received {received}."
+    )
 
 
 def _key(given: Any) -> Hashable:

@@ -3,19 +3,32 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
+# How people spell them where a shell or a file takes no tab.
+_SPELLED = {
+    **dict.fromkeys((r"\t", r"'\t'", r"$'\t'", "tab"), "\t"),
+    "comma": ",",
+    "semicolon": ";",
+    "pipe": "|",
+    "space": " ",
+}
 
 # The line that a row begins on, and its values by column.
 Record = tuple[int, dict[str, Any]]
 
 
-def iter_records(path: str | Path, wrap: Callable[[BinaryIO], BinaryIO] | None = None) -> Iterator[Record]:
+def iter_records(
+    path: str | Path,
+    wrap: Callable[[BinaryIO], BinaryIO] | None = None,
+    *,
+    separator: str | None = None,
+) -> Iterator[Record]:
     """Yields the rows of a `.csv`, `.tsv`, `.jsonl` or `.ndjson` file in UTF-8, by column name.
 
     A .csv is RFC 4180's: quotes may enclose commas and line breaks. A .tsv is IANA's
@@ -24,8 +37,11 @@ def iter_records(path: str | Path, wrap: Callable[[BinaryIO], BinaryIO] | None =
     Args:
         path: the file.
         wrap: what to read the opened file through, such as a progress bar that counts its bytes.
+        separator: what stands between the columns of a .csv or .tsv: one character, or the name of one, such
+            as ";" or "\\t"; by default a comma or a tab, after the ending.
 
     Raises:
+        ConfigError: for a separator that is none, or of a file of JSON Lines.
         DataError: if the file is missing, empty, of another kind, not UTF-8, or a row cannot be parsed; with
             the line, when that row is reached.
 
@@ -39,14 +55,18 @@ def iter_records(path: str | Path, wrap: Callable[[BinaryIO], BinaryIO] | None =
         [(2, {'text': 'good', 'label': '+'})]
     """
     file = Path(path)
-    separator = _SEPARATORS[checked_ending(file, _SEPARATORS)]
+    ending = checked_ending(file, _SEPARATORS)
+    separator = as_separator(separator, file) or _SEPARATORS[ending]
     with _opened(file) as opened:
         content: Any = opened if wrap is None else wrap(opened)
         # Split at line feeds alone: JSON strings and quoted fields may hold other line separators.
         newline = "\n" if separator is None else ""
         lines = io.TextIOWrapper(content, encoding="utf-8-sig", newline=newline)
         try:
-            yield from _json_records(file, lines) if separator is None else _rows(file, lines, separator)
+            if separator is None:
+                yield from _json_records(file, lines)
+            else:
+                yield from _rows(file, lines, separator, quoted=ending != ".tsv")
         except UnicodeDecodeError:
             raise _not_utf8(file) from None
         finally:
@@ -95,6 +115,49 @@ def checked_ending(file: Path, endings: Collection[str]) -> str:
     raise DataError(f"{file} {wrong}. Give a file ending in {', '.join(endings)}.")
 
 
+def as_separator(
+    separator: str | None, file: Path, endings: Collection[str] = (".csv", ".tsv")
+) -> str | None:
+    """Returns what stands between columns as one character, however it is spelled; None for none given.
+
+    Raises:
+        ConfigError: for what is no such character, or a file whose ending is none of those given.
+
+    Example:
+
+        >>> as_separator("\\\\t", Path("t.csv")), as_separator("semicolon", Path("t.csv"))
+        ('\\t', ';')
+    """
+    if separator is None:
+        return None
+    if file.suffix.lower() not in endings:
+        raise ConfigError(
+            f"`separator` (--separator) is for files ending in {' or '.join(endings)}. The file is {file}: "
+            "leave it out."
+        )
+    found = _SPELLED.get(separator.lower(), separator) if isinstance(separator, str) else ""
+    if len(found) != 1 or found in '"\r\n' or found.isalnum():
+        raise ConfigError(
+            "`separator` (--separator) must be one character that is no letter, digit, quote or line break, "
+            f"such as ';', '|' or '\\t'. Received {separator!r}."
+        )
+    return found
+
+
+def other_separator(file: Path, columns: Sequence[str]) -> str:
+    """Returns what to do about a table whose one column looks like several with another separator, or ""."""
+    if len(columns) != 1 or file.suffix.lower() not in (".csv", ".tsv"):
+        return ""
+    mark = next((mark for mark in ";\t|," if mark in columns[0]), None)
+    if mark is None:
+        return ""
+    spelled = r"\t" if mark == "\t" else mark
+    return (
+        f" That is one column with '{spelled}' in its name: a .csv is separated by commas, a .tsv by tabs. "
+        f"If '{spelled}' stands between columns, say so with --separator '{spelled}' (`separator` in Python)."
+    )
+
+
 def _opened(file: Path) -> BinaryIO:
     try:
         opened = file.open("rb")
@@ -123,9 +186,9 @@ def _not_utf8(file: Path) -> DataError:
     return DataError(f"{file} is not UTF-8. Convert it first.")
 
 
-def _rows(file: Path, lines: io.TextIOBase, separator: str) -> Iterator[Record]:
+def _rows(file: Path, lines: io.TextIOBase, separator: str, *, quoted: bool) -> Iterator[Record]:
     """Rows of separated values. Not pandas', which lets a comma too many pass."""
-    quoting = csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE
+    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     # Above any field: Python's limit of 131,072 characters is for untrusted input of unknown size.
     csv.field_size_limit(2**31 - 1)
     reader = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
@@ -139,16 +202,28 @@ def _rows(file: Path, lines: io.TextIOBase, separator: str) -> Iterator[Record]:
             if header is None:
                 header = _checked_header(file, record)
             elif len(record) != len(header):
+                hint = other_separator(file, header) or (
+                    " Text that holds the separator goes in quotes, in a .csv."
+                )
                 raise DataError(
                     f"{file} cannot be parsed: line {start} has {len(record)} fields where the header has "
-                    f"{len(header)}. Text that holds the separator goes in quotes, in a .csv."
+                    f"{len(header)}.{hint}"
                 )
             else:
                 yield start, dict(zip(header, record, strict=True))
     except csv.Error as error:
-        raise DataError(f"{file} cannot be parsed: {error}, in the row from line {end + 1} on.") from error
+        hint = other_separator(file, header or [_first_line(file)])
+        raise DataError(
+            f"{file} cannot be parsed: {error}, in the row from line {end + 1} on.{hint}"
+        ) from error
     if header is None:
         raise DataError(f"{file} is empty.")
+
+
+def _first_line(file: Path) -> str:
+    """Returns a line that cannot be parsed, as it is."""
+    with file.open(encoding="utf-8-sig", errors="replace") as lines:
+        return lines.readline().strip()
 
 
 def _checked_header(file: Path, names: list[str]) -> list[str]:

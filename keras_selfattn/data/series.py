@@ -5,13 +5,13 @@ Axes: T (frames), F (features).
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_selfattn.data.arrays import read_arrays
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.records import checked_ending
+from keras_selfattn.data.records import as_separator, checked_ending
 from keras_selfattn.data.series_tables import read_frames
 from keras_selfattn.data.series_text import read_delimited, read_ts
 from keras_selfattn.errors import ConfigError, DataError
@@ -29,6 +29,7 @@ def read_series(
     row_id: str | None = None,
     time: str | None = None,
     values: str | None = None,
+    separator: str | None = None,
 ) -> LabelledRows:
     """Reads series and the label of each.
 
@@ -46,9 +47,10 @@ def read_series(
         row_id: a table's column that tells which series a frame belongs to; "id" if None.
         time: a table's column that orders the frames of a series; by default they are in their order.
         values: a table's columns with values, separated by commas; by default all that are left.
+        separator: what stands between the columns of a `.csv`, as `records.iter_records` has it.
 
     Raises:
-        ConfigError: for a column of a file that is no table.
+        ConfigError: for a column, or a separator, of a file that is no table.
         DataError: if the file is missing or of another kind, or what it holds are no labelled series; with
             the line or row.
 
@@ -63,8 +65,10 @@ def read_series(
         ([(3, 2), (2, 2)], ['up', 'down'])
     """
     file = Path(path)
-    series, labels = _read(file, {"label": label, "row_id": row_id, "time": time, "values": values})
-    return LabelledRows(series, [_name(file, row, each) for row, each in enumerate(labels)], str(file))
+    columns = {"label": label, "row_id": row_id, "time": time, "values": values}
+    series, labels, where = _read(file, columns, separator)
+    names = [_name(file, row, each) for row, each in enumerate(labels)]
+    return LabelledRows(series, names, str(file), where)
 
 
 def read_regression(
@@ -74,6 +78,7 @@ def read_regression(
     row_id: str | None = None,
     time: str | None = None,
     values: str | None = None,
+    separator: str | None = None,
 ) -> LabelledRows:
     """Reads series and the number of each, or several in an `.npz`; all else as `read_series`.
 
@@ -88,12 +93,19 @@ def read_regression(
         ([(2, 1), (1, 1)], [[2.5], [4.0]])
     """
     file = Path(path)
-    series, targets = _read(file, {"label": label, "row_id": row_id, "time": time, "values": values})
-    return LabelledRows(series, [_numbers(file, row, each) for row, each in enumerate(targets)], str(file))
+    columns = {"label": label, "row_id": row_id, "time": time, "values": values}
+    series, targets, where = _read(file, columns, separator)
+    numbers = [_numbers(file, row, each) for row, each in enumerate(targets)]
+    return LabelledRows(series, numbers, str(file), where)
 
 
 def read_long_series(
-    path: str | Path, *, row_id: str | None = None, time: str | None = None, values: str | None = None
+    path: str | Path,
+    *,
+    row_id: str | None = None,
+    time: str | None = None,
+    values: str | None = None,
+    separator: str | None = None,
 ) -> list[np.ndarray]:
     """Reads series without targets, to forecast: the files of `read_series`, labels or none.
 
@@ -110,26 +122,37 @@ def read_long_series(
         [[[4.0], [5.0]]]
     """
     file = Path(path)
-    return _read(file, {"row_id": row_id, "time": time, "values": values}, labelled=False)[0]
+    columns = {"row_id": row_id, "time": time, "values": values}
+    return _read(file, columns, separator, labelled=False).series
+
+
+class _Series(NamedTuple):
+    """Series `[T, F]`, as many targets or none, and where each is, if the file has lines for it."""
+
+    series: list[np.ndarray]
+    targets: Sequence[Any]
+    where: Sequence[int | str] | None = None
 
 
 def _read(
-    file: Path, columns: Mapping[str, str | None], *, labelled: bool = True
-) -> tuple[list[np.ndarray], Sequence[Any]]:
-    """Returns series `[T, F]` and as many targets; none needed unless `labelled`."""
+    file: Path, columns: Mapping[str, str | None], separator: str | None, *, labelled: bool = True
+) -> _Series:
+    """Returns what a file holds; no targets are needed unless `labelled`."""
     ending = checked_ending(file, _ENDINGS)
     if ending not in _TABLES:
         _check_no_columns(file, columns)
+        # Others with columns tell by their signs what stands between those.
+        as_separator(separator, file, (".csv",))
     if ending == ".ts":
-        return read_ts(file, labelled=labelled)
+        return _Series(*read_ts(file, labelled=labelled))
     if ending in (".tsv", ".txt"):
-        return read_delimited(file)
+        return _Series(*read_delimited(file))
     if ending == ".npz":
-        return _read_arrays(file, labelled=labelled)
+        return _Series(*_read_arrays(file, labelled=labelled))
     label = (columns["label"] or "label") if labelled else None
     values = columns["values"]
     names = None if values is None else [name.strip() for name in values.split(",")]
-    return read_frames(file, label, columns["row_id"], columns["time"], names)
+    return _Series(*read_frames(file, label, columns["row_id"], columns["time"], names, separator=separator))
 
 
 def _check_no_columns(file: Path, columns: Mapping[str, str | None]) -> None:

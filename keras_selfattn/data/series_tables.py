@@ -15,9 +15,15 @@ from keras_selfattn.errors import DataError
 
 
 def read_frames(
-    file: Path, label: str | None, row_id: str | None, time: str | None, values: Sequence[str] | None
-) -> tuple[list[np.ndarray], list[str]]:
-    """Returns series `[T, F]`, in the order in which they begin, and the label of each.
+    file: Path,
+    label: str | None,
+    row_id: str | None,
+    time: str | None,
+    values: Sequence[str] | None,
+    *,
+    separator: str | None = None,
+) -> tuple[list[np.ndarray], list[str], list[int | str]]:
+    """Returns series `[T, F]`, in the order in which they begin, the label of each, and where it begins.
 
     Args:
         file: a `.csv`, `.jsonl` or `.ndjson`.
@@ -26,6 +32,7 @@ def read_frames(
             are one series.
         time: column that orders the frames: numbers by value, others (ISO dates) as text.
         values: columns with values; by default all other columns.
+        separator: what stands between the columns of a `.csv`.
 
     Raises:
         DataError: for a missing column, a value that is no number, or labels that differ; with the line.
@@ -33,7 +40,7 @@ def read_frames(
     told_by = row_id or "id"
     needed = row_id if label is None else told_by
     wanted = [name for name in (needed, time, label) if name is not None] + list(values or [])
-    records = read_columns(file, wanted)
+    records = read_columns(file, wanted, separator=separator)
     columns = list(dict.fromkeys(name for _, record in records for name in record))
     values = values or [name for name in columns if name not in (told_by, time, label)]
     if not values:
@@ -47,7 +54,7 @@ def read_frames(
         series.append(np.array([[_value(file, each, frame) for each in values] for frame in ordered]))
         if label is not None:
             labels.append(_label(file, label, name, frames))
-    return series, labels
+    return series, labels, [f"series {name!r}, line {frames[0][0]}" for name, frames in by_series.items()]
 
 
 def _moment(file: Path, column: str, frame: Record) -> tuple[float, str]:

@@ -16,8 +16,8 @@ from keras_selfattn.errors import DataError
 _MISSING = frozenset({"?", "nan", ""})
 
 
-def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str]]:
-    """Returns the series `[T, F]` of a `.ts` file and their labels; none needed unless `labelled`.
+def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str], list[int]]:
+    """Returns the series `[T, F]` of a `.ts` file, their labels and lines; labels are needed if `labelled`.
 
     Raises:
         DataError: for a file that is none, with the line.
@@ -25,6 +25,7 @@ def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str]]
     header: dict[str, str] = {}
     series: list[np.ndarray] = []
     labels: list[str] = []
+    where: list[int] = []
     lines = ((number, line.strip()) for number, line in _lines(file))
     lines = ((number, line) for number, line in lines if not line.startswith("#"))
     for number, line in lines:
@@ -45,22 +46,23 @@ def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str]]
         if has_label:
             labels.append(fields.pop().strip())
         series.append(_columns(f"{file}: line {number}", fields, series))
+        where.append(number)
         if has_label:
             _check_label(f"{file}: line {number}", labels[-1], known if labelled else [])
     if not series:
         raise DataError(f"{file} has no rows after @data.")
-    return series, labels
+    return series, labels, where
 
 
-def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str]]:
-    """Returns the series `[T, 1]` of a file with a label and values a line, and the labels.
+def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str], list[int]]:
+    """Returns the series `[T, 1]` of a file with a label and values a line, the labels and the lines.
 
     A label that is an integer written as a float, such as "1.0000000e+00", is that integer.
 
     Raises:
         DataError: for a file that is none, with the line.
     """
-    series, labels = [], []
+    series, labels, where = [], [], []
     for number, line in _lines(file):
         # Between separators that are not blanks a value can be missing.
         sign = next((sign for sign in "\t;," if sign in line), None)
@@ -71,7 +73,8 @@ def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str]]:
         row = _values(f"{file}: line {number}", values)
         known = np.flatnonzero(~np.isnan(row))
         series.append(row[: known[-1] + 1 if len(known) else 0, None])
-    return series, labels
+        where.append(number)
+    return series, labels, where
 
 
 def _checked_header(file: Path, header: dict[str, str], *, labelled: bool) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.records import Record, iter_records
+from keras_selfattn.data.records import Record, iter_records, other_separator
 from keras_selfattn.errors import DataError
 
 # Names of columns in a message.
@@ -13,24 +13,31 @@ _SHOWN = 20
 
 
 def read_table(
-    path: str | Path, text: str = "text", label: str = "label", separator: str | None = None
+    path: str | Path,
+    text: str = "text",
+    label: str = "label",
+    label_separator: str | None = None,
+    *,
+    separator: str | None = None,
 ) -> LabelledRows:
     """Reads a text and a label column of a `.csv`, `.tsv`, `.jsonl` or `.ndjson` file in UTF-8.
 
     Every value is taken as it is written: "NA" is a text, "007" a label. An empty text is a row like others.
     A .csv may quote fields (RFC 4180); a .tsv has no quoting (IANA's text/tab-separated-values). Where JSON
-    Lines have lists as labels, or `separator` is given, a row bears any number of them.
+    Lines have lists as labels, or `label_separator` is given, a row bears any number of them.
 
     Args:
         path: the file.
         text: name of the column with the texts.
         label: name of the column with the labels.
-        separator: what stands between the labels of a row, where it can bear several.
+        label_separator: what stands between the labels of a row, where it can bear several.
+        separator: what stands between the columns; as `records.iter_records` has it.
 
     Raises:
-        DataError: for an empty separator; if the file is missing, empty, of another kind, not UTF-8 (with the
-            line), has no such column (with those it has), rows of another width (with the line), no rows, or
-            rows without a label (with their number and first line).
+        ConfigError: for a `separator` of columns that is none, or of a file that has none.
+        DataError: for an empty `label_separator`; if the file is missing, empty, of another kind, not UTF-8
+            (with the line), has no such column (with those it has), rows of another width (with the line), no
+            rows, or rows without a label (with their number and first line).
 
     Example:
 
@@ -42,30 +49,34 @@ def read_table(
         ['+', '-']
     """
     file = Path(path)
-    if separator == "":
-        raise DataError("`separator` between labels must be at least one character. Received ''.")
-    records = read_columns(
-        file, (text, label), " Name those of texts and labels, or the task if it is another."
-    )
+    if label_separator == "":
+        raise DataError("`label_separator` must be at least one character. Received ''.")
+    hint = " Name those of texts and labels, or the task if it is another."
+    records = read_columns(file, (text, label), hint, separator=separator)
     texts = texts_of(file, text, records)
-    if separator is not None or any(isinstance(record.get(label), list) for _, record in records):
-        return LabelledRows(texts, _label_lists(file, label, separator, records), str(file))
-    return LabelledRows(texts, _labels(file, label, records), str(file))
+    if label_separator is not None or any(isinstance(record.get(label), list) for _, record in records):
+        labels: Sequence[Any] = _label_lists(file, label, label_separator, records)
+    else:
+        labels = _labels(file, label, records)
+    return LabelledRows(texts, labels, str(file), [line for line, _ in records])
 
 
-def read_columns(file: Path, columns: Sequence[str], hint: str = "") -> list[Record]:
+def read_columns(
+    file: Path, columns: Sequence[str], hint: str = "", *, separator: str | None = None
+) -> list[Record]:
     """Returns the rows of a table, which must have these columns; where one lacks, `hint` says what to do.
 
     Raises:
         DataError: as `read_table` does.
     """
-    records = list(iter_records(file))
+    records = list(iter_records(file, separator=separator))
     if not records:
         raise DataError(f"{file} has no rows below its header. Give at least one row for each class.")
     present = dict.fromkeys(name for _, record in records for name in record)
     for column in columns:
         if column not in present:
             known = ", ".join(map(repr, list(present)[:_SHOWN])) + (", …" if len(present) > _SHOWN else "")
+            hint = other_separator(file, list(present)) or hint
             raise DataError(f"{file} has no column {column!r}. Its columns are {known}.{hint}")
     return records
 

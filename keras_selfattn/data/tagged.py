@@ -116,7 +116,7 @@ def _rows(file: Path, token_of: Callable[[int, str], _Token | None]) -> Labelled
             missing = "label" if token.text else "token"
             raise DataError(f"{file}: line {token.line} has no {missing}.")
     inputs, targets = ([[each[place] for each in row] for row in rows] for place in (1, 2))
-    return LabelledRows(inputs, targets, str(file))
+    return LabelledRows(inputs, targets, str(file), [row[0].line for row in rows])
 
 
 def _between_blanks(file: Path, token_of: Callable[[int, str], _Token | None]) -> Iterator[list[_Token]]:
@@ -145,7 +145,7 @@ def _json(file: Path, text: str, label: str, column: str) -> LabelledRows:
             )
         inputs.append(tokens)
         targets.append(labels)
-    return LabelledRows(inputs, targets, str(file))
+    return LabelledRows(inputs, targets, str(file), [line for line, _ in records])
 
 
 def _strings(file: Path, line: int, column: str, value: Any) -> list[str]:

@@ -17,13 +17,18 @@ class Windows(LabelledRows):
     """Rows that overlap in time: they are split by time, not at random.
 
     Args:
-        inputs, targets, source: as of `LabelledRows`.
+        inputs, targets, source, where: as of `LabelledRows`.
         places: of each row its series and the frame that it begins with.
         horizon: values in a target.
     """
 
     places: Sequence[tuple[int, int]] = field(default=())
     horizon: int = 1
+
+    def place(self, row: int) -> int | str:
+        """Returns the series of a window and the frame that it begins with, both counted from 0."""
+        series, frame = self.places[row]
+        return f"series {series}, frame {frame}"
 
     def split(self, held_out: float, seed: int) -> tuple[LabelledRows, LabelledRows]:
         """Holds out the last windows of each series; no value held out is a target, or seen, in the rest."""
@@ -91,4 +96,4 @@ def cut_windows(
             f"{source}: no series has {context} frames and {horizon} known values after them. The longest "
             f"has {max(lengths, default=0)}. Give a shorter context or horizon, or longer series."
         )
-    return Windows(inputs, targets, source, places, horizon)
+    return Windows(inputs, targets, source, places=places, horizon=horizon)

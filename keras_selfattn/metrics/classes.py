@@ -1,6 +1,6 @@
 """How good predictions of one label a row are, by scikit-learn's definitions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -9,6 +9,7 @@ from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_f
 
 from keras_selfattn.metrics.calibration import calibration_error
 from keras_selfattn.metrics.report import ClassReport, Columns, Report, class_columns, class_reports
+from keras_selfattn.models.rows import sorted_names
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,17 @@ class ClassificationReport(Report):
         return [(names[i], names[j], int(wrong[i, j])) for i, j in pairs if wrong[i, j]]
 
 
+def with_unknown(labels: Sequence[str], true: Iterable[str]) -> list[str]:
+    """Returns the labels that a model knows, and behind them, in order, those that it does not.
+
+    Example:
+
+        >>> with_unknown(["b", "a"], ["a", "d", "c", "d"])
+        ['b', 'a', 'c', 'd']
+    """
+    return [*labels, *sorted_names(set(true) - set(labels))]
+
+
 def classification_report(
     labels: Sequence[str],
     true: Sequence[str],
@@ -65,7 +77,8 @@ def classification_report(
 
     Args:
         labels: every label the model knows, in its order.
-        true: the label of each row, one of `labels`.
+        true: the label of each row. One that the model does not know is a class of its own, behind the
+            others, that is never predicted.
         predicted: the prediction for each row, one of `labels`.
         confidence: the probability of each prediction, float `[rows]`.
 
@@ -75,7 +88,7 @@ def classification_report(
         >>> round(figures.accuracy, 3), figures.most_confused(1)
         (0.667, [('+', '-', 1)])
     """
-    names = list(labels)
+    names = with_unknown(labels, true)
     columns: Any = precision_recall_fscore_support(
         true, predicted, labels=names, average=None, zero_division=cast(Any, 0.0)
     )

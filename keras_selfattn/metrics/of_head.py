@@ -1,11 +1,12 @@
 """From what a model returns to the report of its task."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
 
-from keras_selfattn.metrics.classes import classification_report
+from keras_selfattn.metrics.classes import classification_report, with_unknown
 from keras_selfattn.metrics.label_sets import label_set_report
 from keras_selfattn.metrics.numbers import number_report
 from keras_selfattn.metrics.positions import labelling_report
@@ -22,7 +23,7 @@ def report_of(
 
     Args:
         head: the end of the model.
-        targets: as the head reads them.
+        targets: as the head reads them. Labels that the model does not know count as never predicted.
         outputs: what the model predicts for the rows, in their order.
         baselines: answers to the same rows to compare numbers with, by name.
     """
@@ -38,8 +39,11 @@ def _of_classes(head: Head, targets: Sequence[str], outputs: np.ndarray) -> Repo
 
 
 def _of_label_sets(head: Head, targets: Sequence[Sequence[str]], outputs: np.ndarray) -> Report:
-    labels = cast(MultiLabelHead, head).labels
-    return label_set_report(labels, np.asarray(head.encoded(targets), bool), outputs >= THRESHOLD)
+    known = cast(MultiLabelHead, head).labels
+    labels = with_unknown(known, chain.from_iterable(targets))
+    true = np.asarray(MultiLabelHead(labels).encoded(targets), bool)
+    unknown = np.zeros((len(targets), len(labels) - len(known)), bool)
+    return label_set_report(labels, true, np.concatenate([outputs >= THRESHOLD, unknown], axis=-1))
 
 
 def _of_positions(head: Head, targets: Sequence[Sequence[str]], outputs: Sequence[np.ndarray]) -> Report:

@@ -1,5 +1,7 @@
 """The card beside a SavedModel, and `inspect`, which reads any SavedModel."""
 
+import base64
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -8,14 +10,36 @@ import jsonschema
 import numpy as np
 import pytest
 import tensorflow as tf
-from film_model import CONFIG, TRAINING
+from film_model import CONFIG, TRAINING, make_model
 
+from keras_selfattn import models
 from keras_selfattn.errors import ExportError
-from keras_selfattn.export import inspect_saved_model, read_card
+from keras_selfattn.export import export_saved_model, inspect_saved_model, read_card
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "model-card.schema.json").read_text(encoding="utf-8")
 )
+SMALL = {"width": 8, "num_layers": 1, "num_heads": 1}
+
+
+def token_model():
+    made = models.TokenClassifier(SMALL | {"hash_buckets": 64})
+    made.adapt([["one"], ["two"]] * 2, [["a"], ["b"]] * 2)
+    return made
+
+
+def series_model():
+    made = models.SeriesClassifier(SMALL | {"kernels": 0})
+    made.adapt([np.arange(4.0), np.ones(3)] * 2, ["a", "b"] * 2)
+    return made
+
+
+def image_model():
+    made = models.ImageClassifier(SMALL)
+    pixels = np.zeros((4, 2, 2), "uint8")
+    pixels[::2] = 200
+    made.adapt(list(pixels), ["a", "b"] * 2)
+    return made
 
 
 def test_the_card_is_what_its_schema_says(version):
@@ -56,6 +80,46 @@ def test_the_examples_of_the_card_are_answered_as_it_says(version):
                 assert [[v.decode() for v in np.ravel(found)]] == [np.ravel(wanted).tolist()]
             else:
                 np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "row", "request_of"),
+    [
+        (lambda: make_model(), "a good film", {"text": ["a good film"]}),
+        (token_model, ["one", "two"], {"tokens": [["one", "two"]]}),
+        (series_model, [[1.0], [None], [3.0]], {"values": [[[1.0], ["nan"], [3.0]]]}),
+        (image_model, [[0, 9], [8, 7]], {"image": [[[[0.0], [9.0]], [[8.0], [7.0]]]]}),
+    ],
+)
+def test_the_example_is_the_row_of_the_data_that_is_given(make, row, request_of, tmp_path, unchecked):
+    training = dataclasses.replace(TRAINING, example=row)
+    card = read_card(export_saved_model(make(), tmp_path / "base", training=training))
+    jsonschema.validate(card, SCHEMA)
+    examples = {name: signature["example"] for name, signature in card["signatures"].items()}
+    assert examples["serving_default"]["request"] == request_of
+    assert examples["explain"]["request"] == request_of
+    assert not any(example["made_up"] for example in examples.values())
+    if "tokens" in examples:
+        assert examples["tokens"]["request"] == {"tokens": [["a", "good", "film"]]}
+    if "encoded" in examples:
+        file = base64.b64decode(examples["encoded"]["request"]["encoded"][0]["b64"])
+        assert tf.io.decode_png(file).numpy()[..., 0].tolist() == row
+
+
+def test_an_example_of_no_data_is_said_to_be_made_up(version, tmp_path, unchecked):
+    card = read_card(version)
+    assert all(signature["example"]["made_up"] for signature in card["signatures"].values())
+    samples = {"text": ["good film", "bad"]}
+    card = read_card(export_saved_model(make_model(), tmp_path / "base", samples=samples))
+    assert not card["signatures"]["tokens"]["example"]["made_up"]
+    assert card["signatures"]["tokens"]["example"]["request"] == {"tokens": [["good", "film"]]}
+
+
+def test_an_example_that_is_no_row_of_the_model_is_refused(tmp_path):
+    training = dataclasses.replace(TRAINING, example=[["a", "b"]])
+    with pytest.raises(ExportError, match="The example of the training is no row of the model's"):
+        export_saved_model(image_model(), tmp_path / "base", training=training)
+    assert not (tmp_path / "base").exists()
 
 
 def test_a_file_that_was_changed_or_added_is_seen(version, tmp_path):

@@ -186,7 +186,7 @@ def test_an_export_that_answers_worse_than_allowed_is_refused(tmp_path, monkeypa
     [
         ((TEXTS, ["+"]), "as many labels as rows"),
         (([], []), "at least one"),
-        ((["good"], ["never"]), "does not know: 'never'"),
+        ((["good"], ["never"]), "no label that the model knows, but 'never'"),
     ],
 )
 def test_rows_that_cannot_be_compared_are_named(tmp_path, evaluation, reason):

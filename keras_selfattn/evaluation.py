@@ -1,0 +1,190 @@
+"""How good a model is on rows with known targets: figures, mistakes, and labels that training never had."""
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.data.labelled import LabelledRows, as_rows, label_names
+from keras_selfattn.errors import DataError
+from keras_selfattn.metrics import Report, report_of
+from keras_selfattn.metrics.mistakes import mistakes_of
+from keras_selfattn.metrics.report import Columns
+from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.heads import Head
+
+# Rows at once when predicting: enough to fill the cores, few enough to bound memory.
+_PREDICT_BATCH = 256
+# Labels in a message, and places of each.
+_SHOWN = 5
+# Characters, tokens and numbers of a row that can be shown as an example: people read it.
+_CHARACTERS, _TOKENS, _NUMBERS = 300, 50, 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What a model makes of rows with known targets.
+
+    Args:
+        head: the end of the model.
+        rows: that were asked, as the model reads them.
+        outputs: what the model predicts for each.
+        figures: of all rows together.
+    """
+
+    head: Head
+    rows: LabelledRows
+    outputs: Any
+    figures: Report
+
+    def mistakes(self) -> Columns:
+        """Returns the rows that are answered wrongly, the worst first, as `mistakes_of` has them."""
+        return mistakes_of(self.head, self.rows, self.outputs)
+
+    def example(self) -> dict[str, Any] | None:
+        """Returns a short row that is answered rightly, as JSON types: the first of the first 256 rows.
+
+        Where none of them is answered rightly, it is the first short one; where none is short, None.
+        """
+        first = self.rows.take(range(min(_PREDICT_BATCH, len(self.rows))))
+        wrong = {line[0] for line in mistakes_of(self.head, first, self.outputs[: len(first)]).rows}
+        short = [row for row, given in enumerate(first.inputs) if _is_short(given)]
+        right = [row for row in short if first.place(row) not in wrong]
+        if not short:
+            return None
+        row = (right or short)[0]
+        given, target = _as_json(first.inputs[row]), _as_json(first.targets[row])
+        return {"input": given, "target": target, "where": first.place(row)}
+
+
+def evaluate(
+    model: RawModel, rows: LabelledRows | tuple[Any, Any], *, skip_unknown_labels: bool = False
+) -> Report:
+    """Returns the figures of a model on rows with known targets; as `examine` has them.
+
+    Example:
+
+        >>> from keras_selfattn import models
+        >>> model = models.TextClassifier(vocabulary=["good", "bad"], labels=["+", "-"])
+        >>> evaluate(model, (["good", "bad"], ["+", "-"])).rows
+        2
+    """
+    return examine(model, rows, skip_unknown_labels=skip_unknown_labels).figures
+
+
+def examine(
+    model: RawModel, rows: LabelledRows | tuple[Any, Any], *, skip_unknown_labels: bool = False
+) -> Evaluation:
+    """Returns figures and mistakes of a model on rows with known targets.
+
+    A row with a label that the model does not know counts as answered wrongly; a warning says how many there
+    are, which labels, and where.
+
+    Args:
+        model: trained.
+        rows: `LabelledRows`, or a pair of inputs and targets; whatever their containers.
+        skip_unknown_labels: leave such rows out instead.
+
+    Raises:
+        DataError: for rows or targets of another kind than the model's, or if it knows no label of any row.
+    """
+    rows = read_rows(model, as_rows(rows, "rows"), type(model.head))
+    known, unknown = told_apart(rows, getattr(model.head, "labels", ()))
+    if unknown and skip_unknown_labels:
+        if not len(known):
+            raise DataError(f"{unknown} None is left without.")
+        warnings.warn(f"{unknown} These rows are left out.", stacklevel=3)
+        rows = known
+    elif unknown:
+        flag = "`skip_unknown_labels` (--skip-unknown-labels) leaves them out"
+        warnings.warn(f"{unknown} They count as wrong; {flag}.", stacklevel=3)
+    return measured(model, rows)
+
+
+def measured(model: RawModel, rows: LabelledRows) -> Evaluation:
+    """Returns figures and mistakes of a model on rows as it reads them; unknown labels count as wrong."""
+    outputs = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
+    figures = report_of(model.head, rows.targets, outputs, model.baselines(rows.inputs))
+    return Evaluation(model.head, rows, outputs, figures)
+
+
+def told_apart(rows: LabelledRows, labels: Collection[str], what: str = "rows") -> tuple[LabelledRows, str]:
+    """Returns the rows whose labels are all known, and what there is to say of the others, or "".
+
+    Args:
+        rows: as a model reads them.
+        labels: those known.
+        what: the rows are, in the message.
+
+    Raises:
+        DataError: if there are labels, and none of them is known.
+    """
+    known = set(labels)
+    unknown: dict[str, list[int]] = {}
+    wrong = set()
+    for row, target in enumerate(rows.targets):
+        for name in label_names([target]) - known:
+            unknown.setdefault(name, []).append(row)
+            wrong.add(row)
+    if not unknown:
+        return rows, ""
+    said = f"{rows.source}: {len(wrong):,} of {len(rows):,} {what} have a label that was not in training"
+    if not label_names(rows.targets) & known:
+        names = sorted(known)
+        raise DataError(
+            f"{said}, such as {min(unknown)!r}. Known are {', '.join(names[:20])}"
+            f"{', …' if len(names) > 20 else ''}."
+        )
+    commonest = sorted(unknown, key=lambda name: (-len(unknown[name]), name))
+    named = [f"{name!r} ({_places(rows, unknown[name])})" for name in commonest[:_SHOWN]]
+    named += [f"{len(unknown) - _SHOWN} more labels"] if len(unknown) > _SHOWN else []
+    return rows.take([row for row in range(len(rows)) if row not in wrong]), f"{said}: {', '.join(named)}."
+
+
+def read_rows(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows:
+    """Returns rows as the model reads them, with targets as that kind of head does."""
+    if not len(rows):
+        raise DataError(f"{rows.source} has no rows. Give at least one.")
+    with source_named(rows.source):
+        read = model._read(rows.inputs, rows.targets, None, kind)
+    # Of the same class: it knows how its rows are split.
+    return dataclasses.replace(rows, inputs=read.inputs, targets=read.targets)
+
+
+@contextmanager
+def source_named(source: str) -> Iterator[None]:
+    """Lets errors of rows say where the rows come from."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from error
+
+
+def _places(rows: LabelledRows, found: list[int]) -> str:
+    """Returns where rows are: "lines 3, 7" or names."""
+    places = [rows.place(row) for row in found[:_SHOWN]]
+    more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    lines = all(isinstance(place, int) for place in places)
+    begin = ("line " if len(found) == 1 else "lines ") if lines else ""
+    return begin + ", ".join([*map(str, places), *more])
+
+
+def _is_short(given: Any) -> bool:
+    if isinstance(given, str):
+        return bool(given.strip()) and len(given) <= _CHARACTERS
+    if isinstance(given, np.ndarray):
+        return 0 < given.size <= _NUMBERS
+    return 0 < len(given) <= _TOKENS and len("".join(given)) <= _CHARACTERS
+
+
+def _as_json(value: Any) -> Any:
+    """Returns a row or a target as JSON types; what is no number, a missing value, is null."""
+    if isinstance(value, np.ndarray):
+        return _as_json(value.tolist())
+    if isinstance(value, list):
+        return [_as_json(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

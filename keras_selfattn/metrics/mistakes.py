@@ -1,0 +1,99 @@
+"""The rows that a model gets wrong, each as a line of a table, the worst first."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.metrics.report import Columns
+from keras_selfattn.models.heads import THRESHOLD, ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.numbers import NumbersHead
+from keras_selfattn.models.position_head import PositionHead
+
+_Line = tuple[Any, ...]
+
+
+def mistakes_of(head: Head, rows: LabelledRows, outputs: Any) -> Columns:
+    """Returns the rows that a model gets wrong, worst first.
+
+    Of labels the worst is that of which the model was surest: `probability` is that of the answer. Where a
+    row has several labels, it is that of the surest wrong decision on one of them; a label that the model
+    does not know it decides against for certain. Where a row has a label for each token, a line is of one
+    token. Numbers are never quite right, so all rows are there, the one with the largest mean error first.
+    The first column is the line of a row, or says otherwise where it is.
+
+    Args:
+        head: the end of the model.
+        rows: as the head reads them.
+        outputs: what the model predicts for the rows, in their order.
+    """
+    columns, found, score = _FINDERS[NumbersHead if isinstance(head, NumbersHead) else type(head)]
+    lines = sorted(found(head, rows, outputs), key=lambda line: -line[-1])
+    if rows.inputs and isinstance(rows.inputs[0], str):
+        columns = ["text", *columns]
+        lines = [(line[0], rows.inputs[line[1]], *line[2:]) for line in lines]
+    else:
+        lines = [(line[0], *line[2:]) for line in lines]
+    where = "line" if lines and isinstance(lines[0][0], int) else "where"
+    return Columns([where, *columns, score], [(*line[:-1], _short(line[-1])) for line in lines])
+
+
+def _of_classes(head: Head, rows: LabelledRows, outputs: np.ndarray) -> list[_Line]:
+    labels = cast(ClassHead, head).labels
+    found = []
+    for row, (target, answer) in enumerate(zip(rows.targets, outputs, strict=True)):
+        place = int(answer.argmax())
+        if labels[place] != target:
+            found.append((rows.place(row), row, target, labels[place], float(answer[place])))
+    return found
+
+
+def _of_label_sets(head: Head, rows: LabelledRows, outputs: np.ndarray) -> list[_Line]:
+    labels = cast(MultiLabelHead, head).labels
+    found = []
+    for row, (target, answer) in enumerate(zip(rows.targets, outputs, strict=True)):
+        borne = np.isin(labels, target)
+        wrong = (answer >= THRESHOLD) != borne
+        unknown = set(target) - set(labels)
+        if wrong.any() or unknown:
+            sure = 1.0 if unknown else float(np.maximum(answer, 1 - answer)[wrong].max())
+            answered = [name for name, share in zip(labels, answer, strict=True) if share >= THRESHOLD]
+            found.append((rows.place(row), row, list(target), answered, sure))
+    return found
+
+
+def _of_positions(head: Head, rows: LabelledRows, outputs: Sequence[np.ndarray]) -> list[_Line]:
+    labelling = cast(PositionHead, head)
+    found = []
+    for row, (answer, chosen) in enumerate(zip(outputs, labelling.chosen(outputs), strict=True)):
+        tokens, targets = rows.inputs[row], rows.targets[row]
+        for position, place in enumerate(chosen.tolist()):
+            if labelling.labels[place] != targets[position]:
+                judged = (targets[position], labelling.labels[place], float(answer[position, place]))
+                found.append((rows.place(row), row, position, tokens[position], " ".join(tokens), *judged))
+    return found
+
+
+def _of_numbers(head: Head, rows: LabelledRows, outputs: np.ndarray) -> list[_Line]:
+    def plain(numbers: np.ndarray) -> Any:
+        found = [_short(number) for number in numbers.tolist()]
+        return found[0] if len(found) == 1 else found
+
+    errors = np.abs(np.stack(rows.targets) - outputs).mean(axis=-1).tolist()
+    each = enumerate(zip(rows.targets, outputs, errors, strict=True))
+    return [(rows.place(row), row, plain(true), plain(found), error) for row, (true, found, error) in each]
+
+
+def _short(number: float) -> float:
+    """Returns a number in as many digits as a float32 has."""
+    return float(f"{number:.7g}")
+
+
+_JUDGED = ["label", "predicted"]
+_FINDERS: dict[type[Head], tuple[list[str], Callable[[Head, LabelledRows, Any], list[_Line]], str]] = {
+    ClassHead: (_JUDGED, _of_classes, "probability"),
+    MultiLabelHead: (_JUDGED, _of_label_sets, "probability"),
+    PositionHead: (["position", "token", "text", *_JUDGED], _of_positions, "probability"),
+    NumbersHead: (_JUDGED, _of_numbers, "error"),
+}
