@@ -21,9 +21,8 @@ _CLOSED = (errno.EINVAL, errno.EBADF)
 _PAUSE_SECONDS = 0.1
 _EXHAUSTED_SECONDS = 1.0
 # A connection that comes alone is left to workers with fewer of them: for as long as this, times how often
-# those of this one can be halved. In a burst they are for whoever is awake.
+# those of this one can be halved. Those that wait behind it are for whoever is awake.
 _YIELD_SECONDS = 0.001
-_BURST_SECONDS = 0.01
 # Whoever fills the server again and again must not fill its log.
 _SAYING_SECONDS = 60.0
 
@@ -58,7 +57,6 @@ class Listener:
         self._make = make
         self._connections = connections
         self._shared = shared
-        self._last = 0.0
         self._accepting: asyncio.Task[None] | None = None
         self._opening: set[asyncio.Task[None]] = set()
         self._said = -_SAYING_SECONDS
@@ -90,15 +88,15 @@ class Listener:
     async def _accept(self) -> None:
         while True:
             await self._wait_for_room()
-            await self._wait_for_next()
             try:
                 accepted, _ = self._socket.accept()
+            except BlockingIOError:
+                await self._wait_for_next()
             except OSError as error:
                 if error.errno in _CLOSED:  # by the supervisor, for all workers
                     return
                 await self._recover(error)
             else:
-                self._last = time.monotonic()
                 self._open(accepted)
                 await asyncio.sleep(0)
 
@@ -109,7 +107,7 @@ class Listener:
             await is_there.wait()
         finally:
             loop.remove_reader(self._socket)
-        if self._shared and time.monotonic() - self._last > _BURST_SECONDS:
+        if self._shared:
             await asyncio.sleep(_YIELD_SECONDS * math.log2(1 + self._connections.count))
 
     async def _wait_for_room(self) -> None:
@@ -120,7 +118,7 @@ class Listener:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _recover(self, error: OSError) -> None:
-        if error.errno not in _EXHAUSTED:  # of the one connection, which has gone, or to another worker
+        if error.errno not in _EXHAUSTED:  # of the one connection, which has gone
             await asyncio.sleep(0)
             return
         self._say(f"a connection cannot be accepted: {error.strerror}")
