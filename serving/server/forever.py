@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Protocol, Self, TypeVar
 
+from . import descriptors
 from .config import ServerConfig
 
 # A signal may come to any thread of the process. That does not wake the first, in which Python's handlers
@@ -59,7 +60,8 @@ def serve_forever(
 ) -> int:
     """Serves until SIGTERM or SIGINT, then drains. A second signal stops at once, a third kills.
 
-    Call it from the main thread: nobody else gets signals.
+    Raises the process's soft limit of descriptors to the hard one, which a `Server` inside another program
+    leaves as it is. Call it from the main thread: nobody else gets signals.
 
     Args:
         config: what to serve, and where.
@@ -78,6 +80,7 @@ def serve_forever(
     Example:
         sys.exit(serve_forever(ServerConfig("default", "models/sentiment")))
     """
+    descriptors.raise_limit()
     if config.workers > 1:
         from .workers.supervisor import Supervisor
 

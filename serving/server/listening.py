@@ -17,12 +17,23 @@ import grpc.aio
 from ..errors import InvalidInputError, ServerStartError
 from . import flag_files_pb2
 from .config import LOOPBACK, ServerConfig
+from .descriptors import connections_of_a_port
 from .text_files import read_text_file
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _UNIX = "unix:"
 _FREE_REST_PORT = -1  # 0 turns REST off, as in TensorFlow Serving
 _BACKLOG = 2048
+
+# How long a connection lives where workers share the ports, so that one that replaces another gets its part.
+CONNECTION_SECONDS = 60
+# From a connection to its first settings: gRPC waits two minutes.
+_HANDSHAKE_SECONDS = 10
+# Without a call: the client's library connects again when it has another.
+_IDLE_SECONDS = 300
+# Until a client is asked whether it is still there, if it has calls, and for its answer.
+_KEEPALIVE_SECONDS = 60
+_KEEPALIVE_TIMEOUT_SECONDS = 20
 
 
 def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
@@ -38,7 +49,19 @@ def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
         # With SO_REUSEPORT a second server would quietly share the port, and answer half of the requests: for
         # workers alone.
         "grpc.so_reuseport": int(config.workers > 1),
+        "grpc.server_handshake_timeout_ms": _HANDSHAKE_SECONDS * 1000,
+        "grpc.max_connection_idle_ms": _IDLE_SECONDS * 1000,
+        "grpc.keepalive_time_ms": _KEEPALIVE_SECONDS * 1000,
+        "grpc.keepalive_timeout_ms": _KEEPALIVE_TIMEOUT_SECONDS * 1000,
+        "grpc.http2.ping_timeout_ms": _KEEPALIVE_TIMEOUT_SECONDS * 1000,  # a minute, unless told
+        # Of each address. At the limit of descriptors gRPC itself writes a line each second.
+        "grpc.max_allowed_incoming_connections": max(
+            1, connections_of_a_port() // (2 if str(config.grpc_socket_path) else 1)
+        ),
     }
+    if config.workers > 1:
+        # New calls go to another connection then; those that run end on this one, however long they take.
+        options["grpc.max_connection_age_ms"] = CONNECTION_SECONDS * 1000
     for argument in filter(None, config.grpc_channel_arguments.split(",")):
         name, separator, value = argument.partition("=")
         if not separator:

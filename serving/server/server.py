@@ -5,16 +5,18 @@ run in a pool of threads, never on the loop.
 """
 
 import asyncio
+import contextlib
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Self
 
 import grpc.aio
 
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, UnavailableError
 from ..wire import messages_pb2 as pb
 from . import profiler
 from .api import Api
@@ -27,7 +29,7 @@ from .in_flight import InFlight
 from .listening import check_addresses, credentials, listen, local_target, server_options
 from .loading import Loader
 from .management import Management
-from .membership import Membership
+from .membership import LISTENS, LOADED, Membership
 from .memory import LoadedObjects, limit_arenas
 from .metrics import Metrics, metrics_path
 from .model_config import configured_models, listed_models
@@ -37,6 +39,9 @@ from .rest.server import RestServer
 from .runner import Runner
 
 _log = logging.getLogger(__name__)
+
+# Windows' own cannot tell that a connection is there without accepting it.
+_LOOP = asyncio.SelectorEventLoop if sys.platform == "win32" else None
 
 # After the last answer: for those who watch the health, and never end by themselves.
 _WATCHERS_SECONDS = 0.5
@@ -151,6 +156,9 @@ class Server:
                 self._membership.joined(self._management.actions)
             self.models.wait_until_served()
             self._thread.start()
+            while not self._port.done() and self._thread.is_alive():
+                # Other workers may take minutes to load, and a signal must be heard.
+                wait({self._port}, SIGNAL_SECONDS)
             self._port.result()
             self._config_watch.start()
         except BaseException:
@@ -204,7 +212,8 @@ class Server:
 
     def _run_loop(self) -> None:
         try:
-            asyncio.run(self._serve())
+            with asyncio.Runner(loop_factory=_LOOP) as loop:
+                loop.run(self._serve())
         except Exception as error:  # noqa: BLE001 - whoever waits for the port must hear of it
             if self._port.done():
                 _log.exception("the server ended with an error")
@@ -229,8 +238,10 @@ class Server:
         if self.config.rest_api_port:
             shared = self._membership.rest_socket if self._membership else None
             rest = RestServer(rest_api, self.config, shared)
+        await self._step(LOADED)
         port = listen(server, self.config, self._tls)
         await server.start()
+        await self._step(LISTENS)
         if rest is not None:
             await rest.start()
             self._rest_port = rest.port
@@ -239,6 +250,25 @@ class Server:
             await self._stop_requested.wait()
         await self._drain(server, rest, (grpc_api.in_flight, rest_api.in_flight))
 
+    async def _step(self, step: str) -> None:
+        """Goes on when the other workers of a first start have done what this one has, or it must stop."""
+        membership = self._membership
+        if membership is None or self._stopping:
+            return
+        done = asyncio.Event()
+
+        def tell() -> None:
+            with contextlib.suppress(UnavailableError):  # the supervisor has gone, and this process ends
+                membership.step(step)
+            self._on_loop(done.set)
+
+        threading.Thread(target=tell, name="step", daemon=True).start()
+        stopping = asyncio.ensure_future(self._stop_requested.wait())
+        going_on = asyncio.ensure_future(done.wait())
+        await asyncio.wait({stopping, going_on}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        going_on.cancel()
+
     async def _drain(
         self, server: grpc.aio.Server, rest: RestServer | None, in_flight: tuple[InFlight, InFlight]
     ) -> None:
@@ -246,6 +276,8 @@ class Server:
         ends = time.monotonic() + self._grace
         assert self._health is not None
         await self._health.leave()
+        if rest is not None:
+            await rest.leave()
         draining = asyncio.ensure_future(_drained(in_flight))
         aborting = asyncio.ensure_future(self._abort_requested.wait())
         await asyncio.wait({draining, aborting}, timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)

@@ -333,20 +333,6 @@ def test_a_client_that_goes_away_takes_its_waiting_request_with_it(slow_base, in
         assert running.result()["rounds"] > 0
 
 
-def test_stopping_lets_running_requests_over_rest_finish(slow_base, in_background, until):
-    server = Server(ServerConfig("slow", slow_base, port=0, rest_api_port=-1)).start()
-    url = f"{server.rest_url}/v1/models/slow:predict"
-    answer(url, {"inputs": 0.0})
-    running = in_background(answer, url, {"inputs": 2.0})
-    until(lambda: server.models._models["slow"].running == 1)
-    stopping = in_background(server.stop, 30)
-    until(lambda: ask(f"{server.rest_url}/readyz")[0] == 503)
-    assert running.result()[0] == 200
-    stopping.result(20)
-    with pytest.raises(OSError, match="refused"):
-        socket.create_connection(("127.0.0.1", server.rest_port), timeout=5)
-
-
 def test_a_rest_port_in_use_is_an_error(tf1_base, server):
     taken = f"cannot listen on 127.0.0.1:{server.rest_port}: Address already in use.*another rest_api_port"
     with pytest.raises(errors.ServerStartError, match=taken):

@@ -5,14 +5,17 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
+from functools import partial
 from multiprocessing import Pipe
 from pathlib import Path
 
+import late_worker
 import pytest
 from serving_models import HalfPlusTwo, save
 
@@ -93,8 +96,8 @@ def ask(target, model="half", timeout=20.0):
         return client.predict([2.0])["y"].tolist()
 
 
-def established(pid):
-    """How many connections a process has that somebody opened to it."""
+def established(pid, port=None):
+    """How many connections a process has that somebody opened to it; to one port only if it is given."""
     inodes = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -103,7 +106,9 @@ def established(pid):
             continue
     tables = [Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
     lines = [line for table in tables for line in table.splitlines()[1:]]
-    return sum(line.split()[3] == "01" and f"socket:[{line.split()[9]}]" in inodes for line in lines)
+    fields = [line.split() for line in lines]
+    ours = [each for each in fields if each[3] == "01" and f"socket:[{each[9]}]" in inodes]
+    return sum(port is None or int(each[1].rpartition(":")[2], 16) == port for each in ours)
 
 
 def test_connections_are_spread_over_the_workers(shared):
@@ -113,6 +118,53 @@ def test_connections_are_spread_over_the_workers(shared):
     assert len(counts) == 2
     assert min(counts) > 0
     assert sum(counts) == 40
+
+
+def test_no_port_opens_before_all_workers_can_answer(half_base, tmp_path, in_background, until):
+    config = ServerConfig("half", half_base, port=0, rest_api_port=-1, workers=2)
+    release = tmp_path / "release"
+    supervisor = Supervisor(config, partial(late_worker.wait_for, release))
+    starting = in_background(supervisor.start)
+    try:
+        until(lambda: supervisor._steps["loaded"] == {1}, seconds=60)
+        ports = [int(each.rpartition(":")[2]) for each in (supervisor.target, supervisor.rest_url)]
+        time.sleep(0.5)
+        assert [accepts(port) for port in ports] == [False, False]
+        release.touch()
+        until(lambda: accepts(ports[1]), seconds=60)
+        # As soon as REST answers, gRPC's connections go to both workers, and REST's do.
+        opened = [socket.create_connection(("127.0.0.1", port)) for port in ports for _ in range(40)]
+        starting.result(60)
+        until(lambda: sum(established(each._process.pid) for each in supervisor._workers.values()) == 80)
+        counts = [established(each._process.pid, ports[0]) for each in supervisor._workers.values()]
+        for each in opened:
+            each.close()
+        assert sum(counts) == 40
+        assert min(counts) > 5
+    finally:
+        release.touch()
+        supervisor.stop(grace=0)
+
+
+def accepts(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_while_workers_drain_rest_accepts_nobody(serve, slow_base, in_background, until):
+    served = serve("--model_name=slow", f"--model_base_path={slow_base}")
+    with Client(served.target, "slow", timeout=30) as client:
+        client.metadata()
+        running = in_background(client.predict, {"seconds": 3})
+        time.sleep(1)  # for the request to be there
+        served.process.send_signal(signal.SIGTERM)
+        until(lambda: not accepts(int(served.url.rpartition(":")[2])))
+        assert not running.done()
+        assert running.result(30)["rounds"] > 0
+    assert served.process.wait(60) == 0
 
 
 def test_what_is_counted_is_the_sum_of_all_workers(shared):
@@ -350,7 +402,6 @@ def test_whoever_waits_for_a_peer_that_ends_is_told(peers, in_background, until)
 
 def shutdown(connection):
     import os
-    import socket
 
     with socket.socket(fileno=os.dup(connection.fileno())) as end:
         end.shutdown(socket.SHUT_RDWR)

@@ -45,6 +45,7 @@ _API_OF = {
     routes.METADATA: "GetModelMetadata",
 }
 _GZIP = 16 + zlib.MAX_WBITS
+_TOO_SLOW = 408  # ends the connection: the rest of the body would come as slowly
 
 _Receive = Callable[[], Awaitable[dict[str, Any]]]
 _Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -108,6 +109,8 @@ class RestApi:
                 "Content-Length": str(len(answer.body)),
                 **self._headers,
             }
+            if answer.status == _TOO_SLOW:
+                headers["Connection"] = "close"
             encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
             await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
             body = b"" if scope["method"] == "HEAD" else answer.body
@@ -212,7 +215,7 @@ class RestApi:
                     if size > self._most_bytes:
                         self._refuse_size()
         except TimeoutError:
-            raise _HttpError(408, f"the body has not come within {self._seconds:g} s") from None
+            raise _HttpError(_TOO_SLOW, f"the body has not come within {self._seconds:g} s") from None
         packed = (b"content-encoding", b"gzip") in [(name, value.lower()) for name, value in scope["headers"]]
         # However few bytes, they may inflate to as many as a body may have.
         return await self._runner.off_loop(

@@ -2,16 +2,19 @@
 
 import asyncio
 import logging
+import math
 import socket
 import threading
-from typing import Any
+from functools import partial
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..config import ServerConfig
-from ..listening import bind, rest_port
+from ..descriptors import connections_of_a_port
+from ..listening import CONNECTION_SECONDS, bind, rest_port
 from .app import RestApi
+from .connection import Connection, Connections
+from .listener import Listener
 
 _KEEP_ALIVE_SECONDS = 75  # longer than load balancers keep idle connections, so that they close them
 
@@ -19,12 +22,29 @@ _KEEP_ALIVE_SECONDS = 75  # longer than load balancers keep idle connections, so
 _uvicorn_log = logging.getLogger("uvicorn.error")
 
 
-class _Protocol(HttpToolsProtocol):
-    """A connection whose requests are not logged, whatever the program does with those of its own uvicorn."""
+class _Uvicorn(uvicorn.Server):
+    """Accepts with a Listener, and is told when to stop.
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self.access_log = False
+    Args:
+        settings: uvicorn's.
+        listening: a bound socket.
+        connections: those that there are.
+        shared: whether others listen on the socket, too.
+    """
+
+    def __init__(
+        self, settings: uvicorn.Config, listening: socket.socket, connections: Connections, shared: bool
+    ):
+        super().__init__(settings)
+        make = partial(Connection, connections, config=settings, server_state=self.server_state, app_state={})
+        self.listener = Listener(listening, make, connections, shared)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        # Which it closes, and waits for.
+        self.servers = [self.listener]  # pyright: ignore[reportAttributeAccessIssue]
+        self.listener.start()
+        self.started = True
 
 
 class _QuietThread(logging.Filter):
@@ -62,11 +82,12 @@ class RestServer:
     """
 
     def __init__(self, app: RestApi, config: ServerConfig, listening: socket.socket | None = None):
-        self._socket = listening or bind(config.rest_host, rest_port(config), "rest_api_port")
-        self.port: int = self._socket.getsockname()[1]
+        shared = listening is not None
+        listening = listening or bind(config.rest_host, rest_port(config), "rest_api_port")
+        self.port: int = listening.getsockname()[1]
         settings = uvicorn.Config(
             app,
-            http=_Protocol,
+            http=Connection,
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -75,17 +96,26 @@ class RestServer:
             proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         )
-        self._server = uvicorn.Server(settings)
+        self._connections = Connections(
+            connections_of_a_port(), CONNECTION_SECONDS if config.workers > 1 else math.inf
+        )
+        self._server = _Uvicorn(settings, listening, self._connections, shared)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begins to answer."""
         quiet = _QuietThread()
         _uvicorn_log.addFilter(quiet)
-        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        self._task = asyncio.create_task(self._server.serve())
         self._task.add_done_callback(lambda _: _uvicorn_log.removeFilter(quiet))
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.01)
+
+    async def leave(self) -> None:
+        """Closes the port: who comes now goes elsewhere. Connections end with their next answer."""
+        self._connections.leave()
+        self._server.listener.close()
+        await self._server.listener.wait_closed()
 
     async def stop(self, timeout: float) -> None:
         """Closes the port, and each connection when its answer has been written.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ..config import ServerConfig
 
 # What a supervisor has for its workers.
-ASK_ALL, READY, FAILED = "ask_all", "ready", "failed"
+ASK_ALL, STEP, READY, FAILED = "ask_all", "step", "ready", "failed"
 # What a worker has for its supervisor: to do an action of `Membership`, or this one.
 DO, AVAILABLE = "do", "available"
 

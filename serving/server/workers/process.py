@@ -7,11 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing import Pipe
 from typing import Any
 
 from ...errors import ERROR_OF_CODE, ServerStartError, ServingError
-from .assignment import ASK_ALL, DO, FAILED, READY, Assignment
+from .assignment import ASK_ALL, DO, FAILED, READY, STEP, Assignment
 from .peer import Peer
 
 _MODULE = "keras_selfattn.serving.server.workers.worker"
@@ -25,19 +26,22 @@ class WorkerProcess:
     Args:
         assignment: what it is to do.
         ask_all: has all workers do something for it.
+        step: is told what it has done, and returns when all have.
 
     Attributes:
         number: its number.
         last_metrics: what it had counted when it was last asked.
 
     Example:
-        worker = WorkerProcess(assignment, ask_all)
+        worker = WorkerProcess(assignment, ask_all, step)
         worker.has_started()
         worker.terminate()
         worker.end(timeout=40)
     """
 
-    def __init__(self, assignment: Assignment, ask_all: Callable[..., list[Any]]):
+    def __init__(
+        self, assignment: Assignment, ask_all: Callable[..., list[Any]], step: Callable[[int, str], None]
+    ):
         self.number = assignment.number
         self._began = time.monotonic()
         self._settled = threading.Event()
@@ -55,7 +59,12 @@ class WorkerProcess:
             # Ctrl-C is for the supervisor, which tells its workers.
             start_new_session=True,
         )
-        actions = {ASK_ALL: ask_all, READY: self._is_ready_now, FAILED: self._failed}
+        actions = {
+            ASK_ALL: ask_all,
+            STEP: partial(step, self.number),
+            READY: self._is_ready_now,
+            FAILED: self._failed,
+        }
         self._peer = Peer(ours, actions, on_end=self._settled.set)
         try:
             theirs.close()

@@ -1,16 +1,18 @@
 """The supervisor: starts workers, starts another in place of one that dies, and passes on what concerns all.
 
 Each worker listens on the gRPC port itself (SO_REUSEPORT): the system gives every new connection to one of
-them. For REST they share one socket, which the first to be ready lets listen. The list of models is the
-supervisor's: it follows the file, and has one reload after the other done by all.
+them. For REST they share one socket. At the start no port opens before all have loaded. The list of models is
+the supervisor's: it follows the file, and has one reload after the other done by all.
 """
 
+import contextlib
 import logging
 import pickle
 import socket
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -73,6 +75,9 @@ class Supervisor:
         # Of workers that others have replaced: a sum that falls would be taken for a new start of all.
         self._past_metrics = ""
         self._all_started = False
+        # Which workers have done each step of the first start.
+        self._steps: defaultdict[str, set[int]] = defaultdict(set)
+        self._stepped = threading.Condition()
         self._reloading = threading.Lock()
         # The models in force, unless they are the config's one.
         self._listed: bytes | None = None
@@ -122,7 +127,9 @@ class Supervisor:
         started = [self._start_worker(number) for number in range(1, self.config.workers + 1)]
         while not all(list(map(WorkerProcess.has_started, started))):  # of all: any may have failed
             time.sleep(_LOOK_SECONDS)
-        self._all_started = True
+        with self._stepped:
+            self._all_started = True
+            self._stepped.notify_all()
         for worker in started:
             keeper = threading.Thread(target=self._keep, args=(worker,), daemon=True)
             self._keepers.append(keeper)
@@ -141,6 +148,13 @@ class Supervisor:
         with self._lock:
             self._stopping.set()
             workers = list(self._workers.values())
+        with self._stepped:
+            self._stepped.notify_all()
+        if self._rest_socket is not None:
+            # For all workers: this process has it open for as long as they take to end, and nobody would
+            # answer.
+            with contextlib.suppress(OSError):  # it does not listen yet
+                self._rest_socket.shutdown(socket.SHUT_RDWR)
         for worker in workers:
             worker.terminate()
         ends = time.monotonic() + (self.config.shutdown_grace_seconds if grace is None else grace)
@@ -168,13 +182,26 @@ class Supervisor:
                 rest_socket=None if self._rest_socket is None else self._rest_socket.fileno(),
                 listed=self._listed,
             )
-            worker = WorkerProcess(assignment, self._ask_all)
+            worker = WorkerProcess(assignment, self._ask_all, self._step)
             if number in self._workers:
                 self._past_metrics = summed_metrics([self._past_metrics, self._workers[number].last_metrics])
             self._workers[number] = worker
             if self._stopping.is_set():
                 worker.terminate()
         return worker
+
+    def _step(self, number: int, step: str) -> None:
+        """Returns when all workers have done a step, as this one; at once after the first start."""
+        with self._stepped:
+            self._steps[step].add(number)
+            self._stepped.notify_all()
+            self._stepped.wait_for(
+                lambda: (
+                    self._all_started
+                    or self._stopping.is_set()
+                    or len(self._steps[step]) == self.config.workers
+                )
+            )
 
     def _keep(self, worker: WorkerProcess) -> None:
         """Has a worker of this number for as long as there are any."""

@@ -11,10 +11,11 @@ from typing import Any
 
 from ...errors import ServingError
 from ...wire import messages_pb2 as pb
+from .. import descriptors
 from ..forever import serve_until_signal
 from ..lean_tensorflow import import_runtime
 from ..membership import Membership
-from .assignment import ASK_ALL, AVAILABLE, DO, FAILED, READY, Assignment
+from .assignment import ASK_ALL, AVAILABLE, DO, FAILED, READY, STEP, Assignment
 from .peer import Peer
 
 _TELLING_SECONDS = 10.0
@@ -46,7 +47,7 @@ class _Worker:
         server = Server(
             given.config,
             own_process=True,
-            membership=Membership(self._ask_all, self._joined, listening, listed),
+            membership=Membership(self._ask_all, self._joined, self._step, listening, listed),
         )
         self._actions[AVAILABLE] = server.available
         return server
@@ -63,6 +64,9 @@ class _Worker:
     def _ask_all(self, action: str, arguments: tuple[Any, ...], timeout: float | None) -> list[Any]:
         return self._peer.call(ASK_ALL, action, arguments, timeout, timeout=None)
 
+    def _step(self, step: str) -> None:
+        self._peer.call(STEP, step, timeout=None)
+
     def _tell(self, what: str, *arguments: Any) -> None:
         self._peer.call(what, *arguments, timeout=_TELLING_SECONDS)
 
@@ -74,6 +78,7 @@ def _leave() -> None:
 
 def main() -> None:
     """Serves as the supervisor at the other end of a descriptor says."""
+    descriptors.raise_limit()
     connection = Connection(int(sys.argv[1]))
     assignment: Assignment = connection.recv()
     if assignment.setup is not None:

@@ -56,7 +56,7 @@ class Served:
         folder: for its files.
         models: base paths by name.
         *flags: more of the command line.
-        **pipes: `stdout` and `stderr`; without them files in the folder.
+        **pipes: `stdout` and `stderr`, without which they are files in the folder, and more of Popen's.
     """
 
     def __init__(self, folder, models, *flags, **pipes):

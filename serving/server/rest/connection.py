@@ -1,0 +1,239 @@
+"""A connection of REST: what uvicorn's lacks so that no client can keep one for nothing."""
+
+import asyncio
+import random
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from .json_out import error_body
+
+# From the connection, or the first byte of a further request, to the end of the request's head.
+HEAD_SECONDS = 10.0
+HEAD_BYTES = 2**16
+_PIECE_BYTES = 2**14  # parsed at once; what of the last one is part of a head is not known
+# Without the client taking a byte of its answer.
+STALLED_SECONDS = 30.0
+_LOOK_SECONDS = 5.0  # between two looks at a connection; less than the above
+# What must have passed before a client that asks nothing makes room for another.
+_YIELD_SECONDS = 1.0
+_JITTER = 0.1  # as gRPC's
+
+
+class Connections:
+    """The connections of a server.
+
+    Args:
+        most: how many there may be.
+        seconds: how long each lives, if it has something to answer then; infinity for no bound.
+
+    Attributes:
+        most: the same.
+        seconds: the same.
+        leaving: whether each ends with the next answer.
+    """
+
+    def __init__(self, most: int, seconds: float):
+        self.most = most
+        self.seconds = seconds
+        self.leaving = False
+        self._all: set[Connection] = set()
+        # Those that ask nothing at the moment, and since when; the longest first.
+        self._waiting: dict[Connection, float] = {}
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._all)
+
+    def add(self, connection: "Connection") -> None:
+        """A connection is there."""
+        self._all.add(connection)
+
+    def discard(self, connection: "Connection") -> None:
+        """A connection is gone."""
+        self._all.discard(connection)
+        self._waiting.pop(connection, None)
+
+    def waits(self, connection: "Connection", now: float) -> None:
+        """A connection has nothing to answer from now on."""
+        self._waiting[connection] = now
+
+    def works(self, connection: "Connection") -> None:
+        """A connection has something to answer."""
+        self._waiting.pop(connection, None)
+
+    def leave(self) -> None:
+        """Has each connection end with its next answer."""
+        self.leaving = True
+        for connection in self._all:
+            connection.answer_last()
+
+    def has_room(self, coming: int) -> bool:
+        """Whether there may be one more.
+
+        Args:
+            coming: those that will be here at once.
+        """
+        return len(self._all) + coming < self.most
+
+    def make_room(self, coming: int) -> bool:
+        """Whether there may be one more, which another makes way for if it must, and can."""
+        if self.has_room(coming):
+            return True
+        oldest = next(iter(self._waiting.items()), None)
+        if oldest is None or asyncio.get_running_loop().time() - oldest[1] < _YIELD_SECONDS:
+            return False
+        self.discard(oldest[0])
+        oldest[0].transport.abort()
+        return True
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that ends when its client does not go on: asks half, or takes no answer.
+
+    uvicorn ends those that are idle between two requests, and the application those whose body does not come.
+
+    Args:
+        connections: the server's.
+        **settings: uvicorn's.
+    """
+
+    def __init__(self, connections: Connections, **settings: Any):
+        super().__init__(**settings)
+        self.access_log = False  # whatever the program does with those of its own uvicorn
+        self._others = connections
+        self._retires = self.loop.time() + connections.seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
+        # Since when the client owes the rest of something that nobody answers.
+        self._owes_since: float | None = None
+        self._head_bytes = 0
+        self._unfinished_bytes = 0
+        # What was still to be sent at a look, of which answer, and since when.
+        self._unsent: tuple[object, int, float] = (None, 0, 0.0)
+        self._look_later: asyncio.TimerHandle | None = None
+        self._refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        now = self.loop.time()
+        self._owes_since = now
+        self._others.add(self)
+        self._others.waits(self, now)
+        self._look_later = self.loop.call_later(_LOOK_SECONDS, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._others.discard(self)
+        if self._look_later is not None:
+            self._look_later.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        piece = len(data) if self._is_answering else _PIECE_BYTES
+        for start in range(0, len(data), piece):
+            if self._refused or self.transport.is_closing():
+                return
+            self._piece_received(data[start : start + piece])
+
+    def _piece_received(self, data: bytes) -> None:
+        self._unfinished_bytes += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._head_bytes + self._unfinished_bytes > HEAD_BYTES:
+            self._refuse(431, f"the request's head is larger than {HEAD_BYTES} bytes, this server's limit")
+        elif not self._is_answering and self._owes_since is None and self.timeout_keep_alive_task is None:
+            # What came was no request: the rest of one that had its answer, or empty lines.
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._owes_since = self.loop.time()
+        self._head_bytes = self._unfinished_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._head_bytes += len(url)
+        self._unfinished_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._head_bytes += len(name) + len(value) + len(b": \r\n")
+        self._unfinished_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        self._owes_since = None
+        self._unfinished_bytes = 0
+        if self._head_bytes > HEAD_BYTES:
+            return  # and no request is made of it
+        super().on_headers_complete()
+        self._others.works(self)
+        if self._others.leaving or self.loop.time() >= self._retires:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        self._unfinished_bytes = 0
+        if self._head_bytes <= HEAD_BYTES:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unfinished_bytes = 0
+        if self._head_bytes <= HEAD_BYTES:
+            super().on_message_complete()
+        if not self._is_answering:
+            self._owes_since = None  # the rest of a request that had its answer before
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_answering or self.transport.is_closing():
+            return
+        now = self.loop.time()
+        self._others.waits(self, now)
+        if self._owes_since is not None or self.cycle.more_body:
+            self._owes_since = now
+
+    def answer_last(self) -> None:
+        """Ends with the answer that is under way, if there is one."""
+        if self._is_answering:
+            self.cycle.keep_alive = False
+
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _look(self) -> None:
+        """Ends the connection if its client has not gone on for too long."""
+        now = self.loop.time()
+        pause = _LOOK_SECONDS
+        if self._refused or self._is_stalled(now):
+            self.transport.abort()
+            return
+        owes = None if self._is_answering or self.transport.is_closing() else self._owes_since
+        if owes is not None and now >= owes + HEAD_SECONDS:
+            self._refuse(408, f"the request's head has not come within {HEAD_SECONDS:g} s")
+        elif owes is not None:
+            pause = min(pause, owes + HEAD_SECONDS - now)
+        self._look_later = self.loop.call_later(pause, self._look)
+
+    def _is_stalled(self, now: float) -> bool:
+        answer, size, since = self._unsent
+        left = self.transport.get_write_buffer_size()
+        if not left or (answer, size) != (self.cycle, left):
+            self._unsent = (self.cycle, left, now)
+            return False
+        return now - since >= STALLED_SECONDS
+
+    def _refuse(self, status: int, words: str) -> None:
+        if self._is_answering or not (self._head_bytes or self._unfinished_bytes):
+            self.transport.abort()  # in the middle of something else, or before anything
+            return
+        body = error_body(words)
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(
+            body
+        )
+        self.transport.write(STATUS_LINE[status] + head + body)
+        # What still comes is read and dropped until the next look: unread, it would cost the client its
+        # answer.
+        self._refused = True
+        self.transport.write_eof()
