@@ -148,7 +148,9 @@ def _rows(labels: Any) -> list[Any]:
 def _is_list(names: Any) -> bool:
     if isinstance(names, set | frozenset):
         return True
-    return hasattr(names, "__iter__") and not isinstance(names, str | bytes | dict) and np.ndim(names) != 0
+    if isinstance(names, str | bytes | dict) or not hasattr(names, "__iter__"):
+        return False
+    return getattr(names, "ndim", 1) != 0
 
 
 def _holds_one(names: Any) -> bool:
@@ -157,7 +159,7 @@ def _holds_one(names: Any) -> bool:
 
 
 def _named(where: str, label: Any) -> str:
-    if np.ndim(label) or isinstance(label, set | frozenset | dict):
+    if _is_list(label) or isinstance(label, dict):
         raise DataError(f"{where} must be one name or number. Received {label!r}.")
     if _is_missing(label):
         raise DataError(f"{where} is missing. Received {label!r}.")
