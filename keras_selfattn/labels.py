@@ -9,26 +9,30 @@ import numpy as np
 
 from keras_selfattn.errors import DataError
 
+_NUMBERS = ("a boolean", "an integer", "a fraction")
+
 
 class LabelList(list[str]):
     """The labels of a row that may bear any number of them, even if it bears exactly one."""
 
 
 class LabelReader:
-    """Reads the labels of one column, which must all be of one type.
+    """Reads the labels of one column, of which no two may be mistaken for each other.
 
-    `1`, `2.0` and `True` would become three classes of which two compare equal, and `"1"` would be the same
-    class as `1`.
+    `1`, `2.0` and `True` would become classes of which some compare equal, and `"1"` the same class as `1`.
+    So numbers must all be of one type, and a name must come from one type only.
 
     Example:
 
         >>> read = LabelReader()
-        >>> read("Label 0", 7), read("Label 1", 8)
-        ('7', '8')
+        >>> read("Label 0", 7), read("Label 1", "x")
+        ('7', 'x')
     """
 
     def __init__(self) -> None:
-        self._first: tuple[str, Any] | None = None
+        # Where a name was first read, and the first number, each with the label.
+        self._names: dict[str, tuple[str, Any]] = {}
+        self._number: tuple[str, Any] | None = None
 
     def __call__(self, where: str, label: Any) -> str:
         """Returns a label by name.
@@ -39,17 +43,19 @@ class LabelReader:
 
         Raises:
             DataError: for a label that is missing, several, no text that UTF-8 can hold, or of another type
-                than the first.
+                than one read before that it could be mistaken for.
         """
-        name = _named(where, label)
-        if self._first is None:
-            self._first = where, label
-        elif _kind(label) != _kind(self._first[1]):
-            first, other = self._first
-            raise DataError(
-                f"{where} is {_kind(label)}, {label!r}, where others are {_kind(other)}: {first} is "
-                f"{other!r}. Give all labels in one type, such as text."
-            )
+        name, kind = _named(where, label), _kind(label)
+        seen = [self._names.setdefault(name, (where, label))]
+        if kind in _NUMBERS:
+            self._number = self._number or (where, label)
+            seen.append(self._number)
+        for first, other in seen:
+            if _kind(other) != kind:
+                raise DataError(
+                    f"{where} is {kind}, {label!r}, where others are {_kind(other)}: {first} is {other!r}. "
+                    "Give all labels in one type, such as text."
+                )
         return name
 
 
