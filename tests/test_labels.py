@@ -66,8 +66,8 @@ def test_labels_of_several_types_are_refused_with_the_row(labels, said):
 
 
 def test_lists_of_labels_of_several_types_are_refused_with_the_row():
-    with pytest.raises(DataError, match="A label of row 1 .* is an integer, 2, .*A label of row 0 .* is 'a'"):
-        as_name_lists([["a", "b"], ["a", 2]])
+    with pytest.raises(DataError, match="A label of row 1 .* is an integer, 2, .*A label of row 0 .* is '2'"):
+        as_name_lists([["a", "2"], ["a", 2]])
 
 
 @pytest.mark.parametrize("label", ["\ud800", b"\xff", "a\udcff"])
@@ -84,6 +84,10 @@ def test_types_of_numpy_are_those_of_python():
     assert as_names(["a", np.str_("b"), b"c"]) == ["a", "b", "c"]
 
 
+def test_text_and_numbers_that_nobody_mistakes_for_each_other_may_stand_together():
+    assert as_names(["spam", 0, "ham", 1]) == ["spam", "0", "ham", "1"]
+
+
 def written(folder, *labels):
     file = folder / "rows.jsonl"
     file.write_text("".join(json.dumps({"text": "a", "label": label}) + "\n" for label in labels))
@@ -96,7 +100,7 @@ def written(folder, *labels):
         ([1, 2.0], "'label' in line 2 is a fraction, 2.0, where others are an integer: .* line 1 is 1"),
         ([True, 1], "'label' in line 2 is an integer"),
         (["a", "\ud800"], "'label' in line 2 is no text that UTF-8 can hold"),
-        ([["a"], ["a", 1]], "'label' in line 2 is an integer"),
+        ([["1"], ["a", 1]], "'label' in line 2 is an integer"),
         ([["a"], ["\ud800"]], "'label' in line 2 is no text that UTF-8 can hold"),
     ],
 )

@@ -97,6 +97,9 @@ def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
             f"{missing[0]}. Label these rows or remove them."
         )
     read = LabelReader()
+    for line, record in records:
+        if isinstance(record[column], dict):
+            raise DataError(f"{file}: the {column!r} in line {line} is no label but {record[column]!r}.")
     return [
         read(f"{file}: the {column!r} in line {line}", record[column]).strip() for line, record in records
     ]
