@@ -4,11 +4,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from click.testing import CliRunner
 
 from keras_selfattn import models, training
+from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.export import export_saved_model
+from keras_selfattn.train_config import TrainConfig
 
 W = {"width": 8, "num_layers": 1, "num_heads": 2}
 TEXTS, LABELS = ["good film", "fine", "bad", "poor film"] * 4, ["+", "+", "-", "-"] * 4
@@ -147,6 +150,16 @@ def test_a_model_of_masked_tokens_guesses_in_them_first(tmp_path):
     for rows, masks in (([], []), ([""], [0]), (["  "], [0]), (["good"], [0]), (["[mask]"], [1])):
         asked = models.load(tmp_path / "model.keras")
         assert [len(each) for each in asked.predict(rows, verbose=0)] == masks
+
+
+def test_the_command_evaluates_a_file_of_one_blank_text(tmp_path):
+    rows = LabelledRows([f"{text} {number}" for number, text in enumerate(TEXTS)], LABELS, "made up")
+    training.train(rows, tmp_path / "run", model=text(), config=TrainConfig(epochs=1), verbose=0)
+    table = tmp_path / "blank.csv"
+    table.write_text('text,label\n"",+\n')
+    done = CliRunner().invoke(main, ["evaluate", str(tmp_path / "run"), str(table)])
+    assert done.exit_code == 0, done.output
+    assert "accuracy" in done.output
 
 
 def test_a_sum_keeps_the_first_mask_and_any_shape():
