@@ -42,12 +42,12 @@ def test_a_tsv_has_no_quoting(tmp_path):
     assert (table.inputs, table.targets) == (['"Hello', '"No" was it'], ["+", "-"])
 
 
-def test_a_field_of_megabytes_is_read_and_a_lone_surrogate_replaced(tmp_path):
+def test_a_field_of_megabytes_is_read_and_a_lone_surrogate_of_a_text_replaced(tmp_path):
     assert (
         len(read_table(written(tmp_path, "t.csv", f"text,label\n{'x' * 3_000_000},+\n")).inputs[0])
         == 3_000_000
     )
-    assert read_table(written(tmp_path, "t.jsonl", '{"text": "a", "label": "\\ud800"}\n')).targets == ["?"]
+    assert read_table(written(tmp_path, "t.jsonl", '{"text": "\\ud800", "label": "a"}\n')).inputs == ["?"]
 
 
 def test_an_empty_text_is_a_row_and_integer_labels_are_names(tmp_path):

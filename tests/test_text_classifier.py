@@ -332,6 +332,56 @@ def test_rows_bear_any_number_of_labels(tmp_path):
         model.evaluate(["good"], ["good"], verbose=0)
 
 
+def column_of(labels):
+    return np.array(labels)[:, None]
+
+
+@pytest.mark.parametrize("in_column", [column_of, lambda labels: [(label,) for label in labels]])
+def test_a_column_of_labels_is_one_label_a_row_wherever_it_is_given(in_column):
+    """As scikit-learn and Keras users have it: with validation rows, weights, and in `evaluate`."""
+    keras.utils.set_random_seed(0)
+    labels, model = in_column(LABELS), models.TextClassifier(SMALL)
+    model.compile(keras.optimizers.Adam(0.02))
+    given = {"validation_data": (TEXTS, labels, np.ones((len(TEXTS), 1))), "class_weight": "balanced"}
+    model.fit(TEXTS, labels, sample_weight=np.ones((len(TEXTS), 1)), epochs=2, verbose=0, **given)
+    assert not model.multi_label
+    np.testing.assert_allclose(model.predict(TEXTS[:4], verbose=0).sum(axis=1), 1, rtol=1e-5)
+    assert model.evaluate(TEXTS, labels, verbose=0) == model.evaluate(TEXTS, LABELS, verbose=0)
+
+
+def test_rows_bear_several_labels_where_that_is_asked_for_even_if_each_has_one(tmp_path):
+    model = models.TextClassifier(SMALL, multi_label=True)
+    model = models.TextClassifier.from_config(model.get_config())
+    model.adapt(TEXTS, column_of(LABELS))
+    assert model.multi_label
+    model.save(tmp_path / "model.keras")
+    assert models.load(tmp_path / "model.keras").multi_label
+    model = models.TextClassifier(SMALL, multi_label=False)
+    with pytest.raises(DataError, match="Label 0 .* must be one name or number"):
+        model.adapt(["one", "two"], [["a"], ["a", "b"]])
+    with pytest.raises(ConfigError, match="`multi_label` must be True, False or None. Received 'yes'"):
+        models.TextClassifier(SMALL, multi_label="yes")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([None], "Text 0 .* is not a string. Received None"),
+        ([["nested"]], "Text 0 .* is not a string. Received \\['nested'\\]"),
+        (["good", None], "Text 1 .* is not a string. Received None"),
+        ([1.5], "Text 0 .* is not a string. Received 1.5"),
+        ([[2, 3], [4, 5]], "Text 0 .* is not a string"),
+        ([np.array(["good"])], "Text 0 .* is not a string"),
+        (np.array([["good"]]), r"must have one axis. Received shape \(1, 1\)"),
+        ([{"text": "good"}], "Text 0 .* is not a string"),
+    ],
+)
+def test_what_is_no_text_is_refused_in_our_words_with_its_row(rows, said, trained):
+    for ask in (trained.predict, lambda x, verbose: trained.evaluate(x, ["+"] * len(x), verbose=verbose)):
+        with pytest.raises(DataError, match=said):
+            ask(rows, verbose=0)
+
+
 def test_lists_of_labels_come_in_other_containers():
     series = pd.Series([["a"], [], ["a", "b"]])
     for labels in (series, np.array(series), [("a",), (), {"a"}]):
@@ -345,7 +395,8 @@ def test_lists_of_labels_come_in_other_containers():
     [
         ([[], []], "No row has a label"),
         ([["a"], "b"], "labels of row 1 .* must be a list. Received 'b'"),
-        ([["a"], [None]], "A label of row 1 .* is missing"),
+        ([["a", "b"], [None]], "A label of row 1 .* is missing"),
+        ([["a"], [None]], "Label 1 .* is missing"),
         ([["a"]], "Received 2 and 1"),
     ],
 )
@@ -460,7 +511,9 @@ def test_metrics_of_ones_own_are_measured_once():
     assert len(weighted) == 2
 
 
-@pytest.mark.parametrize("labels", [[frozenset({"a"}), frozenset()], [pd.Series(["a"]), pd.Series(["b"])]])
+@pytest.mark.parametrize(
+    "labels", [[frozenset({"a"}), frozenset()], [pd.Series(["a"]), pd.Series(["b", "a"])]]
+)
 def test_rows_of_any_container_of_labels_bear_several(labels):
     model = models.TextClassifier(SMALL)
     model.adapt(["one", "two"], labels)

@@ -335,7 +335,7 @@ def test_lists_of_numbers_are_several_labels_a_row(tmp_path):
 
 
 def test_targets_of_the_other_kind_are_refused_before_training_and_prediction(run, tmp_path):
-    lists = LabelledRows(["a", "b"], [["+"], ["-"]], "lists.csv")
+    lists = LabelledRows(["a", "b"], [["+", "-"], ["-"]], "lists.csv")
     for held_out in ({"validation": lists}, {"test": lists}):
         with pytest.raises(DataError, match="lists.csv: Label 0 .* must be one name"):
             trained(tmp_path / "run", callbacks=[Never()], **held_out)

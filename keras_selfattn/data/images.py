@@ -13,6 +13,7 @@ from keras_selfattn.data.arrays import read_arrays
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import checked_ending
 from keras_selfattn.errors import DataError
+from keras_selfattn.labels import LabelReader, without_column
 
 _ENDINGS = frozenset({".png", ".jpg", ".jpeg"})
 # File names that a message lists.
@@ -27,7 +28,7 @@ def read_images(path: str | Path, image_size: int | None = None) -> LabelledRows
     `[height, width]`, or `[height, width, 3]` if any of them is in colour; transparency is dropped.
 
     An .npz file holds `x`, numbers `[rows, height, width]` or `[rows, height, width, channels]`, and `y`, an
-    integer or a string a row.
+    integer or a string a row, or a column of them.
 
     Args:
         path: the folder or the file.
@@ -69,12 +70,15 @@ def _from_npz(file: Path) -> LabelledRows:
             f"{file}: `x` must hold numbers [rows, height, width] or [rows, height, width, channels]. "
             f"Received {x.dtype} of shape {x.shape}."
         )
+    y = without_column(y)
     if y.shape != x.shape[:1] or y.dtype.kind not in "iuUS":
         raise DataError(
             f"{file}: `y` must hold an integer or a string for each of the {len(x)} images. "
             f"Received {y.dtype} of shape {y.shape}."
         )
-    return LabelledRows(list(x), [_name(label) for label in y.tolist()], str(file))
+    read = LabelReader()
+    names = [read(f"{file}: the label of image {row} (counted from 0)", each) for row, each in enumerate(y)]
+    return LabelledRows(list(x), names, str(file))
 
 
 def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
@@ -94,8 +98,10 @@ def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
     _check_sizes(folder, files, images)
     if any(image.ndim == 3 for image in images):
         images = [image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=-1) for image in images]
+    read = LabelReader()
+    names = [read(f"The name of {str(file.parent)!a}", file.parent.name) for file in files]
     where = [str(file.relative_to(folder)) for file in files]
-    return LabelledRows(images, [_name(file.parent.name) for file in files], str(folder), where)
+    return LabelledRows(images, names, str(folder), where)
 
 
 def _image_files(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -169,8 +175,3 @@ def _check_sizes(folder: Path, files: list[Path], images: list[np.ndarray]) -> N
             f"{folder}: the images are of {len(first)} sizes, height x width: {shown}"
             f"{', …' if len(first) > _NAMED else ''}. Give --image-size to resize all of them."
         )
-
-
-def _name(label: Any) -> str:
-    text = label.decode(errors="replace") if isinstance(label, bytes) else str(label)
-    return text.encode(errors="replace").decode()

@@ -15,6 +15,7 @@ from keras_selfattn.data.records import as_separator, checked_ending
 from keras_selfattn.data.series_tables import read_frames
 from keras_selfattn.data.series_text import read_delimited, read_ts
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.labels import LabelReader, without_column
 
 _TABLES = (".csv", ".jsonl", ".ndjson")
 _ENDINGS = (".ts", ".tsv", ".txt", ".npz", *_TABLES)
@@ -67,7 +68,8 @@ def read_series(
     file = Path(path)
     columns = {"label": label, "row_id": row_id, "time": time, "values": values}
     series, labels, where = _read(file, columns, separator)
-    names = [_name(file, row, each) for row, each in enumerate(labels)]
+    read = LabelReader()
+    names = [_name(file, row, each, read) for row, each in enumerate(labels)]
     return LabelledRows(series, names, str(file), where)
 
 
@@ -188,22 +190,20 @@ def _read_arrays(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], Seque
         else x.reshape(*x.shape[:2], *x.shape[2:] or (1,))
     )
     rows = [row[:length] for row, length in zip(x, lengths, strict=True)]
-    return rows, list(arrays["y"]) if labelled else []
+    return rows, list(without_column(arrays["y"])) if labelled else []
 
 
-def _name(file: Path, row: int, label: Any) -> str:
+def _name(file: Path, row: int, label: Any, read: LabelReader) -> str:
     if isinstance(label, np.ndarray) and label.ndim:
         raise DataError(f"{file}: row {row} (counted from 0) has several labels. Give one a row.")
-    if isinstance(label, bytes):
-        label = label.decode(errors="replace")
     if label is None or label != label or not str(label).strip():  # noqa: PLR0124  NaN
         raise DataError(f"{file}: row {row} (counted from 0) has no label.")
-    return str(label).strip()
+    return read(f"{file}: the label of row {row} (counted from 0)", label).strip()
 
 
 def _numbers(file: Path, row: int, target: Any) -> np.ndarray:
     try:
-        numbers = np.asarray(target, dtype=np.float64).reshape(-1)
+        numbers = np.asarray("" if isinstance(target, bool) else target, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
         numbers = np.array([np.nan])
     if not np.isfinite(numbers).all():

@@ -82,14 +82,13 @@ def _value(file: Path, column: str, frame: Record) -> float:
         ) from None
 
 
-def _label(file: Path, column: str, name: str, frames: Sequence[Record]) -> str:
-    found = {
-        str(record.get(column) if record.get(column) is not None else "").strip() for _, record in frames
-    }
+def _label(file: Path, column: str, name: str, frames: Sequence[Record]) -> Any:
+    values = [record.get(column) for _, record in frames]
+    found = {"" if value is None else str(value).strip() for value in values}
     if len(found) != 1 or not min(found):
         shown = ", ".join(sorted(map(repr, found)))
         raise DataError(
             f"{file}: the series {name!r}, from line {frames[0][0]} on, must have one {column!r}, the same "
             f"in all its lines. It has {shown}."
         )
-    return found.pop()
+    return values[0].strip() if isinstance(values[0], str) else values[0]

@@ -7,6 +7,7 @@ from typing import Any
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import Record, iter_records, other_separator
 from keras_selfattn.errors import DataError
+from keras_selfattn.labels import LabelList, LabelReader
 
 # Names of columns in a message.
 _SHOWN = 20
@@ -106,25 +107,29 @@ def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
             f"{file}: {len(missing)} of {len(records)} rows have no {column!r}, the first at line "
             f"{missing[0]}. Label these rows or remove them."
         )
+    read = LabelReader()
     for line, record in records:
         if isinstance(record[column], dict):
             raise DataError(f"{file}: the {column!r} in line {line} is no label but {record[column]!r}.")
-    return [_as_text(record[column]).strip() for _, record in records]
+    return [
+        read(f"{file}: the {column!r} in line {line}", record[column]).strip() for line, record in records
+    ]
 
 
 def _label_lists(
     file: Path, column: str, separator: str | None, records: Sequence[Record]
-) -> list[list[str]]:
+) -> list[LabelList]:
     """Returns the labels of each row, in a list that may be empty."""
-    found = []
+    found, read = [], LabelReader()
     for line, record in records:
         value = record.get(column)
         if separator is not None and (value is None or isinstance(value, str)):
             value = (value or "").split(separator)
         if not isinstance(value, list) or any(isinstance(name, list | dict) for name in value):
             raise DataError(f"{file}: the {column!r} in line {line} is no list of labels but {value!r}.")
-        names = (_as_text(name).strip() for name in value)
-        found.append(list(dict.fromkeys(name for name in names if name)))
+        given = (name for name in value if _as_text(name).strip())
+        names = (read(f"{file}: a {column!r} in line {line}", name).strip() for name in given)
+        found.append(LabelList(dict.fromkeys(names)))
     return found
 
 

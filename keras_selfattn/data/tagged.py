@@ -8,6 +8,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import checked_ending, iter_lines
 from keras_selfattn.data.tables import read_columns
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.labels import LabelReader
 
 # Columns of CoNLL-U that hold one of a few labels, by place; the token is in the second.
 _CONLLU_COLUMNS = {"upos": 3, "xpos": 4, "feats": 5, "deprel": 7}
@@ -134,10 +135,11 @@ def _between_blanks(file: Path, token_of: Callable[[int, str], _Token | None]) -
 
 def _json(file: Path, text: str, label: str, column: str) -> LabelledRows:
     records = read_columns(file, (text, label))
-    inputs, targets = [], []
+    inputs, targets, read = [], [], LabelReader()
     for line, record in records:
-        tokens = _strings(file, line, text, record.get(text))
-        labels = _strings(file, line, label, record.get(label))
+        tokens = [_as_text(token) for token in _strings(file, line, text, record.get(text))]
+        named = f"{file}: one of the {label!r} in line {line}"
+        labels = [read(named, each) for each in _strings(file, line, label, record.get(label))]
         if len(tokens) != len(labels):
             raise DataError(
                 f"{file}: line {line} has {len(tokens)} {text!r} and {len(labels)} {label!r}. Give one label "
@@ -148,7 +150,7 @@ def _json(file: Path, text: str, label: str, column: str) -> LabelledRows:
     return LabelledRows(inputs, targets, str(file), [line for line, _ in records])
 
 
-def _strings(file: Path, line: int, column: str, value: Any) -> list[str]:
+def _strings(file: Path, line: int, column: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise DataError(f"{file}: the {column!r} in line {line} is no list but {value!r:.60}.")
     for item in value:
@@ -156,8 +158,12 @@ def _strings(file: Path, line: int, column: str, value: Any) -> list[str]:
             raise DataError(f"{file}: the {column!r} in line {line} hold {item!r:.60}, which is no string.")
         if item == "":
             raise DataError(f"{file}: the {column!r} in line {line} hold '', which no token and no label is.")
+    return value
+
+
+def _as_text(token: Any) -> str:
     # A lone surrogate, which JSON can hold, is no UTF-8.
-    return [str(item).encode(errors="replace").decode() for item in value]
+    return str(token).encode(errors="replace").decode()
 
 
 _CONLLU, _JSON = (".conllu",), (".jsonl", ".ndjson")

@@ -13,13 +13,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_selfattn.layers.dtypes import wide_dtype
 from keras_selfattn.layers.shapes import sizes
 
 Tensor = Any
 
-# Half of float32's lowest value: no finite logit can carry the sum to infinity, and against any real logit
-# its exponential is exactly 0. Softmax gets float32 or bfloat16, of the same exponents: this fits always.
-_MASKED_LOGIT = -1.7e38
+# Half of the lowest value of the dtype: no finite logit can carry the sum to infinity, and against any real
+# logit its exponential is exactly 0. bfloat16 has the exponents of float32.
+_MASKED_LOGIT = {"float32": -1.7e38, "float64": -8.9e307}
 
 _LARGEST_FLOAT16 = 65504.0
 
@@ -35,7 +36,7 @@ def attend(
     dropout: Callable[[Tensor], Tensor] | None = None,
     rows_may_be_empty: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Returns the values weighted by the softmax of the scores, and that softmax, computed in float32.
+    """Returns the values weighted by the softmax of the scores, and that softmax, in float32 at least.
 
     A query that may attend to nothing gets weights of exactly zero.
 
@@ -73,7 +74,7 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, rows_may_be_empty: bo
     """Returns the softmax over the last axis of `logits`; masked entries, and rows without any, are 0.
 
     Args:
-        logits: float32 or bfloat16 `[B, H, T, S]`.
+        logits: float64, float32 or bfloat16 `[B, H, T, S]`.
         mask: bool that broadcasts to `logits`, True where attention is allowed, or None.
         rows_may_be_empty: False if each row that matters has an entry; the others are not looked after then.
 
@@ -82,7 +83,9 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, rows_may_be_empty: bo
     """
     if mask is None:
         return _softmax(logits)
-    weights = _softmax(logits + ops.cast(ops.where(mask, 0.0, _MASKED_LOGIT), logits.dtype))
+    wide = wide_dtype(logits.dtype)
+    allowed, masked = (ops.convert_to_tensor(number, dtype=wide) for number in (0.0, _MASKED_LOGIT[wide]))
+    weights = _softmax(logits + ops.cast(ops.where(mask, allowed, masked), logits.dtype))
     if not rows_may_be_empty:
         return weights
     has_key = ops.cast(ops.any(mask, axis=-1, keepdims=True), logits.dtype)  # [B or 1, H or 1, T or 1, 1]
@@ -90,8 +93,11 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, rows_may_be_empty: bo
 
 
 def widened(logits: Tensor) -> Tensor:
-    """Returns `logits` as float32; an overflow of float16 becomes its largest number, not NaN in softmax."""
-    wide = ops.cast(logits, "float32")
+    """Returns logits as float32, or float64 if they are.
+
+    An overflow of float16 becomes its largest number, not NaN in softmax.
+    """
+    wide = ops.cast(logits, wide_dtype(logits.dtype))
     if keras.backend.standardize_dtype(logits.dtype) != "float16":
         return wide
     return ops.clip(wide, -_LARGEST_FLOAT16, _LARGEST_FLOAT16)

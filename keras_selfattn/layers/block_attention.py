@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from keras_selfattn.layers.attention import masked_softmax, widened
 from keras_selfattn.layers.blocks import Block, State, Stretch, Walk
+from keras_selfattn.layers.dtypes import wide_dtype
 from keras_selfattn.layers.masks import Pairs
 from keras_selfattn.layers.packing import PackedTokens
 from keras_selfattn.layers.tensorflow import tf
@@ -147,11 +148,12 @@ class _Attention:
     def _upstream(self, context: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the gradient of the sum of weights and values `[N, H, D]`, and its product with the sum.
 
-        That product, float32 `[N, H, 1]`, is the sum over the keys of weight times gradient, which the
-        gradient of a softmax takes from each.
+        That product, in float32 at least, `[N, H, 1]`, is the sum over the keys of weight times gradient,
+        which the gradient of a softmax takes from each.
         """
         shape = [-1, self._num_heads, self._heads[2].shape[2]]
-        product = tf.cast(upstream, tf.float32) * tf.cast(context, tf.float32)
+        wide = _wide(context.dtype)
+        product = tf.cast(upstream, wide) * tf.cast(context, wide)
         shared = tf.reduce_sum(tf.reshape(product, shape), axis=-1, keepdims=True)
         return tf.reshape(_scaled(upstream, self._scale), shape), shared
 
@@ -166,14 +168,15 @@ class _Attention:
         with tf.GradientTape(watch_accessed_variables=False) as scores:
             scores.watch([query, key, *learned])
             logits = self._formula.score(self._narrowed(learned), query, key, part.distance)
-        weights = self._weights(at, part, logits, tf.float32)
+        wide = _wide(value.dtype)
+        weights = self._weights(at, part, logits, wide)
         keep = self._keep(part, rows)
         kept = _product(tf.cast(weights, value.dtype), keep)
         with tf.GradientTape(watch_accessed_variables=False) as sums:
             sums.watch([kept, value, *learned])
             context = self._formula.combine(self._narrowed(learned), kept, value, part.distance)
         of_kept, of_value, *of_learned = _gradients(sums, context, [kept, value, *learned], upstream)
-        of_weights = tf.cast(_product(of_kept, keep), tf.float32)
+        of_weights = tf.cast(_product(of_kept, keep), wide)
         of_logits = tf.cast(weights * (of_weights - shared), logits.dtype)
         of_query, of_key, *more = _gradients(scores, logits, [query, key, *learned], of_logits)
         return [of_query, of_key, of_value, *(a + b for a, b in zip(of_learned, more, strict=True))]
@@ -235,7 +238,7 @@ def _scaled(x: Tensor, scale: float) -> Tensor:
 
 
 def _wide(dtype: Any) -> Any:
-    return tf.float64 if dtype == tf.float64 else tf.float32
+    return tf.as_dtype(wide_dtype(dtype.name))
 
 
 def _wide_zeros(x: Tensor) -> Tensor:

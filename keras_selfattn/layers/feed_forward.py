@@ -6,10 +6,12 @@ References: Vaswani et al. 2017, "Attention Is All You Need", section 3.3. Shaze
 Transformer", section 2 (gated).
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_selfattn.layers.affine import Projection
 from keras_selfattn.layers.checks import checked_sequence
@@ -59,7 +61,9 @@ class FeedForward(keras.layers.Layer):
     def build(self, input_shape: tuple) -> None:
         features = checked_sequence(input_shape)
         hidden = self.hidden_dim or 4 * features
-        self._hidden = self._dense(hidden, self._seeds[1], "hidden", activation=self.activation)
+        precise = self.activation is keras.activations.gelu and self.compute_dtype == "float64"
+        activation = _gelu if precise else self.activation
+        self._hidden = self._dense(hidden, self._seeds[1], "hidden", activation=activation)
         self._output = self._dense(features, self._seeds[2], "output")
         self._gate = self._dense(hidden, self._seeds[3], "gate") if self.gated else None
         self._hidden.build(input_shape)
@@ -86,3 +90,9 @@ class FeedForward(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
+
+
+def _gelu(x: Tensor) -> Tensor:
+    """GELU in the dtype of `x`: TensorFlow's own rounds the square root of 2 to float32, even for float64."""
+    error: Tensor = ops.erf(x / math.sqrt(2))
+    return 0.5 * x * (1.0 + error)

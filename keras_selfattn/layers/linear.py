@@ -12,6 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_selfattn.layers.dtypes import wide_dtype
 from keras_selfattn.layers.heads import SelfAttentionBase
 from keras_selfattn.layers.masks import Pairs
 from keras_selfattn.layers.shapes import sizes
@@ -29,9 +30,9 @@ _CHUNK = 128  # positions; the state of each chunk is D x D
 class LinearSelfAttention(SelfAttentionBase):
     """Self-attention with weights `phi(q_t) . phi(k_s)`, normalised, phi(x) = elu(x) + 1, in linear time.
 
-    No softmax and no matrix of all pairs: the keys and values are summed up first. Sums are in float32 under
-    every dtype policy. Weights can be returned, which costs memory for all pairs. Dropout of weights, an
-    `attention_mask` and lengths for each query need that matrix, so there are none here.
+    No softmax and no matrix of all pairs: the keys and values are summed up first. Sums are in float32 at
+    least under every dtype policy. Weights can be returned, which costs memory for all pairs. Dropout of
+    weights, an `attention_mask` and lengths for each query need that matrix, so there are none here.
 
     Args:
         num_heads: number of heads H.
@@ -77,7 +78,7 @@ class LinearSelfAttention(SelfAttentionBase):
                 "[batch, length] choose from; use `mask`, `valid_lens` of shape [batch] or `causal`, or "
                 "MultiHeadSelfAttention."
             )
-        query, key, value = (ops.cast(x, "float32") for x in heads)
+        query, key, value = (ops.cast(x, wide_dtype(x.dtype)) for x in heads)
         query, key = feature_map(query), feature_map(key)
         if pairs.real is not None:
             key = ops.where(pairs.real[:, None, :, None], key, 0.0)  # [B, H, S, D]
@@ -97,7 +98,7 @@ def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Returns the context `[B, H, T, D]` where each query sees all keys.
 
     Args:
-        query: features of the queries, float32 `[B, H, T, D]`, positive.
+        query: features of the queries, float32 or float64 `[B, H, T, D]`, positive.
         key: features of the keys, the same shape, all zero where masked.
         value: `[B, H, T, D]`.
     """

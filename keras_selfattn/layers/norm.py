@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_selfattn.layers.dtypes import wide_dtype
 from keras_selfattn.layers.packing import PackedTokens
 from keras_selfattn.layers.tensorflow import runs_kernels, tf
 from keras_selfattn.layers.token_layer import Tokens
@@ -53,7 +54,7 @@ def normalised(norm: keras.layers.Layer, x: Tensor, tokens: Tokens) -> Tensor:
 
 def _plain(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
     """Returns the layer normalisation of the last axis, in float32 at least and in fewer steps than Keras."""
-    wide: Tensor = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+    wide: Tensor = ops.cast(x, wide_dtype(x.dtype))
     centred = wide - ops.mean(wide, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
     normal = centred * ops.rsqrt(variance + epsilon)

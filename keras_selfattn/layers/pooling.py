@@ -16,6 +16,7 @@ from keras_selfattn.layers.checks import (
     checked_weight,
     sequence_spec,
 )
+from keras_selfattn.layers.dtypes import wide_dtype
 from keras_selfattn.layers.masks import row_mask, zero_masked
 from keras_selfattn.layers.seeds import split_seed
 
@@ -57,7 +58,7 @@ class AveragePooling(PoolingBase):
         valid_lens: int `[batch]`, tokens from there on are padding.
 
     Returns:
-        float `[batch, features]`, summed in float32 under every dtype policy.
+        float `[batch, features]`, summed in float32 at least under every dtype policy.
 
     Raises:
         ValueError: for inputs of another rank, or a mask of the wrong dtype or shape.
@@ -71,11 +72,12 @@ class AveragePooling(PoolingBase):
     """
 
     def _pool(self, inputs: Tensor, real: Tensor | None) -> Tensor:
-        total = ops.sum(ops.cast(inputs, "float32"), axis=1)  # [B, D]
+        dtype = wide_dtype(self.compute_dtype)
+        total = ops.sum(ops.cast(inputs, dtype), axis=1)  # [B, D]
         if real is None:
-            count = ops.cast(ops.shape(inputs)[1], "float32")
+            count = ops.cast(ops.shape(inputs)[1], dtype)
         else:
-            count = ops.sum(ops.cast(real, "float32"), axis=1, keepdims=True)  # [B, 1]
+            count = ops.sum(ops.cast(real, dtype), axis=1, keepdims=True)  # [B, 1]
         return ops.cast(total / ops.maximum(count, 1.0), self.compute_dtype)
 
 
@@ -247,13 +249,16 @@ class AttentionPooling(PoolingBase):
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
     def _weights(self, inputs: Tensor, real: Tensor | None) -> Tensor:
-        logits = ops.matmul(ops.tanh(ops.matmul(inputs, self._hidden_kernel)), self._hop_kernel)  # [B, T, R]
-        logits = ops.cast(ops.swapaxes(logits, 1, 2), "float32")  # [B, R, T]
+        hidden = ops.tanh(ops.matmul(inputs, self._hidden_kernel))
+        logits: Tensor = ops.matmul(hidden, self._hop_kernel)  # [B, T, R]
+        logits = ops.cast(ops.swapaxes(logits, 1, 2), wide_dtype(logits.dtype))  # [B, R, T]
         return masked_softmax(logits, None if real is None else real[:, None, :])
 
 
 def _overlap(weights: Tensor) -> Tensor:
     """The mean over samples of `||A A^T - I||^2` for weights A `[B, R, T]`."""
     hops = weights.shape[1]
-    overlap = ops.matmul(weights, ops.swapaxes(weights, 1, 2)) - ops.eye(hops)  # [B, R, R]
+    overlap = ops.matmul(weights, ops.swapaxes(weights, 1, 2)) - ops.eye(
+        hops, dtype=weights.dtype
+    )  # [B, R, R]
     return ops.mean(ops.sum(ops.square(overlap), axis=(1, 2)))

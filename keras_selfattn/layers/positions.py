@@ -22,6 +22,7 @@ from keras_selfattn.layers.checks import (
     sequence_spec,
 )
 from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.dtypes import wide_dtype
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.shapes import arange
 
@@ -88,7 +89,8 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
     ) -> Tensor:
         inputs = ops.cast(inputs, self.compute_dtype)  # integers would cut the encoding to -1, 0 and 1
         positions = token_positions(inputs, offset, positions)  # [T] or [B, T]
-        encoding = ops.cast(sinusoids(positions, self._width, self.base), inputs.dtype)  # [T, D] or [B, T, D]
+        encoding = sinusoids(positions, self._width, self.base, wide_dtype(inputs.dtype))
+        encoding = ops.cast(encoding, inputs.dtype)  # [T, D] or [B, T, D]
         return self._dropout(inputs + encoding, training=training)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

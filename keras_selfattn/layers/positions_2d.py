@@ -11,6 +11,7 @@ from keras import ops
 from keras_selfattn.layers.angles import sinusoids
 from keras_selfattn.layers.checks import checked_base, checked_seed
 from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.dtypes import wide_dtype
 from keras_selfattn.layers.shapes import arange, sizes
 
 Tensor = Any
@@ -83,12 +84,13 @@ class SinusoidalPositionEncoding2D(keras.layers.Layer):
         return {**super().get_config(), "dropout": self.dropout, "base": self.base, "seed": self.seed}
 
     def _encoding(self, height: Tensor, width: Tensor) -> Tensor:
-        """Returns the encoding of each cell, float32 `[R, C, D]`."""
+        """Returns the encoding of each cell, float32 or float64 `[R, C, D]`."""
+        dtype = wide_dtype(self.compute_dtype)
         second = self._features // 2
         first = self._features - second
-        rows = sinusoids(arange(height), first, self.base)  # [R, ceil(D / 2)]
+        rows = sinusoids(arange(height), first, self.base, dtype)  # [R, ceil(D / 2)]
         rows = ops.pad(rows, [[0, 0], [0, second]])  # [R, D]
         if not second:
             return ops.broadcast_to(rows[:, None], (height, width, self._features))
-        columns = sinusoids(arange(width), second, self.base)  # [C, floor(D / 2)]
+        columns = sinusoids(arange(width), second, self.base, dtype)  # [C, floor(D / 2)]
         return rows[:, None] + ops.pad(columns, [[0, 0], [first, 0]])  # a sum with zeros, so exact

@@ -16,6 +16,7 @@ from keras import ops
 from keras_selfattn.layers.angles import angles, frequencies
 from keras_selfattn.layers.attention import widened
 from keras_selfattn.layers.checks import checked_base, checked_count
+from keras_selfattn.layers.dtypes import wide_dtype
 
 Tensor = Any
 Weights = dict[str, tuple[tuple[int, ...], Callable[[int | None], Any]]]
@@ -60,8 +61,9 @@ class PositionStrategy:
     def logits(
         self, learned: dict[str, Tensor], query: Tensor, distance: Tensor, *, causal: bool
     ) -> Tensor | None:
-        """Returns what is added to the logits, broadcasting to float32 `[B, H, T, S]`, or None.
+        """Returns what is added to the logits, broadcasting to `[B, H, T, S]`, or None.
 
+        Logits are float32, or float64 where queries are; so is what is added.
         With a window it is called for blocks: T and S are those of one block, B counts all blocks.
 
         Args:
@@ -111,7 +113,7 @@ class RotaryPositions(PositionStrategy):
 
     Feature i of a head and feature i + D/2 form a pair, as in GPT-NeoX, Llama and KerasHub, that turns by
     `position / base**(2i / D)`. Of an odd head width the first D - 1 features turn and the last one stays.
-    Angles are exact to 1e-6 at any position, under every dtype policy.
+    Angles are exact to 1e-6 at any position, under every dtype policy; under float64 to 2.3e-16 of the angle.
 
     Args:
         base: ratio of the longest wavelength to the shortest; 10,000 is the paper's, longer texts take more.
@@ -135,7 +137,7 @@ class RotaryPositions(PositionStrategy):
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         half = x.shape[-1] // 2
-        angle = angles(positions, frequencies(2 * half, self.base))  # [T, D / 2]
+        angle = angles(positions, frequencies(2 * half, self.base), wide_dtype(x.dtype))  # [T, D / 2]
         cos, sin = ops.cast(ops.cos(angle), x.dtype), ops.cast(ops.sin(angle), x.dtype)
         first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
         return ops.concatenate([first * cos - second * sin, second * cos + first * sin, rest], axis=-1)
@@ -164,8 +166,9 @@ class LinearBias(PositionStrategy):
     """
 
     def logits(self, learned: dict[str, Tensor], query: Tensor, distance: Tensor, *, causal: bool) -> Tensor:
-        slopes: Tensor = ops.convert_to_tensor(alibi_slopes(query.shape[1]), dtype="float32")  # [H]
-        away = ops.cast(ops.absolute(distance), "float32")  # [T, S]
+        dtype = wide_dtype(query.dtype)
+        slopes: Tensor = ops.convert_to_tensor(alibi_slopes(query.shape[1]), dtype=dtype)  # [H]
+        away = ops.cast(ops.absolute(distance), dtype)  # [T, S]
         return -slopes[:, None, None] * away  # [H, T, S]
 
 
@@ -224,7 +227,8 @@ class BucketedBias(PositionStrategy):
         buckets = ops.take(
             ops.convert_to_tensor(table, dtype="int32"), ops.clip(distance, -reach, reach) + reach
         )
-        bias = ops.take(ops.cast(learned["relative_bias"], "float32"), buckets, axis=0)  # [T, S, H]
+        biases = ops.cast(learned["relative_bias"], wide_dtype(query.dtype))  # [buckets, H]
+        bias = ops.take(biases, buckets, axis=0)  # [T, S, H]
         return ops.transpose(bias, (2, 0, 1))  # [H, T, S]
 
     def get_config(self) -> dict[str, Any]:

@@ -4,13 +4,25 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.labels import may_bear_several
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
-from keras_selfattn.models.label_lists import are_name_lists
 
 
 class Classifier(RawModel):
-    """A model whose head names classes: one of them for a row or, where labels come as lists, any number."""
+    """A model whose head names classes: one of them for a row or, where labels come as lists, any number.
+
+    Args:
+        config: what the model is made of; by default, that of its kind.
+        multi_label: whether rows may bear several labels; None leaves it to the labels of the first `fit`
+            (`labels.may_bear_several`).
+    """
+
+    def __init__(self, config: Any = None, *, multi_label: bool | None = None, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        if not (multi_label is None or isinstance(multi_label, bool)):
+            raise ConfigError(f"`multi_label` must be True, False or None. Received {multi_label!r}.")
+        self._multi_label_asked = multi_label
 
     @property
     def labels(self) -> list[str]:
@@ -22,11 +34,15 @@ class Classifier(RawModel):
         """Whether a row can bear several labels, or none."""
         return isinstance(self._head, MultiLabelHead)
 
+    def get_config(self) -> dict[str, Any]:
+        return {"multi_label": self._multi_label_asked, **super().get_config()}
+
     def _head_type(self, y: Any) -> type[Head]:
-        return MultiLabelHead if are_name_lists(y) else ClassHead
+        asked = self._multi_label_asked
+        return MultiLabelHead if (may_bear_several(y) if asked is None else asked) else ClassHead
 
 
-def class_head(labels: Sequence[str], *, multi_label: bool) -> Head:
+def class_head(labels: Sequence[str], *, multi_label: bool | None) -> Head:
     """Returns the head that a saved model names.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The encoder under all models: positions and blocks, between the front end of a task and its head.
+"""What all models are built of: the encoder between the front end of a task and its head, pooling, sums.
 
 Axes: B (batch), T (positions), D (features).
 """
@@ -43,3 +43,38 @@ def pooled(x: Tensor, dropout: float, policy: Any) -> Tensor:
     """Returns the average of the real positions of `[B, T, D]`, with dropout, `[B, D]`."""
     x = layers.AveragePooling(dtype=policy, name="pooling")(x)
     return keras.layers.Dropout(dropout, dtype=policy, name="head_dropout")(x)
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class Sum(keras.layers.Layer):
+    """Adds two tensors of one shape; keeps the first one's mask.
+
+    `keras.layers.Add` takes the second for a bias where its shape, without sizes of 0 and 1, is that of one:
+    of a single row without tokens, or of no rows, and fails then.
+
+    Call arguments:
+        inputs: two tensors.
+
+    Returns:
+        A tensor like each.
+
+    Example:
+
+        >>> import numpy as np
+        >>> Sum()([np.ones((1, 0, 8)), np.ones((1, 0, 8))]).shape
+        TensorShape([1, 0, 8])
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs: Any) -> Tensor:
+        first, second = inputs
+        return first + second
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
+        return None if previous_mask is None else previous_mask[0]
+
+    def compute_output_shape(self, input_shape: Any) -> tuple:
+        return input_shape[0]

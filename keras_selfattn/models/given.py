@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError
+from keras_selfattn.labels import without_column
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.rows import Rows
 
@@ -21,12 +22,12 @@ def checked_weights(weights: Any) -> np.ndarray | None:
     """Returns weights of rows as float32, or None.
 
     Raises:
-        DataError: for what is not one number a row, finite and at least 0, with the first row of another; or
-            if all are 0.
+        DataError: for what is not one number a row, in one axis or as a column, finite and at least 0, with
+            the first row of another; or if all are 0.
     """
     if weights is None:
         return None
-    found = np.asarray(weights, dtype="float32")
+    found = without_column(np.asarray(weights, dtype="float32"))
     if found.ndim != 1:
         raise DataError(f"Sample weights are one number a row. Received shape {found.shape}.")
     wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))

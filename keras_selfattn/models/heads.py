@@ -12,11 +12,10 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.label_lists import as_name_lists
+from keras_selfattn.labels import LabelList, as_name_lists, as_names, indices_of, sorted_names
 from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
 from keras_selfattn.models.members import logits_of
 from keras_selfattn.models.outputs import FIRST_SHARES, Mixture, Probabilities, Shares
-from keras_selfattn.models.rows import as_names, indices_of, sorted_names
 
 Tensor = Any
 
@@ -178,7 +177,7 @@ class MultiLabelHead(Head):
         return {"labels": self.labels, "multi_label": True}
 
     @staticmethod
-    def read(y: Any) -> list[list[str]]:
+    def read(y: Any) -> list[LabelList]:
         return as_name_lists(y)
 
     def encoded(self, targets: Sequence[Sequence[str]]) -> np.ndarray:

@@ -40,15 +40,15 @@ class ImageClassifier(Classifier):
     or as one array. The first `fit` learns size, mean and deviation of the pixels and the label names from
     its images (or call `adapt`); they travel in the `.keras` file. Training images are of one size; later
     ones of another are resized to it. Pixels mean what they meant in training: a model of bytes, 0 to 255,
-    does not know them as 0 to 1. Where the labels of the first `fit` are lists, rows can bear several, or
-    none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
+    does not know them as 0 to 1. Where labels of the first `fit` are lists, not all of one, rows can bear
+    several, or none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
 
     Args:
         config: what the model is made of; an `ImageConfig` or the dict of one.
         image_shape: height, width and channels; left out before training.
         byte_pixels: whether the training images were uint8; left out before training.
         labels: label names in the order of the classes; left out before training.
-        multi_label: whether a row can bear several labels; left out before training.
+        multi_label: whether a row can bear several labels; by default the labels of the first `fit` tell.
 
     Call arguments:
         inputs: numbers `[batch, height, width, channels]` of the size trained on.
@@ -109,10 +109,10 @@ class ImageClassifier(Classifier):
         image_shape: Sequence[int] | None = None,
         byte_pixels: bool = False,
         labels: Sequence[str] | None = None,
-        multi_label: bool = False,
+        multi_label: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, **kwargs)
+        super().__init__(config, multi_label=multi_label, **kwargs)
         self.image_shape: tuple[int, ...] | None = None
         self.byte_pixels = byte_pixels
         if (image_shape is None) != (labels is None):

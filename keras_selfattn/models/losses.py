@@ -30,7 +30,7 @@ class _Smoothed(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class SmoothedCrossentropy(_Smoothed):
-    """Cross-entropy of integer targets `[...]` and probabilities `[..., C]`.
+    """Cross-entropy of integer targets `[...]`, or a column `[..., 1]`, and probabilities `[..., C]`.
 
     Args:
         label_smoothing: share in [0, 1) of each target that is spread evenly over all classes.
@@ -48,6 +48,8 @@ class SmoothedCrossentropy(_Smoothed):
     """
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        if len(y_true.shape) == len(y_pred.shape):  # a column of one label a place
+            y_true = ops.squeeze(y_true, axis=-1)
         if not self.label_smoothing:
             return keras.losses.sparse_categorical_crossentropy(y_true, y_pred)  # [B] or [B, T]
         borne = ops.one_hot(y_true, y_pred.shape[-1], dtype=y_pred.dtype)

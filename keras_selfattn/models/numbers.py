@@ -135,7 +135,8 @@ class StandardisedSquaredError(keras.losses.Loss):
         return {**super().get_config(), "deviation": self.deviation}
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        error = (y_true - y_pred) / np.asarray(self.deviation, np.float32)
+        # Of a single number a row, targets may lack the last axis; a difference would pair all rows with all.
+        error = (ops.reshape(y_true, ops.shape(y_pred)) - y_pred) / np.asarray(self.deviation, np.float32)
         return ops.mean(ops.square(error), axis=-1)
 
 

@@ -11,10 +11,9 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_selfattn.labels import LabelList, as_name_lists, indices_of, without_column
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.heads import ClassHead, Head
-from keras_selfattn.models.label_lists import as_name_lists
-from keras_selfattn.models.rows import indices_of
 from keras_selfattn.models.span_labels import SpanDecoder, all_may_follow, mark_spans
 
 Tensor = Any
@@ -65,8 +64,8 @@ class PositionHead(ClassHead):
         return found
 
     @staticmethod
-    def read(y: Any) -> list[list[str]]:
-        return as_name_lists(y)
+    def read(y: Any) -> list[LabelList]:
+        return as_name_lists(without_column(y) if getattr(y, "ndim", 0) == 3 else y)
 
     def encoded(self, targets: Sequence[Sequence[str]]) -> list[np.ndarray]:
         return [indices_of(names, self.labels) for names in targets]
@@ -85,7 +84,7 @@ class PositionAccuracy(keras.metrics.Mean):
     Keras' own takes the mean over each batch first, in which a position counts the less the longer the rows.
 
     Call arguments:
-        y_true: int `[batch, length]`.
+        y_true: int `[batch, length]`, or a column of them `[batch, length, 1]`.
         y_pred: float `[batch, length, classes]`, with its Keras mask if there is padding.
         sample_weight: float `[batch]`, or None.
 
@@ -99,7 +98,8 @@ class PositionAccuracy(keras.metrics.Mean):
     """
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
-        right = ops.equal(ops.argmax(y_pred, axis=-1), ops.cast(y_true, "int32"))  # [B, T]
+        chosen = ops.argmax(y_pred, axis=-1)  # [B, T]
+        right = ops.equal(chosen, ops.reshape(ops.cast(y_true, "int32"), ops.shape(chosen)))
         mask = getattr(y_pred, "_keras_mask", None)
         weights = ops.ones_like(right) if mask is None else mask
         weights = ops.cast(weights, self.dtype)

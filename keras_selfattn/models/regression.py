@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.config import check_count
+from keras_selfattn.models.core import Sum
 from keras_selfattn.models.frames import Frames, real_frames
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.linear import LastFrames, NaiveForecast, Summary, batched
@@ -148,7 +149,7 @@ class SeriesRegressor(SeriesModel):
         ridge = keras.layers.Dense(
             found.shape[1], kernel_initializer="zeros", trainable=False, dtype="float32", name="ridge"
         )(self._linear_features()(frames))  # [B, N]
-        outputs = keras.layers.Add(dtype="float32", name="sum")([found, ridge])
+        outputs = Sum(dtype="float32", name="sum")([found, ridge])
         return keras.Model(values, outputs, name="core")
 
 
@@ -246,7 +247,7 @@ class SeriesForecaster(SeriesRegressor):
     def _build_core(self, head: Head) -> keras.Model:
         core = super()._build_core(head)
         naive = NaiveForecast(core.output_shape[1], self.config.season, name="naive")(core.input)  # [B, N]
-        outputs = keras.layers.Add(dtype="float32", name="forecast")([core.output, naive])
+        outputs = Sum(dtype="float32", name="forecast")([core.output, naive])
         return keras.Model(core.input, outputs, name="core")
 
 

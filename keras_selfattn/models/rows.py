@@ -1,7 +1,5 @@
-"""Columns of raw inputs and labels, in whatever container a user has them, checked."""
+"""Columns of raw inputs, in whatever container a user has them, checked."""
 
-import re
-from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,11 +38,11 @@ def split_end(rows: Rows, share: float) -> tuple[Rows, Rows]:
 
 
 def are_texts(x: Any) -> bool:
-    """Whether `x` is a list, array, Series or eager tensor of strings, not ids, tensors or a data set."""
+    """Whether `x` is a list, array, Series or eager tensor of rows, not ids, tensors or a data set."""
     if isinstance(x, str | bytes):
         raise DataError("Texts come as a list. Received one string; wrap it in a list: [text].")
     if isinstance(x, list | tuple):
-        return not x or any(isinstance(text, str | bytes) for text in x)
+        return not (x and all(map(_is_numeric_tensor, x)))
     return hasattr(x, "__array__") and np.asarray(x).dtype.kind in "OUST"
 
 
@@ -76,24 +74,6 @@ def as_token_lists(x: Any) -> list[list[str]]:
     return [_as_tokens(row, tokens) for row, tokens in enumerate(rows)]
 
 
-def as_names(labels: Any) -> list[str]:
-    """Returns labels by name, whatever type they have.
-
-    Raises:
-        DataError: if there are none, or a row's is missing.
-    """
-    if labels is None:
-        raise DataError("Labels are needed with raw rows. Received None; give one label a row.")
-    return [as_name(f"Label {row}", label) for row, label in enumerate(as_column("labels", labels))]
-
-
-def sorted_names(names: Iterable[str]) -> list[str]:
-    """Returns names in order; if all are integers, by their value."""
-    names = list(names)
-    numeric = all(re.fullmatch(r"-?[0-9]+", name) for name in names)
-    return sorted(names, key=(lambda name: (int(name), name)) if numeric else None)
-
-
 def as_column(what: str, values: Any) -> list[Any]:
     """Returns a column as a list, whatever contains it.
 
@@ -106,42 +86,18 @@ def as_column(what: str, values: Any) -> list[Any]:
     return list(array)
 
 
-def as_name(what: str, label: Any) -> str:
-    """Returns a label by name; `what` says which one it is.
-
-    Raises:
-        DataError: for a label that is missing, or several.
-    """
-    if isinstance(label, bytes):
-        label = label.decode(errors="replace")
-    if np.ndim(label) or isinstance(label, set | frozenset | dict):
-        raise DataError(f"{what} (counted from 0) must be one name or number. Received {label!r}.")
-    if _is_missing(label):
-        raise DataError(f"{what} (counted from 0) is missing. Received {label!r}.")
-    return str(label).encode(errors="replace").decode()
-
-
-def indices_of(names: Sequence[str], known: Sequence[str]) -> np.ndarray:
-    """Returns the places of names among those known, int64.
-
-    Raises:
-        DataError: for a name that is not known.
-    """
-    index = {name: place for place, name in enumerate(known)}
-    unknown = sorted_names({name for name in names if name not in index})
-    if unknown:
-        raise DataError(
-            f"The model knows no label {unknown[0]!r} ({len(unknown)} unknown). "
-            f"It knows: {', '.join(known[:20])}."
-        )
-    return np.array([index[name] for name in names], dtype=np.int64)
+def _is_numeric_tensor(x: Any) -> bool:
+    """Whether `x` is one of the inputs of a model, such as ids, and no row of text."""
+    dtype = getattr(x, "dtype", None)
+    name = getattr(dtype, "name", str(dtype))
+    return bool(getattr(x, "shape", ())) and name.startswith(("int", "uint", "float", "bfloat", "bool"))
 
 
 def _as_text(row: int, text: Any) -> str:
     if isinstance(text, bytes):
         return text.decode(errors="replace")
     if not isinstance(text, str):
-        raise DataError(f"Text {row} (counted from 0) is not a string. Received {text!r}.")
+        raise DataError(f"Text {row} (counted from 0) is not a string. Received {text!r:.80}.")
     return text
 
 
@@ -157,10 +113,3 @@ def _as_tokens(row: int, tokens: Any) -> list[str]:
             raise DataError(f'Token {place} of {where} is "", which stands for padding. Remove it.')
         found.append(token.decode(errors="replace") if isinstance(token, bytes) else str(token))
     return found
-
-
-def _is_missing(label: Any) -> bool:
-    try:
-        return label is None or label == "" or not bool(label == label)  # noqa: PLR0124  NaN, of any type
-    except TypeError:  # pandas.NA, which is neither equal nor unequal to anything
-        return True

@@ -185,8 +185,8 @@ class SeriesClassifier(SeriesModel, Classifier):
     """Self-attention classifier of series, which takes them as they are in `fit`, `predict`, `evaluate`.
 
     The first `fit` learns mean and deviation of each feature and the label names from its rows (or call
-    `adapt`); both travel in the `.keras` file. Where the labels of the first `fit` are lists, rows can bear
-    several, or none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
+    `adapt`); both travel in the `.keras` file. Where labels of the first `fit` are lists, not all of one,
+    rows can bear several, or none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
 
     Beside attention stand random convolutions with a linear readout, which is fitted in closed form before
     training begins: where rows are few it is the better of the two (`kernels=0` leaves it out).
@@ -196,7 +196,7 @@ class SeriesClassifier(SeriesModel, Classifier):
         num_features: features of a frame; left out before training.
         longest: frames of the longest training row; left out before training.
         labels: label names in the order of the classes; left out before training.
-        multi_label: whether a row can bear several labels; left out before training.
+        multi_label: whether a row can bear several labels; by default the labels of the first `fit` tell.
 
     Call arguments:
         inputs: float32 `[batch, length, features]`. NaN is a missing value; rows are padded with frames of
@@ -229,10 +229,11 @@ class SeriesClassifier(SeriesModel, Classifier):
         num_features: int | None = None,
         longest: int | None = None,
         labels: Sequence[str] | None = None,
-        multi_label: bool = False,
+        multi_label: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, num_features=num_features, longest=longest, **kwargs)
+        shape = {"num_features": num_features, "longest": longest}
+        super().__init__(config, multi_label=multi_label, **shape, **kwargs)
         if len({num_features is None, longest is None, labels is None}) != 1:
             raise ConfigError("`num_features`, `longest` and `labels` go together. Give all of them or none.")
         if labels is not None:

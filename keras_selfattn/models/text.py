@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.core import encoded, pooled
+from keras_selfattn.models.core import Sum, encoded, pooled
 from keras_selfattn.models.embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.members import side_by_side
@@ -36,14 +36,14 @@ class TextClassifier(Classifier):
     """Self-attention classifier that takes raw strings in `fit`, `predict` and `evaluate`.
 
     The first `fit` learns the vocabulary and the label names from its rows (or call `adapt`); both travel in
-    the `.keras` file. Where the labels of the first `fit` are lists, rows can bear several, or none.
-    `compile()` without arguments sets Adam, cross-entropy and accuracy.
+    the `.keras` file. Where labels of the first `fit` are lists, not all of one, rows can bear
+    several, or none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
 
     Args:
         config: what the model is made of; a `TextConfig` or the dict of one.
         vocabulary: tokens in the order of their ids; left out before training.
         labels: label names in the order of the classes; left out before training.
-        multi_label: whether a row can bear several labels; left out before training.
+        multi_label: whether a row can bear several labels; by default the labels of the first `fit` tell.
         wide_features: n-grams that the wide path has weights for; left out before training.
         start: run folder or `.keras` file of a `MaskedTokenModel`, or of a classifier of text, whose
             vocabulary and weights the model begins with; of `config`, what they depend on need not be given.
@@ -97,13 +97,13 @@ class TextClassifier(Classifier):
         *,
         vocabulary: Sequence[str] | None = None,
         labels: Sequence[str] | None = None,
-        multi_label: bool = False,
+        multi_label: bool | None = None,
         wide_features: int | None = None,
         start: str | Path | None = None,
         **kwargs: Any,
     ) -> None:
         begun = None if start is None else Start(start)
-        super().__init__(config if begun is None else begun.config(config), **kwargs)
+        super().__init__(config if begun is None else begun.config(config), multi_label=multi_label, **kwargs)
         self.start = begun
         self.tokenizer: Any = None
         self.wide: NGramLogits | None = None
@@ -113,10 +113,8 @@ class TextClassifier(Classifier):
             raise ConfigError(
                 "`start` is of a model before training, without `vocabulary`. Leave one of them out."
             )
-        if vocabulary is None and (multi_label or wide_features is not None):
-            raise ConfigError(
-                "`multi_label` and `wide_features` are of a model with `vocabulary` and `labels`."
-            )
+        if vocabulary is None and wide_features is not None:
+            raise ConfigError("`wide_features` is of a model with `vocabulary` and `labels`.")
         if vocabulary is not None and labels is not None:
             self.tokenizer = Tokenizer(self.config, vocabulary)
             if wide_features is not None:
@@ -234,7 +232,7 @@ def _embedded(ids: Tensor, config: TextConfig, tokenizer: Tokenizer, policy: Any
         return embedding(ids)
     spelling = SpellingEmbedding(size, PIECES, buckets + 1, width, dtype=policy, name="spelling")
     ids = HiddenTokens(config.word_dropout, name="hidden")(ids)
-    x = keras.layers.Add(dtype=policy, name="spelled")([embedding(ids), spelling(ids)])
+    x = Sum(dtype=policy, name="spelled")([embedding(ids), spelling(ids)])
     known = spellings(tokenizer.vocabulary, buckets + 1)
     spelling.places.assign(np.pad(known, [[size - len(known), 0], [0, 0]]))
     x = keras.layers.Dropout(config.embedding_dropout, dtype=policy, name="embedding_dropout")(x)

@@ -1,0 +1,200 @@
+"""Labels as names, whatever type and container they come in: one rule for files, arrays and lists."""
+
+import re
+from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.errors import DataError
+
+_NUMBERS = ("a boolean", "an integer", "a fraction")
+
+
+class LabelList(list[str]):
+    """The labels of a row that may bear any number of them, even if it bears exactly one."""
+
+
+class LabelReader:
+    """Reads the labels of one column, of which no two may be mistaken for each other.
+
+    `1`, `2.0` and `True` would become classes of which some compare equal, and `"1"` the same class as `1`.
+    So numbers must all be of one type, and a name must come from one type only.
+
+    Example:
+
+        >>> read = LabelReader()
+        >>> read("Label 0", 7), read("Label 1", "x")
+        ('7', 'x')
+    """
+
+    def __init__(self) -> None:
+        # Where a name was first read, and the first number, each with the label.
+        self._names: dict[str, tuple[str, Any]] = {}
+        self._number: tuple[str, Any] | None = None
+
+    def __call__(self, where: str, label: Any) -> str:
+        """Returns a label by name.
+
+        Args:
+            where: which one it is, as a sentence about it begins.
+            label: text, bytes in UTF-8, a number or a boolean; of another type what `str` makes of it.
+
+        Raises:
+            DataError: for a label that is missing, several, no text that UTF-8 can hold, or of another type
+                than one read before that it could be mistaken for.
+        """
+        name, kind = _named(where, label), _kind(label)
+        seen = [self._names.setdefault(name, (where, label))]
+        if kind in _NUMBERS:
+            self._number = self._number or (where, label)
+            seen.append(self._number)
+        for first, other in seen:
+            if _kind(other) != kind:
+                raise DataError(
+                    f"{where} is {kind}, {label!r}, where others are {_kind(other)}: {first} is {other!r}. "
+                    "Give all labels in one type, such as text."
+                )
+        return name
+
+
+def as_names(labels: Any) -> list[str]:
+    """Returns the one label of each row by name.
+
+    Args:
+        labels: in any container; also as one column, `[rows, 1]` or a list of lists of one.
+
+    Raises:
+        DataError: if there are none, or for one that `LabelReader` refuses, with its row.
+    """
+    if labels is None:
+        raise DataError("Labels are needed with raw rows. Received None; give one label a row.")
+    rows, read = _rows(labels), LabelReader()
+    if rows and all(map(_holds_one, rows)):
+        rows = [next(iter(row)) for row in rows]
+    return [read(f"Label {row} (counted from 0)", label) for row, label in enumerate(rows)]
+
+
+def as_name_lists(labels: Any) -> list[LabelList]:
+    """Returns the labels of each row by name.
+
+    Args:
+        labels: lists, sets or arrays in any container.
+
+    Raises:
+        DataError: if there are none, a row's are no list, or one that `LabelReader` refuses, with its row.
+    """
+    if labels is None:
+        raise DataError("Labels are needed with raw rows. Received None; give a list of labels a row.")
+    found, read = [], LabelReader()
+    for row, names in enumerate(_rows(labels)):
+        if not _is_list(names):
+            raise DataError(f"The labels of row {row} (counted from 0) must be a list. Received {names!r}.")
+        found.append(LabelList(read(f"A label of row {row} (counted from 0)", name) for name in names))
+    return found
+
+
+def may_bear_several(labels: Any) -> bool:
+    """Whether labels are of rows that may bear any number of them.
+
+    They are where labels come in lists, unless each list holds exactly one: that is a column of one label a
+    row, as scikit-learn and Keras have it. A set is never a column, nor is a `LabelList`.
+
+    Example:
+
+        >>> may_bear_several([["a"], ["b"]]), may_bear_several([["a"], ["b", "c"]]), may_bear_several([{"a"}])
+        (False, True, True)
+    """
+    rows = [] if labels is None else _rows(labels)
+    return any(map(_is_list, rows)) and not all(map(_holds_one, rows))
+
+
+def without_column(labels: np.ndarray) -> np.ndarray:
+    """Returns an array `[rows, ..., 1]` of one label a place as `[rows, ...]`; any other as it is."""
+    return labels[..., 0] if labels.ndim > 1 and labels.shape[-1] == 1 else labels
+
+
+def sorted_names(names: Iterable[str]) -> list[str]:
+    """Returns names in order; if all are integers, by their value."""
+    names = list(names)
+    numeric = all(re.fullmatch(r"-?[0-9]+", name) for name in names)
+    return sorted(names, key=(lambda name: (int(name), name)) if numeric else None)
+
+
+def indices_of(names: Sequence[str], known: Sequence[str]) -> np.ndarray:
+    """Returns the places of names among those known, int64.
+
+    Raises:
+        DataError: for a name that is not known.
+    """
+    index = {name: place for place, name in enumerate(known)}
+    unknown = sorted_names({name for name in names if name not in index})
+    if unknown:
+        raise DataError(
+            f"The model knows no label {unknown[0]!r} ({len(unknown)} unknown). "
+            f"It knows: {', '.join(known[:20])}."
+        )
+    return np.array([index[name] for name in names], dtype=np.int64)
+
+
+def _rows(labels: Any) -> list[Any]:
+    if hasattr(labels, "to_list"):  # a Series, a ragged tensor
+        return list(labels.to_list())
+    if isinstance(labels, list | tuple):
+        return list(labels)
+    array = np.asarray(labels)
+    if array.ndim not in (1, 2):
+        raise DataError(
+            f"The labels must be one a row, or a list of them a row. Received shape {array.shape}."
+        )
+    return list(array)
+
+
+def _is_list(names: Any) -> bool:
+    if isinstance(names, set | frozenset):
+        return True
+    if isinstance(names, str | bytes | dict) or not hasattr(names, "__iter__"):
+        return False
+    return getattr(names, "ndim", 1) != 0
+
+
+def _holds_one(names: Any) -> bool:
+    """Whether labels of a row are one in a list: a row of a column."""
+    return _is_list(names) and not isinstance(names, LabelList | set | frozenset) and len(names) == 1
+
+
+def _named(where: str, label: Any) -> str:
+    if _is_list(label) or isinstance(label, dict):
+        raise DataError(f"{where} must be one name or number. Received {label!r}.")
+    if _is_missing(label):
+        raise DataError(f"{where} is missing. Received {label!r}.")
+    try:
+        name = label.decode() if isinstance(label, bytes) else str(label)
+        name.encode()
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
+        raise DataError(
+            f"{where} is no text that UTF-8 can hold. Received {label!r} ({error.reason}); write it in "
+            "other characters."
+        ) from None
+    return name
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or label in ("", b"") or not bool(label == label)  # noqa: PLR0124  NaN, of any type
+    except TypeError:  # pandas.NA, which is neither equal nor unequal to anything
+        return True
+
+
+def _kind(label: Any) -> str:
+    """Returns what type of label it is, in words; NumPy's types are those of Python."""
+    if isinstance(label, str | bytes):
+        return "text"
+    if isinstance(label, bool | np.bool_):
+        return "a boolean"
+    if isinstance(label, Integral):
+        return "an integer"
+    if isinstance(label, Real):
+        return "a fraction"
+    return f"a {type(label).__name__}"
