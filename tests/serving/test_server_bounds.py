@@ -172,7 +172,7 @@ def test_the_bound_is_a_positive_number_of_bytes(half_base, value):
         ServerConfig("half", half_base, max_request_tensor_bytes=value)
 
 
-def test_refused_requests_are_counted(slow_base, in_background, until):
+def test_refused_requests_are_counted_and_told_when_to_come_again(slow_base, in_background, until):
     config = ServerConfig("slow", slow_base, port=0, rest_api_port=-1, max_concurrent_requests=1)
     with Server(config) as server, Client(server.target, "slow") as client:
         running = in_background(client.predict, {"seconds": np.float32(2)})
@@ -180,7 +180,12 @@ def test_refused_requests_are_counted(slow_base, in_background, until):
         for _ in range(3):
             with pytest.raises(errors.ResourceExhaustedError):
                 client.predict({"seconds": np.float32(0)})
-        counted = ':tensorflow:serving:request_count{model_name="slow",status="RESOURCE_EXHAUSTED"} 3'
+        body = b'{"inputs": {"seconds": 0}}'
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{server.rest_url}/v1/models/slow:predict", body, timeout=20)
+        assert (refused.value.code, refused.value.headers["Retry-After"]) == (429, "1")
+        refused.value.close()
+        counted = ':tensorflow:serving:request_count{model_name="slow",status="RESOURCE_EXHAUSTED"} 4'
         url = f"{server.rest_url}/monitoring/prometheus/metrics"
         assert counted in urllib.request.urlopen(url, timeout=20).read().decode()
         assert running.result()["rounds"] > 0

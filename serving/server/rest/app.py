@@ -46,6 +46,8 @@ _API_OF = {
 }
 _GZIP = 16 + zlib.MAX_WBITS
 _TOO_SLOW = 408  # ends the connection: the rest of the body would come as slowly
+_BUSY = (429, 503)
+_RETRY_SECONDS = "1"  # the least that HTTP can say
 
 _Receive = Callable[[], Awaitable[dict[str, Any]]]
 _Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -111,6 +113,8 @@ class RestApi:
             }
             if answer.status == _TOO_SLOW:
                 headers["Connection"] = "close"
+            if answer.status in _BUSY:
+                headers["Retry-After"] = _RETRY_SECONDS
             encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
             await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
             body = b"" if scope["method"] == "HEAD" else answer.body
