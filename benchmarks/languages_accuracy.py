@@ -78,7 +78,12 @@ def identifier(rows: LanguageRows, seed: int) -> Identifier | None:
     except ImportError:
         return None
     py3langid.set_languages([_THEIRS.get(language, language) for language in LANGUAGES])
-    return lambda texts: [_OURS.get(found, found) for found, _ in map(py3langid.classify, texts)]
+
+    def identify(texts: Sequence[str]) -> Sequence[str]:
+        answers = [str(py3langid.classify(text)[0]) for text in texts]
+        return [_OURS.get(answer, answer) for answer in answers]
+
+    return identify
 
 
 def sentences(path: Path, per_language: int) -> LabelledRows:

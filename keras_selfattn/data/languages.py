@@ -131,7 +131,7 @@ def _phrases(language: str) -> list[str]:
         for count in (-5, -2, -1, 1, 2, 5):
             span = datetime.timedelta(seconds=count * seconds)
             found.append(format_timedelta(span, add_direction=True, locale=locale))
-    for unit in locale.unit_display_names:
+    for unit in map(str, locale.unit_display_names):
         found += [format_unit(count, unit, "long", locale=locale) for count in (1, 2, 5)]
     return list(dict.fromkeys(text for text in found if any(character.isalpha() for character in text)))
 

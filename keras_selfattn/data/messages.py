@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from babel.messages import Catalog
 from babel.messages.mofile import read_mo
@@ -56,6 +57,6 @@ def _catalogues(language: str) -> Iterator[Catalog]:
                 yield read_mo(file)
 
 
-def _forms(text: str | list[str] | tuple[str, ...]) -> list[str]:
+def _forms(text: Any) -> list[str]:
     """Singular and plural of a message, or its only form."""
     return [text] if isinstance(text, str) else list(text)
