@@ -3,9 +3,13 @@
 import re
 from collections import Counter
 
-from keras_selfattn.data.languages import LanguageRows, language_rows
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+
+from keras_selfattn.data.languages import HELD_OUT, LanguageRows, language_rows, names_table
 from keras_selfattn.data.messages import load_messages
-from keras_selfattn.data.names import LANGUAGES, all_names, load_names
+from keras_selfattn.data.names import LANGUAGES, all_names, load_names, split_by_thing
 from keras_selfattn.data.sentences import SENTENCES
 
 MARKUP = re.compile(r"%\(|%s|<[a-z]|&nbsp;|Project-Id")
@@ -69,3 +73,31 @@ def test_each_of_the_fifty_languages_has_a_sentence_of_its_own_that_is_in_no_tra
     assert len(set(SENTENCES.values())) == 50
     rows = language_rows()
     assert not set(SENTENCES.values()) & {*rows.train.inputs, *rows.validation.inputs}
+
+
+EVERYDAY = {
+    "en": ["I have no idea where she went last night.", "The weather is nice today.", "How much is this?"],
+    "da": ["Jeg ved ikke, hvor hun gik hen i aftes.", "Vejret er dejligt i dag.", "Hvad koster det her?"],
+    "id": [
+        "Saya tidak tahu ke mana dia pergi tadi malam.",
+        "Cuaca hari ini sangat bagus.",
+        "Berapa harga ini?",
+    ],
+    "sk": ["Neviem, kam išla včera večer.", "Dnes je pekné počasie.", "Koľko to stojí?"],
+    "tr": ["Dün gece nereye gittiğini bilmiyorum.", "Bugün hava çok güzel.", "Bu ne kadar?"],
+    "ja": ["昨夜彼女がどこへ行ったか分かりません。", "今日はいい天気ですね。", "これはいくらですか。"],
+}
+
+
+def test_the_rows_teach_a_linear_model_the_sentences_that_names_alone_do_not():
+    languages = [*EVERYDAY, "nb", "sv", "cs", "az", "zh", "fr"]
+    rows = language_rows(languages)
+    kept, _ = split_by_thing(load_names(languages), HELD_OUT, 0)
+
+    def right(table):
+        features = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 4), lowercase=False)
+        model = make_pipeline(features, LinearSVC(random_state=0)).fit(table.inputs, table.targets)
+        return sum(list(model.predict(texts)).count(language) for language, texts in EVERYDAY.items())
+
+    assert right(names_table(kept)) <= 12
+    assert right(rows.train) >= 16
