@@ -23,10 +23,10 @@ from keras_selfattn.data.messages import load_messages
 from keras_selfattn.data.names import LANGUAGES, Name, all_names, load_names, split_by_thing
 
 HELD_OUT = 0.1  # share of the things named that the figures are measured on; a tenth of the rest validates
-_MESSAGES, _COMPOSED = 400, 350  # texts of each language; of the messages, the longest
+_MESSAGES, _COMPOSED = 400, 250  # texts of each language; of the messages, the longest
 _WORDS = 0.7  # share of frequent words among the pieces of a composed text; the rest are names and phrases
 _REPEATED = 3  # times from which on a word of the messages is a frequent one
-_PIECES = (2, 10)  # of a composed text
+_PIECES = (3, 14)  # of a composed text
 _STOP_WORDS = {"nb": "no"}  # where stopwordsiso names a language otherwise than CLDR does
 # Scripts written without blanks, and what ends a sentence where it is no full stop.
 _WITHOUT_BLANKS = frozenset({"ja", "th", "zh"})
