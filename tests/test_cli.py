@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from keras_selfattn.cli.first_question import first_question
 from keras_selfattn.cli.main import main
+from keras_selfattn.data.sentences import SENTENCES
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()"]
 
@@ -147,13 +148,15 @@ def test_the_card_of_a_run_tells_its_data_and_figures(reviews):
     assert card["training"]["settings"]["epochs"] == 8
 
 
-def test_quickstart_works_twice_and_leaves_its_figures(tmp_path):
+def test_quickstart_works_twice_asks_sentences_too_and_leaves_its_figures(tmp_path):
     for time_run in ("1", "2"):
         done = run("quickstart", "--languages", "el,ka,th", "--epochs", 1, "--output", "out", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "answer 3" in done.stdout
+        assert SENTENCES["el"][:30] in done.stdout
+        assert SENTENCES["ka"] in done.stdout or SENTENCES["th"] in done.stdout
         assert "held-out names are given to the right language" in done.stdout
-        assert (tmp_path / "out" / "models" / "names-el-ka-th" / time_run / "saved_model.pb").exists()
+        assert (tmp_path / "out" / "models" / "languages-el-ka-th" / time_run / "saved_model.pb").exists()
         assert (tmp_path / "out" / "runs" / time_run / "model.keras").exists()
         assert (tmp_path / "out" / "runs" / time_run / "held-out.csv").exists()
     figures = json.loads((tmp_path / "out" / "metrics.json").read_text())

@@ -17,7 +17,9 @@ from keras_selfattn.atomic import write_file
 from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
 from keras_selfattn.cli.export import training_of
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.names import LANGUAGES, Name, english_name, load_names, split_by_thing
+from keras_selfattn.data.languages import LanguageRows, language_rows, names_table
+from keras_selfattn.data.names import LANGUAGES, Name, english_name
+from keras_selfattn.data.sentences import SENTENCES
 from keras_selfattn.errors import DataError, RunError
 
 if TYPE_CHECKING:
@@ -29,15 +31,14 @@ MODEL_SETTINGS = {
     "lowercase": False,
     "max_ngram": 3,
     "width": 96,
-    "num_layers": 2,
+    "num_layers": 1,
     "dropout": 0.1,
     "head_dropout": 0.1,
 }
-EPOCHS = 3
+EPOCHS = 2
 BATCH_SIZE = 128
-HELD_OUT = 0.1  # share of the things named that the figures are measured on; a tenth of the rest validates
-_MODEL = "names"
-_SHOWN = 12  # names in the table of answers
+_MODEL = "languages"
+_NAMES, _SENTENCES = 10, 2  # in the table of answers
 _ANSWERS = 3  # answers for each
 
 
@@ -45,7 +46,7 @@ _ANSWERS = 3  # answers for each
 @click.option(
     "--output", type=click.Path(path_type=Path), default=Path("quickstart"), help="Folder for all of it."
 )
-@click.option("--epochs", type=click.IntRange(min=1), default=EPOCHS, help="Passes over the training names.")
+@click.option("--epochs", type=click.IntRange(min=1), default=EPOCHS, help="Passes over the training texts.")
 @click.option(
     "--languages",
     default=str(len(LANGUAGES)),
@@ -53,34 +54,35 @@ _ANSWERS = 3  # answers for each
 )
 @click.option("--seed", type=click.IntRange(0, 2**31), default=0, help="Of split, weights and order.")
 def command(output: Path, epochs: int, languages: str, seed: int) -> None:
-    """Learn which language a name is written in; export, serve and ask the model.
+    """Learn which language a text is written in; export, serve and ask the model.
 
-    The names are those of languages, territories, scripts, currencies, cities and time zones in the Unicode
-    CLDR, which comes with the Babel package. Nothing is downloaded.
+    It learns from names, dates and measures of the Unicode CLDR (in the Babel package), messages of Django
+    and lists of frequent words, which all came with the installation. Nothing is downloaded.
     """
     if output.exists() and not output.is_dir():
         raise RunError(f"--output must be a folder. {output} is a file; choose another name.")
     seconds: dict[str, float] = {}
     with _timed("data", seconds):
         codes = _chosen(languages)
-        names = load_names(codes)
-        kept, held_out = split_by_thing(names, HELD_OUT, seed)
-        shown = random.Random(seed).sample(held_out, min(_SHOWN, len(held_out)))
-    count = len({name.language for name in names})
+        rows = language_rows(codes, seed)
+        shown = _shown(codes, rows.held_out, seed)
     # Models of other languages stay apart: a running server takes the next version of its own only.
     model = _MODEL if tuple(codes) == LANGUAGES else "-".join([_MODEL, *codes])
-    console.print(f"{len(names):,} names in {count} languages, {len(held_out):,} held out. Some of those:")
-    console.print(f"  {', '.join(name.text for name in shown)}", highlight=False)
+    console.print(
+        f"{len(set(rows.train.targets))} languages: names, messages and composed texts; "
+        f"{len(rows.held_out):,} names held out. To be asked afterwards, and seen in no training:"
+    )
+    console.print(f"  {', '.join(shown.inputs)}", highlight=False)
     with _timed("TensorFlow", seconds):
         import_tensorflow()
     with _timed("training", seconds):
-        run = _train(output, kept, held_out, epochs, seed)
+        run = _train(output, rows, epochs, seed)
     with _timed("export and check", seconds), console.status("Exporting, and checking the export"):
         version = _export(run, output, model)
     with _timed("serving and asking", seconds):
-        probabilities = _ask(version.parent, model, shown)
+        probabilities = _ask(version.parent, model, shown.inputs)
     _print_answers(shown, run.model.labels, probabilities)
-    _save(output, run, held_out)
+    _save(output, run, rows.held_out)
     figures = run.figures.summary()
     console.print(
         f"{figures['accuracy']:.1%} of {run.figures.rows:,} held-out names are given to the right "
@@ -89,6 +91,16 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
     )
     console.print("Seconds: " + ", ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items()))
     _print_next(output, run, version, shown)
+
+
+def _shown(codes: Sequence[str], held_out: Sequence[Name], seed: int) -> LabelledRows:
+    """Returns what the model is asked: sentences, of the first language and of others, and held-out names."""
+    draw = random.Random(seed)
+    names = draw.sample(held_out, min(_NAMES, len(held_out)))
+    known = [code for code in codes if code in SENTENCES]
+    asked = known[:1] + draw.sample(known[1:], min(_SENTENCES - 1, len(known[1:])))
+    texts = [SENTENCES[code] for code in asked] + [name.text for name in names]
+    return LabelledRows(texts, asked + [name.language for name in names], "sentences and held-out names")
 
 
 def _chosen(languages: str) -> Sequence[str]:
@@ -104,21 +116,20 @@ def _chosen(languages: str) -> Sequence[str]:
     return LANGUAGES[: int(text)]
 
 
-def _train(output: Path, kept: Sequence[Name], held_out: Sequence[Name], epochs: int, seed: int) -> "Run":
+def _train(output: Path, rows: LanguageRows, epochs: int, seed: int) -> "Run":
     from keras_selfattn import training
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.models import TextClassifier, TextConfig
 
-    rows, validation = split_by_thing(kept, HELD_OUT, seed + 1)
-    console.print(f"Training on {len(rows):,} names")
+    console.print(f"Training on {len(rows.train):,} texts")
     with TrainingProgress() as progress:
         return training.train(
-            names_table(rows),
+            rows.train,
             _next_run(output / "runs"),
             model=TextClassifier(TextConfig(**MODEL_SETTINGS)),
             config=training.TrainConfig(epochs=epochs, batch_size=BATCH_SIZE, seed=seed),
-            validation=names_table(validation),
-            test=names_table(held_out),
+            validation=rows.validation,
+            test=names_table(rows.held_out),
             callbacks=[progress],
             verbose=0,
         )
@@ -130,8 +141,8 @@ def _export(run: "Run", output: Path, model: str) -> Path:
     return export_saved_model(run.model, output / "models" / model, training=training_of(run.path))
 
 
-def _ask(base_path: Path, model: str, names: Sequence[Name]) -> np.ndarray:
-    """Serves the newest version on a free port and returns the answers to names, `[names, languages]`."""
+def _ask(base_path: Path, model: str, texts: Sequence[str]) -> np.ndarray:
+    """Serves the newest version on a free port and returns the answers to texts, `[texts, languages]`."""
     from keras_selfattn.serving.client import Client
     from keras_selfattn.serving.server import Server, ServerConfig
 
@@ -139,17 +150,17 @@ def _ask(base_path: Path, model: str, names: Sequence[Name]) -> np.ndarray:
     with Server(config) as server, Client(server.target, model=model) as client:
         client.wait_until_ready(timeout=30)
         console.print(f"Asking the server at {server.target} through the gRPC client:")
-        return client.predict({"text": [name.text for name in names]})["probabilities"]
+        return client.predict({"text": list(texts)})["probabilities"]
 
 
-def _print_answers(names: Sequence[Name], labels: Sequence[str], probabilities: np.ndarray) -> None:
-    table = columns(None, "name", "is", *(f"answer {place}" for place in range(1, _ANSWERS + 1)))
-    for name, row in zip(names, probabilities, strict=True):
+def _print_answers(shown: LabelledRows, labels: Sequence[str], probabilities: np.ndarray) -> None:
+    table = columns(None, "text", "is", *(f"answer {place}" for place in range(1, _ANSWERS + 1)))
+    for text, language, row in zip(shown.inputs, shown.targets, probabilities, strict=True):
         best: list[int] = np.argsort(-row)[:_ANSWERS].tolist()
         answers = [Text(f"{english_name(labels[index])} {row[index]:.0%}") for index in best]
-        answers[0].stylize("green" if labels[best[0]] == name.language else "red")
+        answers[0].stylize("green" if labels[best[0]] == language else "red")
         answers += [Text()] * (_ANSWERS - len(answers))
-        table.add_row(name.text, english_name(name.language), *answers)
+        table.add_row(text, english_name(language), *answers)
     console.print(table)
 
 
@@ -163,8 +174,8 @@ def _save(output: Path, run: "Run", held_out: Sequence[Name]) -> None:
     write_file(run.path / "held-out.csv", content.getvalue().encode())
 
 
-def _print_next(output: Path, run: "Run", version: Path, shown: Sequence[Name]) -> None:
-    model, texts = version.parent.name, [name.text for name in shown[:2]]
+def _print_next(output: Path, run: "Run", version: Path, shown: LabelledRows) -> None:
+    model, texts = version.parent.name, list(shown.inputs[:2])
     console.print(
         f"Run: {run.path}   SavedModel: {version}   figures: {output / 'metrics.json'}", soft_wrap=True
     )
@@ -184,12 +195,6 @@ def _print_next(output: Path, run: "Run", version: Path, shown: Sequence[Name]) 
 def _next_run(runs: Path) -> Path:
     taken = [int(child.name) for child in runs.iterdir() if child.name.isdecimal()] if runs.is_dir() else []
     return runs / str(max(taken, default=0) + 1)
-
-
-def names_table(names: Sequence[Name]) -> LabelledRows:
-    """Returns names as texts labelled with their languages."""
-    texts = [name.text for name in names]
-    return LabelledRows(texts, [name.language for name in names], "the CLDR names in Babel")
 
 
 @contextmanager

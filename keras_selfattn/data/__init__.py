@@ -3,7 +3,9 @@
 from keras_selfattn.data.corpus import read_corpus
 from keras_selfattn.data.images import read_images
 from keras_selfattn.data.labelled import LabelledRows, split_rows
-from keras_selfattn.data.names import LANGUAGES, Name, load_names, split_by_thing
+from keras_selfattn.data.languages import LanguageRows, language_rows
+from keras_selfattn.data.messages import load_messages
+from keras_selfattn.data.names import LANGUAGES, Name, all_names, load_names, split_by_thing
 from keras_selfattn.data.series import read_long_series, read_regression, read_series
 from keras_selfattn.data.tables import read_table
 from keras_selfattn.data.tagged import read_tagged
@@ -12,9 +14,13 @@ from keras_selfattn.data.windows import Windows, cut_windows
 __all__ = [
     "LANGUAGES",
     "LabelledRows",
+    "LanguageRows",
     "Name",
     "Windows",
+    "all_names",
     "cut_windows",
+    "language_rows",
+    "load_messages",
     "load_names",
     "read_corpus",
     "read_images",

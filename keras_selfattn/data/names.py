@@ -1,4 +1,4 @@
-"""The built-in first data set: names of languages, places, scripts and currencies in fifty languages.
+"""Names of languages, places, scripts and currencies in fifty languages.
 
 The names come from the Unicode Common Locale Data Repository (CLDR), which the Babel package carries, so
 that every machine has real labelled text without a download.
@@ -7,7 +7,7 @@ Reference: Unicode Technical Standard 35, "Locale Data Markup Language", part 2 
 """
 
 import hashlib
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -46,15 +46,26 @@ def load_names(languages: Sequence[str] = LANGUAGES) -> list[Name]:
         >>> [name.text for name in names if name.thing == "territory:KR"]
         ['Dél-Korea', 'Güney Kore']
     """
-    codes = _checked(languages)
-    owners: defaultdict[str, set[str]] = defaultdict(set)
+    names = all_names(languages)
+    owners = Counter(name.text for name in names)
+    return [name for name in names if owners[name.text] == 1]
+
+
+def all_names(languages: Sequence[str] = LANGUAGES) -> list[Name]:
+    """Returns the CLDR names of `languages`, in a fixed order; one that they share, once for each of them.
+
+    Args:
+        languages: as in `load_names`.
+
+    Raises:
+        DataError: as `load_names` does.
+    """
     found: dict[tuple[str, str], Name] = {}
-    for code in codes:
+    for code in _checked(languages):
         for thing, text in _names_of(Locale.parse(code)):
             if any(character.isalpha() for character in text):
-                owners[text].add(code)
                 found.setdefault((text, code), Name(text, thing, code))
-    return [name for name in found.values() if len(owners[name.text]) == 1]
+    return list(found.values())
 
 
 def split_by_thing(names: Sequence[Name], held_out: float, seed: int) -> tuple[list[Name], list[Name]]:

@@ -1,0 +1,144 @@
+"""The built-in first data set: what fifty languages look like, in names, sentences and mixed texts.
+
+Names alone teach no sentence: few of them hold "the", "is" or "of". So messages of Django (`messages`) and
+texts composed of frequent words (the stopwordsiso package) and phrases (CLDR) stand beside them. All three
+come with packages, so that nothing is downloaded.
+"""
+
+import datetime
+import functools
+import random
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import stopwordsiso
+from babel import Locale
+from babel.dates import format_date, format_timedelta
+from babel.lists import format_list
+from babel.units import format_unit
+
+from keras_selfattn.data.labelled import LabelledRows, split_rows
+from keras_selfattn.data.messages import load_messages
+from keras_selfattn.data.names import LANGUAGES, Name, all_names, load_names, split_by_thing
+
+HELD_OUT = 0.1  # share of the things named that the figures are measured on; a tenth of the rest validates
+_MESSAGES, _COMPOSED = 400, 250  # texts of each language; of the messages, the longest
+_WORDS = 0.7  # share of frequent words among the pieces of a composed text; the rest are names and phrases
+_REPEATED = 3  # times from which on a word of the messages is a frequent one
+_PIECES = (3, 14)  # of a composed text
+_STOP_WORDS = {"nb": "no"}  # where stopwordsiso names a language otherwise than CLDR does
+# Scripts written without blanks, and what ends a sentence where it is no full stop.
+_WITHOUT_BLANKS = frozenset({"ja", "th", "zh"})
+_ENDS = {"ja": "。", "zh": "。", "th": "", "hi": "।", "bn": "।"}
+
+
+class LanguageRows(NamedTuple):
+    """Texts labelled with their languages.
+
+    Args:
+        train: names, messages and composed texts.
+        validation: a tenth of each, not in `train`.
+        held_out: names of things that neither of the two names in any language.
+    """
+
+    train: LabelledRows
+    validation: LabelledRows
+    held_out: list[Name]
+
+
+def language_rows(languages: Sequence[str] = LANGUAGES, seed: int = 0) -> LanguageRows:
+    """Returns rows that teach which of `languages` a text is written in.
+
+    No text of training and validation is a held-out name.
+
+    Args:
+        languages: at least two CLDR language codes.
+        seed: of the splits and of what is composed.
+
+    Raises:
+        DataError: as `load_names` does.
+    """
+    unique = load_names(languages)
+    kept, held_out = split_by_thing(unique, HELD_OUT, seed)
+    names, validation = (names_table(part) for part in split_by_thing(kept, HELD_OUT, seed + 1))
+    hidden = {name.text.casefold() for name in unique}  # messages and phrases that are a name are not needed
+    # Names that several languages share are of no use alone; beside the words of one of them they are.
+    phrases: defaultdict[str, list[str]] = defaultdict(list)
+    for name in split_by_thing(all_names(languages), HELD_OUT, seed)[0]:
+        phrases[name.language].append(name.text)
+    texts = _texts(languages, phrases, hidden, seed)
+    more, more_validation = split_rows(texts, HELD_OUT, seed)
+    return LanguageRows(_joined(names, more), _joined(validation, more_validation), held_out)
+
+
+def names_table(names: Sequence[Name]) -> LabelledRows:
+    """Returns names as texts labelled with their languages."""
+    texts = [name.text for name in names]
+    return LabelledRows(texts, [name.language for name in names], "the CLDR names in Babel")
+
+
+def _texts(
+    languages: Sequence[str], phrases: dict[str, list[str]], hidden: Collection[str], seed: int
+) -> LabelledRows:
+    """Returns messages and composed texts of all languages."""
+    inputs: list[str] = []
+    targets: list[str] = []
+    for language in dict.fromkeys(languages):
+        messages = [text for text in load_messages(language) if text.casefold() not in hidden]
+        draw = random.Random(f"{seed}/{language}")
+        pieces = phrases[language] + [text for text in _phrases(language) if text.casefold() not in hidden]
+        words = _frequent_words(language, messages)
+        composed = [_composed(language, words, pieces, draw) for _ in range(_COMPOSED)]
+        found = messages[:_MESSAGES] + [text for text in composed if text.casefold() not in hidden]
+        inputs += found
+        targets += [language] * len(found)
+    return LabelledRows(inputs, targets, "messages of Django, and words and phrases put together")
+
+
+def _composed(language: str, words: Sequence[str], phrases: Sequence[str], draw: random.Random) -> str:
+    """Returns a text of words and phrases in any order, written as a sentence or a part of one."""
+    pieces = []
+    for _ in range(draw.randint(*_PIECES)):
+        if words and draw.random() < _WORDS:
+            pieces.append(draw.choice(words))
+        elif draw.random() < 0.2:
+            listed = draw.sample(phrases, min(3, len(phrases)))
+            pieces.append(format_list(listed, "standard", locale=language))
+        else:
+            phrase = draw.choice(phrases)
+            pieces.append(phrase.lower() if draw.random() < 0.5 else phrase)
+    text = ("" if language in _WITHOUT_BLANKS else " ").join(pieces)
+    if draw.random() < 0.7:
+        text = text[:1].upper() + text[1:]
+    return text + draw.choice([_ENDS.get(language, "."), _ENDS.get(language, "."), "?", ""])
+
+
+def _frequent_words(language: str, messages: Sequence[str]) -> list[str]:
+    """Returns stop words, of which not every language has a list, and the words that messages repeat."""
+    counts = Counter(word for text in messages for word in text.lower().split() if word.isalpha())
+    repeated = {word for word, count in counts.items() if count >= _REPEATED}
+    return sorted(repeated.union(stopwordsiso.stopwords(_STOP_WORDS.get(language, language))))
+
+
+@functools.cache
+def _phrases(language: str) -> list[str]:
+    """Returns dates, spans of time and measures as the language writes them, in a fixed order."""
+    locale = Locale.parse(language)
+    days = (datetime.date(2001, 1, 1) + datetime.timedelta(days=37 * step) for step in range(40))
+    found = [format_date(day, "full", locale=locale) for day in days]
+    for seconds in (1, 60, 3600, 86400, 7 * 86400, 31 * 86400, 366 * 86400):
+        for count in (-5, -2, -1, 1, 2, 5):
+            span = datetime.timedelta(seconds=count * seconds)
+            found.append(format_timedelta(span, add_direction=True, locale=locale))
+    for unit in map(str, locale.unit_display_names):
+        found += [format_unit(count, unit, "long", locale=locale) for count in (1, 2, 5)]
+    return list(dict.fromkeys(text for text in found if any(character.isalpha() for character in text)))
+
+
+def _joined(first: LabelledRows, second: LabelledRows) -> LabelledRows:
+    return LabelledRows(
+        [*first.inputs, *second.inputs],
+        [*first.targets, *second.targets],
+        f"{first.source}; {second.source}",
+    )
