@@ -90,7 +90,7 @@ class TextFront:
 
     def requests(self) -> list[Request]:
         words = [*self._tokenizer.vocabulary[:64], "unknown-token"]
-        texts = [" ".join(words[:count]) for count in (3, 1, 2, 5, 7, 11, 17, 31, len(words))]
+        texts = [" ".join(words[:count]) for count in (3, 1, 2, 5, *range(6, 17), 4, 31, len(words))]
         return in_batches({"text": _strings([*texts, *_TEXTS, "\t\n ", *texts[::-1]])})
 
     def asked(self, row: str) -> Request:

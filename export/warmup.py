@@ -4,7 +4,7 @@ Reference: tensorflow_serving/apis/prediction_log.proto and
 tensorflow_serving/servables/tensorflow/saved_model_warmup.cc.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from .signatures import CLASSIFY, PREDICT, Signature
 from .trial import Case
 
 _logs: Any = prediction_log_pb2
+
+_MOST_ASKED = "serving_default"
 
 FILE = "assets.extra/tf_serving_warmup_requests"
 
@@ -33,9 +35,23 @@ def write_warmup(folder: Path, signatures: Mapping[str, Signature], cases: Seque
     path.parent.mkdir(exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for case in cases:
-            if _rows(case.request):
-                log = _log(case.signature, signatures[case.signature].method_name, case.request)
+            method_name = signatures[case.signature].method_name
+            for request in _requests(case):
+                log = _log(case.signature, method_name, request)
                 writer.write(log.SerializeToString(deterministic=True))
+
+
+def _requests(case: Case) -> Iterator[Request]:
+    """Yields a case's request; and of the signature that most ask, each of its rows by itself.
+
+    Rows differ in length, and kernels are made for each length when it first comes.
+    """
+    rows = _rows(case.request)
+    if rows:
+        yield case.request
+    if rows > 1 and case.signature == _MOST_ASKED:
+        for row in range(rows):
+            yield {alias: array[row : row + 1] for alias, array in case.request.items()}
 
 
 def _log(name: str, method_name: str, request: Request) -> Any:
