@@ -153,8 +153,8 @@ def test_quickstart_works_twice_asks_sentences_too_and_leaves_its_figures(tmp_pa
         done = run("quickstart", "--languages", "el,ka,th", "--epochs", 1, "--output", "out", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "answer 3" in done.stdout
-        assert SENTENCES["el"][:30] in done.stdout
-        assert SENTENCES["ka"] in done.stdout or SENTENCES["th"] in done.stdout
+        for language in ("el", "th"):
+            assert SENTENCES[language].split()[-1] in done.stdout
         assert "held-out names are given to the right language" in done.stdout
         assert (tmp_path / "out" / "models" / "languages-el-ka-th" / time_run / "saved_model.pb").exists()
         assert (tmp_path / "out" / "runs" / time_run / "model.keras").exists()
