@@ -13,7 +13,6 @@ GetPerModelBatchingParams in servables/tensorflow/bundle_factory_util.cc.
 import asyncio
 import contextlib
 import time
-from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
@@ -36,7 +35,6 @@ from .servable import Servable
 from .shares import HALF_LIFE_SECONDS, Shares
 
 _Outcome = Arrays | Exception
-_ANSWERS_A_TURN = 4
 
 
 class Batcher:
@@ -195,8 +193,14 @@ class Batcher:
         self._busy -= 1
         run.queue.running -= 1
         run.queue.shares.left(sum(task.rows for task in run.tasks))
+        for task, outcome in zip(run.tasks, outcomes, strict=True):
+            if task.done.done():
+                continue
+            if isinstance(outcome, Exception):
+                task.done.set_exception(outcome)
+            else:
+                task.done.set_result(outcome)
         self._start_what_can(loop)
-        _hand_out(deque(zip(run.tasks, outcomes, strict=True)), loop)
 
     def _outcomes(self, queue: Queue, tasks: list[Task]) -> list[_Outcome]:
         """The values for each task, or what it failed with. Runs in a thread."""
@@ -226,24 +230,6 @@ class Batcher:
         arrays = queue.servable.run(feeds, queue.fetches, seconds_left(latest))
         queue.shares.took(sum(rows), time.perf_counter() - started)
         return split(arrays, rows, size)
-
-
-def _hand_out(left: deque[tuple[Task, _Outcome]], loop: asyncio.AbstractEventLoop) -> None:
-    """Gives tasks their outcomes, a few in each turn of the loop.
-
-    An answer is written as soon as its task has its outcome. gRPC takes one new request in several turns: a
-    turn with a whole batch's answers would keep those waiting that are to be refused.
-    """
-    for _ in range(min(_ANSWERS_A_TURN, len(left))):
-        task, outcome = left.popleft()
-        if task.done.done():
-            continue
-        if isinstance(outcome, Exception):
-            task.done.set_exception(outcome)
-        else:
-            task.done.set_result(outcome)
-    if left:
-        loop.call_soon(_hand_out, left, loop)
 
 
 def _full() -> UnavailableError:
