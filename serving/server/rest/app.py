@@ -4,13 +4,21 @@ Reference: tensorflow_serving/model_servers/{http_rest_api_handler,http_server}.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, NoReturn
 
-from ...errors import HTTP_STATUS, CancelledError, InvalidArgumentError, ServingError, UnavailableError
+from ...errors import (
+    HTTP_STATUS,
+    CancelledError,
+    InvalidArgumentError,
+    ResourceExhaustedError,
+    ServingError,
+    UnavailableError,
+)
 from ...wire import messages_pb2 as pb
 from ..api import CLASSIFY, PREDICT, REGRESS, Api, Sizes
 from ..call import Call
@@ -47,6 +55,7 @@ _API_OF = {
 _GZIP = 16 + zlib.MAX_WBITS
 _TOO_SLOW = 408  # ends the connection: the rest of the body would come as slowly
 _BUSY = (429, 503)
+_REFUSAL_SECONDS = 0.025
 _RETRY_SECONDS = "1"  # the least that HTTP can say
 
 _Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -174,7 +183,13 @@ class RestApi:
     ) -> _Answer:
         deadline = time.monotonic() + self._seconds
         counted = self._metrics.request(self._api.known(spec), _API_OF[asks], "REST")
-        with counted, self._api.admission.request():
+        with counted, contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self._api.admission.request())
+            except ResourceExhaustedError:
+                # A client that tries again at once would take the time of those that are being answered.
+                await asyncio.sleep(_REFUSAL_SECONDS)
+                raise
             body = await self._body(scope, receive)
             infer = self._predict if asks == routes.PREDICT else self._examples
             return _Answer(await _unless_gone(receive, infer(asks, spec, body, deadline)))
