@@ -113,5 +113,5 @@ def test_lists_in_a_file_are_of_several_labels_even_if_each_holds_one(tmp_path):
     assert may_bear_several(read_table(written(tmp_path, ["a"], ["b"])).targets)
     table = tmp_path / "rows.csv"
     table.write_text("text,label\ngood,a\nbad,b\n")
-    assert may_bear_several(read_table(table, separator=";").targets)
+    assert may_bear_several(read_table(table, label_separator=";").targets)
     assert not may_bear_several(read_table(table).targets)
