@@ -133,11 +133,11 @@ def told_apart(rows: LabelledRows, labels: Collection[str], what: str = "rows") 
     if not unknown:
         return rows, ""
     said = f"{rows.source}: {len(wrong):,} of {len(rows):,} {what} have a label that was not in training"
-    if not label_names(rows.targets) & known:
+    if len(wrong) == len(rows) and not label_names(rows.targets) & known:
         names = sorted(known)
         raise DataError(
             f"{said}, such as {min(unknown)!r}. Known are {', '.join(names[:20])}"
-            f"{', …' if len(names) > 20 else ''}."
+            f"{', …' if len(names) > 20 else ''}. Is it the right column of labels?"
         )
     commonest = sorted(unknown, key=lambda name: (-len(unknown[name]), name))
     named = [f"{name!r} ({_places(rows, unknown[name])})" for name in commonest[:_SHOWN]]

@@ -69,7 +69,9 @@ def write_run(
     epochs = range(1, 1 + len(next(iter(history.values()), ())))
     _write_csv(folder / "history.csv", ["epoch", *history], zip(epochs, *history.values(), strict=True))
     if example is not None:
-        (folder / "example.json").write_text(json.dumps(example, ensure_ascii=False) + "\n", encoding="utf-8")
+        # Half of a surrogate pair, which Python's texts may hold, has no UTF-8.
+        text = json.dumps(example, ensure_ascii=False) + "\n"
+        (folder / "example.json").write_bytes(text.encode(errors="replace"))
     for name, table in figures.tables().items():
         _write_csv(folder / f"{name}.csv", table.header, table.rows)
     tokenizer = getattr(model, "tokenizer", None)

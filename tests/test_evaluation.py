@@ -238,7 +238,7 @@ def test_no_mistakes_are_a_file_with_its_header(run, tmp_path):
     answered = run.model.labels[run.model.predict(["good film"], verbose=0)[0].argmax()]
     (tmp_path / "t.csv").write_text(f"text,label\ngood film,{answered}\n")
     assert invoke("evaluate", run.path, tmp_path / "t.csv", "--mistakes", tmp_path / "m.csv").exit_code == 0
-    assert (tmp_path / "m.csv").read_text() == "where,text,label,predicted,probability\n"
+    assert (tmp_path / "m.csv").read_text() == "line,text,label,predicted,probability\n"
 
 
 def test_a_file_for_mistakes_that_cannot_be_written_is_said_before_a_model_is_loaded(tmp_path, monkeypatch):

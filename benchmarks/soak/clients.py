@@ -114,6 +114,9 @@ class Client(ABC):
             )
             self._ending.wait(_PAUSE_AFTER_FAILURE_SECONDS)
             return
+        except Exception as error:  # noqa: BLE001 - whatever cannot be read is no right answer
+            self._tally.was_wrong(f"{self.api}: {rows} was answered with what cannot be read: {error!r}")
+            return
         version = versions[0]
         if {*versions} != {version} or values != [row + version for row in rows]:
             self._tally.was_wrong(f"{self.api}: {rows} was answered with {values} by versions {versions}")

@@ -34,7 +34,7 @@ def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: 
     from keras_selfattn.runs import corpus_for_run, is_pretrained, load_run, rows_for_run
 
     if mistakes is not None:
-        check_mistakes_file(mistakes)
+        check_mistakes_file(mistakes, table)
     if is_pretrained(run):
         for flag, value in (("--mistakes", mistakes), ("--skip-unknown-labels", skip_unknown_labels)):
             if value:

@@ -3,7 +3,7 @@
 import csv
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keras_selfattn.atomic import check_writable, is_stream, text_destination
 from keras_selfattn.errors import ConfigError, DataError
@@ -14,15 +14,28 @@ if TYPE_CHECKING:
 _JSON = (".jsonl", ".ndjson")
 
 
-def check_mistakes_file(file: Path) -> None:
-    """Raises ConfigError where no such file could be written; before a model is asked."""
+def check_mistakes_file(file: Path, table: Path) -> None:
+    """Raises ConfigError where no such file could be written, or it is `table`; before a model is asked."""
     try:
+        if file.exists() and table.exists() and file.samefile(table):
+            raise ConfigError(f"--mistakes must be another file than TABLE. Received {str(file)!r} for both.")
         if file.is_dir():
             raise ConfigError(f"--mistakes must be a file. Received {str(file)!r}, a folder.")
         if not (file.exists() and is_stream(file)):
             check_writable(file)
     except OSError as error:
         raise ConfigError(f"--mistakes {file} cannot be written: {error.strerror or error}.") from error
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return _encodable(json.dumps(value, ensure_ascii=False))
+    return _encodable(value) if isinstance(value, str) else value
+
+
+def _encodable(text: str) -> str:
+    """Returns a text without halves of surrogate pairs, which have no UTF-8."""
+    return text.encode(errors="replace").decode()
 
 
 def write_mistakes(file: Path, mistakes: "Columns") -> None:
@@ -36,11 +49,12 @@ def write_mistakes(file: Path, mistakes: "Columns") -> None:
             if file.suffix.lower() in _JSON:
                 for line in mistakes.rows:
                     record = dict(zip(mistakes.header, line, strict=True))
-                    stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+                    stream.write(_encodable(json.dumps(record, ensure_ascii=False)) + "\n")
                 return
-            writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(mistakes.header)
+            # Of "\n" alone as the end of a line, Python leaves a "\r" in a text without quotes.
+            quoted = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+            csv.writer(stream, lineterminator="\n").writerow(mistakes.header)
             for line in mistakes.rows:
-                writer.writerow(json.dumps(v, ensure_ascii=False) if isinstance(v, list) else v for v in line)
+                quoted.writerow(map(_cell, line))
     except OSError as error:
         raise DataError(f"--mistakes {file} cannot be written: {error.strerror or error}.") from error

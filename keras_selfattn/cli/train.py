@@ -149,7 +149,10 @@ def _check_labels_asked(task: Task, given: dict[str, Any]) -> None:
 def _check_text(task: Task, start: Path) -> None:
     if task.name != "text":
         raise ConfigError(f"--from is for the task text. The task is {task.name}: leave it out.")
-    check_run(start)
+    if start.suffix != ".keras":
+        check_run(start)
+    elif not start.is_file():
+        raise ConfigError(f"--from must be a run folder or a .keras file. {start} is not there.")
 
 
 def _said(run: "Run") -> str:

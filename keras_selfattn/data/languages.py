@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-import stopwordsiso
 from babel import Locale
 from babel.dates import format_date, format_timedelta
 from babel.lists import format_list
@@ -116,6 +115,8 @@ def _composed(language: str, words: Sequence[str], phrases: Sequence[str], draw:
 
 def _frequent_words(language: str, messages: Sequence[str]) -> list[str]:
     """Returns stop words, of which not every language has a list, and the words that messages repeat."""
+    import stopwordsiso  # here: nothing else of this package needs it
+
     counts = Counter(word for text in messages for word in text.lower().split() if word.isalpha())
     repeated = {word for word, count in counts.items() if count >= _REPEATED}
     return sorted(repeated.union(stopwordsiso.stopwords(_STOP_WORDS.get(language, language))))

@@ -14,6 +14,8 @@ from typing import Any
 from babel.messages import Catalog
 from babel.messages.mofile import read_mo
 
+from keras_selfattn.errors import ConfigError
+
 # Where Django names a language otherwise than CLDR does.
 _FOLDERS = {"zh": "zh_Hans", "no": "nb"}
 # English is what the others are translated from: it is read from one of the fullest.
@@ -50,8 +52,12 @@ def load_messages(language: str) -> tuple[str, ...]:
 
 def _catalogues(language: str) -> Iterator[Catalog]:
     package = find_spec("django")
+    if package is None:
+        raise ConfigError(
+            "Django is not installed, whose messages the quickstart learns sentences from: pip install django"
+        )
     folder = _FOLDERS.get(language, language)
-    for root in (package and package.submodule_search_locations) or ():
+    for root in package.submodule_search_locations or ():
         for path in sorted(Path(root).rglob(f"locale/{folder}/LC_MESSAGES/*.mo")):
             with path.open("rb") as file:
                 yield read_mo(file)

@@ -111,9 +111,12 @@ def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
     for line, record in records:
         if isinstance(record[column], dict):
             raise DataError(f"{file}: the {column!r} in line {line} is no label but {record[column]!r}.")
-    return [
-        read(f"{file}: the {column!r} in line {line}", record[column]).strip() for line, record in records
-    ]
+    return [read(f"{file}: the {column!r} in line {line}", _bare(record[column])) for line, record in records]
+
+
+def _bare(value: Any) -> Any:
+    """Returns a text without the blanks around it, and anything else as it is."""
+    return value.strip() if isinstance(value, str) else value
 
 
 def _label_lists(
@@ -128,7 +131,7 @@ def _label_lists(
         if not isinstance(value, list) or any(isinstance(name, list | dict) for name in value):
             raise DataError(f"{file}: the {column!r} in line {line} is no list of labels but {value!r}.")
         given = (name for name in value if _as_text(name).strip())
-        names = (read(f"{file}: a {column!r} in line {line}", name).strip() for name in given)
+        names = (read(f"{file}: a {column!r} in line {line}", _bare(name)) for name in given)
         found.append(LabelList(dict.fromkeys(names)))
     return found
 

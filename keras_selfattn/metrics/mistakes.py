@@ -35,7 +35,7 @@ def mistakes_of(head: Head, rows: LabelledRows, outputs: Any) -> Columns:
         lines = [(line[0], rows.inputs[line[1]], *line[2:]) for line in lines]
     else:
         lines = [(line[0], *line[2:]) for line in lines]
-    where = "line" if lines and isinstance(lines[0][0], int) else "where"
+    where = "line" if len(rows) and isinstance(rows.place(0), int) else "where"
     return Columns([where, *columns, score], [(*line[:-1], _short(line[-1])) for line in lines])
 
 

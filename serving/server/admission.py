@@ -71,7 +71,7 @@ class Admission:
         if growth > self._most_growth:
             raise InvalidArgumentError(
                 f"a request of {size} bytes may take at most {self._most_growth} bytes more in memory "
-                f"(max_request_tensor_bytes); its tensors take {becomes}. Send fewer values at a time"
+                f"(max_request_tensor_bytes); its values take about {becomes}. Send fewer at a time"
             )
         if self._growth + growth > _LARGEST_AT_A_TIME * self._most_growth:
             raise ResourceExhaustedError(

@@ -163,7 +163,7 @@ class Api:
             try:
                 stack.enter_context(self.admission.request())
             except ResourceExhaustedError:
-                with self._metrics.request(self._model_of(data), api, "GRPC"):
+                with self._metrics.request(self._model_of(api, data), api, "GRPC"):
                     raise
             yield
 
@@ -223,13 +223,15 @@ class Api:
             work = _copied_bytes(arrays) if api == PREDICT and finish is _serialized else _value_work(arrays)
             return await self._runner.off_loop(work, lambda: finish(call.respond(arrays)))
 
-    def _model_of(self, data: bytes) -> str:
-        """Return the model that a request is for, of which only the first field is read: the ModelSpec."""
+    def _model_of(self, api: str, data: bytes) -> str:
+        """Return the model that a request is for, if that costs little to find out."""
         if len(data) > _MOST_REFUSED:
             return ""
         try:
+            if api == MULTI_INFERENCE:
+                return self.known(pb.SerializedMultiInferenceRequest.FromString(data).tasks[0].model_spec)
             return self.known(pb.GetModelStatusRequest.FromString(data).model_spec)
-        except DecodeError:
+        except (DecodeError, IndexError):
             return ""
 
     async def _parse(self, message: type[_M], data: bytes) -> _M:

@@ -58,8 +58,11 @@ class Runner:
         """
         if self._batch_all or servable.batching or _has_rows(servable, call, self._most):
             return await self._batcher.run(servable, call, deadline)
-        running = self._in_thread(lambda: servable.run(call.feeds, call.fetches, seconds_left(deadline)))
-        return await by(deadline, running)
+
+        def run(call: Call[Any]) -> list[np.ndarray]:
+            return servable.run(call.feeds, call.fetches, seconds_left(deadline))
+
+        return await by(deadline, self._in_thread(run, call))
 
     async def off_loop(self, size: int, function: Callable[..., _T], *args: Any) -> _T:
         """Return what `function` returns; it runs in a thread if it may take over a millisecond.
@@ -71,10 +74,15 @@ class Runner:
         """
         if size < _SMALL:
             return function(*args)
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
+        return await self._in_thread(function, *args)
 
-    def _in_thread(self, function: Callable[[], _T]) -> "asyncio.Future[_T]":
-        return asyncio.get_running_loop().run_in_executor(self._executor, function)
+    async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:
+        # An executor keeps what has been cancelled until a thread looks at it: then it must hold nothing.
+        held = [*args]
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: function(*held))
+        finally:
+            held.clear()
 
 
 def _has_rows(servable: Servable, call: Call[Any], most: int) -> bool:

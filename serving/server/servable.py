@@ -80,7 +80,8 @@ class SavedModelServable:
         path: the version's folder, a SavedModel.
         tags: of the graph to load.
         config: of the session; `session_config` makes it.
-        loops_end: as in `is_sure_to_end`.
+        is_ours: whether this project exported it: its loops end, as in `is_sure_to_end`, and its outputs come
+            of one computation that fails or not, so that some may be fetched along with others.
 
     Raises:
         ServingError: TensorFlow's runtime cannot load it, for example because a checkpoint is cut short.
@@ -98,7 +99,7 @@ class SavedModelServable:
         path: Path,
         tags: Sequence[str],
         config: Any,
-        loops_end: bool = False,
+        is_ours: bool = False,
     ):
         self.model = model
         self.version = version
@@ -116,10 +117,9 @@ class SavedModelServable:
             self._tensors = {name: tensor._as_tf_output() for name, tensor in tensors.items()}
             records = {name: record_of(tensor.dtype.as_datatype_enum) for name, tensor in tensors.items()}
             self._records = {name: record for name, record in records.items() if record is not None}
-            self._shared_work = [
-                SharedWork(meta_graph.graph_def, each) for each in self._whole_signatures(tensors)
-            ]
-            ends = is_sure_to_end(meta_graph.graph_def, loops_end)
+            whole = self._whole_signatures(tensors) if is_ours else ()
+            self._shared_work = [SharedWork(meta_graph.graph_def, each) for each in whole]
+            ends = is_sure_to_end(meta_graph.graph_def, is_ours)
             self._short_runs = ShortRuns(ends and self._has_default_threads(config))
         except errors.OpError as error:
             self._session.close()

@@ -63,7 +63,9 @@ class SharedWork:
         bits = sum(1 << place for place, name in enumerate(self.outputs) if name in asked)
         extra = [group for group in self._groups if not group & bits]
         along = (
-            name for place, name in enumerate(self.outputs) if not any(group >> place & 1 for group in extra)
+            name
+            for place, name in enumerate(self.outputs)
+            if name not in self.inputs and not any(group >> place & 1 for group in extra)
         )
         return tuple(sorted(asked.union(along)))
 
@@ -150,6 +152,9 @@ class _Trace:
             yield from self._argument(place)
         elif self._is_call(node):
             function = self._functions[node.attr["f"].func.name]
+            for tensor in node.input:
+                if tensor.startswith("^"):
+                    yield self._place(place.calls, place.function, tensor)
             inside = (*place.calls, place.function, place.node)
             for tensor in self._returned(function, place.output):
                 yield self._place(inside, function.signature.name, tensor)
@@ -158,10 +163,9 @@ class _Trace:
                 yield self._place(place.calls, place.function, tensor)
 
     def _returned(self, function: Any, output: int | None) -> Iterable[str]:
-        """Return what makes an output of a function; of none, what has to be done before it is over."""
-        if output is None:
-            return [f"^{node}" for node in function.control_ret.values()]
-        return [function.ret[function.signature.output_arg[output].name]]
+        """Return what makes an output of a function, if one is meant, and what it does in any case."""
+        done = [f"^{node}" for node in function.control_ret.values()]
+        return done if output is None else [*done, function.ret[function.signature.output_arg[output].name]]
 
     def _argument(self, place: _Place) -> Iterator[_Place]:
         """Yield what a function's caller gives for an argument."""

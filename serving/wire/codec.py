@@ -151,11 +151,11 @@ def decoded_bytes(proto: pb.TensorProto) -> int:
         >>> decoded_bytes(pb.TensorProto(dtype=pb.DT_FLOAT, tensor_shape=_shape(np.empty((1024, 256)))))
         1048576
     """
-    elements = math.prod(max(0, dim.size) for dim in proto.tensor_shape.dim)
-    if proto.dtype == pb.DT_STRING:
-        return elements * _STRING_BYTES
     try:
-        return elements * kind_of(proto.dtype).dtype.itemsize
+        elements = math.prod(_known_shape(proto))
+        return elements * (
+            _STRING_BYTES if proto.dtype == pb.DT_STRING else kind_of(proto.dtype).dtype.itemsize
+        )
     except CodecError:
         return 0
 
@@ -295,12 +295,15 @@ def _shape(array: np.ndarray) -> pb.TensorShapeProto:
 
 
 def _known_shape(proto: pb.TensorProto) -> tuple[int, ...]:
+    axes = len(proto.tensor_shape.dim)
+    if axes > _MOST_AXES:  # first: the product of very many sizes takes very long
+        raise CodecError(f"a tensor of {axes} axes is larger than an array can be")
     shape = tuple([dim.size for dim in proto.tensor_shape.dim])
     if proto.tensor_shape.unknown_rank or min(shape, default=0) < 0:
         raise CodecError(f"a tensor's shape must be known. Received {shape}")
     # Of an empty tensor NumPy wants the other sizes to be possible, too.
-    if len(shape) > _MOST_AXES or math.prod([size or 1 for size in shape]) > MAX_TENSOR_BYTES:
-        raise CodecError(f"a tensor of {len(shape)} axes, {str(shape)[:80]}, is larger than an array can be")
+    if math.prod([size or 1 for size in shape]) > MAX_TENSOR_BYTES:
+        raise CodecError(f"a tensor of shape {str(shape)[:80]} is larger than an array can be")
     return shape
 
 

@@ -24,7 +24,7 @@ from keras_selfattn.serving.wire import messages_pb2 as pb
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 CLASSIFY = "/tensorflow.serving.PredictionService/Classify"
 ONE = np.float32(1).tobytes()
-REFUSED = "at most .* bytes more in memory .max_request_tensor_bytes.; its tensors take"
+REFUSED = "at most .* bytes more in memory .max_request_tensor_bytes.; its values take about"
 
 
 def tensor(dtype, *sizes, **values):

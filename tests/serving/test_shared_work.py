@@ -10,6 +10,8 @@ import tensorflow as tf
 from keras_selfattn.serving.server import ServerConfig, servable
 from keras_selfattn.serving.server.loading import Loader
 from keras_selfattn.serving.server.metrics import Metrics
+from keras_selfattn.serving.server.shared_work import SharedWork
+from keras_selfattn.serving.wire import messages_pb2 as pb
 
 OUTPUTS = ("label", "probabilities", "score")
 SUBSETS = [["label"], ["score"], ["score", "label"], ["label", "score"], ["probabilities"], OUTPUTS]
@@ -55,6 +57,9 @@ def fetched(monkeypatch):
 
 def loaded(module, base, **signatures):
     models.save(module, base, **signatures)
+    card = base / "1" / "assets.extra" / "model_card.json"
+    card.parent.mkdir(exist_ok=True)
+    card.write_text("{}")
     return closing(Loader(ServerConfig("m", "m"), Metrics()).load("m", 1, base / "1"))
 
 
@@ -87,7 +92,28 @@ def test_work_that_nobody_asked_for_is_not_done(tmp_path, fetched, names, count)
     assert fetched == [count]
 
 
-def test_in_a_graph_with_loops_of_its_own_only_what_is_asked_for_is_fetched(tmp_path, fetched):
+def test_of_models_that_others_exported_only_what_is_asked_for_is_fetched(tmp_path, fetched):
+    models.save(Heads(), tmp_path)
+    with closing(Loader(ServerConfig("m", "m"), Metrics()).load("m", 1, tmp_path / "1")) as version:
+        asked(version, np.ones((2, 3), np.float32), ["hidden"])
+    assert fetched == [1]
+
+
+def test_what_is_fed_is_never_fetched_along(tmp_path):
+    """TensorFlow refuses to fetch what it is fed."""
+
+    graph = tf.compat.v1.Graph()
+    with graph.as_default():
+        number = tf.compat.v1.placeholder(tf.float32, [], name="number")
+        tf.add(number, 1.0, name="more")
+    signature = pb.SignatureDef()
+    signature.inputs["number"].name = "number:0"
+    signature.outputs["more"].name = "more:0"
+    signature.outputs["number"].name = "number:0"
+    assert SharedWork(graph.as_graph_def(), signature).widened(["more:0"]) == ("more:0",)
+
+
+def test_in_a_graph_with_loops_of_its_own_nothing_is_fetched_along(tmp_path):
     from tensorflow.compat import v1
 
     graph = v1.Graph()
@@ -100,9 +126,11 @@ def test_in_a_graph_with_loops_of_its_own_only_what_is_asked_for_is_fetched(tmp_
         builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature})
         builder.save()
         v1.enable_control_flow_v2()
-    with closing(Loader(ServerConfig("m", "m"), Metrics()).load("m", 1, tmp_path / "1")) as version:
-        assert asked(version, np.float32(3), ["twice"])["twice"] == 20.0
-    assert fetched == [1]
+    with v1.Session(graph=v1.Graph()) as session:
+        loaded_graph = v1.saved_model.load(session, ["serve"], str(tmp_path / "1"))
+    signature = pb.SignatureDef.FromString(loaded_graph.signature_def["serving_default"].SerializeToString())
+    twice = signature.outputs["twice"].name
+    assert SharedWork(loaded_graph.graph_def, signature).widened([twice]) == (twice,)
 
 
 def test_the_outputs_of_an_exported_classifier_are_answered_by_one_graph(tmp_path, fetched):

@@ -203,11 +203,11 @@ class RestApi:
         sizes = await self._sizes(body)
         return await self._api.infer(spec, PREDICT, prepare, bytes, sizes, deadline)
 
-    async def _sizes(self, body: bytes) -> Sizes:
-        return Sizes(len(body), await self._runner.off_loop(len(body), json_bytes, body))
+    async def _sizes(self, body: bytes, are_examples: bool = False) -> Sizes:
+        return Sizes(len(body), await self._runner.off_loop(len(body), json_bytes, body, are_examples))
 
     async def _examples(self, asks: str, spec: pb.ModelSpec, body: bytes, deadline: float) -> bytes:
-        sizes = await self._sizes(body)
+        sizes = await self._sizes(body, are_examples=True)
         with self._api.admission.growth(*sizes):
             request = await self._runner.off_loop(max(sizes), _examples_request, spec, body)
         write = classify_outputs if asks == routes.CLASSIFY else regress_outputs

@@ -106,6 +106,7 @@ class Connection(HttpToolsProtocol):
         self._retires = self.loop.time() + connections.seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
         # Since when the client owes the rest of something that nobody answers.
         self._owes_since: float | None = None
+        self._owes_body = False  # of a request that has its answer
         self._head_bytes = 0
         self._unfinished_bytes = 0
         # What was still to be sent at a look, of which answer, and since when.
@@ -150,6 +151,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._owes_since = self.loop.time()
+        self._owes_body = False
         self._head_bytes = self._unfinished_bytes = 0
 
     def on_url(self, url: bytes) -> None:
@@ -190,7 +192,8 @@ class Connection(HttpToolsProtocol):
             return
         now = self.loop.time()
         self._others.waits(self, now)
-        if self._owes_since is not None or self.cycle.more_body:
+        self._owes_body = self.cycle.more_body
+        if self._owes_since is not None or self._owes_body:
             self._owes_since = now
 
     def answer_last(self) -> None:
@@ -225,7 +228,7 @@ class Connection(HttpToolsProtocol):
         return now - since >= STALLED_SECONDS
 
     def _refuse(self, status: int, words: str) -> None:
-        if self._is_answering or not (self._head_bytes or self._unfinished_bytes):
+        if self._is_answering or self._owes_body or not (self._head_bytes or self._unfinished_bytes):
             self.transport.abort()  # in the middle of something else, or before anything
             return
         body = error_body(words)

@@ -78,8 +78,9 @@ class Listener:
             return
         accepting, self._accepting = self._accepting, None
         await asyncio.wait({accepting})  # which takes the socket out of the loop
+        # Those that wait at a shared socket are for the others.
         with contextlib.suppress(OSError):
-            while self._connections.has_room(len(self._opening)):
+            while not self._shared and self._connections.has_room(len(self._opening)):
                 self._open(self._socket.accept()[0])
         self._socket.close()
         if self._opening:

@@ -9,6 +9,7 @@ from functools import partial
 
 import uvicorn
 
+from ...errors import ServerStartError
 from ..config import ServerConfig
 from ..descriptors import connections_of_a_port
 from ..listening import CONNECTION_SECONDS, bind, rest_port
@@ -110,6 +111,9 @@ class RestServer:
         self._task.add_done_callback(lambda _: _uvicorn_log.removeFilter(quiet))
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.01)
+        if not self._server.started:
+            error = self._task.exception()
+            raise ServerStartError(f"cannot listen for REST on port {self.port}: {error}") from error
 
     async def leave(self) -> None:
         """Closes the port: who comes now goes elsewhere. Connections end with their next answer."""

@@ -223,7 +223,7 @@ class Supervisor:
     def _started(self, number: int) -> WorkerProcess | None:
         try:
             return self._start_worker(number)
-        except OSError:  # no memory, process or descriptor is to be had now
+        except (OSError, RuntimeError, MemoryError):  # no process, descriptor or thread is to be had now
             _log.exception("worker %d cannot be started", number)
             return None
 
