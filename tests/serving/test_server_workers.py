@@ -158,7 +158,7 @@ def test_while_workers_drain_rest_accepts_nobody(serve, slow_base, in_background
     served = serve("--model_name=slow", f"--model_base_path={slow_base}")
     with Client(served.target, "slow", timeout=30) as client:
         client.metadata()
-        running = in_background(client.predict, {"seconds": 3})
+        running = in_background(client.predict, {"seconds": 8})
         time.sleep(1)  # for the request to be there
         served.process.send_signal(signal.SIGTERM)
         until(lambda: not accepts(int(served.url.rpartition(":")[2])))
