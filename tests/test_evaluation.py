@@ -10,12 +10,14 @@ from sklearn.metrics import f1_score
 
 from keras_selfattn import models, training
 from keras_selfattn.cli.main import main
+from keras_selfattn.cli.mistakes import check_mistakes_file, write_mistakes
 from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.data.tables import read_table
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.evaluation import examine
 from keras_selfattn.metrics import report_of
 from keras_selfattn.metrics.mistakes import mistakes_of
+from keras_selfattn.metrics.report import Columns
 from keras_selfattn.models.heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.numbers import NumbersHead
 from keras_selfattn.models.position_head import PositionHead
@@ -231,6 +233,20 @@ def test_the_command_writes_mistakes_and_names_unknown_labels(run, tmp_path):
     found = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
     assert "new" not in {row["label"] for row in found}
     assert "On 3 " in done.output
+
+
+@pytest.mark.parametrize("text", ["a\rb", "a\nb", 'a "b", c', "a\ud800"])
+def test_mistakes_are_read_as_they_were_written(tmp_path, text):
+    columns = Columns(["line", "text", "label", "predicted", "probability"], [(2, text, "+", "-", 0.5)])
+    write_mistakes(tmp_path / "m.csv", columns)
+    assert read_table(tmp_path / "m.csv").inputs == [text.replace("\ud800", "?")]
+
+
+def test_mistakes_never_take_the_place_of_the_table(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("text,label\na,+\n")
+    with pytest.raises(ConfigError, match="--mistakes must be another file than TABLE"):
+        check_mistakes_file(tmp_path / "." / "t.csv", table)
 
 
 def test_no_mistakes_are_a_file_with_its_header(run, tmp_path):

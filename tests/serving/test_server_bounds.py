@@ -85,6 +85,14 @@ def test_a_small_message_of_a_large_tensor_is_refused_before_anything_is_made(se
     assert decoded == []
 
 
+def test_a_shape_of_thousands_of_axes_costs_nothing_and_is_refused(server, decoded):
+    """Their product would be a number of a hundred thousand digits."""
+    sent = tensor(pb.DT_FLOAT, *[2**62] * 20_000)
+    assert codec.decoded_bytes(sent) == 0
+    request = pb.PredictRequest(model_spec=pb.ModelSpec(name="half"), inputs={"x": sent})
+    assert refusal(server, PREDICT, request) == ("INVALID_ARGUMENT", "tensor parsing error: x")
+
+
 def test_tensors_are_bounded_together(server, decoded):
     halves = {name: tensor(pb.DT_FLOAT, 2**17 + 1, float_val=ONE) for name in "ab"}
     request = pb.PredictRequest(model_spec=pb.ModelSpec(name="half"), inputs=halves)
