@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sklearn.utils.parallel import Parallel
 
 from keras_selfattn import export, models, training
 from keras_selfattn.calibration import Calibration, SharesFitted
@@ -115,6 +116,21 @@ def test_log_count_ratios_by_hand():
     wanted = np.log(with_it / with_it.sum()) - np.log(without / without.sum())
     np.testing.assert_allclose(ratios.kernel[:, 0], wanted)
     assert ratios.bias[0] == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 12])
+def test_machines_fitted_in_processes_are_those_fitted_here(monkeypatch, classes):
+    texts = [f"text {row} of {'ab cd ef'[row % 7 :]}" for row in range(60)]
+    targets = np.arange(60) % classes
+    config = models.TextConfig()
+    here = fitted(config, texts, targets, classes).get_weights()
+    started = []
+    monkeypatch.setattr(wide_fit, "_ALONE", 0)
+    monkeypatch.setattr(wide_fit, "Parallel", lambda n_jobs: started.append(n_jobs) or Parallel(n_jobs=2))
+    there = fitted(config, texts, targets, classes).get_weights()
+    assert set(started) == {-1}
+    for one, other in zip(here, there, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_rarer_ngrams_are_left_out_where_weights_would_be_too_large(monkeypatch):

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.svm import LinearSVC
+from sklearn.utils.parallel import Parallel, delayed
 
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.drawing import drawn
@@ -30,6 +31,9 @@ _SVM_CLASSES = 300
 # Scaled by log-count ratios of each class on its own, they help where classes are few.
 _SCALED_CLASSES = 10
 _C, _SCALED_C = 1.0, 0.3  # of the machines; what served best on six sets of texts
+# Values times machines that are fitted in this process: some three seconds' work, of which a second process
+# takes one to start.
+_ALONE = 20_000_000
 
 
 class _Linear(NamedTuple):
@@ -174,18 +178,22 @@ def _log_count_ratios(values: Any, columns: np.ndarray, weights: np.ndarray) -> 
 def _machines(values: Any, columns: np.ndarray, weights: np.ndarray, c: float, scales: np.ndarray) -> _Linear:
     """Returns a support vector machine for each column, on features times `scales`, `[F, C]` or `[F, 1]`."""
     kernel: Any = np.zeros((values.shape[1], columns.shape[1]))
-    bias = np.zeros(columns.shape[1])
-    scales = np.broadcast_to(scales, kernel.shape)
-    for place, borne in enumerate(columns.T):
-        if borne.all() or not borne.any():
-            bias[place] = 1.0 if borne.all() else -1.0
-            continue
-        scale = scales[:, place]
-        machine: Any = LinearSVC(C=c, random_state=0)
-        machine.fit(values @ sp.diags(scale), borne, sample_weight=weights)
-        kernel[:, place] = machine.coef_[0] * scale
+    bias = np.where(columns.all(axis=0), 1.0, -1.0)
+    mixed = np.flatnonzero(columns.any(axis=0) & ~columns.all(axis=0))  # of others there is nothing to learn
+    shared = values @ sp.diags(scales[:, 0]) if scales.shape[1] == 1 else None
+    side_by_side = Parallel(n_jobs=-1 if values.nnz * len(mixed) > _ALONE else 1)
+    machines: Any = side_by_side(
+        delayed(LinearSVC(C=c, random_state=0).fit)(
+            values @ sp.diags(scales[:, place]) if shared is None else shared,
+            columns[:, place],
+            sample_weight=weights,
+        )
+        for place in mixed
+    )
+    for place, machine in zip(mixed, machines, strict=True):
+        kernel[:, place] = machine.coef_[0]
         bias[place] = machine.intercept_[0]
-    return _Linear(kernel, bias)
+    return _Linear(kernel * scales, bias)
 
 
 def _scales(
