@@ -19,7 +19,7 @@ from .explain import collected_weights
 from .fronts import Front, PlainFront, PreprocessFront, Request, TextFront, in_batches, made_up
 from .images import ImageFront
 from .raw import RawFront, raw_answers, raw_front
-from .signatures import Graphs, Signature, specs_of
+from .signatures import MOST_ASKED, Graphs, Signature, specs_of
 from .tokens import TokenFront
 from .weights import Weights
 
@@ -94,6 +94,9 @@ def _raw_contract(
     graphs = Graphs(model.core, weights, front, raw_answers(model.head))
     signatures = graphs.signatures(requests)
     if isinstance(front, TextFront):
+        asked = signatures[MOST_ASKED]
+        lengths = [*asked.requests, front.request_of_lengths()]
+        signatures[MOST_ASKED] = dataclasses.replace(asked, requests=lengths)
         tokens = front.token_requests()
         if real or samples is not None:
             tokens[0] = front.token_request(requests[0])

@@ -22,6 +22,7 @@ Request = dict[str, np.ndarray]
 # Longest text that `explain` answers for: weights of all pairs take 4 layers heads T^2 bytes a row, 8 MB here
 # for two layers of four heads.
 EXPLAINED_TOKENS = 512
+_MOST_TOKENS = 64  # of the texts of which a server has seen each length before its first caller's
 
 _TEXTS = ("good film", "What a film!", "", "Ünknown ☃ 日本語 text.", "one two three four five six seven " * 5)
 
@@ -55,6 +56,7 @@ class TextFront:
         self._model, self._tokenizer = model, model.tokenizer
         self.specs = {"text": tf.TensorSpec([None], tf.string, name="text")}
         self.tracked = [self._tokenizer.table]
+        self._between = " " if self._tokenizer.config.tokens == "words" else ""
 
     def __call__(self, *raw: Tensor) -> Any:
         return self._model.beside_wide(self._tokenizer(raw[0]), raw[0])  # the ids ragged [B, T]
@@ -62,8 +64,7 @@ class TextFront:
     def of_tokens(self, tokens: Tensor) -> Any:
         """Returns the same of tokens, string `[B, T]`, "" as padding; the ids padded."""
         ids = self.ids(tokens)
-        between = " " if self._tokenizer.config.tokens == "words" else ""
-        return self._model.beside_wide(ids, tf.strings.reduce_join(tokens, axis=1, separator=between))
+        return self._model.beside_wide(ids, tf.strings.reduce_join(tokens, axis=1, separator=self._between))
 
     def alone(self, ids: Tensor) -> Any:
         """Returns the same of token ids, int32 `[B, T]`, of which the wide path says nothing."""
@@ -90,8 +91,14 @@ class TextFront:
 
     def requests(self) -> list[Request]:
         words = [*self._tokenizer.vocabulary[:64], "unknown-token"]
-        texts = [" ".join(words[:count]) for count in (3, 1, 2, 5, *range(6, 17), 4, 31, len(words))]
+        texts = [" ".join(words[:count]) for count in (3, 1, 2, 5, 7, 11, 17, 31, len(words))]
         return in_batches({"text": _strings([*texts, *_TEXTS, "\t\n ", *texts[::-1]])})
+
+    def request_of_lengths(self) -> Request:
+        """Returns the call that asks for texts of 1 to 64 tokens, of each length one."""
+        tokens = [token for token in self._tokenizer.vocabulary if token.strip()][:3] or ["a"]
+        texts = [self._between.join((tokens * count)[:count]) for count in range(1, _MOST_TOKENS + 1)]
+        return {"text": _strings(texts)}
 
     def asked(self, row: str) -> Request:
         """Returns the call that asks for a text."""

@@ -22,6 +22,8 @@ from .weights import Weights
 
 Tensor = Any
 
+MOST_ASKED = "serving_default"
+
 PREDICT = "tensorflow/serving/predict"
 CLASSIFY = "tensorflow/serving/classify"
 REGRESS = "tensorflow/serving/regress"
@@ -58,9 +60,7 @@ class Graphs:
         """Returns those that follow from what the model takes and returns."""
         front, answers = self._front, self._answers
         found = {
-            "serving_default": Signature(
-                _function(front.specs, lambda *raw: self._core(self._read(*raw))), requests
-            )
+            MOST_ASKED: Signature(_function(front.specs, lambda *raw: self._core(self._read(*raw))), requests)
         }
         if not can_parse(front.specs):
             return found

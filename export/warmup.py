@@ -12,12 +12,10 @@ import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
 from .fronts import Request
-from .signatures import CLASSIFY, PREDICT, Signature
+from .signatures import CLASSIFY, MOST_ASKED, PREDICT, Signature
 from .trial import Case
 
 _logs: Any = prediction_log_pb2
-
-_MOST_ASKED = "serving_default"
 
 FILE = "assets.extra/tf_serving_warmup_requests"
 
@@ -49,7 +47,7 @@ def _requests(case: Case) -> Iterator[Request]:
     rows = _rows(case.request)
     if rows:
         yield case.request
-    if rows > 1 and case.signature == _MOST_ASKED:
+    if rows > 1 and case.signature == MOST_ASKED:
         for row in range(rows):
             yield {alias: array[row : row + 1] for alias, array in case.request.items()}
 

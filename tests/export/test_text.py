@@ -158,6 +158,20 @@ def test_a_long_neighbour_changes_an_answer_by_no_more_than_rounding(signatures)
     np.testing.assert_allclose(among[:3], alone, rtol=2e-5)
 
 
+@pytest.mark.parametrize("tokens", ["words", "characters"])
+def test_warmup_holds_a_text_of_each_length_by_itself(tokens, tmp_path, unchecked):
+    config = models.TextConfig(tokens=tokens, width=8, num_layers=1, num_heads=2, ngram_buckets=64)
+    model = models.TextClassifier(config, vocabulary=["e", " ", "g"], labels=["+", "-"])
+    path = export.export_saved_model(model, tmp_path) / "assets.extra" / "tf_serving_warmup_requests"
+    lengths = set()
+    for record in tf.data.TFRecordDataset(str(path)):
+        request = prediction_log_pb2.PredictionLog.FromString(record.numpy()).predict_log.request
+        texts = request.inputs["text"].string_val
+        if request.model_spec.signature_name == "serving_default" and len(texts) == 1:
+            lengths.add(int(model.tokenizer(tf.constant([texts[0]])).row_lengths()[0]))
+    assert lengths >= set(range(1, 65))
+
+
 def test_warmup_holds_requests_of_several_sizes_for_every_signature_and_each_is_answered(version):
     path = str(version / "assets.extra" / "tf_serving_warmup_requests")
     logs = [prediction_log_pb2.PredictionLog.FromString(r.numpy()) for r in tf.data.TFRecordDataset(path)]

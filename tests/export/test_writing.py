@@ -51,7 +51,7 @@ def assert_whole(version):
 
     inspection = inspect_saved_model(version)
     assert inspection.intact, version
-    assert inspection.warmup_requests == 12 + 5 + 32  # each row of two of them by itself, too
+    assert inspection.warmup_requests == 13 + 5 + 24 + 64  # each row of three of them by itself, too
     assert set(inspection.signatures) == {"serving_default", "classify", "tokens", "explain"}
     tf.saved_model.load(str(version))
 
