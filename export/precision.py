@@ -223,11 +223,20 @@ def _checked(contract: Contract, evaluation: Any) -> tuple[Mapping[str, Any], Se
         raise ExportError(f"`evaluation` must hold the inputs {names}. Received {', '.join(inputs)}.")
     if {len(values) for values in inputs.values()} != {len(labels)} or not len(labels):
         raise ExportError("`evaluation` must hold as many labels as rows, and at least one.")
-    # Rows with another label count as wrong, before and after.
-    if not set(labels) & set(contract.labels or ()):
+    names = set(contract.labels or ())
+    known = np.array([label in names for label in labels])
+    if not known.any():
         raise ExportError(f"`evaluation` has no label that the model knows, but {min(labels)!r}.")
-    arrays = {spec.name: np.asarray(tf.constant(inputs[spec.name], spec.dtype)) for spec in specs}
-    return arrays, labels
+    if not known.all():
+        other = [label for label in labels if label not in names]
+        # Wrong before and after, they would make a fall look smaller.
+        warnings.warn(
+            f"{len(other):,} of {len(labels):,} rows of `evaluation` have a label that the model does not "
+            f"know, such as {min(other)!r}. They are left out of the comparison.",
+            stacklevel=2,
+        )
+    arrays = {spec.name: np.asarray(tf.constant(inputs[spec.name], spec.dtype))[known] for spec in specs}
+    return arrays, [label for label in labels if label in names]
 
 
 def _labels(call: Any, inputs: Mapping[str, Any]) -> np.ndarray:

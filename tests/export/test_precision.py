@@ -159,6 +159,17 @@ def test_model_and_export_are_compared_on_rows_given(tmp_path, unchecked):
     assert read_card(path)["comparison"] == comparison.to_dict()
 
 
+def test_rows_of_labels_that_the_model_does_not_know_make_no_fall_look_smaller(tmp_path, unchecked):
+    model = make_model()
+    labels = [model.labels[i] for i in model.predict(TEXTS, verbose=0).argmax(-1)]
+    seen = []
+    with pytest.warns(UserWarning, match=f"1 of {len(TEXTS) + 1} rows .* such as 'never'. They are left out"):
+        export_saved_model(
+            model, tmp_path, evaluation=(["of another kind", *TEXTS], ["never", *labels]), report=seen.append
+        )
+    assert (seen[0].rows, seen[0].before.accuracy) == (len(TEXTS), 1.0)
+
+
 def test_an_export_that_answers_worse_than_allowed_is_refused(tmp_path, monkeypatch):
     from keras_selfattn.export import weights
 
