@@ -141,3 +141,14 @@ def test_a_corpus_that_cannot_be_read_is_said_so(tmp_path, name, content, said):
     done = invoke("pretrain", tmp_path / name, "--output", tmp_path / "base")
     assert (done.exit_code, (tmp_path / "base").exists()) == (1, False)
     assert said.partition("'")[0] in done.output
+
+
+def test_train_begins_with_a_file_of_a_model_and_says_if_it_is_not_there(folder, tmp_path):
+    begun = ("train", folder / "reviews.csv", "--epochs", 1, "--output", tmp_path / "run", "--from")
+    missing = invoke(*begun, tmp_path / "none.keras")
+    assert missing.exit_code == 1
+    assert f"--from must be a run folder or a .keras file. {tmp_path / 'none.keras'} is not" in words(missing)
+    assert not (tmp_path / "run").exists()
+    done = invoke(*begun, folder / "base" / "model.keras")
+    assert done.exit_code == 0, done.output
+    assert read_config(tmp_path / "run")["model"]["width"] == 16

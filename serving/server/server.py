@@ -19,6 +19,7 @@ import grpc.aio
 from ..errors import InvalidInputError, UnavailableError
 from ..wire import messages_pb2 as pb
 from . import profiler
+from .accepting import grpc_server
 from .api import Api
 from .batching_parameters import batching_parameters
 from .config import ServerConfig
@@ -222,7 +223,7 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        server = grpc.aio.server(options=self._options)
+        server = grpc_server(self._options)
         runner = Runner(self._executor, self.config, self._batching, self._metrics)
         api = Api(self.models, runner, self._metrics, self._management, self.config)
         grpc_api = GrpcApi(api)

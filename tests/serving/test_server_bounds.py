@@ -1,6 +1,7 @@
 """What requests become is bounded, not only what they are; and nothing large is made on the event loop."""
 
 import contextlib
+import gc
 import gzip
 import json
 import re
@@ -15,7 +16,7 @@ import serving_models as models
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
-from keras_selfattn.serving.server import Server, ServerConfig, quantised
+from keras_selfattn.serving.server import Server, ServerConfig, accepting, quantised
 from keras_selfattn.serving.server.admission import Admission
 from keras_selfattn.serving.server.rest import json_document
 from keras_selfattn.serving.wire import codec
@@ -23,6 +24,7 @@ from keras_selfattn.serving.wire import messages_pb2 as pb
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 CLASSIFY = "/tensorflow.serving.PredictionService/Classify"
+MULTI_INFERENCE = "/tensorflow.serving.PredictionService/MultiInference"
 ONE = np.float32(1).tobytes()
 REFUSED = "at most .* bytes more in memory .max_request_tensor_bytes.; its values take about"
 
@@ -188,15 +190,35 @@ def test_refused_requests_are_counted_and_told_when_to_come_again(slow_base, in_
         for _ in range(3):
             with pytest.raises(errors.ResourceExhaustedError):
                 client.predict({"seconds": np.float32(0)})
+        task = pb.InferenceTask(model_spec=pb.ModelSpec(name="slow"))
+        both = pb.SerializedMultiInferenceRequest(tasks=[task, task])
+        assert refusal(server, MULTI_INFERENCE, both)[0] == "RESOURCE_EXHAUSTED"
         body = b'{"inputs": {"seconds": 0}}'
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(f"{server.rest_url}/v1/models/slow:predict", body, timeout=20)
         assert (refused.value.code, refused.value.headers["Retry-After"]) == (429, "1")
         refused.value.close()
-        counted = ':tensorflow:serving:request_count{model_name="slow",status="RESOURCE_EXHAUSTED"} 4'
+        counted = ':tensorflow:serving:request_count{model_name="slow",status="RESOURCE_EXHAUSTED"} 5'
         url = f"{server.rest_url}/monitoring/prometheus/metrics"
         assert counted in urllib.request.urlopen(url, timeout=20).read().decode()
         assert running.result()["rounds"] > 0
+
+
+def test_calls_are_taken_from_grpc_ahead_of_the_one_that_is_looked_after(half_base, caplog, monkeypatch):
+    """Where they wait in its core nobody refuses them; and those that never came leave nothing behind."""
+    servers = []
+    monkeypatch.setattr(accepting, "_Ahead", spied := type("Spied", (accepting._Ahead,), {}))
+    monkeypatch.setattr(
+        spied, "__init__", lambda self, *a: servers.append(self) or super(spied, self).__init__(*a)
+    )
+    with Server(ServerConfig("half", half_base, port=0)) as server, Client(server.target, "half") as client:
+        for _ in range(3):
+            assert client.predict({"x": np.float32([2])})["y"].tolist() == [3.0]
+        # One of them is awaited.
+        assert [len(found._asked_for) for found in servers] == [accepting._AHEAD - 1]
+    servers.clear()
+    gc.collect()
+    assert not [record for record in caplog.records if record.name in ("asyncio", "grpc._cython.cygrpc")]
 
 
 def test_a_batch_of_more_rows_than_may_wait_is_refused_as_a_whole(tmp_path):

@@ -20,6 +20,7 @@ from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.listening import bind
+from keras_selfattn.serving.server.rest.listener import Listener
 
 
 @pytest.fixture(scope="module")
@@ -337,6 +338,15 @@ def test_a_rest_port_in_use_is_an_error(tf1_base, server):
     taken = f"cannot listen on 127.0.0.1:{server.rest_port}: Address already in use.*another rest_api_port"
     with pytest.raises(errors.ServerStartError, match=taken):
         Server(ServerConfig("default", tf1_base, port=0, rest_api_port=server.rest_port)).start()
+
+
+def test_a_rest_port_that_cannot_be_listened_on_is_an_error(tf1_base, monkeypatch):
+    def start(listener):
+        raise OSError("no more of them")
+
+    monkeypatch.setattr(Listener, "start", start)
+    with pytest.raises(errors.ServerStartError, match="cannot listen for REST on port .*: no more of them"):
+        Server(ServerConfig("default", tf1_base, port=0, rest_api_port=-1)).start()
 
 
 def test_connections_are_kept_for_the_next_request(server):
