@@ -1,4 +1,4 @@
-"""What is measured: Transformer encoder blocks, their weights and their inputs, the same for every peer.
+"""The measured cases: Transformer encoder blocks, their weights and inputs, the same for every peer.
 
 Axes: B (batch), T (positions), D (features).
 """
@@ -53,22 +53,22 @@ class Case:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Case":
-        """Returns the case that `to_json` described; what is no field of a case is for other contestants."""
+        """Return the case that `to_json` described; what is no field of a case is for other contestants."""
         own = {item.name: fields[item.name] for item in dataclass_fields(cls) if item.name in fields}
         return cls(**{**own, "lengths": tuple(own["lengths"])})
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what `from_json` takes."""
+        """Return what `from_json` takes."""
         return asdict(self)
 
     def inputs(self) -> tuple[Array, Array]:
-        """Returns float32 inputs `[B, T, D]` and the padding mask, bool `[B, T]`, True = a real token."""
+        """Return float32 inputs `[B, T, D]` and the padding mask, bool `[B, T]`, True = a real token."""
         mask = np.arange(max(self.lengths)) < np.array(self.lengths)[:, None]  # [B, T]
         random = np.random.default_rng([self.seed, 1])
         return random.standard_normal((*mask.shape, self.width), np.float32), mask
 
     def cotangent(self) -> Array:
-        """Returns what the outputs are multiplied with to make the loss, float32 `[B, T, D]`; 0 at padding.
+        """Return what the outputs are multiplied with to make the loss, float32 `[B, T, D]`; 0 at padding.
 
         A plain sum will not do: behind a layer normalisation it hardly depends on the weights.
         """
@@ -77,23 +77,23 @@ class Case:
         return random.standard_normal((*mask.shape, self.width), np.float32) * mask[..., None]
 
     def weights(self) -> list[dict[str, Array]]:
-        """Returns the weights of each block; none are zero, as after training.
+        """Return the weights of each block; none are zero, as after training.
 
         TensorFlow folds all-zero biases away, which would measure another graph than users run.
         """
         return [self._block(np.random.default_rng([self.seed, 3, layer])) for layer in range(self.layers)]
 
     def direction(self) -> list[dict[str, Array]]:
-        """Returns a direction in the space of the weights, to compare gradients along."""
+        """Return a direction in the space of the weights, to compare gradients along."""
         return [self._block(np.random.default_rng([self.seed, 4, layer])) for layer in range(self.layers)]
 
     def small(self) -> "Case":
-        """Returns a case of a few short samples, for the check of gradients."""
+        """Return a case of a few short samples, for the check of gradients."""
         samples, tokens = _SMALL
         return replace(self, lengths=tuple(min(n, tokens) for n in self.lengths[:samples]))
 
     def flops(self) -> float:
-        """Returns the useful operations: those of real tokens in matrix products, 2 for a multiply-add."""
+        """Return the useful operations: those of real tokens in matrix products, 2 for a multiply-add."""
         tokens, pairs = sum(self.lengths), sum(n * n for n in self.lengths)
         projections = (4 + 2 * FEED_FORWARD) * tokens * self.width**2
         attention = 2 * pairs * self.width
@@ -117,7 +117,7 @@ class Case:
 
 
 def seeded_lengths(batch: int, longest: int, seed: int = 0) -> tuple[int, ...]:
-    """Returns lengths uniform from half the longest on; the first is the longest.
+    """Return lengths uniform from half the longest on; the first is the longest.
 
     Example:
 

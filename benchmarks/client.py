@@ -1,4 +1,4 @@
-"""What our client costs beside TensorFlow Serving's own stub: import, memory, codec, calls, in one run.
+"""Costs of our client beside TensorFlow Serving's own stub: import, memory, codec, calls, in one run.
 
     keras-selfattn bench client
 

@@ -19,7 +19,7 @@ _METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
 
 
 def main() -> None:
-    """Serves until standard input ends."""
+    """Serve until standard input ends."""
     answers = {rows: _answer(rows) for rows in (1, 64, 1024)}
     sizes = {rows: rows * (1024 if rows == 1024 else 128) * 4 for rows in answers}
 

@@ -24,7 +24,7 @@ _SECONDS = 0.3
 
 
 def main() -> None:
-    """Measures once for each line on standard input."""
+    """Measure once for each line on standard input."""
     task, name = sys.argv[1:]
     measure = {"codec": codec, "calls": calls}[task](name)
     for _ in sys.stdin:
@@ -98,7 +98,7 @@ def _stock_codec() -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
 
 
 def calls(name: str) -> Callable[[], dict[str, float]]:
-    """Calls over loopback: wall and CPU time of one client."""
+    """Call over loopback: wall and CPU time of one client."""
     command = [sys.executable, str(Path(__file__).parent / "client_server.py")]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None

@@ -25,7 +25,7 @@ CONTESTANTS = tuple(
 
 
 def run(settings: Settings) -> Table:
-    """Returns nanoseconds of CPU time on one thread for each element, the share dropped and the variance."""
+    """Return nanoseconds of CPU time on one thread for each element, the share dropped and the variance."""
     shape = _QUICK_SHAPE if settings.quick else _SHAPE
     case: dict[str, Any] = {"shape": shape, "rate": RATE}
     row = f"{'x'.join(map(str, shape))}, rate {RATE}"

@@ -35,7 +35,7 @@ def run(
     memory: bool = True,
     all_cores: bool = True,
 ) -> Table:
-    """Returns the figures of every row: CPU time of one thread, wall time on all cores, memory, differences.
+    """Return the figures of every row: CPU time of one thread, wall time on all cores, memory, differences.
 
     Args:
         settings: how to measure.
@@ -151,7 +151,7 @@ class _Row:
 
 
 def competing(case: Case) -> list[Contestant]:
-    """Returns who can run a case. Of ONNX Runtime only ReLU: it refuses what GELU is exported to."""
+    """Return who can run a case. Of ONNX Runtime only ReLU: it refuses what GELU is exported to."""
     if case.activation == "relu":
         return [OURS, KERASHUB, ONNX]
     return [OURS, KERASHUB, OURS_JAX, JAX, TORCH, *([] if case.training else [OPENVINO])]

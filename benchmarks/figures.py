@@ -20,7 +20,7 @@ _AXES = {"n": "length n", "d": "width d"}
 
 
 def bars(results: Sequence[Result], figure: str, label: str) -> "Figure":
-    """Returns a panel for each row, with a bar for each contestant that has the figure.
+    """Return a panel for each row, with a bar for each contestant that has the figure.
 
     Args:
         results: what was measured.
@@ -43,7 +43,7 @@ def bars(results: Sequence[Result], figure: str, label: str) -> "Figure":
 
 
 def scaling(results: Sequence[Result]) -> "Figure":
-    """Returns time and memory against length and time against width, with the fitted exponents."""
+    """Return time and memory against length and time against width, with the fitted exponents."""
     drawn = _figure(15, 5)
     exponents = {result.contestant: result.figures for result in results if result.row == EXPONENTS}
     measured = [result for result in results if "n" in result.figures and not result.skipped]

@@ -1,4 +1,4 @@
-"""How many names and sentences are given to the right language: the quickstart's model beside its peers.
+"""Accuracy on names and sentences of 50 languages: the quickstart's model beside its peers.
 
     python benchmarks/languages_accuracy.py [--seed 0] [--sentences FILE ...] [--per-language 200]
 
@@ -44,7 +44,7 @@ _WORST = 5  # languages shown
 
 
 def ours(rows: LanguageRows, seed: int) -> Identifier:
-    """Trains the quickstart's model."""
+    """Train the quickstart's model."""
     with tempfile.TemporaryDirectory() as folder:
         run = training.train(
             rows.train,
@@ -64,7 +64,7 @@ def ours(rows: LanguageRows, seed: int) -> Identifier:
 
 
 def linear(rows: LanguageRows, seed: int) -> Identifier:
-    """Trains a linear SVM, which needs no validation rows and learns from them too."""
+    """Train a linear SVM, which needs no validation rows and learns from them too."""
     features = TfidfVectorizer(analyzer="char_wb", ngram_range=(1, 4), sublinear_tf=True, lowercase=False)
     model = make_pipeline(features, LinearSVC(random_state=seed))
     model.fit([*rows.train.inputs, *rows.validation.inputs], [*rows.train.targets, *rows.validation.targets])
@@ -72,7 +72,7 @@ def linear(rows: LanguageRows, seed: int) -> Identifier:
 
 
 def identifier(rows: LanguageRows, seed: int) -> Identifier | None:
-    """Returns py3langid, or None where it is not installed."""
+    """Return py3langid, or None where it is not installed."""
     try:
         import py3langid  # pyright: ignore[reportMissingImports]
     except ImportError:
@@ -87,7 +87,7 @@ def identifier(rows: LanguageRows, seed: int) -> Identifier | None:
 
 
 def sentences(path: Path, per_language: int) -> LabelledRows:
-    """Returns at most so many sentences of each of the fifty languages, drawn from a file."""
+    """Return at most so many sentences of each of the fifty languages, drawn from a file."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for line in path.read_text(encoding="utf-8").splitlines():
         language, _, text = line.partition("\t")
@@ -100,14 +100,14 @@ def sentences(path: Path, per_language: int) -> LabelledRows:
 
 
 def eld_sentences() -> list[Path]:
-    """Returns the test file of the eld package, if it is installed; importing it would load a model."""
+    """Return the test file of the eld package, if it is installed; importing it would load a model."""
     package = find_spec("eld")
     roots = (package and package.submodule_search_locations) or []
     return [path for root in roots if (path := Path(root) / "tests" / "data" / "big-test.txt").is_file()]
 
 
 def described(identify: Identifier, rows: LabelledRows) -> str:
-    """Returns the mean of the languages' accuracies, and the lowest of them."""
+    """Return the mean of the languages' accuracies, and the lowest of them."""
     right: defaultdict[str, list[bool]] = defaultdict(list)
     for answer, target in zip(identify(rows.inputs), rows.targets, strict=True):
         right[target].append(answer == target)
@@ -117,7 +117,7 @@ def described(identify: Identifier, rows: LabelledRows) -> str:
 
 
 def main() -> None:
-    """Trains each in turn and prints what it knows."""
+    """Train each in turn and print what it knows."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seed", type=int, default=0, help="of split and weights")
     parser.add_argument("--sentences", type=Path, nargs="*", help="files of language, tab, sentence")

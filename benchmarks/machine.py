@@ -26,17 +26,17 @@ _MODEL = "model name"
 
 
 def cores() -> int:
-    """Returns how many cores this process may run on."""
+    """Return how many cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def machine() -> str:
-    """Returns the processor and how many cores of it may be used."""
+    """Return the processor and how many cores of it may be used."""
     return f"{_processor()}, {cores()} of {os.cpu_count()} cores"
 
 
 def versions() -> str:
-    """Returns Python's version and those of the packages that are installed, on one line."""
+    """Return Python's version and those of the packages that are installed, on one line."""
     found = [f"Python {platform.python_version()}", f"keras-selfattn {__version__}"]
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):

@@ -21,7 +21,7 @@ _PATHS = (OURS, _WINDOW, _LINEAR, OURS_JAX, KERASHUB, JAX, TORCH_EAGER)
 
 
 def run(settings: Settings) -> Table:
-    """Returns the memory of every row, and for each path the exponent of its growth with the length."""
+    """Return the memory of every row, and for each path the exponent of its growth with the length."""
     results = [] if settings.quick else _rows(_batches(), settings)
     lengths = _QUICK_LENGTHS if settings.quick else _LENGTHS
     growth = []
@@ -48,7 +48,7 @@ def growth_of(
     name: str = "memory exponent",
     least: float = 0.0,
 ) -> list[Result]:
-    """Returns the fitted exponent of each contestant that has a figure for every size.
+    """Return the fitted exponent of each contestant that has a figure for every size.
 
     Args:
         results: in the order of `sizes`, contestants in any order.

@@ -12,7 +12,7 @@ _RESET_PEAK = "5"  # proc(5): sets the peak resident set to its current value
 
 
 def peak_growth(call: Callable[[], Any]) -> int:
-    """Returns the bytes by which the peak of the resident set grows while `call` runs.
+    """Return the bytes by which the peak of the resident set grows while `call` runs.
 
     Where the system cannot reset the peak, an earlier, higher peak hides some of it.
     """
@@ -42,7 +42,7 @@ def _peak() -> int:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Returns a field of a file like /proc/self/status in bytes, or None where there is no such file."""
+    """Return a field of a file like /proc/self/status in bytes, or None where there is no such file."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except OSError:

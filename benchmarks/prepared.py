@@ -1,4 +1,4 @@
-"""What a contestant hands to the worker that measures it."""
+"""A prepared contestant, as the worker that measures it gets it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Prepared:
 
 
 def differences(prepared: Prepared, fields: dict[str, Any]) -> dict[str, float]:
-    """Returns how far outputs (largest difference) and gradient (relative) are from the reference's.
+    """Return how far outputs (largest difference) and gradient (relative) are from the reference's.
 
     Args:
         prepared: the contestant.
@@ -48,6 +48,6 @@ def differences(prepared: Prepared, fields: dict[str, Any]) -> dict[str, float]:
 
 
 def along(gradients: list[Array], direction: list[Array]) -> float:
-    """Returns the derivative along a direction, which has an array for each gradient, of its shape."""
+    """Return the derivative along a direction, which has an array for each gradient, of its shape."""
     pairs = zip(gradients, direction, strict=True)
     return float(sum(np.sum(np.asarray(g, "float64") * d.reshape(np.shape(g))) for g, d in pairs))

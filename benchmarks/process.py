@@ -58,11 +58,11 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """True if it still runs."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Kills it and all that it started; may be called twice."""
+        """Kill it and all that it started; may be called twice."""
         # Some leave their parent's group. Of one that was waited for, the number may be another's by now.
         started = tree(self.pid) if self._process.returncode is None else set()
         with suppress(ProcessLookupError):
@@ -77,7 +77,7 @@ class Child:
                     file.close()
 
     def last_words(self) -> str:
-        """Returns why it died: its signal, or the last line that it wrote to standard error."""
+        """Return why it died: its signal, or the last line that it wrote to standard error."""
         try:
             status = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
@@ -124,7 +124,7 @@ class Worker(Child):
         super().__init__(command, {**(_ONE_THREAD if one_thread else {}), **(environment or {})}, talks=True)
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Returns the worker's answer to a request.
+        """Return the worker's answer to a request.
 
         Raises:
             WorkerError: if it fails, dies, or lets the deadline pass (it is killed then).

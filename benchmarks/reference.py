@@ -1,4 +1,4 @@
-"""What every contestant's outputs and gradients are compared with: the block in NumPy, a sample at a time.
+"""The reference of every contestant's outputs and gradients: the block in NumPy, a sample at a time.
 
 Each sample runs at its own length, so there is no mask here that could be wrong in the same way.
 
@@ -18,12 +18,12 @@ Weights = list[dict[str, Array]]
 
 
 def write_reference(case: Case, path: Path) -> None:
-    """Writes the outputs at the real tokens, and how the loss of the small case grows along `direction`."""
+    """Write the outputs at the real tokens, and how the loss of the small case grows along `direction`."""
     np.savez(path, outputs=real_outputs(case, case.weights(), "float32"), slope=slope(case.small()))
 
 
 def real_outputs(case: Case, weights: Weights, dtype: str) -> Array:
-    """Returns the outputs at the real tokens of all samples, joined: `[tokens, features]`."""
+    """Return the outputs at the real tokens of all samples, joined: `[tokens, features]`."""
     inputs, _ = case.inputs()
     weights = [{name: array.astype(dtype) for name, array in block.items()} for block in weights]
     samples = []
@@ -36,7 +36,7 @@ def real_outputs(case: Case, weights: Weights, dtype: str) -> Array:
 
 
 def slope(case: Case) -> float:
-    """Returns the derivative of the loss along `direction`, by a central difference."""
+    """Return the derivative of the loss along `direction`, by a central difference."""
     _, mask = case.inputs()
     cotangent = case.cotangent()[mask].astype("float64")
     pairs = list(zip(case.weights(), case.direction(), strict=True))

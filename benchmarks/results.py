@@ -1,4 +1,4 @@
-"""What a benchmark found: a figure for each contestant of each row, as a CSV and on one scale."""
+"""Results of a benchmark: a figure for each contestant of each row, as a CSV and on one scale."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from keras_selfattn.benchmarks.machine import machine, versions
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured of one contestant in one row.
+    """Measurements of one contestant in one row.
 
     Args:
         row: what was measured, the same for all contestants of the row.
@@ -30,20 +30,20 @@ class Result:
     skipped: str = ""
 
     def with_figures(self, **figures: float) -> "Result":
-        """Returns the same with more figures."""
+        """Return the same with more figures."""
         return replace(self, figures={**self.figures, **figures})
 
 
 @dataclass(frozen=True)
 class Table:
-    """What a run found, and what is said of it above."""
+    """The outcome of a run, and what is said of it above."""
 
     results: list[Result]
     notes: list[str]
 
 
 def write_csv(path: Path, results: Sequence[Result]) -> None:
-    """Writes one line for each result; the file appears whole. Machine and versions are in every line."""
+    """Write one line for each result; the file appears whole. Machine and versions are in every line."""
     names = list(dict.fromkeys(name for result in results for name in result.figures))
     text = io.StringIO(newline="")
     writer = csv.writer(text)
@@ -56,7 +56,7 @@ def write_csv(path: Path, results: Sequence[Result]) -> None:
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """Returns e of the power law `value = c size^e` that fits best, by least squares of the logarithms.
+    """Return e of the power law `value = c size^e` that fits best, by least squares of the logarithms.
 
     Values that are not positive, of which there is no logarithm, are left out; with fewer than two left it
     is NaN.

@@ -15,7 +15,7 @@ _GRADIENT_LIMIT = 1e-3  # relative
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure.
+    """Settings of a measurement.
 
     Args:
         rounds: of measurements, each of about `seconds` for each contestant.
@@ -34,14 +34,14 @@ class Settings:
     progress: Callable[[str], None] = lambda _text: None
 
     def chosen(self, row: str, contestant: str) -> bool:
-        """Returns whether `only` lets this pair be measured."""
+        """Return whether `only` lets this pair be measured."""
         label = f"{row} {contestant}".lower()
         return all(text.lower() in label for text in self.only)
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """Who is measured.
+    """A contestant of a benchmark.
 
     Args:
         name: in the table.
@@ -72,7 +72,7 @@ class Workers:
         self._stack.close()
 
     def of(self, contestant: Contestant) -> Worker:
-        """Returns the contestant's worker, a new one if it has none or the last one died."""
+        """Return the contestant's worker, a new one if it has none or the last one died."""
         worker = self._running.get(contestant.name)
         if worker is None or not worker.alive:
             worker = Worker(
@@ -88,7 +88,7 @@ class Workers:
     def measure(
         self, row: str, case: dict[str, Any], contestants: Sequence[Contestant], *, check: bool = True
     ) -> list[Result]:
-        """Returns CPU and wall milliseconds of a call, median and least, for each contestant in order."""
+        """Return CPU and wall milliseconds of a call, median and least, for each contestant in order."""
         entries = [_Entry(contestant, Result(row, contestant.name)) for contestant in contestants]
         for entry in entries:
             self._settings.progress(f"{row}: building {entry.contestant.name}")
@@ -123,7 +123,7 @@ class _Entry:
         self._times: list[dict[str, float]] = []
 
     def attempt(self, action: Callable[[], None]) -> None:
-        """Does it; if the worker fails, the contestant is out of the row."""
+        """Do it; if the worker fails, the contestant is out of the row."""
         try:
             action()
         except WorkerError as error:
@@ -142,7 +142,7 @@ class _Entry:
 
 
 def summary(times: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Returns median and least milliseconds of CPU and wall time from the seconds of each round."""
+    """Return median and least milliseconds of CPU and wall time from the seconds of each round."""
     found = {}
     for kind in ("cpu", "wall"):
         taken = [1e3 * time[kind] for time in times]
@@ -151,7 +151,7 @@ def summary(times: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def refusal(figures: Mapping[str, float], dtype: str) -> str:
-    """Returns why a contestant that computes something else is not measured; empty = it computes the same."""
+    """Return why a contestant that computes something else is not measured; empty = it computes the same."""
     # Written so that NaN is refused.
     if not figures.get("difference", 0.0) <= _LIMITS[dtype]:
         return f"refused: outputs differ by {figures['difference']:.2g}"
@@ -163,7 +163,7 @@ def refusal(figures: Mapping[str, float], dtype: str) -> str:
 def measure_memory(
     row: str, case: dict[str, Any], contestant: Contestant, settings: Settings, *, one_thread: bool = True
 ) -> Result:
-    """Returns by how many MB the memory of a fresh process peaks in its first call of the case."""
+    """Return by how many MB the memory of a fresh process peaks in its first call of the case."""
     result = Result(row, contestant.name)
     settings.progress(f"{row}: memory of {contestant.name}")
     environment = dict(contestant.environment)

@@ -38,7 +38,7 @@ class Kind:
 
 
 def stacked_path(n: int, k: int) -> int:
-    """Returns n / k, rounded up: stacked layers that each see k neighbours.
+    """Return n / k, rounded up: stacked layers that each see k neighbours.
 
     Example:
 
@@ -49,7 +49,7 @@ def stacked_path(n: int, k: int) -> int:
 
 
 def dilated_path(n: int, k: int) -> int:
-    """Returns log_k n, rounded up: layers whose gaps grow k-fold, so that what they see does, too.
+    """Return log_k n, rounded up: layers whose gaps grow k-fold, so that what they see does, too.
 
     Example:
 
@@ -77,7 +77,7 @@ KINDS = (
 
 
 def run(settings: Settings) -> Table:
-    """Returns for each length and width the time of each kind, for each length its memory, and exponents."""
+    """Return for each length and width the time of each kind, for each length its memory, and exponents."""
     lengths = _QUICK_LENGTHS if settings.quick else _LENGTHS
     widths = _QUICK_WIDTHS if settings.quick else _WIDTHS
     width, length = (_QUICK_WIDTHS[0], _QUICK_LENGTHS[0]) if settings.quick else (_WIDTH, _LENGTH)

@@ -40,7 +40,7 @@ def run(
     servers: Sequence[Server] = SERVERS,
     in_process: Sequence[Contestant] = IN_PROCESS,
 ) -> Table:
-    """Returns requests, latencies, CPU time and memory of each server, and the same model without one.
+    """Return requests, latencies, CPU time and memory of each server, and the same model without one.
 
     Args:
         settings: how to measure; `seconds` are of one load on one server in one round.
@@ -88,7 +88,7 @@ class _Entry:
             self._skipped = str(error)
 
     def found(self, row: str) -> Result:
-        """What all rounds together found."""
+        """The outcome of all rounds together."""
         if self._skipped:
             return Result(row, self.name, skipped=self._skipped)
         rounds = [measured[row] for measured in self._rounds]
@@ -98,7 +98,7 @@ class _Entry:
 
 
 def over_rounds(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Returns the median of each figure, and all failures together.
+    """Return the median of each figure, and all failures together.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Who competes in `bench serving`, and one measurement of each: start, wait for its health, ask, stop."""
+"""Contestants of `bench serving`, and one measurement of each: start, wait for its health, ask, stop."""
 
 import contextlib
 import json
@@ -88,7 +88,7 @@ IN_PROCESS = (
 
 @dataclass(frozen=True)
 class Measured:
-    """What one round found of a contestant in a row; `note` has the first failure, if there was one."""
+    """The outcome of one round for a contestant in a row; `note` has the first failure, if there was one."""
 
     figures: dict[str, float]
     note: str = ""
@@ -96,7 +96,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Place:
-    """Where contestants are measured.
+    """The place where contestants are measured.
 
     Args:
         folder: the model's.
@@ -112,12 +112,12 @@ class Place:
 
 
 def clients(settings: Settings) -> Worker:
-    """Starts the process of those who ask."""
+    """Start the process of those who ask."""
     return Worker(one_thread=False, deadline=settings.deadline, program=_CLIENTS)
 
 
 def write_model(folder: Path, settings: Settings) -> None:
-    """Writes what all contestants serve.
+    """Write what all contestants serve.
 
     Raises:
         WorkerError: it cannot be written.
@@ -127,7 +127,7 @@ def write_model(folder: Path, settings: Settings) -> None:
 
 
 def measure_in_process(contestant: Contestant, rows: list[str], place: Place) -> dict[str, Measured]:
-    """Returns, for each row that holds batches, the examples a second and CPU milliseconds of each.
+    """Return, for each row that holds batches, the examples a second and CPU milliseconds of each.
 
     Raises:
         WorkerError: the contestant failed.
@@ -149,7 +149,7 @@ def measure_in_process(contestant: Contestant, rows: list[str], place: Place) ->
 
 
 def measure_served(server: Server, rows: list[str], place: Place) -> dict[str, Measured]:
-    """Returns what it takes a server to start, and what each load finds.
+    """Return what it takes a server to start, and what each load finds.
 
     Raises:
         WorkerError: the server does not start, ends, answers wrongly, or fails every request.
@@ -171,7 +171,7 @@ def measure_served(server: Server, rows: list[str], place: Place) -> dict[str, M
 
 
 def _started(child: Child, server: Server, address: str, deadline: float) -> Measured:
-    """Waits for the first good health check."""
+    """Wait for the first good health check."""
     healthy = {"grpc": _grpc_health, "http": _http_health}[server.health]
     start = time.perf_counter()
     while not healthy(address):
@@ -218,7 +218,7 @@ def _listens(address: str) -> bool:
 
 
 def _check(place: Place, asked: dict[str, str]) -> None:
-    """Who computes something else is not measured."""
+    """Refuse to measure a contestant that computes something else."""
     expected = json.loads((place.folder / EXPECTED).read_text(encoding="utf-8"))
     answered = place.clients.ask("check", **asked)["probabilities"]
     pairs = zip(answered, expected, strict=True)

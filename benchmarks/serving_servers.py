@@ -155,7 +155,7 @@ def ray_serve(folder: Path, port: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns ports that nothing listens on."""
+    """Return ports that nothing listens on."""
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
         return [one.getsockname()[1] for one in opened]
@@ -199,7 +199,7 @@ SERVERS = {
 
 
 def main() -> None:
-    """Serves."""
+    """Serve."""
     name, folder, port = sys.argv[1:]
     SERVERS[name](Path(folder), int(port))
 

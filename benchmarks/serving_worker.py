@@ -40,7 +40,7 @@ class Connection(Protocol):
     """One connection to a server."""
 
     async def ask(self, number: int) -> bytes:
-        """Returns the answer to one of the prepared requests.
+        """Return the answer to one of the prepared requests.
 
         Raises:
             RequestError: there is none, or it is an error.
@@ -48,7 +48,7 @@ class Connection(Protocol):
         ...
 
     async def close(self) -> None:
-        """Ends it."""
+        """End it."""
         ...
 
 
@@ -71,7 +71,7 @@ class GrpcConnection:
 
     @staticmethod
     def probabilities(answer: bytes) -> list[float]:
-        """Returns what the answer says of the request's text."""
+        """Return what the answer says of the request's text."""
         return frames.predict_response(answer)[0]["probabilities"][0].tolist()
 
     @staticmethod
@@ -130,7 +130,7 @@ class HttpConnection(asyncio.Protocol):
 
     @staticmethod
     def probabilities(answer: bytes) -> list[float]:
-        """Returns what the answer says of the request's text."""
+        """Return what the answer says of the request's text."""
         (row,) = json.loads(answer)["predictions"]
         return row["probabilities"] if isinstance(row, dict) else row
 
@@ -146,14 +146,14 @@ CONNECTIONS: dict[str, Any] = {"grpc": GrpcConnection, "http": HttpConnection}
 
 @dataclass
 class Taken:
-    """What the loops saw: seconds of each good answer, and the reason of each that was none."""
+    """Observations of the loops: seconds of each good answer, and the reason of each that was none."""
 
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
 
 class Session:
-    """What this process does for its parent; one public method for each request.
+    """The worker's calls for its parent; one public method for each request.
 
     Args:
         runner: where the clients run.
@@ -163,7 +163,7 @@ class Session:
         self._runner = runner
 
     def check(self, protocol: str, address: str, path: str) -> dict[str, Any]:
-        """Answers with the probabilities that a server has for the first text."""
+        """Answer with the probabilities that a server has for the first text."""
         answers: list[bytes] = []
 
         async def ask(connections: Sequence[Connection]) -> None:
@@ -175,7 +175,7 @@ class Session:
     def load(
         self, protocol: str, address: str, path: str, connections: int, seconds: float, server: int
     ) -> dict[str, Any]:
-        """Warms a server up for half the time, then measures it; answers with figures and failures.
+        """Warm a server up for half the time, then measure it; answer with figures and failures.
 
         Args:
             protocol: a key of CONNECTIONS.
@@ -258,7 +258,7 @@ def _figures(taken: Taken, passed: float, server_cpu: float, client_cpu: float) 
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Returns the least value that a share of the values does not exceed.
+    """Return the least value that a share of the values does not exceed.
 
     Example:
 
@@ -280,7 +280,7 @@ def _shown(data: bytes) -> str:
 
 
 def main() -> None:
-    """Keeps what it prints apart from its answers, then serves its parent."""
+    """Keep what it prints apart from its answers, then serve its parent."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     with asyncio.Runner() as runner:

@@ -1,4 +1,4 @@
-"""What a process and all that it started use, as Linux tells it: the CPU time and the memory of a server."""
+"""Use of CPU time and memory by a process and all that it started, as Linux tells it."""
 
 import os
 from contextlib import suppress
@@ -14,7 +14,7 @@ _CPU = slice(11, 15)  # utime, stime, and those of children that have ended and 
 
 
 class Usage(NamedTuple):
-    """What one process holds: open descriptors, threads, and memory that no other shares, in bytes."""
+    """Resources of one process: open descriptors, threads, and memory that no other shares, in bytes."""
 
     descriptors: int
     threads: int
@@ -22,7 +22,7 @@ class Usage(NamedTuple):
 
 
 def usage(pid: int) -> Usage:
-    """Returns what a process holds; zeros of one that has ended."""
+    """Return what a process holds; zeros of one that has ended."""
     try:
         descriptors = len(os.listdir(PROC / str(pid) / "fd"))
     except OSError:
@@ -31,22 +31,22 @@ def usage(pid: int) -> Usage:
 
 
 def children(pid: int) -> set[int]:
-    """Returns the processes that a process has started, and that have not ended."""
+    """Return the processes that a process has started, and that have not ended."""
     return {member for member, fields in _everyone().items() if _is_child(fields, pid)}
 
 
 def tree(pid: int) -> set[int]:
-    """Returns the process, those of the session that it leads and the descendants of all of them."""
+    """Return the process, those of the session that it leads and the descendants of all of them."""
     return {*_tree(pid)}
 
 
 def cpu_seconds(pid: int) -> float:
-    """Returns the CPU time that a process and its tree have taken, in seconds; in steps of a hundredth."""
+    """Return the CPU time that a process and its tree have taken, in seconds; in steps of a hundredth."""
     return sum(sum(map(int, fields[_CPU])) for fields in _tree(pid).values()) / _TICKS
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Returns RssAnon of a process and its tree, in bytes: what no other process shares."""
+    """Return RssAnon of a process and its tree, in bytes: what no other process shares."""
     return sum(map(_rss_anon, _tree(pid)))
 
 

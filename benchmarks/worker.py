@@ -20,7 +20,7 @@ from keras_selfattn.benchmarks.prepared import Prepared, differences
 
 
 class Session:
-    """What a worker does for its parent; one public method for each request."""
+    """The worker's calls for its parent; one public method for each request."""
 
     def __init__(self, build: Callable[[dict[str, Any]], Prepared]) -> None:
         self._build = build
@@ -28,18 +28,18 @@ class Session:
         self._prepared: Prepared | None = None
 
     def prepare(self, case: dict[str, Any]) -> dict[str, Any]:
-        """Builds a case; answers with the form that it chose."""
+        """Build a case; answer with the form that it chose."""
         self._prepared = None  # the last case's arrays go before the next one's come
         self._prepared = self._build(case)
         self._case = case
         return {"form": self._prepared.form}
 
     def check(self) -> dict[str, Any]:
-        """Answers with the contestant's own figures and its differences from the reference."""
+        """Answer with the contestant's own figures and its differences from the reference."""
         return {"figures": self._ready.figures() | differences(self._ready, self._case)}
 
     def warm(self, seconds: float) -> dict[str, Any]:
-        """Runs twice; answers with how many calls last about so many seconds."""
+        """Run twice; answer with how many calls last about so many seconds."""
         self._ready.run()
         start = time.perf_counter()
         self._ready.run()
@@ -47,7 +47,7 @@ class Session:
         return {"calls": max(1, math.ceil(seconds / taken))}
 
     def time(self, calls: int) -> dict[str, Any]:
-        """Answers with CPU seconds (all threads of this process) and wall seconds of one call."""
+        """Answer with CPU seconds (all threads of this process) and wall seconds of one call."""
         run = self._ready.run
         cpu, wall = time.process_time(), time.perf_counter()
         for _ in range(calls):
@@ -56,7 +56,7 @@ class Session:
         return {"cpu": cpu / calls, "wall": wall / calls}
 
     def memory(self) -> dict[str, Any]:
-        """Answers with the bytes by which the peak of the resident set grows in a first call."""
+        """Answer with the bytes by which the peak of the resident set grows in a first call."""
         self._ready.warm()
         return {"bytes": peak_growth(self._ready.run)}
 
@@ -68,7 +68,7 @@ class Session:
 
 
 def serve(session: object, requests: Any, answers: Any) -> None:
-    """Answers request after request until there are no more; an exception is an answer, too."""
+    """Answer request after request until there are no more; an exception is an answer, too."""
     for line in requests:
         request = json.loads(line)
         try:
@@ -79,7 +79,7 @@ def serve(session: object, requests: Any, answers: Any) -> None:
 
 
 def main() -> None:
-    """Takes the place of standard output, then the core, then imports and serves."""
+    """Take the place of standard output, then the core, then import and serve."""
     parser = argparse.ArgumentParser()
     parser.add_argument("build", help="MODULE:FUNCTION, from a case to what is prepared")
     parser.add_argument("--core", type=int, help="the one core to run on")

@@ -25,7 +25,7 @@ class Answers(Protocol):
     task: str
 
     def named(self, outputs: Any) -> dict[str, Tensor]:
-        """Returns the outputs of `serving_default`."""
+        """Return the outputs of `serving_default`."""
         ...
 
 
@@ -48,12 +48,12 @@ class Classification:
         return self._likeliest(tf.concat([1 - found, found], axis=-1) if found.shape[-1] == 1 else found)
 
     def classes(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Returns all labels and their scores, `[B, C]` each, as the Classify call has it."""
+        """Return all labels and their scores, `[B, C]` each, as the Classify call has it."""
         scores = named["probabilities"]
         return {"classes": tf.broadcast_to(self._labels, tf.shape(scores)), "scores": scores}
 
     def _likeliest(self, probabilities: Tensor) -> dict[str, Tensor]:
-        """Returns probabilities `[B, C]`, the label of the highest and its score."""
+        """Return probabilities `[B, C]`, the label of the highest and its score."""
         return {
             "probabilities": probabilities,
             "label": tf.gather(self._labels, tf.argmax(probabilities, axis=-1)),
@@ -131,14 +131,14 @@ class Numbers:
         return {name: _float32(value) for name, value in named}
 
     def regressed(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Returns one number for each row, `[B]`, as the Regress call has it."""
+        """Return one number for each row, `[B]`, as the Regress call has it."""
         return {"outputs": tf.reshape(tf.cast(named["predictions"], tf.float32), [-1])}
 
 
 def answers_for(
     output_shape: list[int | None] | None, labels: Sequence[str] | None, names: Sequence[str] | None
 ) -> Answers:
-    """Returns what fits a model.
+    """Return what fits a model.
 
     Args:
         output_shape: the shape of its output, batch first; None if there are several.

@@ -33,7 +33,7 @@ _VERSIONED = ("tensorflow", "keras", "numpy")
 
 @dataclass(frozen=True)
 class Training:
-    """Where a model comes from, as a run folder tells it.
+    """The origin of a model, as a run folder tells it.
 
     Args:
         data: for each part of the data ("train", "validation", "test") its name and number of rows.
@@ -65,7 +65,7 @@ def model_card(
     training: Training | None,
     measured: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Returns the card of a model, but for its digest.
+    """Return the card of a model, but for its digest.
 
     Args:
         contract: what is written.
@@ -100,7 +100,7 @@ def model_card(
 
 
 def write_card(folder: Path, card: Mapping[str, Any]) -> None:
-    """Writes a card into a SavedModel's folder, with the digest of all other files."""
+    """Write a card into a SavedModel's folder, with the digest of all other files."""
     path = folder / FILE
     path.parent.mkdir(exist_ok=True)
     content = {**card, "files": {"bytes": size_of(folder), "digest": digest(folder)}}
@@ -108,7 +108,7 @@ def write_card(folder: Path, card: Mapping[str, Any]) -> None:
 
 
 def read_card(folder: str | Path) -> dict[str, Any] | None:
-    """Returns the card of a SavedModel's folder, or None if it has none that can be read.
+    """Return the card of a SavedModel's folder, or None if it has none that can be read.
 
     Example:
 
@@ -125,7 +125,7 @@ def read_card(folder: str | Path) -> dict[str, Any] | None:
 
 
 def digest(folder: Path) -> str:
-    """Returns the SHA-256 of names, sizes and contents of all files but the card, as "sha256:…"."""
+    """Return the SHA-256 of names, sizes and contents of all files but the card, as "sha256:…"."""
     whole = hashlib.sha256()
     for path in _files(folder):
         name = path.relative_to(folder).as_posix().encode()
@@ -136,12 +136,12 @@ def digest(folder: Path) -> str:
 
 
 def size_of(folder: Path) -> int:
-    """Returns the bytes of all files but the card."""
+    """Return the bytes of all files but the card."""
     return sum(path.stat().st_size for path in _files(folder))
 
 
 def _readable(content: Mapping[str, Any]) -> str:
-    """Returns JSON whose innermost lists take one line each."""
+    """Return JSON whose innermost lists take one line each."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     return re.sub(r"\[\n\s*([^\[\]{}]*?)\n\s*\]", lambda found: f"[{_one_line(found[1])}]", text)
 
@@ -175,7 +175,7 @@ def _described(tensor: Any) -> dict[str, Any]:
 
 
 def _plain(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Returns arrays as JSON types, bytes that are no text as TensorFlow Serving's REST API has them.
+    """Return arrays as JSON types, bytes that are no text as TensorFlow Serving's REST API has them.
 
     One with too many numbers to read is left out.
     """

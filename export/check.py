@@ -23,7 +23,7 @@ Run = Callable[[str, Arrays], Arrays]
 
 
 def main(saved_model: str, cases: str) -> int:
-    """Returns 0 if the model in folder `saved_model` answers as the file `cases` says."""
+    """Return 0 if the model in folder `saved_model` answers as the file `cases` says."""
     sys.modules["keras"] = None  # pyright: ignore[reportArgumentType]  any import of it now fails
     import tensorflow as tf
 
@@ -89,7 +89,7 @@ def _as_session(tf: Any, saved_model: str) -> Run:
 
 
 def _change(answers: list[Arrays], tolerance: float) -> str | None:
-    """Compares two runs of each loader, which must be equal, and the loaders, which round differently."""
+    """Compare two runs of each loader, which must be equal, and the loaders, which round differently."""
     loaded, again, served, served_again = answers
     for first, other, allowed in (
         (loaded, again, 0.0),
@@ -134,7 +134,7 @@ def _distance(name: str, wanted: np.ndarray, value: np.ndarray, tolerance: float
 
 
 def _other(name: str, wanted: np.ndarray, value: np.ndarray, case: dict[str, Any]) -> str | None:
-    """Compares what has no distance: labels may differ only where two of them are as probable."""
+    """Compare what has no distance: labels may differ only where two of them are as probable."""
     different = wanted != value
     probabilities = case["outputs"].get("probabilities")
     if name == "label" and probabilities is not None and probabilities.shape[:-1] == wanted.shape:
@@ -144,7 +144,7 @@ def _other(name: str, wanted: np.ndarray, value: np.ndarray, case: dict[str, Any
 
 
 def _milliseconds(run: Run, case: dict[str, Any]) -> float:
-    """Returns the median time of a request."""
+    """Return the median time of a request."""
     times = []
     for _ in range(_TIMED):
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a SavedModel offers: its signatures, and what each needs to be tried, warmed up and described."""
+"""The contract of a SavedModel: its signatures, and what each needs to be tried, warmed up and described."""
 
 import dataclasses
 from collections import Counter
@@ -62,7 +62,7 @@ def contract_for(
     samples: Mapping[str, Any] | None = None,
     example: Any = None,
 ) -> Contract:
-    """Returns what is written of a model that uses `weights`; the other arguments as `export_saved_model`'s.
+    """Return what is written of a model that uses `weights`; the other arguments as `export_saved_model`'s.
 
     Args:
         example: a row as a model of raw rows reads it, which is asked first.
@@ -123,7 +123,7 @@ def _raw_contract(
 
 
 def _asked(front: RawFront, example: Any) -> Request:
-    """Returns the call that asks for one row."""
+    """Return the call that asks for one row."""
     try:
         return front.asked(example)
     except (DataError, TypeError, ValueError) as error:
@@ -160,7 +160,7 @@ def _model_contract(
 
 
 def _given(front: Front, samples: Mapping[str, Any]) -> list[Request]:
-    """Returns a user's own rows as calls of several sizes."""
+    """Return a user's own rows as calls of several sizes."""
     if not isinstance(samples, Mapping) or not set(front.specs) <= set(samples):
         received = ", ".join(samples) if isinstance(samples, Mapping) else type(samples).__name__
         raise ExportError(
@@ -181,7 +181,7 @@ def _as_requests(specs: Mapping[str, Any], samples: Mapping[str, Any]) -> list[R
 
 
 def _tried(model: keras.Model, weights: Weights, front: Front, request: Request) -> tuple[Any, list[Tensor]]:
-    """Returns what a model returns for a request, and its attention weights, if it has any."""
+    """Return what a model returns for a request, and its attention weights, if it has any."""
     raw = [tf.constant(request[name], spec.dtype) for name, spec in front.specs.items()]
     with model_errors("serving_default", request), weights.used():
         inputs = front(*raw)
@@ -192,7 +192,7 @@ def _tried(model: keras.Model, weights: Weights, front: Front, request: Request)
 
 @contextmanager
 def model_errors(signature: str, request: Request) -> Iterator[None]:
-    """Raises whatever a model fails with as ExportError."""
+    """Raise whatever a model fails with as ExportError."""
     try:
         yield
     except Exception as error:
@@ -204,14 +204,14 @@ def model_errors(signature: str, request: Request) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Returns what an error says, without the stack that TensorFlow puts before it."""
+    """Return what an error says, without the stack that TensorFlow puts before it."""
     lines = [line.strip() for line in str(error).splitlines()]
     noise = ("File ", "[[", "Detected at node", "Graph execution error")
     return next((line for line in lines if line and not line.startswith(noise)), type(error).__name__)
 
 
 def _output_names(model: keras.Model, outputs: Any) -> list[str] | None:
-    """Returns the names of several outputs, all different, or None for one."""
+    """Return the names of several outputs, all different, or None for one."""
     if isinstance(outputs, Mapping):
         return sorted(outputs)
     if not isinstance(outputs, list | tuple):
@@ -226,7 +226,7 @@ def _output_names(model: keras.Model, outputs: Any) -> list[str] | None:
 
 
 def _output_shape(model: keras.Model, outputs: Tensor) -> list[int | None]:
-    """Returns the shape of a model's one output, unknown sizes as None where the model tells them."""
+    """Return the shape of a model's one output, unknown sizes as None where the model tells them."""
     try:
         known: Any = model.output
     except (AttributeError, ValueError):

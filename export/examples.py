@@ -14,7 +14,7 @@ Tensor = Any
 
 
 def can_parse(specs: dict[str, Any]) -> bool:
-    """Whether Examples can hold the inputs: at most the first axis after the batch is unknown."""
+    """Return whether Examples can hold the inputs: at most the first axis after the batch is unknown."""
     return all(
         spec.shape.rank is not None
         and all(size is not None for size in spec.shape[2:])
@@ -24,7 +24,7 @@ def can_parse(specs: dict[str, Any]) -> bool:
 
 
 def parsed(serialized: Tensor, specs: dict[str, Any], padding: float = 0) -> list[Tensor]:
-    """Returns the inputs held by Examples `[B]`, each a feature under its input's name.
+    """Return the inputs held by Examples `[B]`, each a feature under its input's name.
 
     An input of unknown length is a flat list of its numbers; rows are padded to the longest, with zeros
     unless the model takes something else for `padding`.
@@ -35,7 +35,7 @@ def parsed(serialized: Tensor, specs: dict[str, Any], padding: float = 0) -> lis
 
 
 def serialized_examples(request: Request) -> np.ndarray:
-    """Returns the rows of a request as serialized Examples, bytes `[B]`."""
+    """Return the rows of a request as serialized Examples, bytes `[B]`."""
     rows = len(next(iter(request.values())))
     found = np.empty(rows, dtype=object)
     found[:] = [example(request, row).SerializeToString(deterministic=True) for row in range(rows)]
@@ -43,7 +43,7 @@ def serialized_examples(request: Request) -> np.ndarray:
 
 
 def example(request: Request, row: int) -> Any:
-    """Returns one row of a request as a `tf.train.Example`."""
+    """Return one row of a request as a `tf.train.Example`."""
     return tf.train.Example(
         features=tf.train.Features(feature={name: _values(array[row]) for name, array in request.items()})
     )

@@ -16,7 +16,7 @@ Tensor = Any
 
 
 def attention_layers(model: keras.layers.Layer) -> list[TokenLayer]:
-    """Returns the layers of a model that can return weights, each once, but none within another of them."""
+    """Return the layers of a model that can return weights, each once, but none within another of them."""
     found: dict[int, TokenLayer] = {}
     for layer in model._flatten_layers(include_self=False, recursive=False):
         inner = [layer] if isinstance(layer, TokenLayer) else attention_layers(layer)
@@ -26,7 +26,7 @@ def attention_layers(model: keras.layers.Layer) -> list[TokenLayer]:
 
 @contextmanager
 def collected_weights(model: keras.layers.Layer) -> Iterator[list[Tensor]]:
-    """Lets the attention layers of a model put their weights, `[B, H, T, S]` each, into the list yielded.
+    """Let the attention layers of a model put their weights, `[B, H, T, S]` each, into the list yielded.
 
     The model can be of any kind, and returns what it always does.
     """
@@ -38,7 +38,7 @@ def collected_weights(model: keras.layers.Layer) -> Iterator[list[Tensor]]:
 
 
 def named_weights(weights: list[Tensor], *, together: bool) -> dict[str, Tensor]:
-    """Returns weights as `weights`, float32 `[B, L, H, T, S]`; or apart, as `weights_0`, `weights_1`, …"""
+    """Return weights as `weights`, float32 `[B, L, H, T, S]`; or apart, as `weights_0`, `weights_1`, …"""
     weights = [tf.cast(weight, tf.float32) for weight in weights]
     if together:
         return {"weights": tf.stack(weights, axis=1)}

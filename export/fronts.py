@@ -39,11 +39,11 @@ class Front(Protocol):
     tracked: list[Any]
 
     def __call__(self, *raw: Tensor) -> Any:
-        """Returns what the model takes."""
+        """Return what the model takes."""
         ...
 
     def requests(self) -> list[Request]:
-        """Returns calls to try the model with, of several sizes; the first is an example of one row."""
+        """Return calls to try the model with, of several sizes; the first is an example of one row."""
         ...
 
 
@@ -62,16 +62,16 @@ class TextFront:
         return self._model.beside_wide(self._tokenizer(raw[0]), raw[0])  # the ids ragged [B, T]
 
     def of_tokens(self, tokens: Tensor) -> Any:
-        """Returns the same of tokens, string `[B, T]`, "" as padding; the ids padded."""
+        """Return the same of tokens, string `[B, T]`, "" as padding; the ids padded."""
         ids = self.ids(tokens)
         return self._model.beside_wide(ids, tf.strings.reduce_join(tokens, axis=1, separator=self._between))
 
     def alone(self, ids: Tensor) -> Any:
-        """Returns the same of token ids, int32 `[B, T]`, of which the wide path says nothing."""
+        """Return the same of token ids, int32 `[B, T]`, of which the wide path says nothing."""
         return self._model.beside_wide(ids)
 
     def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the tokens of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""
+        """Return the tokens of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""
         config = self._tokenizer.config
         tokens = split(
             dataclasses.replace(config, max_tokens=min(EXPLAINED_TOKENS, config.max_tokens)), texts
@@ -80,7 +80,7 @@ class TextFront:
         return tokens.to_tensor(""), ids.to_tensor(PADDING_ID)
 
     def ids(self, tokens: Tensor) -> Tensor:
-        """Returns the ids of tokens, string `[B, T]`, cut as texts are, int32 `[B, T]`; "" is padding."""
+        """Return the ids of tokens, string `[B, T]`, cut as texts are, int32 `[B, T]`; "" is padding."""
         config = self._tokenizer.config
         tokens = tf.strings.unicode_transcode(
             tokens[:, : config.max_tokens], "UTF-8", "UTF-8", errors="replace"
@@ -95,22 +95,22 @@ class TextFront:
         return in_batches({"text": _strings([*texts, *_TEXTS, "\t\n ", *texts[::-1]])})
 
     def request_of_lengths(self) -> Request:
-        """Returns the call that asks for texts of 1 to 64 tokens, of each length one."""
+        """Return the call that asks for texts of 1 to 64 tokens, of each length one."""
         tokens = [token for token in self._tokenizer.vocabulary if token.strip()][:3] or ["a"]
         texts = [self._between.join((tokens * count)[:count]) for count in range(1, _MOST_TOKENS + 1)]
         return {"text": _strings(texts)}
 
     def asked(self, row: str) -> Request:
-        """Returns the call that asks for a text."""
+        """Return the call that asks for a text."""
         return {"text": _strings([row])}
 
     def token_request(self, request: Request) -> Request:
-        """Returns the call that asks for the tokens of the texts of another."""
+        """Return the call that asks for the tokens of the texts of another."""
         tokens, _ = self.explained(tf.constant(request["text"], tf.string))
         return {"tokens": tokens.numpy()}
 
     def token_requests(self) -> list[Request]:
-        """Returns calls to try a signature with that takes tokens."""
+        """Return calls to try a signature with that takes tokens."""
         words = self._tokenizer.vocabulary[:6]
         rows = [words, [words[0]], ["", ""], [*words, "unknown-token"]]
         length = max(map(len, rows))
@@ -170,13 +170,13 @@ class PreprocessFront:
 
 
 def in_batches(rows: Request) -> list[Request]:
-    """Returns rows as calls of several sizes: the first row, none, a few, and 32 at most."""
+    """Return rows as calls of several sizes: the first row, none, a few, and 32 at most."""
     sizes = (slice(1), slice(0), slice(1, 6), slice(32))
     return [{name: values[size] for name, values in rows.items()} for size in sizes]
 
 
 def made_up(specs: dict[str, Any]) -> list[Request]:
-    """Returns calls for inputs of which nothing but dtype and shape is known."""
+    """Return calls for inputs of which nothing but dtype and shape is known."""
     random = np.random.default_rng(0)
     return [
         {name: _made_up(spec, batch, length, random) for name, spec in specs.items()}
@@ -195,7 +195,7 @@ def _made_up(spec: Any, batch: int, length: int, random: np.random.Generator) ->
 
 
 def layer_resources(layer: keras.layers.Layer) -> list[Any]:
-    """Returns variables and lookup tables of a Keras layer and of all below it."""
+    """Return variables and lookup tables of a Keras layer and of all below it."""
     below = layer._flatten_layers(include_self=True, recursive=True)
     resource = tf.saved_model.experimental.TrackableResource
     tables = [value for part in below for value in vars(part).values() if isinstance(value, resource)]

@@ -33,19 +33,19 @@ _HARMLESS = {"StopGradient", "PreventGradient"}  # the identity where nothing is
 
 
 def read_saved_model(path: Path) -> Any:
-    """Returns the message in a file `saved_model.pb` or `saved_model.pbtxt`."""
+    """Return the message in a file `saved_model.pb` or `saved_model.pbtxt`."""
     if path.suffix == ".pbtxt":
         return text_format.Parse(path.read_text(encoding="utf-8"), saved_model_pb2.SavedModel())
     return saved_model_pb2.SavedModel.FromString(path.read_bytes())
 
 
 def count_operations(saved_model: Any) -> Counter[str]:
-    """Returns how often each operation occurs in the first graph and its functions; calls are not counted."""
+    """Return how often each operation occurs in the first graph and its functions; calls are not counted."""
     return Counter(node.op for node in _nodes(saved_model))
 
 
 def finish(folder: Path, method_names: Mapping[str, str]) -> list[str]:
-    """Checks a graph that `tf.saved_model.save` wrote, and sets its signatures' method names.
+    """Check a graph that `tf.saved_model.save` wrote, and set its signatures' method names.
 
     Args:
         folder: of the SavedModel, which nobody else sees yet.
@@ -106,7 +106,7 @@ def _unknown(node: Any, operations: Mapping[str, Operation]) -> str | None:
 
 
 def _types(node: Any) -> dict[str, str]:
-    """Returns the types of a node by attribute; those at their default are left out of the file."""
+    """Return the types of a node by attribute; those at their default are left out of the file."""
     definition: Any = op_def_registry.get(node.op)
     values = {attribute.name: attribute.default_value for attribute in getattr(definition, "attr", ())}
     values |= dict(node.attr)
@@ -116,7 +116,7 @@ def _types(node: Any) -> dict[str, str]:
 
 
 def _renew_fingerprint(folder: Path) -> None:
-    """Lets the fingerprint be that of the changed file, and nothing else: TensorFlow adds a random number."""
+    """Let the fingerprint be that of the changed file, and nothing else: TensorFlow adds a random number."""
     fingerprinting_utils.write_fingerprint(str(folder))
     path = folder / "fingerprint.pb"
     fingerprint: Any = fingerprint_pb2.FingerprintDef.FromString(path.read_bytes())

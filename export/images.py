@@ -46,21 +46,21 @@ class ImageFront:
         return tf.ensure_shape(self._sized(raw[0]), [None, self._height, self._width, self._channels])
 
     def from_files(self, *raw: Tensor) -> Tensor:
-        """Returns the images in PNG, JPEG, GIF or BMP files, string `[B]`, as float32 `[B, H, W, C]`."""
+        """Return the images in PNG, JPEG, GIF or BMP files, string `[B]`, as float32 `[B, H, W, C]`."""
         shape = [self._height, self._width, self._channels]
         return tf.map_fn(self._decoded, raw[0], fn_output_signature=tf.TensorSpec(shape, tf.float32))
 
     def named(self, rows: Any) -> Mapping[str, Any]:
-        """Returns images in any container as inputs by name."""
+        """Return images in any container as inputs by name."""
         images = [self._sized(image.astype(np.float32, copy=False)) for image in as_images(rows)]
         return {"image": np.stack([np.asarray(image) for image in images])}
 
     def asked(self, row: Any) -> Request:
-        """Returns the call that asks for an image."""
+        """Return the call that asks for an image."""
         return dict(self.named([np.asarray(row)]))
 
     def file_request(self, request: Request) -> Request:
-        """Returns the call that asks for the images of another as files."""
+        """Return the call that asks for the images of another as files."""
         pixels = request["image"].round().clip(0, 255).astype(np.uint8)
         return {"encoded": np.array([tf.io.encode_png(image).numpy() for image in pixels], dtype=object)}
 
@@ -72,7 +72,7 @@ class ImageFront:
         return [{"image": example}, *made[0], {"image": self._made_up(2, height + 3, max(1, width - 1))}]
 
     def file_requests(self) -> list[Request]:
-        """Returns calls to try a signature with that takes files."""
+        """Return calls to try a signature with that takes files."""
         sizes = [(self._height, self._width), (self._height + 3, self._width + 1)] * 3
         images = [self._made_up(1, *size)[0].clip(0, 255).astype(np.uint8) for size in sizes]
         encode: Sequence[Any] = [tf.io.encode_png, tf.io.encode_jpeg] * 3
@@ -86,12 +86,12 @@ class ImageFront:
         return tf.ensure_shape(image, [self._height, self._width, self._channels])
 
     def _sized(self, images: Tensor) -> Tensor:
-        """Returns images `[..., H, W, C]` of the trained size; those that have it as they are."""
+        """Return images `[..., H, W, C]` of the trained size; those that have it as they are."""
         same = tf.reduce_all(tf.shape(images)[-3:-1] == [self._height, self._width])
         return tf.cond(same, lambda: images, lambda: resized(images, self._height, self._width))
 
     def _made_up(self, count: int, height: int, width: int) -> np.ndarray:
-        """Returns noise with the mean and the deviation of the training images."""
+        """Return noise with the mean and the deviation of the training images."""
         mean, deviation = self._scale
         noise = np.random.default_rng(0).normal(size=(count, height, width, self._channels))
         return (noise * deviation + mean).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What is in a SavedModel's folder, anybody's: read from its files, without loading or running it."""
+"""Inspection of any SavedModel's folder: read from its files, without loading or running it."""
 
 import re
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class SignatureView:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What is in a SavedModel's folder.
+    """The contents of a SavedModel's folder.
 
     Args:
         path: the folder.
@@ -77,7 +77,7 @@ class Inspection:
 
 
 def inspect_saved_model(path: str | Path) -> Inspection:
-    """Returns what is in a SavedModel, or in the newest version under a base path.
+    """Return what is in a SavedModel, or in the newest version under a base path.
 
     Args:
         path: a SavedModel's folder, whoever wrote it, or a folder of versions.
@@ -167,7 +167,7 @@ def _tensor(info: Any) -> Tensor:
 
 
 def _variables(folder: Path) -> dict[str, Tensor]:
-    """Returns what the checkpoint holds but its own table of contents."""
+    """Return what the checkpoint holds but its own table of contents."""
     if not (folder / "variables" / "variables.index").is_file():
         return {}
     reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))

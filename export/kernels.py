@@ -1,4 +1,4 @@
-"""Which operations a TensorFlow has on a CPU, and for which types: as text, one operation a line.
+"""The operations that a TensorFlow has on a CPU, and their types: as text, one operation a line.
 
 A program of its own: run by the Python of the oldest TensorFlow that exports are for, it writes the table
 beside it, `tensorflow-2.16.txt`:
@@ -20,7 +20,7 @@ Constraints = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True)
 class Operation:
-    """What a TensorFlow knows of an operation.
+    """An operation as a TensorFlow knows it.
 
     Args:
         attributes: names.
@@ -31,12 +31,12 @@ class Operation:
     kernels: tuple[Constraints, ...]
 
     def takes(self, types: Mapping[str, str]) -> bool:
-        """Whether a kernel takes the types that a node has."""
+        """Return whether a kernel takes the types that a node has."""
         return any(all(types.get(name) in allowed for name, allowed in k.items()) for k in self.kernels)
 
 
 def read(text: str) -> dict[str, Operation]:
-    """Returns the operations of a table."""
+    """Return the operations of a table."""
     return dict(_read_line(line) for line in text.splitlines() if line and not line.startswith("#"))
 
 
@@ -54,7 +54,7 @@ def _read_line(line: str) -> tuple[str, Operation]:
 
 
 def type_name(number: int) -> str:
-    """Returns what TensorFlow calls a type, such as "float" for 1 (tensorflow/core/framework/types.proto)."""
+    """Return what TensorFlow calls a type, such as "float" for 1 (tensorflow/core/framework/types.proto)."""
     from tensorflow.core.framework import types_pb2
 
     types: Any = types_pb2
@@ -62,7 +62,7 @@ def type_name(number: int) -> str:
 
 
 def registered() -> dict[str, Operation]:
-    """Returns the operations of the TensorFlow of this process that have a kernel on a CPU."""
+    """Return the operations of the TensorFlow of this process that have a kernel on a CPU."""
     from tensorflow.core.framework import op_def_pb2
     from tensorflow.python.client import pywrap_tf_session
     from tensorflow.python.framework import kernels
@@ -85,7 +85,7 @@ def registered() -> dict[str, Operation]:
 
 
 def _joined(kernels: list[Constraints]) -> list[Constraints]:
-    """Joins kernels that differ in the types of one attribute."""
+    """Join kernels that differ in the types of one attribute."""
     joined = list(dict.fromkeys(tuple(sorted((name, types) for name, types in k.items())) for k in kernels))
     for place in range(max(map(len, joined), default=0)):
         groups: dict[tuple, frozenset[str]] = {}
@@ -104,12 +104,12 @@ def _joined(kernels: list[Constraints]) -> list[Constraints]:
 
 
 def shown(kernel: Constraints) -> str:
-    """Returns a kernel's types as the table has them."""
+    """Return a kernel's types as the table has them."""
     return " ".join(f"{name}={','.join(sorted(types))}" for name, types in sorted(kernel.items()))
 
 
 def lines(operations: Mapping[str, Operation]) -> Iterable[str]:
-    """Returns the lines of the table."""
+    """Return the lines of the table."""
     for name, operation in operations.items():
         head = f"{name} {','.join(sorted(operation.attributes))}".rstrip()
         yield "".join([head, *(f" | {shown(kernel)}".rstrip() for kernel in operation.kernels)])

@@ -22,7 +22,7 @@ def by_length(
     padding_id: int,
     beside: Tensor | None = None,
 ) -> Tensor:
-    """Returns what a model returns for each row, `[B, C]`, and bounds what short rows pay for long ones.
+    """Return what a model returns for each row, `[B, C]`, and bounds what short rows pay for long ones.
 
     Where padding all rows to the longest adds more than the tokens that there are, rows are sorted by length
     and go through the model in groups, in each of which none is shorter than half of the longest.

@@ -31,7 +31,7 @@ _BATCH = 32  # rows
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a model is at one precision.
+    """Size, speed and accuracy of a model at one precision.
 
     Args:
         precision: its name.
@@ -77,12 +77,12 @@ class Comparison:
         return self.before.accuracy - self.after.accuracy
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns all of it as JSON types."""
+        """Return all of it as JSON types."""
         return {**asdict(self), "accuracy_drop": self.accuracy_drop}
 
 
 def at_precision(model: keras.Model, precision: str | None) -> tuple[keras.Model, Weights]:
-    """Returns a model that computes at a precision, with the weights to be written; `model` stays as it is.
+    """Return a model that computes at a precision, with the weights to be written; `model` stays as it is.
 
     Args:
         model: any Keras model.
@@ -107,7 +107,7 @@ def at_precision(model: keras.Model, precision: str | None) -> tuple[keras.Model
 
 
 def computes_in_half(model: keras.Model) -> bool:
-    """Whether a layer of a model computes in float16 or bfloat16."""
+    """Return whether a layer of a model computes in float16 or bfloat16."""
     layers = model._flatten_layers(include_self=False)
     return bool(_HALF & {layer.compute_dtype for layer in layers})
 
@@ -119,7 +119,7 @@ def compare(
     precision: str,
     evaluation: tuple[Mapping[str, Any], Sequence[str]],
 ) -> Comparison:
-    """Returns what two contracts of one model answer, on the same rows, in turns.
+    """Return what two contracts of one model answer, on the same rows, in turns.
 
     Args:
         before: the model as it is.
@@ -145,7 +145,7 @@ def compare(
 
 
 def _recast(model: keras.Model, dtype: str) -> keras.Model:
-    """Returns the same model with another dtype policy; what it returns stays in float32."""
+    """Return the same model with another dtype policy; what it returns stays in float32."""
     if isinstance(model, RawModel):
         recast: Any = type(model).from_config({**model.get_config(), "dtype": dtype})
         recast.set_weights(model.get_weights())
@@ -154,7 +154,7 @@ def _recast(model: keras.Model, dtype: str) -> keras.Model:
 
 
 def _made_again(model: keras.Model, dtype: str) -> keras.Model:
-    """Returns a model read back from its own file, with other dtype policies in the file's config.
+    """Return a model read back from its own file, with other dtype policies in the file's config.
 
     Through the file, since that alone brings all of a model's state: vocabularies, means and variances.
     """
@@ -183,7 +183,7 @@ def _rewrite_config(path: Path, change: Callable[[Any], Any]) -> None:
 
 
 def _last_layers(model: keras.Model) -> set[str]:
-    """Returns the names of the layers whose outputs a model returns, as far as it tells."""
+    """Return the names of the layers whose outputs a model returns, as far as it tells."""
     if isinstance(model, keras.Sequential):
         last = model.layers[-1:]
     else:
@@ -196,7 +196,7 @@ def _last_layers(model: keras.Model) -> set[str]:
 
 
 def _with_policy(config: Any, dtype: str, last: set[str]) -> Any:
-    """Returns a config with another dtype policy in it, but for the last layers, which keep float32."""
+    """Return a config with another dtype policy in it, but for the last layers, which keep float32."""
     if isinstance(config, list):
         return [_with_policy(item, dtype, last) for item in config]
     if not isinstance(config, dict):
@@ -246,7 +246,7 @@ def _labels(call: Any, inputs: Mapping[str, Any]) -> np.ndarray:
 
 
 def _times(calls: Sequence[Any], inputs: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Returns CPU milliseconds for a row and for a batch, of each call, measured in turns."""
+    """Return CPU milliseconds for a row and for a batch, of each call, measured in turns."""
     sizes = ((slice(1), 20), (slice(_BATCH), 3))
     found: list[list[list[float]]] = [[[] for _ in sizes] for _ in calls]
     for _ in range(_ROUNDS + 1):

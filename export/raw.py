@@ -1,4 +1,4 @@
-"""What this library's own models read and answer in the graph: one front and one kind of answers for each."""
+"""Fronts and answers of this library's own models in the graph, one of each kind for each."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
@@ -35,12 +35,12 @@ class RawFront(Front, Protocol):
     subject: str
 
     def asked(self, row: Any) -> Request:
-        """Returns the call that asks for a row, which is as the model reads it, or its JSON types."""
+        """Return the call that asks for a row, which is as the model reads it, or its JSON types."""
         ...
 
 
 def raw_front(model: RawModel) -> RawFront:
-    """Returns what stands before the model's core in the graph.
+    """Return what stands before the model's core in the graph.
 
     Raises:
         ExportError: for a model that answers no requests.
@@ -54,12 +54,12 @@ def raw_front(model: RawModel) -> RawFront:
 
 
 def raw_answers(head: Head) -> Answers:
-    """Returns the names of what a head returns."""
+    """Return the names of what a head returns."""
     return _found(_ANSWERS, head)(head)
 
 
 def _found(known: Mapping[type, Any], asked: Any) -> Any:
-    """Returns what is known of the class of an object, or of the nearest class above it."""
+    """Return what is known of the class of an object, or of the nearest class above it."""
     for kind in type(asked).__mro__:
         if kind in known:
             return known[kind]

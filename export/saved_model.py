@@ -44,7 +44,7 @@ def export_saved_model(
     keep: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Path:
-    """Writes `<base_path>/<version>/`, a SavedModel that any TensorFlow Serving can serve; returns its path.
+    """Write `<base_path>/<version>/`, a SavedModel that any TensorFlow Serving can serve; return its path.
 
     Of a `TextClassifier` its signatures take raw text: `serving_default`, `classify` (serialized
     `tf.Example`), `tokens` and `explain`; docs/savedmodel.md has them all. Of another model they take its own
@@ -138,7 +138,7 @@ def export_saved_model(
 
 
 def _save(contract: Contract, folder: Path) -> list[str]:
-    """Writes the graph and its variables into a folder, and returns the names of the graph's operations."""
+    """Write the graph and its variables into a folder, and return the names of the graph's operations."""
     module: Any = tf.Module()
     module.tracked = list(contract.tracked)
     tf.saved_model.save(
@@ -153,7 +153,7 @@ def _save(contract: Contract, folder: Path) -> list[str]:
 
 @contextmanager
 def _errors_named(base: Path) -> Iterator[None]:
-    """Raises what goes wrong in writing as ExportError."""
+    """Raise what goes wrong in writing as ExportError."""
     try:
         yield
     except FileExistsError as error:

@@ -35,7 +35,7 @@ class SeriesFront:
         return raw[0]
 
     def asked(self, row: Any) -> Request:
-        """Returns the call that asks for a series `[T, F]`; null, as JSON has it, is a missing value."""
+        """Return the call that asks for a series `[T, F]`; null, as JSON has it, is a missing value."""
         return {"values": np.asarray(row, np.float32).reshape(1, -1, len(self._mean))}
 
     def requests(self) -> list[Request]:

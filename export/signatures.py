@@ -44,7 +44,7 @@ class Signature:
     method_name: str = PREDICT
 
     def arguments(self, request: Request) -> list[Tensor]:
-        """Returns a request as the arguments of `function`."""
+        """Return a request as the arguments of `function`."""
         return [tf.constant(request[spec.name], spec.dtype) for spec in specs_of(self.function)]
 
 
@@ -57,7 +57,7 @@ class Graphs:
         self._traced = tf.function(self._outputs, autograph=False)
 
     def signatures(self, requests: Sequence[Request]) -> dict[str, Signature]:
-        """Returns those that follow from what the model takes and returns."""
+        """Return those that follow from what the model takes and returns."""
         front, answers = self._front, self._answers
         found = {
             MOST_ASKED: Signature(_function(front.specs, lambda *raw: self._core(self._read(*raw))), requests)
@@ -72,7 +72,7 @@ class Graphs:
         return found
 
     def on_tokens(self, front: TextFront) -> Any:
-        """Returns the function from tokens, string `[B, T]`, to named answers."""
+        """Return the function from tokens, string `[B, T]`, to named answers."""
         specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
 
         def answer(tokens: Tensor) -> dict[str, Tensor]:
@@ -83,11 +83,11 @@ class Graphs:
         return _function(specs, answer)
 
     def on_files(self, front: ImageFront) -> Any:
-        """Returns the function from images in files, string `[B]`, to named answers."""
+        """Return the function from images in files, string `[B]`, to named answers."""
         return _function(front.file_specs, lambda *raw: self._core(front.from_files(*raw)))
 
     def explain_texts(self, front: TextFront) -> Any:
-        """Returns the function from texts to their tokens and the weights between them."""
+        """Return the function from texts to their tokens and the weights between them."""
 
         def explain(text: Tensor) -> dict[str, Tensor]:
             tokens, ids = front.explained(text)  # [B, T]
@@ -100,7 +100,7 @@ class Graphs:
         return _function(front.specs, explain)
 
     def explain(self, *, together: bool, read: Callable[..., Any] | None = None) -> Any:
-        """Returns the function from raw inputs, read by the front or `read`, to the weights of positions."""
+        """Return the function from raw inputs, read by the front or `read`, to the weights of positions."""
         read = read or self._front
 
         def explain(*raw: Tensor) -> dict[str, Tensor]:
@@ -118,7 +118,7 @@ class Graphs:
         )
 
     def _read(self, *raw: Tensor) -> Any:
-        """Returns what the model takes, as the front reads it."""
+        """Return what the model takes, as the front reads it."""
         with self._weights.used():
             return self._front(*raw)
 
@@ -144,5 +144,5 @@ def _function(specs: Mapping[str, Any], function: Callable[..., dict[str, Tensor
 
 
 def specs_of(function: Any) -> list[Any]:
-    """Returns the inputs of a `tf.function` with an input signature."""
+    """Return the inputs of a `tf.function` with an input signature."""
     return keras.tree.flatten(function.input_signature)

@@ -33,11 +33,11 @@ class TokenFront:
         return self._features(raw[0])  # [B, T, features]
 
     def beginning(self, tokens: Tensor) -> Tensor:
-        """Returns the features of the first tokens, as many as `explain` answers for."""
+        """Return the features of the first tokens, as many as `explain` answers for."""
         return self(tokens[:, :EXPLAINED_TOKENS])
 
     def asked(self, row: Sequence[str]) -> Request:
-        """Returns the call that asks for a row of tokens."""
+        """Return the call that asks for a row of tokens."""
         return {"tokens": np.array([[token.encode() for token in row]], dtype=object)}
 
     def requests(self) -> list[Request]:

@@ -45,7 +45,7 @@ class Case:
 
 
 def live_answers(contract: Contract) -> list[Case]:
-    """Returns what the live model answers to the requests of each signature, without any graph.
+    """Return what the live model answers to the requests of each signature, without any graph.
 
     Raises:
         ExportError: if it fails on one, or returns probabilities that are none.
@@ -63,7 +63,7 @@ def live_answers(contract: Contract) -> list[Case]:
 
 
 def try_saved_model(folder: Path, cases: Sequence[Case], tolerance: float) -> dict[str, Any]:
-    """Asks a SavedModel all of the cases, in a fresh process without Keras, and returns what that measured.
+    """Ask a SavedModel all of the cases, in a fresh process without Keras, and return what that measured.
 
     Args:
         folder: the SavedModel.
@@ -91,7 +91,7 @@ def try_saved_model(folder: Path, cases: Sequence[Case], tolerance: float) -> di
 
 
 def write_cases(path: Path, cases: Sequence[Case], tolerance: float) -> None:
-    """Writes cases as `check.py` reads them."""
+    """Write cases as `check.py` reads them."""
     content = [
         {
             "signature": case.signature,

@@ -9,7 +9,7 @@ MOST = 2**63 - 1  # TensorFlow Serving's versions are of 64 bits
 
 
 def list_versions(base_path: str | Path) -> list[int]:
-    """Returns the version numbers under a base path, in order; none if the path does not exist.
+    """Return the version numbers under a base path, in order; none if the path does not exist.
 
     Example:
 
@@ -23,7 +23,7 @@ def list_versions(base_path: str | Path) -> list[int]:
 
 
 def latest_version(base_path: str | Path) -> int | None:
-    """Returns the highest version number under a base path, or None if there is none.
+    """Return the highest version number under a base path, or None if there is none.
 
     Example:
 
@@ -34,7 +34,7 @@ def latest_version(base_path: str | Path) -> int | None:
 
 
 def remove_versions(base_path: str | Path, *versions: int) -> None:
-    """Removes versions; a reader sees each of them whole or not at all.
+    """Remove versions; a reader sees each of them whole or not at all.
 
     Args:
         base_path: the folder of all versions.
@@ -62,7 +62,7 @@ def remove_versions(base_path: str | Path, *versions: int) -> None:
 
 
 def keep_newest(base_path: str | Path, count: int, always: int | None = None) -> list[int]:
-    """Removes all versions but the `count` highest, and returns the numbers of those removed.
+    """Remove all versions but the `count` highest, and return the numbers of those removed.
 
     Args:
         base_path: the folder of all versions.
@@ -85,19 +85,19 @@ def keep_newest(base_path: str | Path, count: int, always: int | None = None) ->
 
 
 def check_keep(count: int | None) -> None:
-    """Raises ExportError if `count` is neither None nor a positive integer."""
+    """Raise ExportError if `count` is neither None nor a positive integer."""
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
         raise ExportError(f"`keep` must be a positive integer or None. Received {count!r}.")
 
 
 def clean(base_path: str | Path) -> None:
-    """Removes what killed exports left under a base path."""
+    """Remove what killed exports left under a base path."""
     if Path(base_path).is_dir():
         remove_dead_drafts(Path(base_path), r"[0-9]+")
 
 
 def next_version(base_path: str | Path) -> int:
-    """Returns a number above every name in a base path, files included.
+    """Return a number above every name in a base path, files included.
 
     Example:
 

@@ -21,7 +21,7 @@ FILE = "assets.extra/tf_serving_warmup_requests"
 
 
 def write_warmup(folder: Path, signatures: Mapping[str, Signature], cases: Sequence[Case]) -> None:
-    """Writes requests of all signatures into a SavedModel's folder.
+    """Write requests of all signatures into a SavedModel's folder.
 
     Args:
         folder: of the SavedModel.
@@ -40,7 +40,7 @@ def write_warmup(folder: Path, signatures: Mapping[str, Signature], cases: Seque
 
 
 def _requests(case: Case) -> Iterator[Request]:
-    """Yields a case's request; and of the signature that most ask, each of its rows by itself.
+    """Yield a case's request; and of the signature that most ask, each of its rows by itself.
 
     Rows differ in length, and kernels are made for each length when it first comes.
     """

@@ -1,4 +1,4 @@
-"""How a model's weights lie in the file: as they are, or narrower, to be widened once when it is loaded."""
+"""A model's weights in the file: as they are, or narrower, to be widened once when it is loaded."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ class Weights:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Lets the model compute with these weights while the block runs."""
+        """Let the model compute with these weights while the block runs."""
         yield
 
     @property
@@ -83,11 +83,11 @@ class _Widened(tf.saved_model.experimental.TrackableResource):
         self._initialize()
 
     def widened(self) -> Tensor:
-        """Returns the stored numbers as float32."""
+        """Return the stored numbers as float32."""
         raise NotImplementedError
 
     def read(self) -> Tensor:
-        """Returns the variable's value."""
+        """Return the variable's value."""
         value = tf.raw_ops.ReadVariableOp(resource=self.resource_handle, dtype=tf.float32)
         return tf.ensure_shape(value, self._shape)
 
@@ -125,7 +125,7 @@ class _Int8(_Widened):
 
 
 def _quantized(weight: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns int8 numbers and the float32 scales to multiply them by, one for each place along `axis`."""
+    """Return int8 numbers and the float32 scales to multiply them by, one for each place along `axis`."""
     others = tuple(place for place in range(weight.ndim) if place != axis % weight.ndim)
     scale = np.abs(weight).max(axis=others, keepdims=True).astype(np.float32) / _LEVELS
     return np.rint(weight / np.where(scale, scale, 1)).astype(np.int8), scale

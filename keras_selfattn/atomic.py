@@ -22,7 +22,7 @@ _NO_FILES = ("dev", "proc")
 
 @contextmanager
 def new_directory(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yields an empty folder beside `target` that takes its place when the block ends without an exception.
+    """Yield an empty folder beside `target` that takes its place when the block ends without an exception.
 
     On any exception, KeyboardInterrupt included, it is removed, and `target` is as it was.
 
@@ -41,7 +41,7 @@ def new_directory(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def draft_directory(target: Path) -> Iterator[Path]:
-    """Yields an empty folder beside `target`, hidden by a leading dot; what is not published is removed."""
+    """Yield an empty folder beside `target`, hidden by a leading dot; what is not published is removed."""
     _make_parent(target)
     draft, lock = _locked_draft(target)
     try:
@@ -53,7 +53,7 @@ def draft_directory(target: Path) -> Iterator[Path]:
 
 
 def remove_dead_drafts(parent: Path, names: str) -> list[Path]:
-    """Removes the draft folders in a folder whose writers were killed; those of living ones stay.
+    """Remove the draft folders in a folder whose writers were killed; those of living ones stay.
 
     Args:
         parent: where the drafts are.
@@ -77,7 +77,7 @@ def remove_dead_drafts(parent: Path, names: str) -> list[Path]:
 
 
 def remove_directory(target: Path) -> None:
-    """Removes a folder; a reader sees all of it or, after one rename, nothing."""
+    """Remove a folder; a reader sees all of it or, after one rename, nothing."""
     grave, lock = _locked_draft(target)
     try:
         target.rename(grave / target.name)
@@ -88,7 +88,7 @@ def remove_directory(target: Path) -> None:
 
 
 def publish(draft: Path, target: Path, *, overwrite: bool = False) -> None:
-    """Renames a finished draft to `target`, after its content has reached the disk.
+    """Rename a finished draft to `target`, after its content has reached the disk.
 
     Raises:
         FileExistsError: if `target` exists and is not to be replaced; another process may have made it.
@@ -107,14 +107,14 @@ def publish(draft: Path, target: Path, *, overwrite: bool = False) -> None:
 
 
 def write_file(target: Path, content: bytes) -> None:
-    """Writes a file that appears whole, in place of one that is there."""
+    """Write a file that appears whole, in place of one that is there."""
     with new_file(target) as file:
         file.write(content)
 
 
 @contextmanager
 def new_file(target: Path) -> Iterator[BinaryIO]:
-    """Yields a file to write to; it appears at `target`, in place of what is there, if the block succeeds."""
+    """Yield a file to write to; it appears at `target`, in place of what is there, if the block succeeds."""
     _make_parent(target)
     descriptor, draft = tempfile.mkstemp(prefix=f".{target.name}.tmp-", dir=target.parent)
     try:
@@ -129,7 +129,7 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
 
 
 def check_target(target: Path, *, overwrite: bool = False) -> None:
-    """Raises FileExistsError if `new_directory` could not put a folder at `target`."""
+    """Raise FileExistsError if `new_directory` could not put a folder at `target`."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         kind = "a link" if target.is_symlink() else "a file"
         raise FileExistsError(f"{target} is {kind}, which no folder replaces")
@@ -138,7 +138,7 @@ def check_target(target: Path, *, overwrite: bool = False) -> None:
 
 
 def check_writable(target: Path) -> None:
-    """Raises OSError if a file or folder could not be made at `target`; leaves nothing behind."""
+    """Raise OSError if a file or folder could not be made at `target`; leave nothing behind."""
     parent = target.parent
     while not parent.exists():
         parent = parent.parent
@@ -150,7 +150,7 @@ def check_writable(target: Path) -> None:
 
 @contextmanager
 def text_destination(target: Path) -> Iterator[TextIO]:
-    """Yields what text for `target` is written to, in UTF-8 and with line ends as they are.
+    """Yield what text for `target` is written to, in UTF-8 and with line ends as they are.
 
     A file appears when all is written. A link stays one, and what is no file is written to as it is: a pipe,
     a device, /dev/stdout of a shell.
@@ -164,7 +164,7 @@ def text_destination(target: Path) -> Iterator[TextIO]:
 
 
 def is_stream(target: Path) -> bool:
-    """Whether what is at `target` is no file that another could take the place of."""
+    """Return whether what is at `target` is no file that another could take the place of."""
     return not target.is_file() or target.absolute().parts[1] in _NO_FILES
 
 
@@ -176,7 +176,7 @@ def _resolved(target: Path) -> Path:
 
 
 def sync_tree(folder: Path) -> None:
-    """Makes sure that everything below `folder` has reached the disk, before a rename shows it."""
+    """Make sure that everything below `folder` has reached the disk, before a rename shows it."""
     for root, _folders, files in os.walk(folder):
         for name in files:
             sync(Path(root, name))
@@ -184,7 +184,7 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Makes sure that a file, or the entries of a folder, have reached the disk."""
+    """Make sure that a file, or the entries of a folder, have reached the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -193,7 +193,7 @@ def sync(path: Path) -> None:
 
 
 def _replace(draft: Path, target: Path) -> None:
-    """Puts `draft` where `target` is; the old folder goes only after that."""
+    """Put `draft` where `target` is; the old folder goes only after that."""
     old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
     try:
         target.rename(old / "old")
@@ -214,7 +214,7 @@ def _make_parent(target: Path) -> None:
 
 
 def _locked_draft(target: Path) -> tuple[Path, int]:
-    """Returns a new hidden folder beside `target`, and the descriptor that holds its lock."""
+    """Return a new hidden folder beside `target`, and the descriptor that holds its lock."""
     while True:
         draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.tmp-", dir=target.parent))
         with contextlib.suppress(FileNotFoundError):

@@ -21,7 +21,7 @@ _LEAST = 1e-7
 
 
 def calibrate(model: RawModel, rows: LabelledRows) -> float | None:
-    """Sets a classifier's temperature, or the shares of its two paths, to what makes labels likeliest.
+    """Set a classifier's temperature, or the shares of its two paths, to what makes labels likeliest.
 
     Shares say how sure to be, too; where they are fitted, the temperature is 1. A model that is right on
     all of a few rows would be taken for one that is never wrong: so shares are fitted to labels that are
@@ -44,7 +44,7 @@ def calibrate(model: RawModel, rows: LabelledRows) -> float | None:
 
 
 def copy_calibration(source: RawModel, target: RawModel) -> None:
-    """Gives a model the temperature and shares of another of the same config."""
+    """Give a model the temperature and shares of another of the same config."""
     for layer in source.core.layers:
         if isinstance(layer, Probabilities | Mixture):
             target.core.get_layer(layer.name).set_weights(layer.get_weights())
@@ -81,7 +81,7 @@ class Calibration:
         self._batches = model._batches(Rows(model._read_inputs(rows.inputs), []), _PREDICT_BATCH)
 
     def set(self) -> float:
-        """Sets the shares or, where they stay as they are, the temperature; returns the temperature."""
+        """Set the shares or, where they stay as they are, the temperature; return the temperature."""
         self._probabilities.temperature.assign(1.0)
         if self.mixes:
             self._set_shares()
@@ -91,7 +91,7 @@ class Calibration:
         return temperature
 
     def set_shares(self) -> tuple[float, float]:
-        """Fits and sets the shares of the two paths; returns the loss and accuracy of both together."""
+        """Fit and set the shares of the two paths; return the loss and accuracy of both together."""
         logits, loss = self._set_shares()
         if self._probabilities.activation == "sigmoid":
             right = np.mean((logits > 0) == (self._targets > 0), axis=-1)
@@ -101,11 +101,11 @@ class Calibration:
 
     @property
     def mixes(self) -> bool:
-        """Whether the model has two paths, and their shares are to be fitted on so many rows."""
+        """True if the model has two paths, and their shares are to be fitted on so many rows."""
         return self.possible and self._mixture is not None and self._count >= self._mixture.first.rows
 
     def _set_shares(self) -> tuple[np.ndarray, float]:
-        """Returns the logits of both paths together, and their loss; attention's may have changed."""
+        """Return the logits of both paths together, and their loss; attention's may have changed."""
         doubt = 1 / (len(self._targets) + 2)
         if self._wide is None:
             self._wide = self._path([0.0, 1.0])
@@ -133,7 +133,7 @@ class Calibration:
         return self._logits()
 
     def _logits(self) -> np.ndarray:
-        """Returns what the probabilities are of, float64 `[B, C]`; of a softmax up to a number a row."""
+        """Return what the probabilities are of, float64 `[B, C]`; of a softmax up to a number a row."""
         found = self._model._predicted(self._batches, verbose=0)
         found = np.concatenate(found) if self._model.head.per_position else found
         found = found.astype(np.float64)
@@ -143,7 +143,7 @@ class Calibration:
         return logs - np.log(np.maximum(1 - found, _LEAST))
 
     def _loss(self, logits: np.ndarray, doubt: float) -> float:
-        """Returns the mean cross-entropy of logits against the targets, a share of each doubted."""
+        """Return the mean cross-entropy of logits against the targets, a share of each doubted."""
         if self._probabilities.activation == "sigmoid":
             doubted = self._targets + doubt * (0.5 - self._targets)
             of_rows = np.mean(np.logaddexp(0, logits) - doubted * logits, axis=-1)

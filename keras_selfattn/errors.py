@@ -1,4 +1,4 @@
-"""What the library raises when its input, not its code, is at fault.
+"""Errors of the library's input, not of its code.
 
     SelfAttentionError
     ├── DataError      (ValueError)  a file, a table or its rows

@@ -1,4 +1,4 @@
-"""How good a model is on rows with known targets: figures, mistakes, and labels that training never had."""
+"""Evaluation on rows with known targets: figures, mistakes, and labels that training never had."""
 
 import dataclasses
 import math
@@ -27,7 +27,7 @@ _CHARACTERS, _TOKENS, _NUMBERS = 300, 50, 1000
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What a model makes of rows with known targets.
+    """Outputs and figures of a model on rows with known targets.
 
     Args:
         head: the end of the model.
@@ -42,11 +42,11 @@ class Evaluation:
     figures: Report
 
     def mistakes(self) -> Columns:
-        """Returns the rows that are answered wrongly, the worst first, as `mistakes_of` has them."""
+        """Return the rows that are answered wrongly, the worst first, as `mistakes_of` has them."""
         return mistakes_of(self.head, self.rows, self.outputs)
 
     def example(self) -> dict[str, Any] | None:
-        """Returns a short row that is answered rightly, as JSON types: the first of the first 256 rows.
+        """Return a short row that is answered rightly, as JSON types: the first of the first 256 rows.
 
         Where none of them is answered rightly, it is the first short one; where none is short, None.
         """
@@ -64,7 +64,7 @@ class Evaluation:
 def evaluate(
     model: RawModel, rows: LabelledRows | tuple[Any, Any], *, skip_unknown_labels: bool = False
 ) -> Report:
-    """Returns the figures of a model on rows with known targets; as `examine` has them.
+    """Return the figures of a model on rows with known targets; as `examine` has them.
 
     Example:
 
@@ -79,7 +79,7 @@ def evaluate(
 def examine(
     model: RawModel, rows: LabelledRows | tuple[Any, Any], *, skip_unknown_labels: bool = False
 ) -> Evaluation:
-    """Returns figures and mistakes of a model on rows with known targets.
+    """Return figures and mistakes of a model on rows with known targets.
 
     A row with a label that the model does not know counts as answered wrongly; a warning says how many there
     are, which labels, and where.
@@ -106,14 +106,14 @@ def examine(
 
 
 def measured(model: RawModel, rows: LabelledRows) -> Evaluation:
-    """Returns figures and mistakes of a model on rows as it reads them; unknown labels count as wrong."""
+    """Return figures and mistakes of a model on rows as it reads them; unknown labels count as wrong."""
     outputs = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
     figures = report_of(model.head, rows.targets, outputs, model.baselines(rows.inputs))
     return Evaluation(model.head, rows, outputs, figures)
 
 
 def told_apart(rows: LabelledRows, labels: Collection[str], what: str = "rows") -> tuple[LabelledRows, str]:
-    """Returns the rows whose labels are all known, and what there is to say of the others, or "".
+    """Return the rows whose labels are all known, and what there is to say of the others, or "".
 
     Args:
         rows: as a model reads them.
@@ -146,7 +146,7 @@ def told_apart(rows: LabelledRows, labels: Collection[str], what: str = "rows") 
 
 
 def read_rows(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows:
-    """Returns rows as the model reads them, with targets as that kind of head does."""
+    """Return rows as the model reads them, with targets as that kind of head does."""
     if not len(rows):
         raise DataError(f"{rows.source} has no rows. Give at least one.")
     with source_named(rows.source):
@@ -157,7 +157,7 @@ def read_rows(model: RawModel, rows: LabelledRows, kind: type[Head]) -> Labelled
 
 @contextmanager
 def source_named(source: str) -> Iterator[None]:
-    """Lets errors of rows say where the rows come from."""
+    """Let errors of rows say where the rows come from."""
     try:
         yield
     except DataError as error:
@@ -165,7 +165,7 @@ def source_named(source: str) -> Iterator[None]:
 
 
 def _places(rows: LabelledRows, found: list[int]) -> str:
-    """Returns where rows are: "lines 3, 7" or names."""
+    """Return where rows are: "lines 3, 7" or names."""
     places = [rows.place(row) for row in found[:_SHOWN]]
     more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
     lines = all(isinstance(place, int) for place in places)
@@ -182,7 +182,7 @@ def _is_short(given: Any) -> bool:
 
 
 def _as_json(value: Any) -> Any:
-    """Returns a row or a target as JSON types; what is no number, a missing value, is null."""
+    """Return a row or a target as JSON types; what is no number, a missing value, is null."""
     if isinstance(value, np.ndarray):
         return _as_json(value.tolist())
     if isinstance(value, list):

@@ -32,7 +32,7 @@ _MODES = {"val_loss": "min", "val_accuracy": "max"}
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a watched training found.
+    """The outcome of a training with a monitored metric.
 
     Args:
         history: values by name, one an epoch.
@@ -46,11 +46,11 @@ class Fitted:
 
     @property
     def score(self) -> float:
-        """What was watched, in the best epoch."""
+        """The monitored metric in the best epoch."""
         return self.history[self.watched][self.best_epoch - 1]
 
     def beats(self, other: "Fitted") -> bool:
-        """Whether what both watched is better here."""
+        """Return whether the monitored metric is better here than in the other."""
         return self.score < other.score if _MODES[self.watched] == "min" else self.score > other.score
 
 
@@ -62,7 +62,7 @@ def fit_watched(
     callbacks: Sequence[keras.callbacks.Callback],
     verbose: str | int,
 ) -> Fitted:
-    """Trains a model, keeps the weights of the epoch that is best on validation rows, and calibrates it.
+    """Train a model, keep the weights of the epoch that is best on validation rows, and calibrates it.
 
     Raises:
         TrainingError: if the loss is no number any more.
@@ -103,7 +103,7 @@ def fit_again(
     verbose: str | int,
     report: Callable[[str], None],
 ) -> None:
-    """Trains a model, each of its encoders on its own, with nothing watched.
+    """Train a model, each of its encoders on its own, with nothing watched.
 
     The learning rate falls over the epochs given, and the calibration is that of the model before.
 
@@ -139,34 +139,34 @@ def fit_again(
 
 
 def epochs_again(found: Fitted, validation: LabelledRows, config: TrainConfig) -> int:
-    """Returns for how many epochs to train where nothing is watched: as were best, if enough rows told."""
+    """Return for how many epochs to train where nothing is watched: as were best, if enough rows told."""
     return found.best_epoch if len(validation) >= _TELLING else config.epochs
 
 
 def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:
-    """Returns another model of the same kind, which has seen no rows, with fields of its config changed."""
+    """Return another model of the same kind, which has seen no rows, with fields of its config changed."""
     config = changed(model.config, changes).to_dict()
     return type(model).from_config({**model.get_config(), "config": config})
 
 
 def changed(config: Any, changes: Mapping[str, Any]) -> Any:
-    """Returns a config with those changes that are of its fields."""
+    """Return a config with those changes that are of its fields."""
     fields = {field.name for field in dataclasses.fields(config)}
     return dataclasses.replace(config, **{name: value for name, value in changes.items() if name in fields})
 
 
 def members_of(model: RawModel) -> int:
-    """Returns how many encoders a model has."""
+    """Return how many encoders a model has."""
     return getattr(model.config, "members", 1)
 
 
 def has_two_paths(model: Any) -> bool:
-    """Whether a model answers with attention and another path, of which steps train attention alone."""
+    """Return whether a model answers with attention and another path; steps train attention alone."""
     return any(isinstance(layer, Mixture) for layer in model.core.layers)
 
 
 def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
-    """Returns the values of each epoch under names that say what they are of.
+    """Return the values of each epoch under names that say what they are of.
 
     Where a model has two paths, loss and accuracy of training are of attention alone, and bear its name;
     those of validation are of both together.
@@ -179,7 +179,7 @@ def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> di
 
 
 def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
-    """Lets a model learn what it must know of its rows, and returns the head that it will have."""
+    """Let a model learn what it must know of its rows, and return the head that it will have."""
     keras.utils.set_random_seed(config.seed)
     head = model._head_type(rows.targets).learned(rows.targets)
     model.adapt(rows.inputs, rows.targets, _weights(head, rows.targets, rows, config))
@@ -208,7 +208,7 @@ def _fit(
 
 
 def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int) -> "_Scheduled":
-    """Compiles a model for so many passes in whole batches; what is returned knows how many there will be."""
+    """Compile a model for so many passes in whole batches; what is returned knows how many there will be."""
     schedule: Any = keras.optimizers.schedules.CosineDecay(
         _FLOOR * config.learning_rate,
         1,
@@ -237,7 +237,7 @@ class _Scheduled(keras.callbacks.Callback):
         self._schedule = schedule
 
     def spread(self, steps: int) -> None:
-        """Sets how long the rate rises, and falls."""
+        """Set how long the rate rises, and falls."""
         warmup = max(1, round(_WARMUP * steps))
         self._schedule.warmup_steps, self._schedule.decay_steps = warmup, max(1, steps - warmup)
 
@@ -254,6 +254,6 @@ def _check_finite(losses: Sequence[float], config: TrainConfig) -> None:
 
 
 def _weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:
-    """Returns the weights of rows by their classes, of which `targets` are those of training, or None."""
+    """Return the weights of rows by their classes, of which `targets` are those of training, or None."""
     by_place = head.class_weights(config.class_weight, targets)
     return None if by_place is None else weights_of(rows.targets, head, by_place)

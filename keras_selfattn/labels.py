@@ -35,7 +35,7 @@ class LabelReader:
         self._number: tuple[str, Any] | None = None
 
     def __call__(self, where: str, label: Any) -> str:
-        """Returns a label by name.
+        """Return a label by name.
 
         Args:
             where: which one it is, as a sentence about it begins.
@@ -60,7 +60,7 @@ class LabelReader:
 
 
 def as_names(labels: Any) -> list[str]:
-    """Returns the one label of each row by name.
+    """Return the one label of each row by name.
 
     Args:
         labels: in any container; also as one column, `[rows, 1]` or a list of lists of one.
@@ -77,7 +77,7 @@ def as_names(labels: Any) -> list[str]:
 
 
 def as_name_lists(labels: Any) -> list[LabelList]:
-    """Returns the labels of each row by name.
+    """Return the labels of each row by name.
 
     Args:
         labels: lists, sets or arrays in any container.
@@ -96,7 +96,7 @@ def as_name_lists(labels: Any) -> list[LabelList]:
 
 
 def may_bear_several(labels: Any) -> bool:
-    """Whether labels are of rows that may bear any number of them.
+    """Return whether labels are of rows that may bear any number of them.
 
     They are where labels come in lists, unless each list holds exactly one: that is a column of one label a
     row, as scikit-learn and Keras have it. A set is never a column, nor is a `LabelList`.
@@ -111,19 +111,19 @@ def may_bear_several(labels: Any) -> bool:
 
 
 def without_column(labels: np.ndarray) -> np.ndarray:
-    """Returns an array `[rows, ..., 1]` of one label a place as `[rows, ...]`; any other as it is."""
+    """Return an array `[rows, ..., 1]` of one label a place as `[rows, ...]`; any other as it is."""
     return labels[..., 0] if labels.ndim > 1 and labels.shape[-1] == 1 else labels
 
 
 def sorted_names(names: Iterable[str]) -> list[str]:
-    """Returns names in order; if all are integers, by their value."""
+    """Return names in order; if all are integers, by their value."""
     names = list(names)
     numeric = all(re.fullmatch(r"-?[0-9]+", name) for name in names)
     return sorted(names, key=(lambda name: (int(name), name)) if numeric else None)
 
 
 def indices_of(names: Sequence[str], known: Sequence[str]) -> np.ndarray:
-    """Returns the places of names among those known, int64.
+    """Return the places of names among those known, int64.
 
     Raises:
         DataError: for a name that is not known.
@@ -160,7 +160,7 @@ def _is_list(names: Any) -> bool:
 
 
 def _holds_one(names: Any) -> bool:
-    """Whether labels of a row are one in a list: a row of a column."""
+    """Return whether labels of a row are one in a list: a row of a column."""
     return _is_list(names) and not isinstance(names, LabelList | set | frozenset) and len(names) == 1
 
 
@@ -188,7 +188,7 @@ def _is_missing(label: Any) -> bool:
 
 
 def _kind(label: Any) -> str:
-    """Returns what type of label it is, in words; NumPy's types are those of Python."""
+    """Return what type of label it is, in words; NumPy's types are those of Python."""
     if isinstance(label, str | bytes):
         return "text"
     if isinstance(label, bool | np.bool_):

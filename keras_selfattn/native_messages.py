@@ -1,4 +1,4 @@
-"""What native code writes to standard error while it starts, kept from the user."""
+"""Messages of native code on standard error while it starts, kept from the user."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def held_back_stderr() -> Iterator[None]:
-    """Holds back what native code writes to standard error; on an exception it is written after all.
+    """Hold back what native code writes to standard error; on an exception it is written after all.
 
     The messages come from C++ before any log level applies, so the file descriptor is what can be turned.
     """

@@ -30,7 +30,7 @@ _FONT_SIZE = (5.0, 9.0)  # points, least and most
 
 
 def encoding_curves(encoding: Array, columns: Sequence[int], *, title: str | None = None) -> "Figure":
-    """Returns one curve for each chosen column of a position encoding, against the position.
+    """Return one curve for each chosen column of a position encoding, against the position.
 
     Args:
         encoding: float `[length, features]`.
@@ -66,7 +66,7 @@ def encoding_curves(encoding: Array, columns: Sequence[int], *, title: str | Non
 
 
 def encoding_heatmap(encoding: Array, *, title: str | None = None) -> "Figure":
-    """Returns a whole position encoding as a heat map: columns to the right, positions downwards.
+    """Return a whole position encoding as a heat map: columns to the right, positions downwards.
 
     Args:
         encoding: float `[length, features]`. Zero is white; NaN is left blank as well.
@@ -101,7 +101,7 @@ def encoding_heatmap(encoding: Array, *, title: str | None = None) -> "Figure":
 def attention_heatmaps(
     weights: Array, tokens: Sequence[str] | None = None, *, title: str | None = None
 ) -> "Figure":
-    """Returns the attention weights of one sample as heat maps, a panel for each head, a row for each layer.
+    """Return the attention weights of one sample as heat maps, a panel for each head, a row for each layer.
 
     All panels share one colour scale, from 0 to the largest weight. The heads of one layer fill a grid, as
     square as their number allows. Heads and layers are counted from 0 in what is given. Where tokens stand
@@ -153,7 +153,7 @@ def attention_heatmaps(
 def pooling_heatmap(
     weights: Array, tokens: Sequence[str] | None = None, *, title: str | None = None
 ) -> "Figure":
-    """Returns the weights that pool one sample's tokens as a heat map, a row for each hop.
+    """Return the weights that pool one sample's tokens as a heat map, a row for each hop.
 
     Args:
         weights: float `[hops, length]`.
@@ -234,12 +234,12 @@ def _columns(panels: int) -> int:
 
 
 def _count(axis: Any) -> None:
-    """Writes whole numbers along an axis; on a single cell too, where matplotlib wants two ticks."""
+    """Write whole numbers along an axis; on a single cell too, where matplotlib wants two ticks."""
     axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
 
 def _label(axis: "Axis", tokens: list[str] | None, inches: float, rotation: int) -> None:
-    """Writes the tokens along an axis, or as many as can be read; without tokens, positions."""
+    """Write the tokens along an axis, or as many as can be read; without tokens, positions."""
     if tokens is None:
         _count(axis)
         return

@@ -34,7 +34,7 @@ def pretrain(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
 ) -> Run:
-    """Trains a model to guess hidden tokens of texts, and writes its run folder.
+    """Train a model to guess hidden tokens of texts, and write its run folder.
 
     `TextClassifier(start=output)` then begins with what it has learned.
 
@@ -96,7 +96,7 @@ def pretrain(
 def evaluate(
     model: MaskedTokenModel, texts: Sequence[str], batch_size: int | None = None
 ) -> MaskedTokenReport:
-    """Returns how well a model guesses hidden tokens of texts; the same ones of the same texts each time.
+    """Return how well a model guesses hidden tokens of texts; the same ones of the same texts each time.
 
     Args:
         model: trained.
@@ -120,7 +120,7 @@ def evaluate(
 
 
 def _rows(texts: Sequence[str], source: str) -> LabelledRows:
-    """Returns texts in windows, as rows without targets."""
+    """Return texts in windows, as rows without targets."""
     try:
         found = list(windows(as_texts(texts)))
     except DataError as error:

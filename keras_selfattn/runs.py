@@ -45,7 +45,7 @@ def write_run(
     settings: Mapping[str, Any],
     example: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes the files of a run into an empty folder.
+    """Write the files of a run into an empty folder.
 
     Args:
         folder: where; `atomic.new_directory` makes it appear whole.
@@ -82,7 +82,7 @@ def write_run(
 
 
 def check_output(target: Path, *, overwrite: bool) -> None:
-    """Raises RunError where no run folder could be written; before anything is read or trained.
+    """Raise RunError where no run folder could be written; before anything is read or trained.
 
     Args:
         target: the run folder.
@@ -97,7 +97,7 @@ def check_output(target: Path, *, overwrite: bool) -> None:
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Lets errors of the file system say which run folder cannot be written."""
+    """Let errors of the file system say which run folder cannot be written."""
     try:
         yield
     except RunError:
@@ -111,7 +111,7 @@ def writing(target: Path) -> Iterator[None]:
 
 
 def load_run(folder: Path) -> "RawModel":
-    """Returns the model of a run folder.
+    """Return the model of a run folder.
 
     Raises:
         RunError: if the folder is missing, is no run, or its model cannot be read.
@@ -129,7 +129,7 @@ def load_run(folder: Path) -> "RawModel":
 
 
 def task_of_run(folder: Path) -> Task:
-    """Returns the task that the model of a run folder has learned.
+    """Return the task that the model of a run folder has learned.
 
     Raises:
         RunError: if the folder is missing, is no run, or its settings cannot be read.
@@ -156,7 +156,7 @@ def task_of_run(folder: Path) -> Task:
 
 
 def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> LabelledRows:
-    """Returns the rows of a file, read as those of the run's training were unless `given` says otherwise.
+    """Return the rows of a file, read as those of the run's training were unless `given` says otherwise.
 
     Raises:
         RunError: as `task_of_run` does.
@@ -181,7 +181,7 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
 
 
 def is_pretrained(folder: Path) -> bool:
-    """Whether a run folder holds a model that was trained on texts without labels.
+    """Return whether a run folder holds a model that was trained on texts without labels.
 
     Raises:
         RunError: if the folder is missing, is no run, or its settings cannot be read.
@@ -191,7 +191,7 @@ def is_pretrained(folder: Path) -> bool:
 
 
 def corpus_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> list[str]:
-    """Returns the texts of a file, read as those of a pretraining were unless `given` says otherwise.
+    """Return the texts of a file, read as those of a pretraining were unless `given` says otherwise.
 
     Raises:
         ConfigError: for something given that does not say how texts are read.
@@ -210,7 +210,7 @@ def corpus_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> list[s
 
 
 def check_run(folder: Path) -> None:
-    """Raises RunError where there is no run folder."""
+    """Raise RunError where there is no run folder."""
     if not folder.exists():
         raise RunError(f"There is no run folder {folder}. Train one with `keras-selfattn train`.")
     if not (folder / "model.keras").is_file():
@@ -218,7 +218,7 @@ def check_run(folder: Path) -> None:
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:
-    """Returns the figures in a run folder's `metrics.json`.
+    """Return the figures in a run folder's `metrics.json`.
 
     Raises:
         RunError: if it cannot be read.
@@ -227,7 +227,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
 
 
 def read_example(folder: Path) -> Any:
-    """Returns the row in a run folder's `example.json`, as JSON types; None where it has none.
+    """Return the row in a run folder's `example.json`, as JSON types; None where it has none.
 
     Raises:
         RunError: if it cannot be read.
@@ -237,7 +237,7 @@ def read_example(folder: Path) -> Any:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Returns settings, data and versions in a run folder's `config.json`.
+    """Return settings, data and versions in a run folder's `config.json`.
 
     Raises:
         RunError: if it cannot be read.

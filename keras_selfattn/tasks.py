@@ -1,4 +1,4 @@
-"""What can be learned from a file: for each task how its rows are read, and the model that learns them."""
+"""Tasks that can be learned from a file: how the rows of each are read, and the model that learns them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Task:
     chosen: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self, path: Path, given: Mapping[str, Any]) -> LabelledRows:
-        """Returns the rows of a file; `given` holds arguments of `reading` that differ from their defaults.
+        """Return the rows of a file; `given` holds arguments of `reading` that differ from their defaults.
 
         Raises:
             ConfigError: for an argument of another task, or of none.
@@ -59,7 +59,7 @@ class Task:
         return self.settings | _SHARED
 
     def model(self, given: Mapping[str, Any], start: Path | None = None) -> "RawModel":
-        """Returns the untrained model; `given` holds fields of its config, or None for their defaults.
+        """Return the untrained model; `given` holds fields of its config, or None for their defaults.
 
         Args:
             given: the fields.
@@ -81,7 +81,7 @@ class Task:
         return models.TextClassifier({**self.chosen, **settings}, start=start)
 
     def checked_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the fields of the model's config that were given, without those that are None.
+        """Return the fields of the model's config that were given, without those that are None.
 
         Raises:
             ConfigError: for a field of another task.
@@ -92,7 +92,7 @@ class Task:
         return settings
 
     def takes(self, name: str, value: Any) -> bool:
-        """Whether the value, as JSON has it, can be that of an argument of `reading`."""
+        """Return whether the value, as JSON has it, can be that of an argument of `reading`."""
         kind = int if name in _COUNTS else str
         return name in self.reading and (value is None or type(value) is kind)
 
@@ -108,7 +108,7 @@ class Task:
 
 
 def task_named(name: str | None, path: Path) -> Task:
-    """Returns the task of that name or, without one, the first that a file's ending stands for.
+    """Return the task of that name or, without one, the first that a file's ending stands for.
 
     Raises:
         DataError: for an ending that stands for none, or if there is no such file.

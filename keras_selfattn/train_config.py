@@ -1,4 +1,4 @@
-"""How a model is trained: the settings, checked where they enter."""
+"""Settings of a training, checked where they enter."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from keras_selfattn.models.config import check_count, check_share, is_number
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How a model is trained.
+    """Settings of a training.
 
     Args:
         epochs: passes over the training rows, at most.

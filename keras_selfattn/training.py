@@ -31,7 +31,7 @@ __all__ = ["Run", "TrainConfig", "evaluate", "train"]
 
 @dataclass(frozen=True)
 class Run:
-    """What a training left.
+    """The outcome of a training.
 
     Args:
         path: the run folder.
@@ -72,7 +72,7 @@ def train(
     verbose: str | int = "auto",
     report: Callable[[str], None] = lambda _line: None,
 ) -> Run:
-    """Trains a model of raw rows and writes its run folder.
+    """Train a model of raw rows and write its run folder.
 
     Args:
         rows: training rows, a pair of inputs and targets or `LabelledRows`, whatever their containers. A
@@ -161,7 +161,7 @@ def train(
 
 
 class _Trained(NamedTuple):
-    """What trainings came to: the model to keep, the one watched before it, and as `Run` has them."""
+    """Trained models: the one to keep, the one validated before it, and the fields of `Run`."""
 
     model: RawModel
     watched: Tuned
@@ -179,7 +179,7 @@ def _trained(
     report: Callable[[str], None],
     **shown: Any,
 ) -> _Trained:
-    """Trains a model that is watched and, with `refit` or several encoders, again with nothing watched."""
+    """Train a model that is watched and, with `refit` or several encoders, again with nothing watched."""
     again = refit or members_of(model) > 1
     parts = tables["train"], tables["watched"]
     if tune > 0:
@@ -199,7 +199,7 @@ def _trained(
 
 @contextmanager
 def run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Yields the draft of a run folder; made before training, so that an unwritable place is said first."""
+    """Yield the draft of a run folder; made before training, so that an unwritable place is said first."""
     check_output(target, overwrite=overwrite)
     with ExitStack() as stack:
         with writing(target):
@@ -213,7 +213,7 @@ def run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
 def _checked(
     model: RawModel, rows: LabelledRows, validation: Any, test: Any, config: TrainConfig
 ) -> dict[str, LabelledRows]:
-    """Returns "all" rows, those to "train" on, "validation", of it what is "watched", and "test".
+    """Return "all" rows, those to "train" on, "validation", of it what is "watched", and "test".
 
     All are as the model reads them. What is watched has no labels that training lacks.
     """
@@ -241,7 +241,7 @@ def _checked(
 
 
 def _check_settings(head: Head, rows: LabelledRows, config: TrainConfig) -> None:
-    """Raises ConfigError for settings of a training that are not for such targets."""
+    """Raise ConfigError for settings of a training that are not for such targets."""
     head.class_weights(config.class_weight, rows.targets)
     if config.label_smoothing and not label_names(rows.targets):
         raise ConfigError(
@@ -262,7 +262,7 @@ def _check_measurable(rows: LabelledRows, kind: type[Head], name: str) -> None:
 
 
 def as_json(name: str, value: Any) -> Any:
-    """Returns what a run folder can record, before a training that could not be recorded."""
+    """Return what a run folder can record, before a training that could not be recorded."""
     try:
         json.dumps(value)
     except (TypeError, ValueError) as error:
@@ -271,7 +271,7 @@ def as_json(name: str, value: Any) -> Any:
 
 
 def _described(run: Run, found: Tuned) -> dict[str, Any]:
-    """Returns what is recorded of a training."""
+    """Return what is recorded of a training."""
     trials = [dataclasses.asdict(trial) for trial in found.trials]
     return {
         "training": dataclasses.asdict(found.config),
@@ -284,12 +284,12 @@ def _described(run: Run, found: Tuned) -> dict[str, Any]:
 
 
 def described(rows: LabelledRows) -> dict[str, Any]:
-    """Returns what is recorded of rows."""
+    """Return what is recorded of rows."""
     return {"source": rows.source, "rows": len(rows)}
 
 
 def described_rows(rows: LabelledRows) -> str:
-    """Returns how many rows and classes there are, for a line on the terminal.
+    """Return how many rows and classes there are, for a line on the terminal.
 
     Example:
 

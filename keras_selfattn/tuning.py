@@ -34,7 +34,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was found.
+    """The outcome of a search for settings.
 
     Args:
         model: of one encoder, trained with the best settings on the rows that were not held out.
@@ -62,7 +62,7 @@ def tuned(
     verbose: str | int = "auto",
     report: Callable[[str], None] = lambda _line: None,
 ) -> Tuned:
-    """Trains a model with the settings given, then with one changed after the other while there is time.
+    """Train a model with the settings given, then with one changed after the other while there is time.
 
     A change that leaves the validation rows better off is kept, and the next ones come on top of it. Of many
     trials some are better by chance alone: hold some hundreds of rows out.
@@ -108,7 +108,7 @@ def tuned(
 
 
 def _possible(model: RawModel, config: TrainConfig) -> list[dict[str, Any]]:
-    """Returns the alternatives that change something, and that the other settings allow."""
+    """Return the alternatives that change something, and that the other settings allow."""
     found = []
     for change in model.alternatives():
         with suppress(ConfigError):  # a width that the heads asked for do not divide
@@ -118,7 +118,7 @@ def _possible(model: RawModel, config: TrainConfig) -> list[dict[str, Any]]:
 
 
 def described(changes: Mapping[str, Any]) -> str:
-    """Returns changes as a line says them.
+    """Return changes as a line says them.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a model, one exception a kind.
+"""Errors between a client and a model, one exception a kind.
 
     ServingError                        everything below; .code .details .target .model .signature .rows
      ├─ InvalidInputError               refused before anything was sent or started (also a ValueError)
@@ -109,7 +109,7 @@ class NotFoundError(ServingError):
 
 
 class AlreadyExistsError(ServingError):
-    """What was to be created exists."""
+    """Something that was to be created exists."""
 
     code = grpc.StatusCode.ALREADY_EXISTS
 

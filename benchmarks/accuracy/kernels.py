@@ -42,7 +42,7 @@ class Kernel:
 
 
 def draw_kernels(count: int, length: int, channels: int, seed: int) -> list[Kernel]:
-    """Draws kernels for series of up to `length` frames.
+    """Draw kernels for series of up to `length` frames.
 
     Reference: Dempster, Petitjean and Webb 2020, "ROCKET: Exceptionally fast and accurate time series
     classification using random convolutional kernels", section 3.1; subsets of channels as in sktime.
@@ -52,7 +52,7 @@ def draw_kernels(count: int, length: int, channels: int, seed: int) -> list[Kern
 
 
 def transformed(kernels: Sequence[Kernel], series: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns two features for each kernel: the share of what it gives above 0, and the largest of it.
+    """Return two features for each kernel: the share of what it gives above 0, and the largest of it.
 
     Args:
         kernels: as drawn.
@@ -73,7 +73,7 @@ def transformed(kernels: Sequence[Kernel], series: Sequence[np.ndarray]) -> np.n
 
 
 def fit(split: Split, seed: int, count: int = _KERNELS) -> Fitted:
-    """Trains on all training rows; the strength of the ridge is chosen by leaving one out."""
+    """Train on all training rows; the strength of the ridge is chosen by leaving one out."""
     length = max(len(row) for row in split.train.inputs)
     kernels = draw_kernels(count, length, split.train.inputs[0].shape[1], seed)
     model = make_pipeline(StandardScaler(), RidgeClassifierCV(alphas=_ALPHAS))
@@ -106,7 +106,7 @@ def _drawn(random: np.random.Generator, length: int, channels: int) -> Kernel:
 
 
 def _features(kernel: Kernel, stacked: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Returns both features `[B, 2]` of series `[F, B, T]` that are 0 behind their lengths."""
+    """Return both features `[B, 2]` of series `[F, B, T]` that are 0 behind their lengths."""
     taps = kernel.weights.shape[1]
     wider = 2 * kernel.padding - (taps - 1) * kernel.dilation
     steps = stacked.shape[2] + wider

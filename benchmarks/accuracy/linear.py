@@ -60,7 +60,7 @@ class NaiveBayesSVM(ClassifierMixin, BaseEstimator):
         self.penalty = penalty
 
     def fit(self, features: Any, targets: Sequence[str]) -> "NaiveBayesSVM":
-        """Learns from features `[B, F]`, of which only counts whether they are 0, and a label each."""
+        """Learn from features `[B, F]`, of which only counts whether they are 0, and a label each."""
         present = indicators(features)
         names = np.asarray(targets)
         self.classes_ = np.unique(names)
@@ -72,7 +72,7 @@ class NaiveBayesSVM(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, features: Any) -> np.ndarray:
-        """Returns the label of each row of features `[B, F]`."""
+        """Return the label of each row of features `[B, F]`."""
         scores = indicators(features) @ self.weights_ + self.intercepts_  # [B, C]
         places = (scores[:, 0] > 0).astype(int) if len(self.classes_) == 2 else scores.argmax(axis=1)
         return self.classes_[places]
@@ -90,7 +90,7 @@ class NaiveBayesSVM(ClassifierMixin, BaseEstimator):
 
 
 def indicators(features: Any) -> Any:
-    """Returns 1.0 where features `[B, F]` are not 0."""
+    """Return 1.0 where features `[B, F]` are not 0."""
     found = sparse.csr_matrix(features, dtype=np.float64, copy=True)
     found.eliminate_zeros()
     found.data[:] = 1.0
@@ -98,7 +98,7 @@ def indicators(features: Any) -> Any:
 
 
 def log_count_ratio(present: Any, inside: np.ndarray, alpha: float) -> np.ndarray:
-    """Returns log((p / |p|) / (q / |q|)), p and q the smoothed counts of features in a class and outside it.
+    """Return log((p / |p|) / (q / |q|)), p and q the smoothed counts of features in a class and outside it.
 
     Args:
         present: 0 or 1, float `[B, F]`.
@@ -119,7 +119,7 @@ def log_count_ratio(present: Any, inside: np.ndarray, alpha: float) -> np.ndarra
 
 
 def fit(split: Split, seed: int) -> Fitted:
-    """Trains all on the training rows, takes the best on the rows to choose on, and trains it on both."""
+    """Train all on the training rows, take the best on the rows to choose on, and train it on both."""
     train, dev, both = choosing(split)
     choices = {
         name: accuracy(dev.targets, found) for name, found in _tried(train.inputs, train.targets, dev.inputs)
@@ -167,7 +167,7 @@ _CLASSIFIERS: dict[str, Callable[[], Any]] = {"SVM": _svm, "logistic regression"
 def _tried(
     inputs: Sequence[str], targets: Sequence[str], held_out: Sequence[str]
 ) -> Iterator[tuple[str, Any]]:
-    """Yields the name of each and what it predicts for the rows held out; features are counted once."""
+    """Yield the name of each and what it predicts for the rows held out; features are counted once."""
     matrices = {}
     for name, make in (("words", _words), ("characters", _characters)):
         features = make(len(inputs))
@@ -185,7 +185,7 @@ def _tried(
 
 
 def _pipeline(name: str, rows: int) -> Any:
-    """Returns the untrained model of a name that `_tried` yields."""
+    """Return the untrained model of a name that `_tried` yields."""
     if name in _NB_BETAS:
         return make_pipeline(_counts(rows), NaiveBayesSVM(beta=_NB_BETAS[name]))
     classifier, _, features = name.partition(", ")

@@ -23,20 +23,20 @@ _LEAST = 1e-38
 
 
 def config_of(task: Task, rows: int, *, quick: bool, seed: int = 0) -> training.TrainConfig:
-    """Returns how `keras-selfattn train` trains on a number of rows unless it is told otherwise."""
+    """Return how `keras-selfattn train` trains on a number of rows unless it is told otherwise."""
     settings = {**task.model({}).advised_training(rows), **(_QUICK if quick else {})}
     return training.TrainConfig(**settings, seed=seed)
 
 
 def settings_of(task: Task, split: Split, *, quick: bool) -> dict[str, Any]:
-    """Returns all that the figures depend on besides data and seed."""
+    """Return all that the figures depend on besides data and seed."""
     config = dataclasses.asdict(config_of(task, len(labelled(split)), quick=quick))
     del config["seed"]
     return {"kind": task.kind, "model": task.model({}).config.to_dict(), "training": config}
 
 
 def measure_ours(task: Task, split: Split, seed: int, *, quick: bool) -> dict[str, Any]:
-    """Trains the model of a task on all but the test rows, and returns its figures on those.
+    """Train the model of a task on all but the test rows, and return its figures on those.
 
     In a process of its own: twenty trainings in one held 10 GB at the end.
     """
@@ -44,7 +44,7 @@ def measure_ours(task: Task, split: Split, seed: int, *, quick: bool) -> dict[st
 
 
 def measure_here(task: Task, split: Split, seed: int, quick: bool) -> dict[str, Any]:
-    """Does what `measure_ours` says, in this process."""
+    """Do what `measure_ours` says, in this process."""
     rows = labelled(split)
     config = config_of(task, len(rows), quick=quick, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +57,7 @@ def measure_here(task: Task, split: Split, seed: int, quick: bool) -> dict[str, 
 
 
 def tested(model: RawModel, split: Split) -> dict[str, float]:
-    """Returns accuracy, and the calibration error with the temperature and without it."""
+    """Return accuracy, and the calibration error with the temperature and without it."""
     labels = np.array(model.head.labels)  # pyright: ignore[reportAttributeAccessIssue]
     outputs = model.predict(split.test.inputs, batch_size=256, verbose=0)
     if model.head.per_position:
@@ -76,13 +76,13 @@ def tested(model: RawModel, split: Split) -> dict[str, float]:
 
 
 def temperature_of(model: RawModel) -> float:
-    """Returns what the logits of a model are divided by."""
+    """Return what the logits of a model are divided by."""
     layer = next(each for each in model.core.layers if isinstance(each, Probabilities))
     return float(layer.temperature.numpy())
 
 
 def without_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
-    """Returns what a softmax without a temperature would have given, float `[rows, classes]`.
+    """Return what a softmax without a temperature would have given, float `[rows, classes]`.
 
     Example:
 

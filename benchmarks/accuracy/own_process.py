@@ -16,7 +16,7 @@ _GRACE = 10
 
 
 def in_own_process(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Returns what a call returns that is made in a fresh process; an interrupt here ends it.
+    """Return what a call returns that is made in a fresh process; an interrupt here ends it.
 
     Args:
         work: a function of a module.

@@ -1,4 +1,4 @@
-"""What all linear peers have in common: how they are fitted, chosen and measured."""
+"""Shared parts of all linear peers: how they are fitted, chosen and measured."""
 
 import pickle
 import time
@@ -52,14 +52,14 @@ class Peer:
 
 
 def choosing(split: Split) -> tuple[LabelledRows, LabelledRows, LabelledRows]:
-    """Returns rows to train on, rows to choose on, and both: those that are held out for ours as well."""
+    """Return rows to train on, rows to choose on, and both: those that are held out for ours as well."""
     if split.dev is None:
         return *split_rows(split.train, 0.1, 0), split.train
     return split.train, split.dev, labelled(split)
 
 
 def labelled(split: Split) -> LabelledRows:
-    """Returns all rows but the test rows."""
+    """Return all rows but the test rows."""
     if split.dev is None:
         return split.train
     inputs, targets = ([*a, *b] for a, b in _columns(split.train, split.dev))
@@ -67,14 +67,14 @@ def labelled(split: Split) -> LabelledRows:
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
-    """Returns what a call returned, and its seconds: of the wall, and of all CPUs together."""
+    """Return what a call returned, and its seconds: of the wall, and of all CPUs together."""
     wall, cpu = time.perf_counter(), time.process_time()
     found = work()
     return found, (time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def cpu_ms_of_one(predict: Callable[[Sequence[Any]], Any], inputs: Sequence[Any]) -> float:
-    """Returns the median CPU time of predicting a single row, in milliseconds.
+    """Return the median CPU time of predicting a single row, in milliseconds.
 
     Args:
         predict: from rows to predictions.
@@ -89,7 +89,7 @@ def cpu_ms_of_one(predict: Callable[[Sequence[Any]], Any], inputs: Sequence[Any]
 
 
 def accuracy(targets: Sequence[Any], found: Sequence[Any]) -> float:
-    """Returns the share of predictions that are right; of labels for positions, each position counts alike.
+    """Return the share of predictions that are right; of labels for positions, each position counts alike.
 
     Example:
 
@@ -105,7 +105,7 @@ def accuracy(targets: Sequence[Any], found: Sequence[Any]) -> float:
 
 
 def measure_peer(peer: Peer, split: Split, seed: int) -> dict[str, Any]:
-    """Trains a peer, reads the test rows once, and returns figures and which one was chosen."""
+    """Train a peer, read the test rows once, and return figures and which one was chosen."""
     fitted = peer.fit(split, seed)
     figures = {
         "accuracy": accuracy(split.test.targets, fitted.predict(split.test.inputs)),

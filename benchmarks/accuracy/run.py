@@ -35,7 +35,7 @@ class Job:
 
 @dataclass
 class SetResult:
-    """What is known of a set.
+    """Facts about a set.
 
     Args:
         name: of the set.
@@ -54,7 +54,7 @@ class SetResult:
 
 @dataclass
 class Outcome:
-    """What a run found: results by set, and what is left out with the reason, by name."""
+    """The outcome of a run: results by set, and what is left out with the reason, by name."""
 
     sets: list[SetResult]
     skipped: dict[str, str]
@@ -70,7 +70,7 @@ def run(
     progress: Callable[[str], None],
     after_set: Callable[[Outcome], None],
 ) -> Outcome:
-    """Measures what is not in the store yet.
+    """Measure what is not in the store yet.
 
     Args:
         folder: holds a folder for each set.
@@ -110,7 +110,7 @@ def run(
 
 
 def jobs_of(data: DataSet, task: Task, splits: Sequence[Split], seeds: int, quick: bool) -> Iterator[Job]:
-    """Yields the rows that are wanted of a set, the quick linear ones first."""
+    """Yield the rows that are wanted of a set, the quick linear ones first."""
     peer = PEERS[data.task]
     digests = [data_digest([split.train, split.dev, split.test]) for split in splits]
     for seed in range(seeds if peer.seeded else 1):
@@ -129,7 +129,7 @@ def jobs_of(data: DataSet, task: Task, splits: Sequence[Split], seeds: int, quic
 def _splits(
     data: DataSet, task: Task, folder: Path, quick: bool, skipped: dict[str, str]
 ) -> list[Split] | None:
-    """Returns how a set is divided; where it cannot be read, says why in `skipped`."""
+    """Return how a set is divided; where it cannot be read, say why in `skipped`."""
     if not (folder / data.name).is_dir():
         skipped[data.name] = f"there is no folder {folder / data.name}"
     else:
@@ -144,7 +144,7 @@ def _splits(
 def _measured(
     job: Job, store: Store, progress: Callable[[str], None], skipped: dict[str, str]
 ) -> dict[str, Any] | None:
-    """Returns the row of a job, known or measured now; if training came to nothing None, and why."""
+    """Return the row of a job, known or measured now; if training came to nothing None, and why."""
     key = job.key
     name = f"{key.set}  {key.contestant}  seed {key.seed}" + (f", fold {key.fold}" if key.fold else "")
     row = store.get(key)

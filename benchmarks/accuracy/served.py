@@ -1,4 +1,4 @@
-"""What a model costs where it answers: its exported graph, one row at a time."""
+"""The cost of a model where it answers: its exported graph, one row at a time."""
 
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from keras_selfattn.models.base import RawModel
 
 
 def measure_served(model: RawModel, inputs: Sequence[Any]) -> dict[str, float]:
-    """Returns the bytes of a model's SavedModel, and the CPU time in which it answers a row."""
+    """Return the bytes of a model's SavedModel, and the CPU time in which it answers a row."""
     with tempfile.TemporaryDirectory() as folder:
         path = export_saved_model(model, Path(folder, "model"))
         served = tf.saved_model.load(str(path))
@@ -26,7 +26,7 @@ def measure_served(model: RawModel, inputs: Sequence[Any]) -> dict[str, float]:
 
 
 def as_request(rows: Sequence[Any]) -> Any:
-    """Returns a single row as the graph takes it: a text, tokens, or numbers, `[1, ...]`.
+    """Return a single row as the graph takes it: a text, tokens, or numbers, `[1, ...]`.
 
     Example:
 

@@ -56,7 +56,7 @@ class DataSet:
 
 
 def shortened(splits: Sequence[Split], seed: int = 0) -> list[Split]:
-    """Returns two folds at most, with few rows of each part: to see that everything runs."""
+    """Return two folds at most, with few rows of each part: to see that everything runs."""
     found = []
     for split in splits[:_QUICK_FOLDS]:
         train = _some(split.train, _QUICK_TRAIN, seed)
@@ -72,12 +72,12 @@ def _some(rows: LabelledRows, count: int, seed: int) -> LabelledRows:
 
 
 def _known(rows: LabelledRows, known: set[str]) -> LabelledRows:
-    """Returns the rows whose labels occur in training; of large sets the few rows left miss some."""
+    """Return the rows whose labels occur in training; of large sets the few rows left miss some."""
     return rows.take([row for row, target in enumerate(rows.targets) if label_names([target]) <= known])
 
 
 def _lines(path: Path, encoding: str = "utf-8") -> list[str]:
-    """Returns the lines between line feeds: in Latin-1 other characters, too, end a line for `splitlines`."""
+    """Return the lines between line feeds: in Latin-1 other characters, too, end a line for `splitlines`."""
     try:
         text = path.read_bytes().decode(encoding)
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def _lines(path: Path, encoding: str = "utf-8") -> list[str]:
 
 
 def _rows(path: Path, pairs: Iterable[tuple[str, str]]) -> LabelledRows:
-    """Returns rows of labels and texts."""
+    """Return rows of labels and texts."""
     labels, texts = [], []
     for number, (label, text) in enumerate(pairs, start=1):
         if not label.strip():
@@ -103,7 +103,7 @@ def _rows(path: Path, pairs: Iterable[tuple[str, str]]) -> LabelledRows:
 
 
 def _label_first(path: Path, encoding: str = "utf-8") -> LabelledRows:
-    """Reads lines of a label, a blank and a text."""
+    """Read lines of a label, a blank and a text."""
     parts = (line.partition(" ") for line in _lines(path, encoding))
     return _rows(path, ((label, text) for label, _, text in parts))
 
@@ -134,7 +134,7 @@ def _mr(folder: Path, task: Task) -> list[Split]:
 
 
 def _imdb(folder: Path, task: Task) -> list[Split]:
-    """Reads lines of a label, an id with the rating, and a review."""
+    """Read lines of a label, an id with the rating, and a review."""
     return [Split(_tabbed(folder / "train.tsv"), None, _tabbed(folder / "test.tsv"))]
 
 
@@ -147,7 +147,7 @@ def _tabbed(path: Path) -> LabelledRows:
 
 
 def _clinc150(folder: Path, task: Task) -> list[Split]:
-    """Reads the rows in scope: those out of scope are a question of their own."""
+    """Read the rows in scope: those out of scope are a question of their own."""
     path = folder / "data_full.json"
     try:
         parts = json.loads("\n".join(_lines(path)))
@@ -173,7 +173,7 @@ def _snips(folder: Path, task: Task) -> list[Split]:
 
 
 def _side_by_side(folder: Path, part: str) -> LabelledRows:
-    """Reads texts and labels that stand in the same lines of two files."""
+    """Read texts and labels that stand in the same lines of two files."""
     path = folder / f"{part}.seq.in"
     texts, labels = _lines(path), _lines(folder / f"{part}.label")
     if len(texts) != len(labels):

@@ -21,7 +21,7 @@ _BEGINNING = b'{"set": '
 
 @dataclass(frozen=True)
 class Key:
-    """What a row of results is of.
+    """The key of a row of results.
 
     Args:
         set: name of the data set.
@@ -62,11 +62,11 @@ class Store:
                 self._take(number, line)
 
     def get(self, key: Key) -> dict[str, Any] | None:
-        """Returns the row of that key, or None where it has not been measured."""
+        """Return the row of that key, or None where it has not been measured."""
         return self._found.get(key)
 
     def add(self, key: Key, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Writes a row behind the others, with the time, the machine and the versions, and returns it."""
+        """Write a row behind the others, with the time, the machine and the versions, and return it."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         row = {**asdict(key), **found, "time": now, "machine": machine(), "versions": versions()}
         line = json.dumps(row, ensure_ascii=False) + "\n"
@@ -96,7 +96,7 @@ class Store:
 
 
 def fingerprint(**settings: Any) -> str:
-    """Returns a short digest of settings, equal for equal ones: 16 hexadecimal digits.
+    """Return a short digest of settings, equal for equal ones: 16 hexadecimal digits.
 
     Example:
 
@@ -108,7 +108,7 @@ def fingerprint(**settings: Any) -> str:
 
 
 def data_digest(parts: Sequence[LabelledRows | None]) -> str:
-    """Returns a digest of rows and targets, whatever files they were read from."""
+    """Return a digest of rows and targets, whatever files they were read from."""
     found = hashlib.sha256()
     for part in parts:
         rows = [] if part is None else zip(part.inputs, part.targets, strict=True)

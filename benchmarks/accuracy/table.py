@@ -34,7 +34,7 @@ _NONE = "—"
 
 
 def cells(result: SetResult) -> list[str]:
-    """Returns the cells of a set's line, in the order of `HEADER`."""
+    """Return the cells of a set's line, in the order of `HEADER`."""
     mine = [row for row in result.rows if row["contestant"] == NAME]
     theirs = [row for row in result.rows if row["contestant"] != NAME]
     error, before = _median(mine, "calibration error"), _median(mine, "calibration error before")
@@ -53,7 +53,7 @@ def cells(result: SetResult) -> list[str]:
 
 
 def markdown(outcome: Outcome, command: str) -> str:
-    """Returns the table as a page, with all that is needed to repeat it.
+    """Return the table as a page, with all that is needed to repeat it.
 
     Args:
         outcome: what was found.
@@ -79,7 +79,7 @@ def markdown(outcome: Outcome, command: str) -> str:
 
 
 def _seeds(rows: Sequence[dict[str, Any]], figure: str) -> list[float]:
-    """Returns the mean of a figure over the folds of each seed."""
+    """Return the mean of a figure over the folds of each seed."""
     values: dict[int, list[float]] = {}
     for row in rows:
         if figure in row["figures"]:
@@ -110,7 +110,7 @@ def _number(value: float) -> str:
 
 
 def _most_frequent(names: Sequence[str]) -> str:
-    """Returns the name that occurs most, and in how many of the folds if not in all."""
+    """Return the name that occurs most, and in how many of the folds if not in all."""
     if not names:
         return _NONE
     best = max(dict.fromkeys(names), key=list(names).count)

@@ -19,7 +19,7 @@ SETTINGS = {"buckets": _BUCKETS, "affix": _AFFIX, "C": list(_PENALTIES)}
 
 
 def token_features(tokens: Sequence[str]) -> Iterator[list[str]]:
-    """Yields for each token what is known of it: itself, its affixes, its shape, two neighbours each side.
+    """Yield for each token what is known of it: itself, its affixes, its shape, two neighbours each side.
 
     Example:
 
@@ -47,7 +47,7 @@ def token_features(tokens: Sequence[str]) -> Iterator[list[str]]:
 
 
 def shape(token: str) -> str:
-    """Returns a token with its letters and digits as kinds of them, each kind in a row once.
+    """Return a token with its letters and digits as kinds of them, each kind in a row once.
 
     Example:
 
@@ -70,11 +70,11 @@ class TokenModel:
         self._machine = LinearSVC(C=penalty, random_state=0)
 
     def fit(self, rows: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> None:
-        """Learns from tokens and their labels."""
+        """Learn from tokens and their labels."""
         self._machine.fit(self._features(rows), np.array([label for labels in targets for label in labels]))
 
     def predict(self, rows: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Returns the labels of each row."""
+        """Return the labels of each row."""
         predicted = self._machine.predict(self._features(rows)) if any(map(len, rows)) else ()
         found = map(str, predicted)
         return [[next(found) for _ in row] for row in rows]
@@ -84,7 +84,7 @@ class TokenModel:
 
 
 def fit(split: Split, seed: int) -> Fitted:
-    """Trains with each C, takes the best on the rows to choose on, and trains on both."""
+    """Train with each C, take the best on the rows to choose on, and train on both."""
     train, dev, both = choosing(split)
     choices = {}
     for penalty in _PENALTIES:

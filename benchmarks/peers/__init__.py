@@ -1,1 +1,1 @@
-"""What the workers measure, a module for each framework; frameworks are imported in functions only."""
+"""The contestants, a module for each framework; frameworks are imported in functions only."""

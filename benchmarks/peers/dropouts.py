@@ -9,7 +9,7 @@ from keras_selfattn.benchmarks.prepared import Prepared
 
 
 def ours(fields: dict[str, Any]) -> Prepared:
-    """Builds our layer."""
+    """Build our layer."""
     from keras_selfattn.layers.dropout import Dropout
 
     layer = Dropout(fields["rate"], seed=0)
@@ -17,7 +17,7 @@ def ours(fields: dict[str, Any]) -> Prepared:
 
 
 def keras_layer(fields: dict[str, Any]) -> Prepared:
-    """Builds `keras.layers.Dropout`."""
+    """Build `keras.layers.Dropout`."""
     import keras
 
     layer = keras.layers.Dropout(fields["rate"], seed=0)
@@ -25,14 +25,14 @@ def keras_layer(fields: dict[str, Any]) -> Prepared:
 
 
 def tensorflow(fields: dict[str, Any]) -> Prepared:
-    """Builds `tf.nn.dropout`."""
+    """Build `tf.nn.dropout`."""
     import tensorflow as tf
 
     return _on_tensorflow(fields, lambda x: tf.nn.dropout(x, fields["rate"]))
 
 
 def pytorch(fields: dict[str, Any]) -> Prepared:
-    """Builds `torch.nn.functional.dropout`."""
+    """Build `torch.nn.functional.dropout`."""
     import torch  # pyright: ignore[reportMissingImports]
 
     def drop(x: Any) -> Any:
@@ -63,6 +63,6 @@ def _on_tensorflow(fields: dict[str, Any], drop: Callable[[Any], Any]) -> Prepar
 
 
 def _statistics(dropped_ones: np.ndarray) -> dict[str, float]:
-    """Returns the share of zeros and the variance of ones after dropout: at rate r, r and r / (1 - r)."""
+    """Return the share of zeros and the variance of ones after dropout: at rate r, r and r / (1 - r)."""
     zeros = 1.0 - np.count_nonzero(dropped_ones) / dropped_ones.size
     return {"rate": zeros, "variance": float(dropped_ones.var(dtype="float64"))}

@@ -32,7 +32,7 @@ class Stack:
             variable.assign(array)
 
     def __call__(self, x: Any, mask: Any, training: bool) -> Any:
-        """Returns the outputs `[B, T, D]`."""
+        """Return the outputs `[B, T, D]`."""
         for layer in self.layers:
             x = layer(x, training=training, **{self.mask_name: mask})
         return x
@@ -43,11 +43,11 @@ class Stack:
         return [variable for layer in self.layers for variable in layer.trainable_weights]
 
     def direction(self, case: Case) -> list[Array]:
-        """Returns the case's direction, an array for each of `weights`."""
+        """Return the case's direction, an array for each of `weights`."""
         return self._in_order(case.direction())
 
     def _in_order(self, blocks: list[Block]) -> list[Array]:
-        """Returns an array for each of `weights`."""
+        """Return an array for each of `weights`."""
         share = len(blocks) // len(self.layers)
         groups = [blocks[start : start + share] for start in range(0, len(blocks), share)]
         pairs = zip(self.layers, groups, strict=True)
@@ -63,7 +63,7 @@ class Stack:
 
 
 def ours(case: Case) -> Stack:
-    """Returns our `Encoder`."""
+    """Return our `Encoder`."""
     from keras_selfattn import layers
 
     encoder = layers.Encoder(
@@ -81,7 +81,7 @@ def ours(case: Case) -> Stack:
 
 
 def kerashub(case: Case) -> Stack:
-    """Returns KerasHub's `TransformerEncoder`s."""
+    """Return KerasHub's `TransformerEncoder`s."""
     import keras_hub  # pyright: ignore[reportMissingImports]
 
     dropout: Any = case.dropout  # their annotation says int, by its default of 0

@@ -8,13 +8,13 @@ from keras_selfattn.benchmarks.prepared import Prepared, along
 
 
 def ours(fields: dict[str, Any]) -> Prepared:
-    """Builds our blocks."""
+    """Build our blocks."""
     case = Case.from_json(fields)
     return _prepared(case, keras_blocks.ours(case))
 
 
 def kerashub(fields: dict[str, Any]) -> Prepared:
-    """Builds KerasHub's."""
+    """Build KerasHub's."""
     case = Case.from_json(fields)
     return _prepared(case, keras_blocks.kerashub(case))
 
@@ -44,7 +44,7 @@ def _prepared(case: Case, stack: keras_blocks.Stack) -> Prepared:
 
 
 def _calls(function: Any, *arguments: Any) -> tuple[Any, Any]:
-    """Returns the measured call and its warm-up: compiling, for JAX has a program for each shape."""
+    """Return the measured call and its warm-up: compiling, for JAX has a program for each shape."""
     import jax  # pyright: ignore[reportMissingImports]
 
     compiled: list[Any] = []
@@ -63,7 +63,7 @@ def _calls(function: Any, *arguments: Any) -> tuple[Any, Any]:
 def _forward(
     stack: keras_blocks.Stack, values: Any, x: Any, mask: Any, training: bool, states: Any = None
 ) -> tuple[Any, list[Any]]:
-    """Returns outputs and the new states of the dropouts' random numbers."""
+    """Return outputs and the new states of the dropouts' random numbers."""
     values, after = iter(values), []
     given = iter(states if states is not None else ())
     for layer in stack.layers:

@@ -11,17 +11,17 @@ from keras_selfattn.benchmarks.prepared import Prepared, along
 
 
 def ours(fields: dict[str, Any]) -> Prepared:
-    """Builds our blocks."""
+    """Build our blocks."""
     return _prepared(Case.from_json(fields), keras_blocks.ours)
 
 
 def kerashub(fields: dict[str, Any]) -> Prepared:
-    """Builds KerasHub's."""
+    """Build KerasHub's."""
     return _prepared(Case.from_json(fields), keras_blocks.kerashub)
 
 
 def save_kerashub(fields: dict[str, Any], folder: str) -> None:
-    """Writes KerasHub's blocks as a SavedModel, for engines that read one."""
+    """Write KerasHub's blocks as a SavedModel, for engines that read one."""
     case = Case.from_json(fields)
     _save(_inference(case, keras_blocks.kerashub(case)), folder)
 

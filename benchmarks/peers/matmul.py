@@ -8,7 +8,7 @@ SIZE = 2048  # rows and columns: three matrices of 16 MB, beyond most caches
 
 
 def build(fields: dict[str, Any]) -> Prepared:
-    """Builds the product of two square matrices in `fields["dtype"]`."""
+    """Build the product of two square matrices in `fields["dtype"]`."""
     import tensorflow as tf
 
     drawn = (tf.random.stateless_normal([SIZE, SIZE], (0, seed)) for seed in (1, 2))

@@ -16,7 +16,7 @@ _OPSET = "18"
 
 
 def build(fields: dict[str, Any]) -> Prepared:
-    """Builds KerasHub's blocks in a process of their own, converts and loads them."""
+    """Build KerasHub's blocks in a process of their own, convert and load them."""
     import onnxruntime  # pyright: ignore[reportMissingImports]
 
     case = Case.from_json(fields)

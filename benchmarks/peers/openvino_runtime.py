@@ -12,7 +12,7 @@ from keras_selfattn.benchmarks.prepared import Prepared
 
 
 def build(fields: dict[str, Any]) -> Prepared:
-    """Builds KerasHub's blocks in a process of their own, converts and compiles them."""
+    """Build KerasHub's blocks in a process of their own, convert and compile them."""
     import openvino  # pyright: ignore[reportMissingImports]
 
     case = Case.from_json(fields)

@@ -17,7 +17,7 @@ _NORMS = {"norm1": "attention", "norm2": "feed_forward"}
 
 
 def build(fields: dict[str, Any]) -> Prepared:
-    """Builds all forms, runs each twice and keeps the fastest."""
+    """Build all forms, run each twice and keep the fastest."""
     import torch  # pyright: ignore[reportMissingImports]
 
     case = Case.from_json(fields)
@@ -46,7 +46,7 @@ def build(fields: dict[str, Any]) -> Prepared:
 
 
 def build_eager(fields: dict[str, Any]) -> Prepared:
-    """Builds the layer as it comes, without trying the others: for memory, of a process that ran nothing."""
+    """Build the layer as it comes, without trying the others: for memory, of a process that ran nothing."""
     import torch  # pyright: ignore[reportMissingImports]
 
     case = Case.from_json(fields)
@@ -66,7 +66,7 @@ def build_eager(fields: dict[str, Any]) -> Prepared:
 
 
 def _encoder(case: Case) -> Any:
-    """Returns `nn.TransformerEncoder` with the case's weights, in evaluation mode."""
+    """Return `nn.TransformerEncoder` with the case's weights, in evaluation mode."""
     from torch import nn, tensor  # pyright: ignore[reportMissingImports]
 
     layer = nn.TransformerEncoderLayer(
@@ -162,7 +162,7 @@ def _with_compiled(forms: dict[str, Form]) -> tuple[dict[str, Form], list[str]]:
 
 
 def _fastest(forms: dict[str, Form], call: Callable[[Form], Any]) -> tuple[str, list[str]]:
-    """Returns the name of the form with the fastest second call, and why others could not run."""
+    """Return the name of the form with the fastest second call, and why others could not run."""
     taken: dict[str, float] = {}
     failed = []
     for name, form in forms.items():

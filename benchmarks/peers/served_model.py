@@ -15,7 +15,7 @@ _TEXTS = 64
 
 
 def texts() -> list[str]:
-    """Returns texts of 64 tokens each, no two alike."""
+    """Return texts of 64 tokens each, no two alike."""
     return [
         " ".join(f"word{(number * 31 + place * 7) % _WORDS}" for place in range(TOKENS))
         for number in range(_TEXTS)
@@ -23,12 +23,12 @@ def texts() -> list[str]:
 
 
 def export_base(folder: str | Path) -> Path:
-    """Returns where, in the benchmark's folder, the model's versions lie."""
+    """Return where, in the benchmark's folder, the model's versions lie."""
     return Path(folder) / NAME
 
 
 def write(case: dict[str, Any]) -> Prepared:
-    """Writes the model into `folder`, as a SavedModel and as a Keras file, with what it must answer."""
+    """Write the model into `folder`, as a SavedModel and as a Keras file, with what it must answer."""
     from keras_selfattn.export import export_saved_model
     from keras_selfattn.models import TextClassifier, TextConfig
 

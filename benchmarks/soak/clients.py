@@ -61,15 +61,15 @@ class Client(ABC):
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begins to ask."""
+        """Begin to ask."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Has it end after the request that it waits for."""
+        """Have it end after the request that it waits for."""
         self._ending.set()
 
     def join(self) -> None:
-        """Waits until it has ended."""
+        """Wait until it has ended."""
         self._thread.join()
 
     @abstractmethod
@@ -80,7 +80,7 @@ class Client(ABC):
 
     @abstractmethod
     def _ask(self, rows: Sequence[float]) -> tuple[list[int], list[float]]:
-        """Returns the version and y of each row, the version of the answer among them.
+        """Return the version and y of each row, the version of the answer among them.
 
         Raises:
             Lost: there was no answer; Unconnected if nobody was asked.
@@ -189,7 +189,7 @@ class RestClient(Client):
 def clients(
     grpc_clients: int, rest_clients: int, ports: tuple[int, int], tally: Tally, judge: Judge
 ) -> list[Client]:
-    """Returns so many clients of each kind, not begun yet; `ports` are those of gRPC and of REST."""
+    """Return so many clients of each kind, not begun yet; `ports` are those of gRPC and of REST."""
     over_grpc = [GrpcClient(number, ports[0], tally, judge) for number in range(grpc_clients)]
     over_rest = [
         RestClient(number, ports[1], tally, judge)

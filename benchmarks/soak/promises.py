@@ -1,4 +1,4 @@
-"""What a server promises in a soak, and whether it was kept."""
+"""The promises of a server in a soak, and whether each was kept."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a soak ended.
+    """The end of a soak.
 
     Args:
         versions: how many came, half-copied ones included.
@@ -63,7 +63,7 @@ class Ending:
 def promises(
     tally: Tally, kills: Sequence[Kill], samples: list[Sample], workers: int, ending: Ending
 ) -> list[Promise]:
-    """Returns all promises of a server of so many workers."""
+    """Return all promises of a server of so many workers."""
     answers = " and ".join(f"{count:,} over {api}" for api, count in tally.answers.items())
     wrong = "; ".join([f"{tally.wrong_count} of them", *tally.wrong[:_SHOWN]])
     unexpected = [line for line in ending.log if _UNEXPECTED.search(line)]

@@ -25,7 +25,7 @@ _SETTLING_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Settings:
-    """How a soak is made.
+    """Settings of a soak.
 
     Args:
         minutes: how long clients ask.
@@ -48,7 +48,7 @@ class Settings:
 
 @dataclass
 class Soak:
-    """What a soak found.
+    """The outcome of a soak.
 
     Args:
         workers: of the server.
@@ -62,12 +62,12 @@ class Soak:
 
     @property
     def name(self) -> str:
-        """What it is of."""
+        """The title of the outcome."""
         return "one process" if self.workers == 1 else f"{self.workers} workers"
 
 
 def run(settings: Settings, workers: Sequence[int]) -> Iterator[Soak]:
-    """Gives what was found with each of these numbers of workers.
+    """Give what was found with each of these numbers of workers.
 
     Raises:
         WorkerError: the model cannot be made, or the server does not start.
@@ -133,7 +133,7 @@ class _Run:
                 client.join()
 
     def _watch(self, served: Served, versions: Versions) -> None:
-        """Looks at the server and kills its workers, until the time is over or it has ended."""
+        """Look at the server and kill its workers, until the time is over or it has ended."""
         began = time.monotonic()
         ends = began + 60 * self._settings.minutes
         next_look = began + self._settings.sample_seconds
@@ -171,7 +171,7 @@ class _Run:
         self._settings.progress(sample.line())
 
     def _kill(self, served: Served) -> bool:
-        """Kills a worker if all are there."""
+        """Kill a worker if all are there."""
         ready = served.ready_workers()
         if len(ready) < self._soak.workers:
             return False

@@ -1,4 +1,4 @@
-"""What a soak saw every few seconds, and of each process its whole life."""
+"""Samples of a soak every few seconds, and of each process its whole life."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +36,7 @@ class Sample:
     processes: dict[int, tuple[str, Usage]]
 
     def line(self) -> str:
-        """Returns it for the terminal."""
+        """Return it for the terminal."""
         held = [
             f"{what} {usage.descriptors} fd {usage.threads} threads {usage.anonymous / _MB:.0f} MB"
             for what, usage in self.processes.values()
@@ -67,12 +67,12 @@ class Life:
     held: list[Usage] = field(default_factory=list)
 
     def between(self, start: float, end: float) -> list[Usage]:
-        """Returns what it held at these ages."""
+        """Return what it held at these ages."""
         return [held for age, held in zip(self.ages, self.held, strict=True) if start <= age <= end]
 
 
 def lives(samples: list[Sample]) -> list[Life]:
-    """Returns the life of each process in the samples."""
+    """Return the life of each process in the samples."""
     found: dict[int, Life] = {}
     for sample in samples:
         for pid, (what, held) in sample.processes.items():
@@ -83,7 +83,7 @@ def lives(samples: list[Sample]) -> list[Life]:
 
 
 def write_csv(path: Path, runs: dict[str, list[Sample]]) -> None:
-    """Writes a line for each process of each sample; the file appears whole."""
+    """Write a line for each process of each sample; the file appears whole."""
     names = ("run", "seconds", "requests/s", "p50 ms", "p99 ms", "newest", "wrong", "failures", "kills")
     lines = [",".join([*names, "process", "pid", "descriptors", "threads", "MB"])]
     for name, samples in runs.items():

@@ -60,7 +60,7 @@ class Served(Child):
         super().__init__([*_SERVE, *(f"--{name}={value}" for name, value in flags.items())])
 
     def wait(self) -> None:
-        """Waits until all of its workers listen and it is ready.
+        """Wait until all of its workers listen and it is ready.
 
         Raises:
             WorkerError: it ended, or took minutes.
@@ -74,24 +74,24 @@ class Served(Child):
             time.sleep(_LOOK_SECONDS)
 
     def processes(self) -> dict[int, str]:
-        """Returns what each of its processes is, by its number."""
+        """Return what each of its processes is, by its number."""
         if self.workers == 1:
             return {self.pid: "server"}
         return {self.pid: "supervisor", **dict.fromkeys(sorted(children(self.pid)), "worker")}
 
     def ready_workers(self) -> list[int]:
-        """Returns the processes that take connections."""
+        """Return the processes that take connections."""
         listening = {one.inode for one in _sockets() if (one.state, one.port) == (_LISTENS, self.ports[0])}
         serving = (pid for pid, what in self.processes().items() if what != "supervisor")
         return [pid for pid in serving if listening & _inodes(pid)]
 
     def usage(self, pid: int) -> Usage:
-        """Returns what a process holds, connections of clients apart."""
+        """Return what a process holds, connections of clients apart."""
         held = usage(pid)
         return held._replace(descriptors=held.descriptors - sum(self._connections(pid, {*()}).values()))
 
     def kill_worker(self, pid: int) -> Kill:
-        """Kills a worker, and returns what it had."""
+        """Kill a worker, and return what it had."""
         os.kill(pid, signal.SIGSTOP)  # so that it has no more when it dies than are counted now
         connections = self._connections(pid, {0})
         at = time.monotonic()
@@ -99,7 +99,7 @@ class Served(Child):
         return Kill(at, pid, connections)
 
     def newest_available(self) -> int | None:
-        """Returns the newest version that answers in all workers; None if nobody tells."""
+        """Return the newest version that answers in all workers; None if nobody tells."""
         request = pb.GetModelStatusRequest(model_spec=pb.ModelSpec(name=NAME)).SerializeToString()
         try:
             data = self._channel.unary_unary(_STATUS)(request, timeout=_STOP_SECONDS)
@@ -110,7 +110,7 @@ class Served(Child):
         return max(available, default=None)
 
     def stop(self) -> int | None:
-        """Returns the exit status after SIGTERM; None if it had to be killed, or left processes behind."""
+        """Return the exit status after SIGTERM; None if it had to be killed, or left processes behind."""
         self._channel.close()
         started = self.processes()
         if self.alive:
@@ -122,7 +122,7 @@ class Served(Child):
         return None if any((PROC / str(pid)).exists() for pid in started) else status
 
     def log(self) -> list[str]:
-        """Returns the lines that it wrote, when it has ended."""
+        """Return the lines that it wrote, when it has ended."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace").splitlines()
 

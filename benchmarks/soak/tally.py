@@ -1,4 +1,4 @@
-"""What the clients of a soak met: answers, how long they took, what was wrong and what failed."""
+"""Counts of a soak's clients: answers, how long they took, what was wrong and what failed."""
 
 import threading
 import time
@@ -54,7 +54,7 @@ class Kill:
     failed: dict[str, set[int]] = field(default_factory=lambda: {GRPC: set(), REST: set()})
 
     def explains(self, failure: Failure) -> bool:
-        """Returns whether a failure may be this one's: within a moment, one a connection; counts it if so.
+        """Return whether a failure may be this one's: within a moment, one a connection; count it if so.
 
         Who could not connect while it died had no connection to count.
         """
@@ -71,7 +71,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Window:
-    """What was answered in some seconds."""
+    """The answers of some seconds."""
 
     seconds: float
     latencies: Sequence[float]
@@ -82,7 +82,7 @@ class Window:
         return len(self.latencies) / self.seconds
 
     def milliseconds(self, share: float) -> float:
-        """Returns the latency that this share of the requests did not exceed; 0 without requests."""
+        """Return the latency that this share of the requests did not exceed; 0 without requests."""
         ordered = sorted(self.latencies)
         return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
@@ -106,30 +106,30 @@ class Tally:
         self._window_began = time.monotonic()
 
     def answered(self, api: str, seconds: float) -> None:
-        """Counts a right answer."""
+        """Count a right answer."""
         with self._lock:
             self.answers[api] += 1
             self._latencies.append(seconds)
 
     def was_wrong(self, words: str) -> None:
-        """Counts a wrong answer."""
+        """Count a wrong answer."""
         with self._lock:
             self.wrong_count += 1
             if len(self.wrong) < _SHOWN:
                 self.wrong.append(words)
 
     def failed(self, failure: Failure) -> None:
-        """Counts a request without an answer."""
+        """Count a request without an answer."""
         with self._lock:
             self._failures.append(failure)
 
     @property
     def failure_count(self) -> int:
-        """How many requests had no answer."""
+        """Number of requests without an answer."""
         return len(self._failures)
 
     def window(self) -> Window:
-        """Returns what was answered since the last call."""
+        """Return what was answered since the last call."""
         with self._lock:
             now = time.monotonic()
             latencies, self._latencies = self._latencies, []
@@ -137,7 +137,7 @@ class Tally:
         return Window(seconds, latencies)
 
     def unexplained(self, kills: Sequence[Kill]) -> list[Failure]:
-        """Returns the failures that no kill explains; those that one does are counted there."""
+        """Return the failures that no kill explains; those that one does are counted there."""
         with self._lock:
             failures = list(self._failures)
         for kill in kills:

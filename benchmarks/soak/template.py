@@ -17,12 +17,12 @@ _WEIGHTS = 2**18  # float32, 1 MB
 
 
 def version_text(version: int) -> str:
-    """Returns what the file of a version holds."""
+    """Return what the file of a version holds."""
     return f"{version}\n"
 
 
 def write(folder: Path) -> None:
-    """Writes the model, as version 0, into a folder that is not there yet."""
+    """Write the model, as version 0, into a folder that is not there yet."""
     import tensorflow as tf
 
     class Answering(tf.Module):

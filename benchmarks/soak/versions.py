@@ -45,7 +45,7 @@ class Versions:
         self._place(1)
 
     def start(self, newest_served: Callable[[], int | None]) -> None:
-        """Begins, in threads of its own.
+        """Begin, in threads of its own.
 
         Args:
             newest_served: returns the newest version that answers: nothing from it on is removed.
@@ -53,13 +53,13 @@ class Versions:
         self._thread(self._publish, newest_served)
 
     def stop(self) -> None:
-        """Makes no more; returns when all that was begun is finished or removed."""
+        """Make no more; return when all that was begun is finished or removed."""
         self._ending.set()
         for thread in self._running:
             thread.join()
 
     def may_answer(self, version: int, asked: float) -> bool:
-        """Returns whether a request may be answered by a version: it is whole, and has not long been removed.
+        """Return whether a request may be answered by a version: it is whole, and has not long been removed.
 
         Args:
             version: what answered.
@@ -86,7 +86,7 @@ class Versions:
             self._remove_before(newest_served())
 
     def _place(self, version: int) -> None:
-        """Makes a version whole under another name, and moves it into its place at once."""
+        """Make a version whole under another name, and move it into its place at once."""
         shutil.copytree(self._template, self._staging)
         (self._staging / VERSION_FILE).write_text(version_text(version), encoding="utf-8")
         self._base.mkdir(exist_ok=True)
@@ -106,7 +106,7 @@ class Versions:
                 shutil.rmtree(self._base / str(version))
 
     def _half_copy(self, version: int, way: Callable[[Path, int], Iterator[None]]) -> None:
-        """Copies a version in place, a step at a time; one that is not whole in the end is removed."""
+        """Copy a version in place, a step at a time; one that is not whole in the end is removed."""
         folder = self._base / str(version)
         for _ in way(folder, version):
             self._ending.wait(_STEP_SECONDS)
@@ -139,7 +139,7 @@ class Versions:
         yield
 
     def _slowly(self, folder: Path) -> Iterator[None]:
-        """Copies all but the file with the version."""
+        """Copy all but the file with the version."""
         files = [path.relative_to(self._template) for path in self._template.rglob("*") if path.is_file()]
         for file in sorted(files):
             if file != VERSION_FILE:

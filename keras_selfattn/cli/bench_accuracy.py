@@ -94,7 +94,7 @@ def _write(output: Path | None, outcome: "Outcome", command: str) -> None:
 
 
 def _command(folder: Path, only: tuple[str, ...], seeds: int, quick: bool) -> str:
-    """Returns what to call for the same table."""
+    """Return what to call for the same table."""
     words = [program(), "bench", "accuracy", "--data", str(folder), "--seeds", str(seeds)]
     words += [word for name in only for word in ("--only", name)]
     return " ".join([*words, *(["--quick"] if quick else [])])

@@ -1,4 +1,4 @@
-"""What `keras-selfattn bench` found, as tables on the terminal and as files."""
+"""Results of `keras-selfattn bench`, as tables on the terminal and as files."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ _TINY = {"difference", "gradient"}
 
 
 def check_plot(plot: Path | None) -> None:
-    """Fails, before anything is measured, where a figure that was asked for cannot be drawn.
+    """Fail, before anything is measured, where a figure that was asked for cannot be drawn.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -38,7 +38,7 @@ def report(
     plot: Path | None,
     drawn: tuple[str, str] | None,
 ) -> None:
-    """Prints a table for each row, then writes the files that were asked for.
+    """Print a table for each row, then write the files that were asked for.
 
     Args:
         table: what was found.
@@ -92,7 +92,7 @@ def _cell(name: str, figures: dict[str, float]) -> str:
 
 
 def number(name: str, value: float | None) -> str:
-    """Returns a value of a figure as it is shown; empty for none."""
+    """Return a value of a figure as it is shown; empty for none."""
     if value is None:
         return ""
     if name in _PERCENT:

@@ -70,14 +70,14 @@ _OPTIONS = (
 
 
 def connection_options(command: _F) -> _F:
-    """Adds the options that `connected` takes."""
+    """Add the options that `connected` takes."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def connected(model: str, options: dict[str, Any], **settings: Any) -> Client:
-    """Returns a client with the options of the command line."""
+    """Return a client with the options of the command line."""
     secure = {name: options[name] for name in ("ca", "certificate", "key", "server_name")}
     tls = TLS(**secure) if options["tls"] or any(secure.values()) else None
     return Client(

@@ -1,4 +1,4 @@
-"""What the subcommands print with, and how TensorFlow is kept from printing over it."""
+"""The console of all subcommands, and how TensorFlow is kept from printing over it."""
 
 import os
 import shlex
@@ -20,7 +20,7 @@ error_console = Console(markup=False, emoji=False, stderr=True)
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow without its start-up messages; if that fails, they are shown."""
+    """Import TensorFlow without its start-up messages; if that fails, they are shown."""
     with starting_tensorflow():
         import tensorflow as tf
 
@@ -31,7 +31,7 @@ def import_tensorflow() -> None:
 
 @contextmanager
 def starting_tensorflow() -> Iterator[None]:
-    """Where TensorFlow is imported: says so, and holds its start-up messages back unless that fails."""
+    """Import TensorFlow: say so, and hold its start-up messages back unless that fails."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # Where nobody looks a status is not even to be written as nothing: that fails on a full device.
     waiting = console.status("Starting TensorFlow") if console.is_terminal else nullcontext()
@@ -40,7 +40,7 @@ def starting_tensorflow() -> Iterator[None]:
 
 
 def program() -> str:
-    """Returns how this program is called from where the user stands: its path, if it is not on theirs."""
+    """Return how this program is called from where the user stands: its path, if it is not on theirs."""
     name = "keras-selfattn"
     if shutil.which(name) or Path(sys.argv[0]).name != name:
         return name
@@ -48,13 +48,13 @@ def program() -> str:
 
 
 def print_command(*words: object) -> None:
-    """Prints a command to paste, on one line however long."""
+    """Print a command to paste, on one line however long."""
     quoted = " ".join(shlex.quote(str(word)) for word in words)
     console.print(f"  {program()} {quoted}", soft_wrap=True, highlight=False)
 
 
 def columns(title: str | None, *headers: str, right: Sequence[str] = ()) -> Table:
-    """Returns an empty table with the given headers; those in `right` are aligned to the right."""
+    """Return an empty table with the given headers; those in `right` are aligned to the right."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for header in headers:
         table.add_column(header, justify="right" if header in right else "left", overflow="fold")

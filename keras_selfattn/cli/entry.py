@@ -1,4 +1,4 @@
-"""Where the `keras-selfattn` command begins: an install of the client alone has it too, and can say what it
+"""The `keras-selfattn` command's entry point: an install of the client alone has it too, and can say what it
 lacks."""
 
 import os
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Runs the command, or says what it needs."""
+    """Run the command, or say what it needs."""
     # gRPC reads it when it is imported. Else its core logs each connection that does not come to terms: ten
     # lines for one refused certificate, and as many as strangers like in the log of a server.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -1,4 +1,4 @@
-"""How a command ends, for scripts: the one table from errors to exit statuses."""
+"""Exit statuses of a command, for scripts: the one table of errors and their statuses."""
 
 import grpc
 

@@ -103,7 +103,7 @@ def _check_places(run: Path, base_path: Path) -> None:
 
 
 def _labels(file: Path) -> list[str]:
-    """Returns the lines of a file."""
+    """Return the lines of a file."""
     try:
         return file.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -111,7 +111,7 @@ def _labels(file: Path) -> list[str]:
 
 
 def _rows(run: Path, data: Path, reading: dict[str, Any]) -> LabelledRows:
-    """Returns rows read as those of the run were; for a .keras file alone, as the data's ending asks for."""
+    """Return rows read as those of the run were; for a .keras file alone, as the data's ending asks for."""
     from keras_selfattn.runs import rows_for_run
 
     if run.suffix == ".keras":
@@ -120,7 +120,7 @@ def _rows(run: Path, data: Path, reading: dict[str, Any]) -> LabelledRows:
 
 
 def targets_for(model: Any, rows: LabelledRows) -> list[Any]:
-    """Returns targets as the model's head reads them; of a model of another library, one label a row."""
+    """Return targets as the model's head reads them; of a model of another library, one label a row."""
     from keras_selfattn.models.heads import ClassHead
 
     try:
@@ -130,7 +130,7 @@ def targets_for(model: Any, rows: LabelledRows) -> list[Any]:
 
 
 def _load(run: Path) -> tuple[Any, Any]:
-    """Returns the model, and where it comes from if a run folder tells."""
+    """Return the model, and where it comes from if a run folder tells."""
     from keras_selfattn.models import load
     from keras_selfattn.runs import load_run
 
@@ -140,7 +140,7 @@ def _load(run: Path) -> tuple[Any, Any]:
 
 
 def training_of(run: Path) -> "Training":
-    """Returns where the model of a run folder comes from, for its card. Paths are cut to their last part.
+    """Return where the model of a run folder comes from, for its card. Paths are cut to their last part.
 
     Raises:
         RunError: if the folder does not tell, as it should.

@@ -1,4 +1,4 @@
-"""What `serve` proposes to ask a model: something that it takes, as its card says."""
+"""The question that `serve` proposes for a model: something that it takes, as its card says."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ _MOST_FEATURES = 4
 
 
 def first_question(name: str, version: Path) -> tuple[str, ...]:
-    """Returns the words of a command that asks a model, or tells what it takes where a row is much to type.
+    """Return the words of a command that asks a model, or tell what it takes where a row is much to type.
 
     Args:
         name: of the model.

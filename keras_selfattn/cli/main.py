@@ -44,7 +44,7 @@ _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a p
 
 @contextmanager
 def _signals_interrupt() -> Iterator[list[int]]:
-    """Lets SIGINT and SIGTERM raise KeyboardInterrupt, so that drafts are removed; yields those received."""
+    """Let SIGINT and SIGTERM raise KeyboardInterrupt, so that drafts are removed; yield those received."""
     received: list[int] = []
     timers: list[Timer] = []
 
@@ -74,7 +74,7 @@ def _signals_interrupt() -> Iterator[list[int]]:
 
 @contextmanager
 def _short_warnings() -> Iterator[None]:
-    """Lets warnings say what, not which line of which file says so."""
+    """Let warnings say what, not which line of which file says so."""
     before = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
     try:

@@ -15,7 +15,7 @@ _JSON = (".jsonl", ".ndjson")
 
 
 def check_mistakes_file(file: Path, table: Path) -> None:
-    """Raises ConfigError where no such file could be written, or it is `table`; before a model is asked."""
+    """Raise ConfigError where no such file could be written, or it is `table`; before a model is asked."""
     try:
         if file.exists() and table.exists() and file.samefile(table):
             raise ConfigError(f"--mistakes must be another file than TABLE. Received {str(file)!r} for both.")
@@ -34,12 +34,12 @@ def _cell(value: Any) -> Any:
 
 
 def _encodable(text: str) -> str:
-    """Returns a text without halves of surrogate pairs, which have no UTF-8."""
+    """Return a text without halves of surrogate pairs, which have no UTF-8."""
     return text.encode(errors="replace").decode()
 
 
 def write_mistakes(file: Path, mistakes: "Columns") -> None:
-    """Writes rows that were answered wrongly: JSON Lines to a .jsonl or .ndjson, else CSV with lists as JSON.
+    """Write rows that were answered wrongly: JSON Lines to a .jsonl or .ndjson, else CSV with lists as JSON.
 
     Raises:
         DataError: if the file cannot be written.

@@ -77,6 +77,6 @@ def command(
 
 
 def _texts(file: Path, text: str, separator: str | None) -> list[str]:
-    """Returns the texts of a file; beside tables that need a separator there may be files that have none."""
+    """Return the texts of a file; beside tables that need a separator there may be files that have none."""
     separated = file.suffix.lower() in (".csv", ".tsv")
     return read_corpus(file, text, separator=separator if separated else None)

@@ -61,7 +61,7 @@ class TrainingProgress(keras.callbacks.Callback):
         self._show("finishing", None)
 
     def _show(self, description: str, steps: int | None) -> None:
-        """Puts a bar in place of the one before."""
+        """Put a bar in place of the one before."""
         for task in self._bar.task_ids:
             self._bar.remove_task(task)
         self._task = self._bar.add_task(description, total=steps, figures="")
@@ -71,7 +71,7 @@ class TrainingProgress(keras.callbacks.Callback):
         return (self.params or {}).get(name)
 
     def _named(self, logs: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """Returns the figures of an epoch by what they are of."""
+        """Return the figures of an epoch by what they are of."""
         paths = self.model is not None and has_two_paths(self.model)
         validation = {name[4:]: value for name, value in logs.items() if name.startswith("val_")}
         trained = {name: value for name, value in logs.items() if not name.startswith("val_")}
@@ -82,7 +82,7 @@ class TrainingProgress(keras.callbacks.Callback):
 
 
 class _Steps(ProgressColumn):
-    """How many steps are done of how many; nothing where there are none to count."""
+    """Number of steps done of all; nothing where there are none to count."""
 
     def render(self, task: Task) -> Text:
         return Text("" if task.total is None else f"{task.completed:,.0f}/{task.total:,.0f} steps")
@@ -100,7 +100,7 @@ class _Times(ProgressColumn):
 
 
 def _clock(seconds: float) -> str:
-    """Returns a duration as clocks show it.
+    """Return a duration as clocks show it.
 
     Example:
 

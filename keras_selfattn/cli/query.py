@@ -93,7 +93,7 @@ def _answered(
     outputs: list[str],
     options: dict[str, Any],
 ) -> Iterator[dict[str, Any]]:
-    """What was given and what came of it."""
+    """The arguments of a query, and its outcome."""
     given: deque[Asked] = deque()
 
     def rows() -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What `query` writes: a table to read, JSON Lines or CSV to go on with, to standard output or a file."""
+"""The output of `query`: a table to read, JSON Lines or CSV to go on with, to standard output or a file."""
 
 import base64
 import csv
@@ -23,7 +23,7 @@ _SHOWN_ROWS = 100
 
 
 def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> None:
-    """Writes rows, each of the same names. A file appears when all are written.
+    """Write rows, each of the same names. A file appears when all are written.
 
     Raises:
         DataError: if it cannot be written.

@@ -1,4 +1,4 @@
-"""What `query` asks with: rows from arguments, standard input or a file, as the signature wants them."""
+"""The input of `query`: rows from arguments, standard input or a file, as the signature wants them."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ def asked_rows(
     column: str | None,
     separator: str | None = None,
 ) -> Iterator[Iterator[Asked]]:
-    """Yields the rows; those of a file with a bar of how much is read, on a terminal's standard error."""
+    """Yield the rows; those of a file with a bar of how much is read, on a terminal's standard error."""
     if texts and file is not None:
         raise click.UsageError("Give texts or --file, not both.")
     for flag, given in (("--column", column), ("--separator", separator)):

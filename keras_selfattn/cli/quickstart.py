@@ -94,7 +94,7 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
 
 
 def _shown(codes: Sequence[str], held_out: Sequence[Name], seed: int) -> LabelledRows:
-    """Returns what the model is asked: sentences, of the first language and of others, and held-out names."""
+    """Return what the model is asked: sentences, of the first language and of others, and held-out names."""
     draw = random.Random(seed)
     names = draw.sample(held_out, min(_NAMES, len(held_out)))
     known = [code for code in codes if code in SENTENCES]
@@ -104,7 +104,7 @@ def _shown(codes: Sequence[str], held_out: Sequence[Name], seed: int) -> Labelle
 
 
 def _chosen(languages: str) -> Sequence[str]:
-    """Returns language codes from "50" or "en,de,tr"."""
+    """Return language codes from "50" or "en,de,tr"."""
     text = languages.strip()
     if not text.isdecimal():
         return [code.strip().lower() for code in text.split(",") if code.strip()]
@@ -142,7 +142,7 @@ def _export(run: "Run", output: Path, model: str) -> Path:
 
 
 def _ask(base_path: Path, model: str, texts: Sequence[str]) -> np.ndarray:
-    """Serves the newest version on a free port and returns the answers to texts, `[texts, languages]`."""
+    """Serve the newest version on a free port and return the answers to texts, `[texts, languages]`."""
     from keras_selfattn.serving.client import Client
     from keras_selfattn.serving.server import Server, ServerConfig
 
@@ -165,7 +165,7 @@ def _print_answers(shown: LabelledRows, labels: Sequence[str], probabilities: np
 
 
 def _save(output: Path, run: "Run", held_out: Sequence[Name]) -> None:
-    """Puts the figures at the top of `output`, and the held-out names, as a table, beside the model."""
+    """Put the figures at the top of `output`, and the held-out names, as a table, beside the model."""
     write_file(output / "metrics.json", (run.path / "metrics.json").read_bytes())
     content = io.StringIO(newline="")
     writer = csv.writer(content)

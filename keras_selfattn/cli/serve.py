@@ -79,14 +79,14 @@ def _print_version() -> None:
 
 
 def _set_up_worker(structured: bool, number: int) -> None:
-    """What a worker does first."""
+    """Set a worker up."""
     _log_to_stderr(structured, number)
     with starting_tensorflow():
         import_runtime()
 
 
 def _log_to_stderr(structured: bool, worker: int = 0) -> None:
-    """What loads, takes over, leaves and ends is worth a line each."""
+    """Log what loads, takes over, leaves and ends, a line each."""
     from keras_selfattn.serving.server.structured_logs import JsonFormatter
 
     handler = logging.StreamHandler()
@@ -101,7 +101,7 @@ def _log_to_stderr(structured: bool, worker: int = 0) -> None:
 
 @contextmanager
 def _read_or_not() -> Iterator[None]:
-    """Lets what is printed get lost: a full disk, or a reader that has gone, is no reason not to serve."""
+    """Let what is printed get lost: a full disk, or a reader that has gone, is no reason not to serve."""
     try:
         yield
     except (OSError, SystemExit):  # the latter is what rich makes of a closed pipe
@@ -109,7 +109,7 @@ def _read_or_not() -> Iterator[None]:
 
 
 def _give_up_unwritten() -> None:
-    """Drops what is left in the outputs, for which Python would end with a status of its own."""
+    """Drop what is left in the outputs, for which Python would end with a status of its own."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -133,21 +133,21 @@ def task_option(function: Callable) -> Callable:
 
 
 def reading_options(function: Callable) -> Callable:
-    """What says how a file is read."""
+    """Return the options that say how a file is read."""
     for option in reversed(_READING):
         function = option(function)
     return function
 
 
 def setting_options(function: Callable) -> Callable:
-    """What a model is made of."""
+    """Return the options of a model's config."""
     for option in reversed(_SETTINGS):
         function = option(function)
     return function
 
 
 def pretraining_options(function: Callable) -> Callable:
-    """What a model of text without labels is made of: what a classifier that begins with it must share."""
+    """Return the options of a text model that a classifier which begins with it must share."""
     of_a_classifier = {"dropout", "max_tokens", "training_span", "members", "wide"}
     text = next(task for task in TASKS if task.name == "text")
     settings = text.all_settings - of_a_classifier
@@ -159,13 +159,13 @@ def pretraining_options(function: Callable) -> Callable:
 
 
 def flag(name: str) -> str:
-    """Returns how an option of a model's settings is written."""
+    """Return how an option of a model's settings is written."""
     known = _parameters(setting_options(lambda: None))
     return next(option.opts[0] for option in known if option.name == name)
 
 
 def _parameters(function: Any) -> list[click.Parameter]:
-    """Returns the options that decorators have added to a function, the last added last."""
+    """Return the options that decorators have added to a function, the last added last."""
     return function.__click_params__
 
 
@@ -177,7 +177,7 @@ def check_width(settings: dict[str, Any]) -> None:
 
 
 def chosen_task(options: dict[str, Any], path: Path) -> tuple[Task, dict[str, Any], dict[str, Any]]:
-    """Returns the task, the options that say how its files are read, and those its model is made of."""
+    """Return the task, the options that say how its files are read, and those its model is made of."""
     options = dict(options)
     task = task_named(options.pop("task", None), path)
     reading = given(options)
@@ -185,5 +185,5 @@ def chosen_task(options: dict[str, Any], path: Path) -> tuple[Task, dict[str, An
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns those options that say how a file is read, and were given."""
+    """Return those options that say how a file is read, and were given."""
     return {name: options[name] for name in sorted(_NAMES) if options.get(name) is not None}

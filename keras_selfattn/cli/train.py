@@ -156,7 +156,7 @@ def _check_text(task: Task, start: Path) -> None:
 
 
 def _said(run: "Run") -> str:
-    """Returns what was trained, and for how long."""
+    """Return what was trained, and for how long."""
     trained = f"Trained in {run.seconds:.0f} s"
     kept = f"the weights of epoch {run.best_epoch}, the best on the validation rows"
     if run.again:

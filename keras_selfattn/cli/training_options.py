@@ -54,13 +54,13 @@ def training_options(*, validation: str, epochs: str, batch_size: str, learning_
 
 
 def taken(options: dict[str, Any]) -> dict[str, Any]:
-    """Takes out of a command's options those that are fields of `TrainConfig`, and returns the ones given."""
+    """Take out of a command's options those that are fields of `TrainConfig`, and return the ones given."""
     found = {name: options.pop(name) for name in _FIELDS if name in options}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def advised_config(model: "RawModel", rows: int, given: dict[str, Any]) -> "TrainConfig":
-    """Returns how a model is trained on a number of rows: as given and, for the rest, as it advises."""
+    """Return how a model is trained on a number of rows: as given and, for the rest, as it advises."""
     from keras_selfattn.train_config import TrainConfig
 
     return TrainConfig(**{**model.advised_training(rows), **given})

@@ -19,7 +19,7 @@ _UNREADABLE = (
 def read_arrays(
     file: Path, needed: Sequence[str], instead: str, *, optional: Sequence[str] = ()
 ) -> dict[str, np.ndarray]:
-    """Returns some arrays of an .npz file; nothing pickled is read.
+    """Return some arrays of an .npz file; nothing pickled is read.
 
     Args:
         file: as `numpy.savez` writes it.

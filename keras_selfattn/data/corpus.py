@@ -10,7 +10,7 @@ _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def read_corpus(path: str | Path, text: str = "text", *, separator: str | None = None) -> list[str]:
-    """Reads texts from a `.txt` file, one a line, or a column of a table, in UTF-8; blank ones are left out.
+    """Read texts from a `.txt` file, one a line, or a column of a table, in UTF-8; blank ones are left out.
 
     Args:
         path: a `.txt`, `.csv`, `.tsv`, `.jsonl` or `.ndjson` file.

@@ -21,7 +21,7 @@ _NAMED = 3
 
 
 def read_images(path: str | Path, image_size: int | None = None) -> LabelledRows:
-    """Reads images and their labels from a folder or an .npz file.
+    """Read images and their labels from a folder or an .npz file.
 
     A folder holds a subfolder for each class, named as the class, with .png, .jpg and .jpeg files. Names that
     begin with a dot are passed over; other files are counted in a warning. The images come as uint8
@@ -105,7 +105,7 @@ def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
 
 
 def _image_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Returns the images in the classes' folders, in order, and the files that are none."""
+    """Return the images in the classes' folders, in order, and the files that are none."""
     files, others = [], []
     for place in _seen(folder):
         if not place.is_dir():
@@ -148,7 +148,7 @@ def _read_all(folder: Path, files: list[Path], image_size: int | None) -> list[n
 
 
 def _read(file: Path, image_size: int | None) -> np.ndarray:
-    """Returns an image as uint8 `[height, width]`, or `[height, width, 3]` if its file has colours."""
+    """Return an image as uint8 `[height, width]`, or `[height, width, 3]` if its file has colours."""
     from PIL import Image
 
     with Image.open(file) as image:

@@ -41,12 +41,12 @@ class LabelledRows:
         return len(self.inputs)
 
     def take(self, rows: Sequence[int]) -> "LabelledRows":
-        """Returns some of the rows, in the order of their numbers given."""
+        """Return some of the rows, in the order of their numbers given."""
         inputs, targets = ([column[row] for row in rows] for column in (self.inputs, self.targets))
         return LabelledRows(inputs, targets, self.source, [self.place(row) for row in rows])
 
     def place(self, row: int) -> int | str:
-        """Returns where in the source a row is: the number of its line, or a name.
+        """Return where in the source a row is: the number of its line, or a name.
 
         Example:
 
@@ -56,12 +56,12 @@ class LabelledRows:
         return f"row {row}" if self.where is None else self.where[row]
 
     def split(self, held_out: float, seed: int) -> tuple["LabelledRows", "LabelledRows"]:
-        """Splits as `split_rows` does; rows that depend on each other have a way of their own."""
+        """Split as `split_rows` does; rows that depend on each other have a way of their own."""
         return split_rows(self, held_out, seed)
 
 
 def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[LabelledRows, LabelledRows]:
-    """Splits rows at random into kept and held out, each class in the same share where it has the rows.
+    """Split rows at random into kept and held out, each class in the same share where it has the rows.
 
     An input that occurs twice falls on one side. The first part keeps a row of every label.
 
@@ -104,7 +104,7 @@ def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[Labelled
 
 
 def label_names(targets: Sequence[Any]) -> set[str]:
-    """Returns the labels in targets, one or several a row; none where targets are numbers."""
+    """Return the labels in targets, one or several a row; none where targets are numbers."""
     names = set()
     for target in targets:
         if isinstance(target, str):
@@ -115,7 +115,7 @@ def label_names(targets: Sequence[Any]) -> set[str]:
 
 
 def as_rows(given: Any, source: str) -> LabelledRows:
-    """Returns rows as they are, or those of a pair, `(inputs, targets)`, each in any container.
+    """Return rows as they are, or those of a pair, `(inputs, targets)`, each in any container.
 
     Args:
         given: the rows.
@@ -140,7 +140,7 @@ def as_rows(given: Any, source: str) -> LabelledRows:
 
 
 def _key(given: Any) -> Hashable:
-    """What two rows with the same input have in common."""
+    """Return a key that two rows with the same input share."""
     if isinstance(given, str):
         return given
     if isinstance(given, np.ndarray):
@@ -150,12 +150,12 @@ def _key(given: Any) -> Hashable:
 
 
 def _class(target: Any) -> str:
-    """What rows are split by: a single label; rows with others are all of one kind."""
+    """Return the keys that rows are split by: a single label; rows with others are all of one kind."""
     return target if isinstance(target, str) else ""
 
 
 def _spared(rows: LabelledRows, groups: list[list[int]]) -> list[list[int]]:
-    """Returns those groups of rows without which, in this order, each of their labels still has a row."""
+    """Return those groups of rows without which, in this order, each of their labels still has a row."""
     left = Counter(name for target in rows.targets for name in label_names([target]))
     spared = []
     for group in groups:
@@ -174,7 +174,7 @@ def _as_list(column: Any) -> Any:
 
 
 def _chosen(groups: list[list[int]], share: float, random: np.random.Generator) -> list[list[int]]:
-    """Draws a share of a class's inputs, but never all; what is left of a fraction decides by its size."""
+    """Draw a share of a class's inputs, but never all; what is left of a fraction decides by its size."""
     exact = share * len(groups)
     count = int(exact) + int(random.random() < exact - int(exact))
     return [groups[index] for index in random.permutation(len(groups))[: min(count, len(groups) - 1)]]

@@ -47,7 +47,7 @@ class LanguageRows(NamedTuple):
 
 
 def language_rows(languages: Sequence[str] = LANGUAGES, seed: int = 0) -> LanguageRows:
-    """Returns rows that teach which of `languages` a text is written in.
+    """Return rows that teach which of `languages` a text is written in.
 
     No text of training and validation is a held-out name.
 
@@ -72,7 +72,7 @@ def language_rows(languages: Sequence[str] = LANGUAGES, seed: int = 0) -> Langua
 
 
 def names_table(names: Sequence[Name]) -> LabelledRows:
-    """Returns names as texts labelled with their languages."""
+    """Return names as texts labelled with their languages."""
     texts = [name.text for name in names]
     return LabelledRows(texts, [name.language for name in names], "the CLDR names in Babel")
 
@@ -80,7 +80,7 @@ def names_table(names: Sequence[Name]) -> LabelledRows:
 def _texts(
     languages: Sequence[str], phrases: dict[str, list[str]], hidden: Collection[str], seed: int
 ) -> LabelledRows:
-    """Returns messages and composed texts of all languages."""
+    """Return messages and composed texts of all languages."""
     inputs: list[str] = []
     targets: list[str] = []
     for language in dict.fromkeys(languages):
@@ -96,7 +96,7 @@ def _texts(
 
 
 def _composed(language: str, words: Sequence[str], phrases: Sequence[str], draw: random.Random) -> str:
-    """Returns a text of words and phrases in any order, written as a sentence or a part of one."""
+    """Return a text of words and phrases in any order, written as a sentence or a part of one."""
     pieces = []
     for _ in range(draw.randint(*_PIECES)):
         if words and draw.random() < _WORDS:
@@ -114,7 +114,7 @@ def _composed(language: str, words: Sequence[str], phrases: Sequence[str], draw:
 
 
 def _frequent_words(language: str, messages: Sequence[str]) -> list[str]:
-    """Returns stop words, of which not every language has a list, and the words that messages repeat."""
+    """Return stop words, of which not every language has a list, and the words that messages repeat."""
     import stopwordsiso  # here: nothing else of this package needs it
 
     counts = Counter(word for text in messages for word in text.lower().split() if word.isalpha())
@@ -124,7 +124,7 @@ def _frequent_words(language: str, messages: Sequence[str]) -> list[str]:
 
 @functools.cache
 def _phrases(language: str) -> list[str]:
-    """Returns dates, spans of time and measures as the language writes them, in a fixed order."""
+    """Return dates, spans of time and measures as the language writes them, in a fixed order."""
     locale = Locale.parse(language)
     days = (datetime.date(2001, 1, 1) + datetime.timedelta(days=37 * step) for step in range(40))
     found = [format_date(day, "full", locale=locale) for day in days]

@@ -29,7 +29,7 @@ _MARKUP = re.compile(f"{_QUOTES}(?:{_FIELD}){_QUOTES}|{_FIELD}")
 
 @functools.cache
 def load_messages(language: str) -> tuple[str, ...]:
-    """Returns Django's messages in a language, longest first; none in a language that it does not know.
+    """Return Django's messages in a language, longest first; none in a language that it does not know.
 
     Args:
         language: a CLDR code, such as "en".

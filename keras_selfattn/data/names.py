@@ -32,7 +32,7 @@ class Name(NamedTuple):
 
 
 def load_names(languages: Sequence[str] = LANGUAGES) -> list[Name]:
-    """Returns the CLDR names that belong to exactly one of `languages`, in a fixed order.
+    """Return the CLDR names that belong to exactly one of `languages`, in a fixed order.
 
     Args:
         languages: at least two CLDR language codes, such as "en" or "tr".
@@ -52,7 +52,7 @@ def load_names(languages: Sequence[str] = LANGUAGES) -> list[Name]:
 
 
 def all_names(languages: Sequence[str] = LANGUAGES) -> list[Name]:
-    """Returns the CLDR names of `languages`, in a fixed order; one that they share, once for each of them.
+    """Return the CLDR names of `languages`, in a fixed order; one that they share, once for each of them.
 
     Args:
         languages: as in `load_names`.
@@ -69,7 +69,7 @@ def all_names(languages: Sequence[str] = LANGUAGES) -> list[Name]:
 
 
 def split_by_thing(names: Sequence[Name], held_out: float, seed: int) -> tuple[list[Name], list[Name]]:
-    """Splits so that all names of one thing fall on one side: no translation of a test name is in training.
+    """Split so that all names of one thing fall on one side: no translation of a test name is in training.
 
     Args:
         names: what to split.
@@ -119,5 +119,5 @@ def _names_of(locale: Locale) -> Iterator[tuple[str, str]]:
 
 
 def english_name(language: str) -> str:
-    """Returns the English name of a language code: "Hungarian" for "hu"."""
+    """Return the English name of a language code: "Hungarian" for "hu"."""
     return Locale.parse(language).get_display_name("en") or language

@@ -29,7 +29,7 @@ def iter_records(
     *,
     separator: str | None = None,
 ) -> Iterator[Record]:
-    """Yields the rows of a `.csv`, `.tsv`, `.jsonl` or `.ndjson` file in UTF-8, by column name.
+    """Yield the rows of a `.csv`, `.tsv`, `.jsonl` or `.ndjson` file in UTF-8, by column name.
 
     A .csv is RFC 4180's: quotes may enclose commas and line breaks. A .tsv is IANA's
     text/tab-separated-values: no quoting at all. Empty lines are no rows.
@@ -74,7 +74,7 @@ def iter_records(
 
 
 def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Yields the lines of a file in UTF-8 with their numbers, from 1 on, without what ends them.
+    """Yield the lines of a file in UTF-8 with their numbers, from 1 on, without what ends them.
 
     Raises:
         DataError: if the file is missing, empty, or not UTF-8; with the line, when that is reached.
@@ -101,7 +101,7 @@ def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def checked_ending(file: Path, endings: Collection[str]) -> str:
-    """Returns the ending of a file in lower case, if it is among those known.
+    """Return the ending of a file in lower case, if it is among those known.
 
     Raises:
         DataError: if it is none of them; or there is no file at all, or a folder instead.
@@ -118,7 +118,7 @@ def checked_ending(file: Path, endings: Collection[str]) -> str:
 def as_separator(
     separator: str | None, file: Path, endings: Collection[str] = (".csv", ".tsv")
 ) -> str | None:
-    """Returns what stands between columns as one character, however it is spelled; None for none given.
+    """Return what stands between columns as one character, however it is spelled; None for none given.
 
     Raises:
         ConfigError: for what is no such character, or a file whose ending is none of those given.
@@ -145,7 +145,7 @@ def as_separator(
 
 
 def other_separator(file: Path, columns: Sequence[str]) -> str:
-    """Returns what to do about a table whose one column looks like several with another separator, or ""."""
+    """Return what to do about a table whose one column looks like several with another separator, or ""."""
     if len(columns) != 1 or file.suffix.lower() not in (".csv", ".tsv"):
         return ""
     mark = next((mark for mark in ";\t|," if mark in columns[0]), None)
@@ -221,7 +221,7 @@ def _rows(file: Path, lines: io.TextIOBase, separator: str, *, quoted: bool) -> 
 
 
 def _first_line(file: Path) -> str:
-    """Returns a line that cannot be parsed, as it is."""
+    """Return a line that cannot be parsed, as it is."""
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
         return lines.readline().strip()
 

@@ -32,7 +32,7 @@ def read_series(
     values: str | None = None,
     separator: str | None = None,
 ) -> LabelledRows:
-    """Reads series and the label of each.
+    """Read series and the label of each.
 
     - `.ts`, the form of the UEA and UCR archives: dimensions separated by ":", values by ",", "?" is missing,
       the label last. Not with time stamps.
@@ -82,7 +82,7 @@ def read_regression(
     values: str | None = None,
     separator: str | None = None,
 ) -> LabelledRows:
-    """Reads series and the number of each, or several in an `.npz`; all else as `read_series`.
+    """Read series and the number of each, or several in an `.npz`; all else as `read_series`.
 
     Example:
 
@@ -109,7 +109,7 @@ def read_long_series(
     values: str | None = None,
     separator: str | None = None,
 ) -> list[np.ndarray]:
-    """Reads series without targets, to forecast: the files of `read_series`, labels or none.
+    """Read series without targets, to forecast: the files of `read_series`, labels or none.
 
     A table without a column "id" is one series, unless `row_id` names another column. UCR's `.tsv` and `.txt`
     have a label first.
@@ -139,7 +139,7 @@ class _Series(NamedTuple):
 def _read(
     file: Path, columns: Mapping[str, str | None], separator: str | None, *, labelled: bool = True
 ) -> _Series:
-    """Returns what a file holds; no targets are needed unless `labelled`."""
+    """Return what a file holds; no targets are needed unless `labelled`."""
     ending = checked_ending(file, _ENDINGS)
     if ending not in _TABLES:
         _check_no_columns(file, columns)
@@ -158,7 +158,7 @@ def _read(
 
 
 def _check_no_columns(file: Path, columns: Mapping[str, str | None]) -> None:
-    """Raises ConfigError if a column is named, of a file that has none."""
+    """Raise ConfigError if a column is named, of a file that has none."""
     for name, column in columns.items():
         if column is not None:
             raise ConfigError(

@@ -23,7 +23,7 @@ def read_frames(
     *,
     separator: str | None = None,
 ) -> tuple[list[np.ndarray], list[str], list[int | str]]:
-    """Returns series `[T, F]`, in the order in which they begin, the label of each, and where it begins.
+    """Return series `[T, F]`, in the order in which they begin, the label of each, and where it begins.
 
     Args:
         file: a `.csv`, `.jsonl` or `.ndjson`.

@@ -17,7 +17,7 @@ _MISSING = frozenset({"?", "nan", ""})
 
 
 def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str], list[int]]:
-    """Returns the series `[T, F]` of a `.ts` file, their labels and lines; labels are needed if `labelled`.
+    """Return the series `[T, F]` of a `.ts` file, their labels and lines; labels are needed if `labelled`.
 
     Raises:
         DataError: for a file that is none, with the line.
@@ -55,7 +55,7 @@ def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str],
 
 
 def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str], list[int]]:
-    """Returns the series `[T, 1]` of a file with a label and values a line, the labels and the lines.
+    """Return the series `[T, 1]` of a file with a label and values a line, the labels and the lines.
 
     A label that is an integer written as a float, such as "1.0000000e+00", is that integer.
 
@@ -78,7 +78,7 @@ def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str], list[int]]:
 
 
 def _checked_header(file: Path, header: dict[str, str], *, labelled: bool) -> bool:
-    """Returns whether rows end with a label, or a number to be predicted."""
+    """Return whether rows end with a label, or a number to be predicted."""
     if header.get("timestamps", "false").lower() == "true":
         raise DataError(
             f"{file} has time stamps (@timeStamps true), which are not read. Write values at even distances."
@@ -101,7 +101,7 @@ def _check_label(where: str, label: str, known: list[str]) -> None:
 
 
 def _columns(where: str, fields: list[str], before: list[np.ndarray]) -> np.ndarray:
-    """Returns dimensions, each a string of values, as frames `[T, F]`; shorter ones end in NaN."""
+    """Return dimensions, each a string of values, as frames `[T, F]`; shorter ones end in NaN."""
     if any("(" in field for field in fields):
         raise DataError(f"{where} has time stamps, which are not read. Write values at even distances.")
     columns = [_values(where, field.split(",")) for field in fields]
@@ -143,7 +143,7 @@ def _as_integer(label: str) -> str:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Yields lines with their numbers; blank ones are none."""
+    """Yield lines with their numbers; blank ones are none."""
     try:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:

@@ -21,7 +21,7 @@ def read_table(
     *,
     separator: str | None = None,
 ) -> LabelledRows:
-    """Reads a text and a label column of a `.csv`, `.tsv`, `.jsonl` or `.ndjson` file in UTF-8.
+    """Read a text and a label column of a `.csv`, `.tsv`, `.jsonl` or `.ndjson` file in UTF-8.
 
     Every value is taken as it is written: "NA" is a text, "007" a label. An empty text is a row like others.
     A .csv may quote fields (RFC 4180); a .tsv has no quoting (IANA's text/tab-separated-values). Where JSON
@@ -65,7 +65,7 @@ def read_table(
 def read_columns(
     file: Path, columns: Sequence[str], hint: str = "", *, separator: str | None = None
 ) -> list[Record]:
-    """Returns the rows of a table, which must have these columns; where one lacks, `hint` says what to do.
+    """Return the rows of a table, which must have these columns; where one lacks, `hint` says what to do.
 
     Raises:
         DataError: as `read_table` does.
@@ -83,7 +83,7 @@ def read_columns(
 
 
 def texts_of(file: Path, column: str, records: Sequence[Record]) -> list[str]:
-    """Returns the texts of a column; what is absent or null is empty.
+    """Return the texts of a column; what is absent or null is empty.
 
     Raises:
         DataError: for a list or an object in place of a text, with the line.
@@ -100,7 +100,7 @@ def texts_of(file: Path, column: str, records: Sequence[Record]) -> list[str]:
 
 
 def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
-    """Returns the one label of each row."""
+    """Return the one label of each row."""
     missing = [line for line, record in records if not _as_text(record.get(column)).strip()]
     if missing:
         raise DataError(
@@ -115,14 +115,14 @@ def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
 
 
 def _bare(value: Any) -> Any:
-    """Returns a text without the blanks around it, and anything else as it is."""
+    """Return a text without the blanks around it, and anything else as it is."""
     return value.strip() if isinstance(value, str) else value
 
 
 def _label_lists(
     file: Path, column: str, separator: str | None, records: Sequence[Record]
 ) -> list[LabelList]:
-    """Returns the labels of each row, in a list that may be empty."""
+    """Return the labels of each row, in a list that may be empty."""
     found, read = [], LabelReader()
     for line, record in records:
         value = record.get(column)

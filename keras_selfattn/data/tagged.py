@@ -27,7 +27,7 @@ class _Token(NamedTuple):
 def read_tagged(
     path: str | Path, text: str | None = None, label: str | None = None, column: str | None = None
 ) -> LabelledRows:
-    """Reads rows of tokens, and a label for each token, from a file in UTF-8.
+    """Read rows of tokens, and a label for each token, from a file in UTF-8.
 
     A `.conllu` file has ten columns (Universal Dependencies): ranges ("3-4"), empty nodes ("8.1") and
     comments are left out. A `.conll` or `.txt` file has the token in the first column and its label in the
@@ -73,7 +73,7 @@ def _conllu(file: Path, text: str, label: str, column: str) -> LabelledRows:
 
 
 def _conllu_token(file: Path, line: int, content: str, column: str) -> _Token | None:
-    """Returns what a line holds; None for a comment, a range or an empty node."""
+    """Return what a line holds; None for a comment, a range or an empty node."""
     if content.startswith("#"):
         return None
     fields = content.split("\t")
@@ -110,7 +110,7 @@ def _columns_token(file: Path, line: int, content: str) -> _Token | None:
 
 
 def _rows(file: Path, token_of: Callable[[int, str], _Token | None]) -> LabelledRows:
-    """Returns the rows of a file of a token a line, with an empty line between rows."""
+    """Return the rows of a file of a token a line, with an empty line between rows."""
     rows = list(_between_blanks(file, token_of))
     for token in (token for row in rows for token in row):
         if not token.text or not token.label:

@@ -26,12 +26,12 @@ class Windows(LabelledRows):
     horizon: int = 1
 
     def place(self, row: int) -> int | str:
-        """Returns the series of a window and the frame that it begins with, both counted from 0."""
+        """Return the series of a window and the frame that it begins with, both counted from 0."""
         series, frame = self.places[row]
         return f"series {series}, frame {frame}"
 
     def split(self, held_out: float, seed: int) -> tuple[LabelledRows, LabelledRows]:
-        """Holds out the last windows of each series; no value held out is a target, or seen, in the rest."""
+        """Hold out the last windows of each series; no value held out is a target, or seen, in the rest."""
         by_series: dict[int, list[int]] = {}
         for row, (series, _) in enumerate(self.places):
             by_series.setdefault(series, []).append(row)
@@ -55,7 +55,7 @@ class Windows(LabelledRows):
 def cut_windows(
     series: Sequence[np.ndarray], context: int, horizon: int, source: str = "the series"
 ) -> Windows:
-    """Returns every window of some frames, with the values of the first feature that come next.
+    """Return every window of some frames, with the values of the first feature that come next.
 
     Windows whose targets are missing are left out.
 

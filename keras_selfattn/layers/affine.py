@@ -21,7 +21,7 @@ class Projection(keras.layers.Dense):
 
 
 def affine(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
-    """Returns `inputs @ kernel + bias`, for inputs `[..., features]`."""
+    """Return `inputs @ kernel + bias`, for inputs `[..., features]`."""
     # As a matrix: TensorFlow fuses product and bias of two dimensions, not of three.
     flat = inputs if len(inputs.shape) == 2 else ops.reshape(inputs, (-1, inputs.shape[-1]))
     outputs = biased(ops.matmul(flat, kernel), bias)  # [tokens, width]
@@ -31,7 +31,7 @@ def affine(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def biased(product: Tensor, bias: Tensor | None) -> Tensor:
-    """Returns `product + bias`, for a product `[..., width]` and a bias `[width]`."""
+    """Return `product + bias`, for a product `[..., width]` and a bias `[width]`."""
     if bias is None:
         return product
     if tf is None or not tf.is_tensor(product) or product.dtype not in (tf.bfloat16, tf.float16):

@@ -20,12 +20,12 @@ _RADIANS_PER_STEP = 2 * math.pi / 2**32
 
 
 def frequencies(width: int, base: float) -> np.ndarray:
-    """Returns the angles per position, `base**(-2i / width)`, float64 `[ceil(width / 2)]`."""
+    """Return the angles per position, `base**(-2i / width)`, float64 `[ceil(width / 2)]`."""
     return float(base) ** (-np.arange(0, width, 2, dtype=np.float64) / width)
 
 
 def angles(positions: Tensor, radians_per_position: np.ndarray, dtype: str = "float32") -> Tensor:
-    """Returns `positions * radians_per_position`: in float32 reduced to [-pi, pi), within 1e-6 absolute.
+    """Return `positions * radians_per_position`: in float32 reduced to [-pi, pi), within 1e-6 absolute.
 
     In float64 it is the plain product, right to 2.3e-16 of itself: to 1e-12 up to position 4,000. In float32
     that would be wrong by 0.02 at position 1,000,000. There an int32 counts fractions of a turn, 2**32 to the
@@ -56,7 +56,7 @@ def angles(positions: Tensor, radians_per_position: np.ndarray, dtype: str = "fl
 
 
 def sinusoids(positions: Tensor, width: int, base: float, dtype: str = "float32") -> Tensor:
-    """Returns the sinusoidal encoding of each position, `[..., width]`, as exact as its `angles`.
+    """Return the sinusoidal encoding of each position, `[..., width]`, as exact as its `angles`.
 
     Column 2i is `sin(position / base**(2i / width))`, column 2i + 1 the cosine of the same angle; an odd
     width ends with a lone sine.
@@ -74,6 +74,6 @@ def sinusoids(positions: Tensor, width: int, base: float, dtype: str = "float32"
 
 
 def _steps(turns: np.ndarray) -> np.ndarray:
-    """Turns `[F]` to int32 steps of 2**-32 turns, whole turns dropped."""
+    """Turn `[F]` to int32 steps of 2**-32 turns, whole turns dropped."""
     steps = [round(Fraction(turn) * 2**32) % 2**32 for turn in turns.tolist()]
     return np.array(steps, dtype=np.uint32).view(np.int32)

@@ -23,7 +23,7 @@ def check_masks(
     attention_mask: Tensor | None,
     num_heads: int,
 ) -> None:
-    """Raises ValueError for a mask of the wrong dtype, rank or known size."""
+    """Raise ValueError for a mask of the wrong dtype, rank or known size."""
     if mask is not None:
         checked_mask(inputs, mask)
     if valid_lens is not None:
@@ -33,7 +33,7 @@ def check_masks(
 
 
 def checked_mask(inputs: Tensor, mask: Tensor) -> Tensor:
-    """Returns `mask` as a bool tensor `[B, T]`, or raises ValueError."""
+    """Return `mask` as a bool tensor `[B, T]`, or raise ValueError."""
     given = _tensor(mask)
     if len(given.shape) == 3:
         raise ValueError(
@@ -45,7 +45,7 @@ def checked_mask(inputs: Tensor, mask: Tensor) -> Tensor:
 
 
 def checked_pairs(inputs: Tensor, attention_mask: Tensor, num_heads: int) -> Tensor:
-    """Returns `attention_mask` as a bool tensor `[T, S]`, `[B, T, S]` or `[B, H or 1, T, S]`, or raises."""
+    """Return `attention_mask` as a bool tensor `[T, S]`, `[B, T, S]` or `[B, H or 1, T, S]`, or raise."""
     pairs = _checked_bool("attention_mask", _tensor(attention_mask))
     batch, length = sizes(inputs)[:2]
     rank = len(pairs.shape)
@@ -64,7 +64,7 @@ def checked_pairs(inputs: Tensor, attention_mask: Tensor, num_heads: int) -> Ten
 
 
 def checked_lens(inputs: Tensor, valid_lens: Tensor) -> Tensor:
-    """Returns `valid_lens` as an int32 tensor `[B]` or `[B, T]`, or raises ValueError."""
+    """Return `valid_lens` as an int32 tensor `[B]` or `[B, T]`, or raise ValueError."""
     lens = _tensor(valid_lens)
     if not _is_integer(lens):
         raise ValueError(
@@ -85,14 +85,14 @@ def checked_lens(inputs: Tensor, valid_lens: Tensor) -> Tensor:
 
 
 def check_one_length_a_row(valid_lens: Tensor) -> None:
-    """Raises ValueError if `valid_lens` has another rank than 1."""
+    """Raise ValueError if `valid_lens` has another rank than 1."""
     shape = tuple(_tensor(valid_lens).shape)
     if len(shape) != 1:
         raise ValueError(f"`valid_lens` of pooling must have shape [batch]. Received {shape}.")
 
 
 def checked_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) -> Tensor | None:
-    """Returns `positions` as an int32 tensor `[T]` or `[B, T]`, or None if they count from `offset`.
+    """Return `positions` as an int32 tensor `[T]` or `[B, T]`, or None if they count from `offset`.
 
     Args:
         inputs: `[B, T, D]`.
@@ -118,13 +118,13 @@ def checked_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) 
 
 
 def token_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) -> Tensor:
-    """Returns the position of each token of `inputs`, int32 `[T]` or `[B, T]`; see `checked_positions`."""
+    """Return the position of each token of `inputs`, int32 `[T]` or `[B, T]`; see `checked_positions`."""
     given = checked_positions(inputs, offset, positions)
     return arange(sizes(inputs)[1]) + ops.cast(offset, "int32") if given is None else given
 
 
 def known_values(tensor: Tensor) -> np.ndarray | None:
-    """Returns the tensor's values, or None while a graph is traced or a model built: there are none."""
+    """Return the tensor's values, or None while a graph is traced or a model built: there are none."""
     if isinstance(tensor, keras.KerasTensor):
         return None
     try:
@@ -148,7 +148,7 @@ def _checked_bool(name: str, mask: Tensor) -> Tensor:
 
 
 def _of_shape(name: str, tensor: Tensor, wanted: list[Any], form: str) -> Tensor:
-    """Returns `tensor`, whose shape must be `wanted`; a size of 1 is never broadcast.
+    """Return `tensor`, whose shape must be `wanted`; a size of 1 is never broadcast.
 
     Sizes that are known are compared here; the others when the graph runs, by a concatenation with nothing,
     which fails there if one differs.

@@ -36,7 +36,7 @@ def attend(
     dropout: Callable[[Tensor], Tensor] | None = None,
     rows_may_be_empty: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Returns the values weighted by the softmax of the scores, and that softmax, in float32 at least.
+    """Return the values weighted by the softmax of the scores, and that softmax, in float32 at least.
 
     A query that may attend to nothing gets weights of exactly zero.
 
@@ -71,7 +71,7 @@ def attend(
 
 
 def masked_softmax(logits: Tensor, mask: Tensor | None, *, rows_may_be_empty: bool = True) -> Tensor:
-    """Returns the softmax over the last axis of `logits`; masked entries, and rows without any, are 0.
+    """Return the softmax over the last axis of `logits`; masked entries, and rows without any, are 0.
 
     Args:
         logits: float64, float32 or bfloat16 `[B, H, T, S]`.
@@ -93,7 +93,7 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, rows_may_be_empty: bo
 
 
 def widened(logits: Tensor) -> Tensor:
-    """Returns logits as float32, or float64 if they are.
+    """Return logits as float32, or float64 if they are.
 
     An overflow of float16 becomes its largest number, not NaN in softmax.
     """
@@ -104,13 +104,13 @@ def widened(logits: Tensor) -> Tensor:
 
 
 def dot_product(query: Tensor, key: Tensor) -> Tensor:
-    """Returns the dot product of every query and key, `[B, H, T, S]`."""
+    """Return the dot product of every query and key, `[B, H, T, S]`."""
     grouped, (heads, length) = _group(query, key)  # [B, G, H / G * T, D]
     return _ungroup(ops.matmul(grouped, ops.swapaxes(key, -1, -2)), heads, length)
 
 
 def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
-    """Returns `vector . tanh(query + key)` of every pair, `[B, H, T, S]`; `vector` is `[H, D]`.
+    """Return `vector . tanh(query + key)` of every pair, `[B, H, T, S]`; `vector` is `[H, D]`.
 
     Reference: Bahdanau et al. 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",
     appendix A.1.2.
@@ -120,7 +120,7 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
 
 
 def soft_cap(logits: Tensor, cap: float) -> Tensor:
-    """Returns `cap * tanh(logits / cap)`: almost the identity near 0, never beyond `cap`.
+    """Return `cap * tanh(logits / cap)`: almost the identity near 0, never beyond `cap`.
 
     Reference: Gemma Team 2024, "Gemma 2: Improving Open Language Models at a Practical Size", section 2.
     """
@@ -128,13 +128,13 @@ def soft_cap(logits: Tensor, cap: float) -> Tensor:
 
 
 def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
-    """Returns `weights @ value`, `[B, H, T, D]`, for weights `[B, H, T, S]` and value `[B, G, S, D]`."""
+    """Return `weights @ value`, `[B, H, T, D]`, for weights `[B, H, T, S]` and value `[B, G, S, D]`."""
     grouped, (heads, length) = _group(weights, value)  # [B, G, H / G * T, S]
     return _ungroup(ops.matmul(grouped, value), heads, length)
 
 
 def _group(x: Tensor, shared: Tensor) -> tuple[Tensor, tuple[int, Tensor]]:
-    """Lays the heads that share a key-value head one after the other, so that none is copied."""
+    """Lay the heads that share a key-value head one after the other, so that none is copied."""
     batch, heads, length, width = sizes(x)
     groups = shared.shape[1]
     if groups == heads:

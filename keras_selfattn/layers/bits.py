@@ -20,7 +20,7 @@ _COLUMNS, _WORDS = 32, 8  # of a tile: four columns to the word
 
 
 def keep_mask(seed: Tensor, rows: Tensor, columns: Tensor, rate: float, first_column: Tensor = 0) -> Tensor:
-    """Returns which elements dropout keeps: each is False with probability `rate`, to 2^-32.
+    """Return which elements dropout keeps: each is False with probability `rate`, to 2^-32.
 
     A byte decides, between 256 levels. For a rate between two of them, each run of 32 columns of a row takes
     one or the other at random, so that the probability of every element is the rate itself. Elements of a run
@@ -56,7 +56,7 @@ def keep_mask(seed: Tensor, rows: Tensor, columns: Tensor, rate: float, first_co
 
 
 def _level(row_keys: Tensor, tile_keys: Tensor, rate: float) -> Tensor:
-    """Returns below which byte an outcome of probability `rate` lies, uint8 `[]` or `[*rows, tiles, 1]`."""
+    """Return below which byte an outcome of probability `rate` lies, uint8 `[]` or `[*rows, tiles, 1]`."""
     level = math.floor(rate * 256)
     rest = rate * 256 - level
     if rest == 0:
@@ -67,7 +67,7 @@ def _level(row_keys: Tensor, tile_keys: Tensor, rate: float) -> Tensor:
 
 
 def _mixed(x: Tensor) -> Tensor:
-    """Returns a bijection of uint32 in which each bit of the input changes about half of the output's."""
+    """Return a bijection of uint32 in which each bit of the input changes about half of the output's."""
     x = _stirred(x, 16) * _word(_FIRST)
     x = _stirred(x, 15) * _word(_SECOND)
     return _stirred(x, 15)

@@ -27,7 +27,7 @@ Distance = Callable[[], Tensor]
 
 
 class Formula(NamedTuple):
-    """What one kind of attention computes for a block; `distance()` is key - query position, int32 `[C, K]`.
+    """One kind of attention for a block; `distance()` is key - query position, int32 `[C, K]`.
 
     score: weights by name, query `[g, H, C, D]`, key `[g, G, K, D]` and `distance` to logits `[g, H, C, K]`.
     combine: weights by name, attention weights, value `[g, G, K, D]` and `distance` to the context.
@@ -47,7 +47,7 @@ class Formula(NamedTuple):
 def attend_in_blocks(
     heads: Heads, learned: Weights, tokens: PackedTokens, pairs: Pairs, formula: Formula
 ) -> Tensor:
-    """Returns the context of packed tokens, `[N, H D]`.
+    """Return the context of packed tokens, `[N, H D]`.
 
     Args:
         heads: query `[N, H, D]`, key `[N, G, D]` and value `[N, G, D]`.
@@ -82,7 +82,7 @@ class _Attention:
         self._scale = 1.0 if formula.keep is None else formula.scale
 
     def context(self) -> Tensor:
-        """Returns `[N, H D]`."""
+        """Return `[N, H D]`."""
         walk, formula = self._walk, self._formula
         query, key, value = self._heads
 
@@ -104,7 +104,7 @@ class _Attention:
         return contexts.concat()
 
     def gradients(self, context: Tensor, upstream: Tensor) -> tuple[Tensor, ...]:
-        """Returns the gradients of query, key, value `[N, heads, D]` and of the learned weights."""
+        """Return the gradients of query, key, value `[N, heads, D]` and of the learned weights."""
         walk, learned = self._walk, list(self._learned.values())
         upstream, shared = self._upstream(context, upstream)
 
@@ -146,7 +146,7 @@ class _Attention:
         return *of_heads, *(tf.cast(x, of.dtype) for x, of in zip(of_learned, learned, strict=True))
 
     def _upstream(self, context: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the gradient of the sum of weights and values `[N, H, D]`, and its product with the sum.
+        """Return the gradient of the sum of weights and values `[N, H, D]`, and its product with the sum.
 
         That product, in float32 at least, `[N, H, 1]`, is the sum over the keys of weight times gradient,
         which the gradient of a softmax takes from each.
@@ -194,7 +194,7 @@ class _Attention:
         return tf.cast(weights, dtype)
 
     def _keep(self, part: Block, rows: Tensor) -> Tensor | None:
-        """Returns 1 for weights that dropout keeps and 0 for the others, `[g, H, C, K]`, or None."""
+        """Return 1 for weights that dropout keeps and 0 for the others, `[g, H, C, K]`, or None."""
         if self._formula.keep is None:
             return None
         heads = tf.range(self._num_heads)
@@ -204,7 +204,7 @@ class _Attention:
 
 
 def _apart(compute: Callable[[], Tensor]) -> Tensor:
-    """Returns what `compute` does; in a graph as a function that stays one.
+    """Return what `compute` does; in a graph as a function that stays one.
 
     Inlined, its hundreds of steps would be visited even where the graph does not take them.
     """
@@ -218,12 +218,12 @@ def _gradients(tape: Any, target: Tensor, sources: list[Tensor], upstream: Tenso
 
 
 def _taken(x: Tensor, rows: Tensor) -> Tensor:
-    """Returns the rows `[g, C]` of `[N, H, D]` as `[g, H, C, D]`."""
+    """Return the rows `[g, C]` of `[N, H, D]` as `[g, H, C, D]`."""
     return tf.transpose(tf.gather(x, rows), [0, 2, 1, 3])
 
 
 def _joined(x: Tensor) -> Tensor:
-    """Returns `[g, H, C, D]` as `[g, C, H D]`."""
+    """Return `[g, H, C, D]` as `[g, C, H D]`."""
     _, heads, _, features = x.shape
     shape = tf.shape(x)
     return tf.reshape(tf.transpose(x, [0, 2, 1, 3]), [shape[0], shape[2], heads * features])
@@ -246,7 +246,7 @@ def _wide_zeros(x: Tensor) -> Tensor:
 
 
 def _parts(dtype: Any, *widths: int) -> Any:
-    """Returns an array of parts `[tokens, *widths]`: one part without tokens, for there may be no other."""
+    """Return an array of parts `[tokens, *widths]`: one part without tokens, for there may be no other."""
     shape = [None, *widths]
     parts = tf.TensorArray(dtype, 1, dynamic_size=True, infer_shape=False, element_shape=shape)
     return parts.write(0, tf.zeros([0, *widths], dtype))

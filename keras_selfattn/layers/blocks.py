@@ -47,7 +47,7 @@ class Block(NamedTuple):
     right: Tensor
 
     def distance(self) -> Tensor:
-        """Returns key position - query position, int32 `[C, K]`."""
+        """Return key position - query position, int32 `[C, K]`."""
         return tf.range(self.left, self.right)[None, :] - tf.range(self.start, self.stop)[:, None]
 
 
@@ -78,7 +78,7 @@ class Walk:
         self._lens = None if pairs.lens is None else tf.gather(pairs.lens, tokens.order)  # [B, T]
 
     def stretches(self, body: Callable[..., State], state: State) -> State:
-        """Returns the state after `body(stretch, *state)` of every stretch."""
+        """Return the state after `body(stretch, *state)` of every stretch."""
 
         def step(first: Tensor, start: Tensor, *state: Any) -> State:
             count, longest = self._group(first), self._tokens.spans[first]
@@ -92,7 +92,7 @@ class Walk:
         return _loop(lambda first, *_: first < self._tokens.samples, step, (0, 0, *state))[2:]
 
     def blocks(self, at: Stretch, body: Callable[..., State], state: State) -> State:
-        """Returns the state after `body(block, *state)` of every block of a stretch."""
+        """Return the state after `body(block, *state)` of every block of a stretch."""
         keys, queries = at.right - at.left, at.stop - at.start
         size = tf.maximum(self._scores // tf.maximum(at.count * keys, 1), self._least)
         count = (queries + size - 1) // size
@@ -105,11 +105,11 @@ class Walk:
         return _loop(lambda start, *_: start < at.stop, step, (at.start, *state))[1:]
 
     def rows(self, at: Stretch, start: Tensor, stop: Tensor) -> Tensor:
-        """Returns the packed tokens at positions `start` to `stop` of a stretch, int32 `[g, positions]`."""
+        """Return the packed tokens at positions `start` to `stop` of a stretch, int32 `[g, positions]`."""
         return self._tokens.rows[at.first : at.first + at.count, start:stop]
 
     def packed(self, at: Stretch, start: Tensor, stop: Tensor, x: Tensor) -> Tensor:
-        """Returns of `x`, `[g, positions, ...]`, what belongs to real tokens, `[tokens, ...]`."""
+        """Return of `x`, `[g, positions, ...]`, what belongs to real tokens, `[tokens, ...]`."""
         flat = tf.reshape(x, [-1, *x.shape[2:]])
         if self._tokens.slots is None:
             return flat
@@ -117,14 +117,14 @@ class Walk:
         return tf.gather(flat, tf.where(tf.reshape(slots, [-1]))[:, 0])
 
     def cleared(self, at: Stretch, part: Block, x: Tensor) -> Tensor:
-        """Returns `x`, `[g, H, C, D]`, with zeros at queries that are no real tokens."""
+        """Return `x`, `[g, H, C, D]`, with zeros at queries that are no real tokens."""
         if self._tokens.slots is None:
             return x
         slots = self._tokens.slots[at.first : at.first + at.count, part.start : part.stop]
         return tf.where(slots[:, None, :, None], x, tf.zeros([], x.dtype))
 
     def mask(self, at: Stretch, part: Block) -> Tensor | None:
-        """Returns which pairs of a block may attend, bool that broadcasts to `[g, H, C, K]`, or None: all."""
+        """Return which pairs of a block may attend, bool that broadcasts to `[g, H, C, K]`, or None: all."""
         parts = []
         samples = slice(at.first, at.first + at.count)
         if self._tokens.slots is not None:
@@ -142,7 +142,7 @@ class Walk:
         return all_of(parts)
 
     def near(self, at: Stretch, part: Block, keys: Tensor) -> Tensor:
-        """Returns of a stretch's keys `[g, G, keys, D]` those that a block sees, `[g, G, K, D]`."""
+        """Return of a stretch's keys `[g, G, keys, D]` those that a block sees, `[g, G, K, D]`."""
         if self._reach == (None, None):
             return keys
         return keys[:, :, part.left - at.left : part.right - at.left]
@@ -155,14 +155,14 @@ class Walk:
         return tf.pad(x, [[0, 0], [0, 0], beyond, [0, 0]])
 
     def _group(self, first: Tensor) -> Tensor:
-        """Returns how many samples from the `first` on share blocks."""
+        """Return how many samples from the `first` on share blocks."""
         costs = self._costs[first : self._tokens.samples]
         held = costs[0] * tf.range(1.0, tf.cast(tf.shape(costs)[0], tf.float32) + 1)
         fits = (held <= float(self._scores)) & (held - tf.cumsum(costs) <= self._wasted)
         return tf.maximum(tf.math.count_nonzero(fits, dtype=tf.int32), 1)
 
     def _seen(self, start: Tensor, stop: Tensor, least: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the first key that queries `start` to `stop` see, and the one behind their last."""
+        """Return the first key that queries `start` to `stop` see, and the one behind their last."""
         left, right = self._reach
         return (
             least if left is None else tf.maximum(start - left, least),

@@ -8,35 +8,35 @@ import keras
 
 
 def checked_count(name: str, value: Any) -> int:
-    """Returns `value` as an int, or raises ValueError naming the argument if it is no positive integer."""
+    """Return `value` as an int, or raise ValueError naming the argument if it is no positive integer."""
     if not _is_integer(value) or value < 1:
         raise ValueError(f"`{name}` must be a positive integer. Received {value!r}.")
     return int(value)
 
 
 def checked_positive(name: str, value: Any) -> float:
-    """Returns `value` as a float, or raises ValueError naming the argument if it is no positive number."""
+    """Return `value` as a float, or raise ValueError naming the argument if it is no positive number."""
     if not _is_number(value) or not 0 < float(value) < math.inf:
         raise ValueError(f"`{name}` must be a positive, finite number. Received {value!r}.")
     return float(value)
 
 
 def checked_weight(name: str, value: Any) -> float:
-    """Returns `value` as a float, or raises ValueError naming the argument if it is negative or no number."""
+    """Return `value` as a float, or raise ValueError naming the argument if it is negative or no number."""
     if not _is_number(value) or not 0 <= float(value) < math.inf:
         raise ValueError(f"`{name}` must be a finite number that is not negative. Received {value!r}.")
     return float(value)
 
 
 def checked_base(base: Any) -> float:
-    """Returns the base of position wavelengths as a float, or raises ValueError unless it is above 1."""
+    """Return the base of position wavelengths as a float, or raise ValueError unless it is above 1."""
     if not _is_number(base) or not 1 < float(base) < math.inf:
         raise ValueError(f"`base` must be a finite number greater than 1. Received {base!r}.")
     return float(base)
 
 
 def checked_rate(name: str, rate: Any) -> float:
-    """Returns `rate` as a float, or raises ValueError naming the argument if it is outside [0, 1]."""
+    """Return `rate` as a float, or raise ValueError naming the argument if it is outside [0, 1]."""
     if not _is_number(rate) or not 0 <= float(rate) <= 1:
         raise ValueError(
             f"`{name}` must be a number in [0, 1], the share that dropout zeroes. Received {rate!r}."
@@ -45,21 +45,21 @@ def checked_rate(name: str, rate: Any) -> float:
 
 
 def checked_flag(name: str, value: Any) -> bool:
-    """Returns `value`, or raises ValueError naming the argument if it is neither True nor False."""
+    """Return `value`, or raise ValueError naming the argument if it is neither True nor False."""
     if not isinstance(value, bool):
         raise ValueError(f"`{name}` must be True or False. Received {value!r}.")
     return value
 
 
 def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """Returns `value`, or raises ValueError naming the argument if it is none of `choices`."""
+    """Return `value`, or raise ValueError naming the argument if it is none of `choices`."""
     if value not in choices:
         raise ValueError(f"`{name}` must be one of {', '.join(map(repr, choices))}. Received {value!r}.")
     return value
 
 
 def checked_seed(seed: Any) -> int | None:
-    """Returns `seed` as an int or None, or raises ValueError if it is neither, or negative."""
+    """Return `seed` as an int or None, or raise ValueError if it is neither, or negative."""
     if seed is None:
         return None
     if not _is_integer(seed) or seed < 0:
@@ -68,7 +68,7 @@ def checked_seed(seed: Any) -> int | None:
 
 
 def checked_window(window: Any) -> int | tuple[int, int] | None:
-    """Returns `window` with plain ints, or raises ValueError if it is no reach: `w` or `(left, right)`."""
+    """Return `window` with plain ints, or raise ValueError if it is no reach: `w` or `(left, right)`."""
     if window is None or _is_reach(window):
         return None if window is None else int(window)
     if isinstance(window, list | tuple) and len(window) == 2 and all(map(_is_reach, window)):
@@ -80,7 +80,7 @@ def checked_window(window: Any) -> int | tuple[int, int] | None:
 
 
 def checked_sequence(input_shape: tuple) -> int:
-    """Returns the feature width of a `[batch, length, features]` shape, or raises ValueError."""
+    """Return the feature width of a `[batch, length, features]` shape, or raise ValueError."""
     if len(input_shape) != 3 or input_shape[-1] is None:
         raise ValueError(
             "The inputs must have shape [batch, length, features] with the number of features known; add the "
@@ -91,7 +91,7 @@ def checked_sequence(input_shape: tuple) -> int:
 
 
 def sequence_spec(features: int) -> keras.layers.InputSpec:
-    """Returns what a built layer demands of its inputs in every later call: rank 3 and the same width."""
+    """Return what a built layer demands of its inputs in every later call: rank 3 and the same width."""
     return keras.layers.InputSpec(ndim=3, axes={-1: features})
 
 

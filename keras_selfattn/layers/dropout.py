@@ -74,7 +74,7 @@ class Dropout(keras.layers.Layer):
         return ops.where(self._kept(shape, tokens), inputs * self.scale, zero)
 
     def keep_masks(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        """Draws once, and returns what gives parts of it: `keep_mask` for rows, columns and first column."""
+        """Draw once, and return what gives parts of it: `keep_mask` for rows, columns and first column."""
         if self.seeds is None:
             return lambda rows, columns, _first: ops.zeros((*sizes(rows), columns), dtype="bool")
         seed = self.seeds.next()
@@ -82,14 +82,14 @@ class Dropout(keras.layers.Layer):
 
     @property
     def scale(self) -> float:
-        """What is kept is multiplied by this; at rate 1, where nothing is, by 1."""
+        """The factor of kept values; 1 at rate 1, where none is kept."""
         return 1.0 / (1.0 - self.rate) if self.rate < 1 else 1.0
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape
 
     def _kept(self, shape: list[Any], tokens: Numbers | None) -> Tensor:
-        """Returns what is kept, bool of `shape`."""
+        """Return what is kept, bool of `shape`."""
         if keras.backend.backend() == "tensorflow":
             *leading, columns = [1, *shape] if len(shape) < 2 else shape
             rows = ops.reshape(arange(math.prod(leading)), leading) if tokens is None else tokens.numbers

@@ -6,5 +6,5 @@ import keras
 
 
 def wide_dtype(dtype: Any) -> str:
-    """Returns the dtype to compute in for tensors of `dtype`: float32, or float64 for float64."""
+    """Return the dtype to compute in for tensors of `dtype`: float32, or float64 for float64."""
     return keras.backend.result_type(dtype, "float32")

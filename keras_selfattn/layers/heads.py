@@ -1,4 +1,4 @@
-"""What the self-attention layers share: their contract for masks, shapes and outputs, and their heads.
+"""Shared parts of the self-attention layers: the contract for masks, shapes and outputs, and the heads.
 
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features).
 """
@@ -78,13 +78,13 @@ class SelfAttentionBase(TokenLayer):
         return self
 
     def can_pack(self) -> bool:
-        """Whether packed tokens can be attended to."""
+        """Return whether packed tokens can be attended to."""
         return False
 
     def pairs(
         self, inputs: Tensor, real: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
     ) -> Pairs:
-        """Returns the checked rules of which token may attend to which."""
+        """Return the checked rules of which token may attend to which."""
         return pair_rules(
             inputs,
             real,
@@ -127,11 +127,11 @@ class SelfAttentionBase(TokenLayer):
         raise NotImplementedError
 
     def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns queries, keys and values `[B, T, heads, D]` of tokens at `positions`, int32 `[T]`."""
+        """Return queries, keys and values `[B, T, heads, D]` of tokens at `positions`, int32 `[T]`."""
         raise NotImplementedError
 
     def _turned_heads(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns what `_project` does as `[B, heads, T, D]`."""
+        """Return what `_project` does as `[B, heads, T, D]`."""
         query, key, value = self._project(inputs, positions)
         return _turned(query), _turned(key), _turned(value)
 
@@ -141,7 +141,7 @@ class SelfAttentionBase(TokenLayer):
         raise NotImplementedError
 
     def _add_fused(self, name: str, features: int, widths: list[int], seed: int | None) -> None:
-        """Adds kernel `[features, sum(widths)]` and bias of several projections side by side."""
+        """Add kernel `[features, sum(widths)]` and bias of several projections side by side."""
         # Glorot for each projection, drawn once for all: each gets its own numbers under one seed.
         limits = [math.sqrt(6 / (features + width)) for width in widths for _ in range(width)]
 
@@ -160,7 +160,7 @@ class SelfAttentionBase(TokenLayer):
         return self.add_weight(name=name, shape=(width,), initializer="zeros") if self.use_bias else None
 
     def _project_fused(self, inputs: Tensor) -> list[Tensor]:
-        """Returns the heads of each projection, `[B, T, heads, D]`."""
+        """Return the heads of each projection, `[B, T, heads, D]`."""
         batch, length, features = sizes(inputs)
         kernel, bias = self._fused
         # Kernel or product is split, whichever has fewer rows, as far as is known.
@@ -177,7 +177,7 @@ class SelfAttentionBase(TokenLayer):
         ]
 
     def _turned_fused(self, inputs: Tensor) -> list[Tensor]:
-        """Returns what `_project_fused` does as `[B, heads, T, D]`, turned before it is split."""
+        """Return what `_project_fused` does as `[B, heads, T, D]`, turned before it is split."""
         batch, length, _ = sizes(inputs)
         heads = [width // self._head_dim for width in self._widths]
         fused = ops.reshape(affine(inputs, *self._fused), (batch, length, sum(heads), self._head_dim))
@@ -190,7 +190,7 @@ def _turned(x: Tensor) -> Tensor:
 
 
 def _split(x: Tensor, widths: list[int], axis: int = -1) -> list[Tensor]:
-    """Cuts an axis, the last by default, into parts of the given widths."""
+    """Cut an axis, the last by default, into parts of the given widths."""
     if len(widths) == 1:
         return [ops.convert_to_tensor(x)]
     bounds = list(itertools.accumulate(widths[:-1]))

@@ -89,13 +89,13 @@ class LinearSelfAttention(SelfAttentionBase):
 
 
 def feature_map(x: Tensor) -> Tensor:
-    """Returns `elu(x) + 1`, at least 1e-6."""
+    """Return `elu(x) + 1`, at least 1e-6."""
     # Below 0 that is exp(x), which a subtraction and an addition of 1 would cancel to a few digits.
     return ops.where(x > 0, x + 1.0, ops.maximum(ops.exp(ops.minimum(x, 0.0)), _SMALLEST_FEATURE))
 
 
 def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Returns the context `[B, H, T, D]` where each query sees all keys.
+    """Return the context `[B, H, T, D]` where each query sees all keys.
 
     Args:
         query: features of the queries, float32 or float64 `[B, H, T, D]`, positive.
@@ -108,7 +108,7 @@ def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Returns the context `[B, H, T, D]` where each query sees keys up to its own position.
+    """Return the context `[B, H, T, D]` where each query sees keys up to its own position.
 
     In chunks: the pairs inside a chunk, and the sum of the chunks before it.
 
@@ -129,7 +129,7 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def linear_weights(query: Tensor, key: Tensor, pairs: Pairs) -> Tensor:
-    """Returns the weights that the functions above never form, `[B, H, T, S]`; rows without a key are 0."""
+    """Return the weights that the functions above never form, `[B, H, T, S]`; rows without a key are 0."""
     products = ops.matmul(query, ops.swapaxes(key, -1, -2))  # [B, H, T, S]
     mask = pairs.dense(sizes(query)[2])
     if mask is not None:

@@ -23,7 +23,7 @@ Tensor = Any
 
 
 class Pairs(NamedTuple):
-    """Which query may attend to which key: rules, of which each path makes the part of a mask it needs.
+    """Rules for which query may attend to which key; each path makes the part of a mask it needs.
 
     real: bool `[B, S]`, the keys that are tokens, or None.
     lens: int32 `[B, T]`, the number of leading keys of each query, or None.
@@ -38,15 +38,15 @@ class Pairs(NamedTuple):
 
     @property
     def rows_may_be_empty(self) -> bool:
-        """Whether a real token may have nothing to attend to; by the other rules it sees at least itself."""
+        """True if a real token may have nothing to attend to; by the other rules it sees at least itself."""
         return self.lens is not None or self.chosen is not None
 
     def dense(self, length: Tensor) -> Tensor | None:
-        """Returns bool of rank 4 that broadcasts to `[B, H, T, S]`, or None if every pair may attend."""
+        """Return bool of rank 4 that broadcasts to `[B, H, T, S]`, or None if every pair may attend."""
         return self._mask(self.lens, self.chosen, distances(length), length)
 
     def of_queries(self, rows: Tensor, length: Tensor) -> Tensor | None:
-        """Returns the part of `dense` that belongs to the queries at `rows`, int32 `[C]`."""
+        """Return the part of `dense` that belongs to the queries at `rows`, int32 `[C]`."""
         lens = None if self.lens is None else ops.take(self.lens, rows, axis=1)
         chosen = None if self.chosen is None else ops.take(self.chosen, rows, axis=2)
         return self._mask(lens, chosen, arange(length)[None, :] - rows[:, None], length)
@@ -75,7 +75,7 @@ def pair_rules(
     reach: tuple[int | None, int | None] = (None, None),
     num_heads: int,
 ) -> Pairs:
-    """Returns the checked rules of which query may attend to which key.
+    """Return the checked rules of which query may attend to which key.
 
     Args:
         inputs: `[B, T, D]`, any dtype.
@@ -99,7 +99,7 @@ def pair_rules(
 
 
 def token_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -> Tensor | None:
-    """Returns which tokens are real, or None if all are.
+    """Return which tokens are real, or None if all are.
 
     Args:
         inputs: `[B, T, D]`, any dtype.
@@ -127,14 +127,14 @@ def token_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -
 
 
 def row_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -> Tensor | None:
-    """Returns `token_mask` for layers without queries, whose `valid_lens` has one length a row."""
+    """Return `token_mask` for layers without queries, whose `valid_lens` has one length a row."""
     if valid_lens is not None:
         check_one_length_a_row(valid_lens)
     return token_mask(inputs, mask, valid_lens)
 
 
 def zero_masked(outputs: Tensor, real: Tensor | None) -> Tensor:
-    """Returns `outputs` `[B, T, D]` with exact zeros where `real` `[B, T]` is False.
+    """Return `outputs` `[B, T, D]` with exact zeros where `real` `[B, T]` is False.
 
     A `where`, not a product: a product would keep NaN and infinity.
     """
@@ -144,7 +144,7 @@ def zero_masked(outputs: Tensor, real: Tensor | None) -> Tensor:
 
 
 def within(reach: tuple[int | None, int | None], distance: Tensor) -> Tensor:
-    """Returns bool like `distance` (int32, key position - query position): is the key in a limited reach?"""
+    """Return bool like `distance` (int32, key position - query position): is the key in a limited reach?"""
     left, right = reach
     bounds = [distance >= -left] if left is not None else []
     bounds += [distance <= right] if right is not None else []
@@ -152,12 +152,12 @@ def within(reach: tuple[int | None, int | None], distance: Tensor) -> Tensor:
 
 
 def distances(length: Tensor) -> Tensor:
-    """Returns key position - query position of every pair, int32 `[T, S]`."""
+    """Return key position - query position of every pair, int32 `[T, S]`."""
     return arange(length)[None, :] - arange(length)[:, None]
 
 
 def all_of(masks: list[Tensor]) -> Tensor | None:
-    """Returns the conjunction of boolean tensors that broadcast, or None of none."""
+    """Return the conjunction of boolean tensors that broadcast, or None of none."""
     combined = None
     for mask in masks:
         combined = mask if combined is None else ops.logical_and(combined, mask)

@@ -20,7 +20,7 @@ _EPSILON = {"layer": 1e-5, "rms": 1e-6}  # PyTorch's and Llama's; Keras' 1e-3 is
 
 
 def make_norm(kind: str, policy: Any, name: str) -> keras.layers.Layer:
-    """Returns the normalisation layer that `norm=kind` names."""
+    """Return the normalisation layer that `norm=kind` names."""
     layer = NORMS[kind]
     made = layer(epsilon=_EPSILON[kind], dtype=policy, name=name)
     made.supports_masking = True  # Keras' RMSNormalization works position by position but does not say so
@@ -46,14 +46,14 @@ NORMS = {"layer": LayerNormalization, "rms": keras.layers.RMSNormalization}
 
 
 def normalised(norm: keras.layers.Layer, x: Tensor, tokens: Tokens) -> Tensor:
-    """Returns `norm(x)` for tokens `[N, D]`."""
+    """Return `norm(x)` for tokens `[N, D]`."""
     # Of few tokens, which are never packed, the fused operation takes longer than its parts.
     many = isinstance(norm, LayerNormalization) and isinstance(tokens, PackedTokens)
     return norm(x, many=True) if many else norm(x)
 
 
 def _plain(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
-    """Returns the layer normalisation of the last axis, in float32 at least and in fewer steps than Keras."""
+    """Return the layer normalisation of the last axis, in float32 at least and in fewer steps than Keras."""
     wide: Tensor = ops.cast(x, wide_dtype(x.dtype))
     centred = wide - ops.mean(wide, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
@@ -62,7 +62,7 @@ def _plain(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
 
 
 def _fused(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
-    """Returns the layer normalisation of `[N, D]`.
+    """Return the layer normalisation of `[N, D]`.
 
     Batch normalisation in which each token is a channel: TensorFlow's graph optimiser takes that for layer
     normalisation (remapper.cc, FindMklLayerNorm) if it stands between reshapes, with ones and zeros that are

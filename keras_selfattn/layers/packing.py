@@ -22,7 +22,7 @@ _FEW_TOKENS = 256
 def by_size(
     inputs: Tensor, few: Callable[[], Tensor], many: Callable[[], Tensor], *, training: bool
 ) -> Tensor:
-    """Returns what `few` or `many` does, as the number of tokens of `inputs` has it, now or in the graph.
+    """Return what `few` or `many` does, as the number of tokens of `inputs` has it, now or in the graph.
 
     A graph for training that does not know that number always does the latter.
     """
@@ -36,7 +36,7 @@ def by_size(
 
 
 class PackedTokens:
-    """Where the real tokens of a batch stand. Packed, the longest sample comes first.
+    """Positions of the real tokens of a batch. Packed, the longest sample comes first.
 
     Args:
         inputs: `[B, T, D]`.
@@ -110,16 +110,16 @@ class PackedTokens:
         return Numbers(self.places // self.length, self.batch)
 
     def sequences(self, x: Tensor) -> Tensor:
-        """Returns `[N, ...]` as a batch of one sequence, `[1, N, ...]`."""
+        """Return `[N, ...]` as a batch of one sequence, `[1, N, ...]`."""
         return x[None]
 
     def pack(self, x: Tensor) -> Tensor:
-        """Returns the real tokens of `[B, T, D]` as `[N, D]`."""
+        """Return the real tokens of `[B, T, D]` as `[N, D]`."""
         flat = tf.reshape(x, [self.batch * self.length, x.shape[-1]])
         return flat if self._inverse is None else self._packed(flat)
 
     def unpack(self, x: Tensor) -> Tensor:
-        """Returns `[N, D]` as `[B, T, D]`, zeros where no token is real."""
+        """Return `[N, D]` as `[B, T, D]`, zeros where no token is real."""
         whole = x if self._inverse is None else self._unpacked(x)
         whole = tf.reshape(whole, [self.batch, self.length, x.shape[-1]])
         return tf.ensure_shape(whole, [*self._shape[:2], x.shape[-1]])
@@ -143,7 +143,7 @@ class PackedTokens:
 
 
 def _extents(real: Tensor, from_zero: bool) -> tuple[Tensor, Tensor]:
-    """Returns the first position, 0 or the first real token's, and how many up to the last one's, `[B]`."""
+    """Return the first position, 0 or the first real token's, and how many up to the last one's, `[B]`."""
     length = tf.shape(real)[1]
     positions = tf.range(length)
     ends = tf.maximum(tf.reduce_max(tf.where(real, positions + 1, 0), axis=1), 0)  # of no positions, too
@@ -153,5 +153,5 @@ def _extents(real: Tensor, from_zero: bool) -> tuple[Tensor, Tensor]:
 
 
 def _largest(numbers: Tensor) -> Tensor:
-    """Returns the largest of numbers that are not negative, 0 of none."""
+    """Return the largest of numbers that are not negative, 0 of none."""
     return tf.maximum(tf.reduce_max(numbers), 0)

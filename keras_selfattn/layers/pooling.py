@@ -38,13 +38,13 @@ class PoolingBase(keras.layers.Layer):
         return self._pool(zero_masked(inputs, real), real)
 
     def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> None:
-        """Returns None: the pooled vector has no positions left to mask."""
+        """Return None: the pooled vector has no positions left to mask."""
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return (input_shape[0], input_shape[2])
 
     def _pool(self, inputs: Tensor, real: Tensor | None) -> Tensor:
-        """Pools `[B, T, D]`, zero where `real` `[B, T]` is False, into `[B, D]`."""
+        """Pool `[B, T, D]`, zero where `real` `[B, T]` is False, into `[B, D]`."""
         raise NotImplementedError
 
 

@@ -106,7 +106,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
         return {**super().get_config(), "dropout": self.dropout, "base": self.base, "seed": self.seed}
 
     def relative_projection(self, offset: int) -> np.ndarray:
-        """Returns the matrix M with `encoding(i + offset) = M @ encoding(i)` for every position i.
+        """Return the matrix M with `encoding(i + offset) = M @ encoding(i)` for every position i.
 
         A shift turns each pair of sine and cosine by an angle of its own, whatever i is: this is how a model
         can attend by relative position with fixed encodings.

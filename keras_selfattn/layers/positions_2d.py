@@ -84,7 +84,7 @@ class SinusoidalPositionEncoding2D(keras.layers.Layer):
         return {**super().get_config(), "dropout": self.dropout, "base": self.base, "seed": self.seed}
 
     def _encoding(self, height: Tensor, width: Tensor) -> Tensor:
-        """Returns the encoding of each cell, float32 or float64 `[R, C, D]`."""
+        """Return the encoding of each cell, float32 or float64 `[R, C, D]`."""
         dtype = wide_dtype(self.compute_dtype)
         second = self._features // 2
         first = self._features - second

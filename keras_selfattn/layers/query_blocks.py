@@ -28,7 +28,7 @@ _LEAST_QUERIES = 32
 
 
 def block_size(query: Tensor, width: int) -> Tensor | None:
-    """Returns how many queries share a block, or None: all, for they are few.
+    """Return how many queries share a block, or None: all, for they are few.
 
     Args:
         query: `[B, H, T, D]`.
@@ -49,7 +49,7 @@ def block_size(query: Tensor, width: int) -> Tensor | None:
 
 
 def _on_cores(query: Tensor) -> bool:
-    """Returns whether a CPU computes with `query`, as far as can be told while a graph is traced."""
+    """Return whether a CPU computes with `query`, as far as can be told while a graph is traced."""
     if keras.backend.backend() == "torch":
         return query.device.type == "cpu"
     return all(name.startswith("cpu") for name in keras.distribution.list_devices())
@@ -58,7 +58,7 @@ def _on_cores(query: Tensor) -> bool:
 def map_queries(
     attend: Callable[..., Tensor], query: Tensor, size: Tensor, arguments: list[Tensor]
 ) -> Tensor:
-    """Returns the context of all queries, `[B, H, T, D]`, one block after the other.
+    """Return the context of all queries, `[B, H, T, D]`, one block after the other.
 
     Args:
         attend: queries `[B, H, C, D]`, the position of each, int32 `[C]`, and `arguments` to the context

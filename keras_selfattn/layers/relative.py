@@ -51,17 +51,17 @@ class PositionStrategy:
     """
 
     def weights(self, num_heads: int, head_dim: int) -> Weights:
-        """Returns what the layer learns: `{name: (shape, function from a seed to an initializer)}`."""
+        """Return what the layer learns: `{name: (shape, function from a seed to an initializer)}`."""
         return {}
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Returns queries or keys `[B, H or G, T, D]` changed by their `positions`, int32 `[T]`."""
+        """Return queries or keys `[B, H or G, T, D]` changed by their `positions`, int32 `[T]`."""
         return x
 
     def logits(
         self, learned: dict[str, Tensor], query: Tensor, distance: Tensor, *, causal: bool
     ) -> Tensor | None:
-        """Returns what is added to the logits, broadcasting to `[B, H, T, S]`, or None.
+        """Return what is added to the logits, broadcasting to `[B, H, T, S]`, or None.
 
         Logits are float32, or float64 where queries are; so is what is added.
         With a window it is called for blocks: T and S are those of one block, B counts all blocks.
@@ -75,11 +75,11 @@ class PositionStrategy:
         return None
 
     def context(self, learned: dict[str, Tensor], weights: Tensor, distance: Tensor) -> Tensor | None:
-        """Returns what is added to the context `[B, H, T, D]` for weights `[B, H, T, S]`, or None."""
+        """Return what is added to the context `[B, H, T, D]` for weights `[B, H, T, S]`, or None."""
         return None
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
+        """Return the arguments of the constructor."""
         return {}
 
     @classmethod
@@ -88,7 +88,7 @@ class PositionStrategy:
 
 
 def checked_strategy(position: Any) -> PositionStrategy | None:
-    """Returns the strategy that `position` is or was serialized from, or raises ValueError."""
+    """Return the strategy that `position` is or was serialized from, or raise ValueError."""
     if isinstance(position, dict):
         position = keras.saving.deserialize_keras_object(position)
     if position is None:
@@ -294,7 +294,7 @@ class RelativePositions(PositionStrategy):
 
 
 def alibi_slopes(num_heads: int) -> np.ndarray:
-    """Returns the slope of each head, float64 `[num_heads]` (see `LinearBias`).
+    """Return the slope of each head, float64 `[num_heads]` (see `LinearBias`).
 
     Example:
 

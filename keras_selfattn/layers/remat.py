@@ -15,7 +15,7 @@ Tensor = Any
 
 
 def rematerialise(function: Callable[[Tensor], Tensor], inputs: Tensor, seeds: list[SeedDraws]) -> Tensor:
-    """Returns `function(inputs)`, whose intermediate results are not kept but made again for the gradient.
+    """Return `function(inputs)`, whose intermediate results are not kept but made again for the gradient.
 
     `keras.remat` alone would draw new dropout in the second run, and its gradient would be another
     function's.

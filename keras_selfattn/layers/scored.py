@@ -1,4 +1,4 @@
-"""What the layers that attend by a softmax of scores share: windows, dropout, and the ways to run.
+"""Shared parts of the layers that attend by a softmax of scores: windows, dropout, and the ways to run.
 
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features), N (tokens).
 """
@@ -67,7 +67,7 @@ class ScoredSelfAttention(SelfAttentionBase):
         return True
 
     def packed(self, inputs: Tensor, real: Tensor | None, pairs: Pairs) -> PackedTokens:
-        """Returns where the real tokens of `inputs` stand, as far as this attention needs to know."""
+        """Return where the real tokens of `inputs` stand, as far as this attention needs to know."""
         named = pairs.lens is not None or pairs.chosen is not None  # rules that name positions, from 0
         return PackedTokens(inputs, real, gaps=named or self._sees_distance, from_zero=named)
 
@@ -85,7 +85,7 @@ class ScoredSelfAttention(SelfAttentionBase):
 
     @property
     def _sees_distance(self) -> bool:
-        """Whether it matters how far a key is from a query."""
+        """True if it matters how far a key is from a query."""
         return self._reach != (None, None)
 
     @property
@@ -94,11 +94,11 @@ class ScoredSelfAttention(SelfAttentionBase):
         return 1
 
     def _score_weights(self) -> dict[str, Tensor]:
-        """Returns the weights that `_score` and `_combine` use, by name."""
+        """Return the weights that `_score` and `_combine` use, by name."""
         return {}
 
     def _score(self, learned: dict[str, Tensor], query: Tensor, key: Tensor, distance: Distance) -> Tensor:
-        """Returns logits `[B, H, T, S]`; `distance()` is key - query position, int32 `[T, S]`."""
+        """Return logits `[B, H, T, S]`; `distance()` is key - query position, int32 `[T, S]`."""
         raise NotImplementedError
 
     def _combine(
@@ -183,7 +183,7 @@ class ScoredSelfAttention(SelfAttentionBase):
     def _dropout(
         self, rows: Tensor, length: Tensor, training: bool | None
     ) -> Callable[[Tensor], Tensor] | None:
-        """Returns dropout of the weights of queries at `rows`, which are numbered as packed tokens do it."""
+        """Return dropout of the weights of queries at `rows`, which are numbered as packed tokens do it."""
         if not training or self.weights_dropout.rate == 0:
             return None
 

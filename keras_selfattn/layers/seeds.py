@@ -12,7 +12,7 @@ Tensor = Any
 
 
 def split_seed(seed: int | None, parts: int) -> list[int | None]:
-    """Returns a seed for each part: equal ones would give equal weights and equal dropout.
+    """Return a seed for each part: equal ones would give equal weights and equal dropout.
 
     Args:
         seed: any integer that is not negative, or None for random parts.
@@ -48,7 +48,7 @@ class SeedDraws(keras.random.SeedGenerator):
 
 
 def part_of_draw(draw: Tensor, number: Tensor) -> Tensor:
-    """Returns the draw for one part of what is dropped in parts, by the number of its first row.
+    """Return the draw for one part of what is dropped in parts, by the number of its first row.
 
     On TensorFlow the draw as it is: there every row has bits of its own anyway.
     """

@@ -171,7 +171,7 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
 
     @property
     def _factors(self) -> tuple[float, float]:
-        """What queries and what products are multiplied by, together `scale`.
+        """Factors of queries and of products, together `scale`.
 
         TensorFlow fuses product, factor and mask. But position strategies take scaled queries, and in float16
         unscaled products would overflow sooner. In bfloat16 only a power of two is left to the products: that

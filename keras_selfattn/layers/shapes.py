@@ -11,10 +11,10 @@ Tensor = Any
 
 
 def arange(length: Tensor) -> Tensor:
-    """Returns the positions 0, 1, ... as int32 `[length]`."""
+    """Return the positions 0, 1, ... as int32 `[length]`."""
     return ops.arange(length, dtype="int32")
 
 
 def sizes(tensor: Tensor) -> list[Any]:
-    """Returns the size of each axis: a number where it is known, else a scalar tensor."""
+    """Return the size of each axis: a number where it is known, else a scalar tensor."""
     return list(cast(Any, ops.shape(tensor)))

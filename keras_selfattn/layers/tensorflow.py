@@ -14,7 +14,7 @@ if keras.backend.backend() == "tensorflow":
 
 
 def runs_kernels(tensor: Tensor) -> bool:
-    """Returns whether TensorFlow's own kernels compute with `tensor`: not XLA, nor another backend."""
+    """Return whether TensorFlow's own kernels compute with `tensor`: not XLA, nor another backend."""
     if tf is None or not tf.is_tensor(tensor):
         return False
     # Public TensorFlow does not say whether a function is being traced for XLA.

@@ -1,4 +1,4 @@
-"""What attention, encoder blocks and encoders share: how they are called, and the choice of what runs."""
+"""Shared parts of attention, encoder blocks and encoders: the call, and the choice of what runs."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class TokenLayer(keras.layers.Layer):
     def call_tokens(
         self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Any]:
-        """Returns outputs `[N, features]` for tokens `[N, features]`, and the attention weights or None."""
+        """Return outputs `[N, features]` for tokens `[N, features]`, and the attention weights or None."""
         raise NotImplementedError
 
     def call(

@@ -51,13 +51,13 @@ class PaddedTokens:
         return Numbers(arange(self.batch * self.length) // self.length, self.batch)
 
     def pack(self, x: Tensor) -> Tensor:
-        """Returns `[B, T, D]` as `[N, D]`, zeros for padding: no NaN of it must get into a product."""
+        """Return `[B, T, D]` as `[N, D]`, zeros for padding: no NaN of it must get into a product."""
         return ops.reshape(zero_masked(x, self._real), (self.batch * self.length, x.shape[-1]))
 
     def unpack(self, x: Tensor) -> Tensor:
-        """Returns `[N, D]` as `[B, T, D]`, zeros for padding."""
+        """Return `[N, D]` as `[B, T, D]`, zeros for padding."""
         return zero_masked(self.sequences(x), self._real)
 
     def sequences(self, x: Tensor) -> Tensor:
-        """Returns `[N, ...]` as a batch of sequences, `[B, T, ...]`."""
+        """Return `[N, ...]` as a batch of sequences, `[B, T, ...]`."""
         return ops.reshape(x, (self.batch, self.length, *x.shape[1:]))

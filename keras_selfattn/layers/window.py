@@ -43,11 +43,11 @@ class Blocks:
         self.count = _least_one((length + self.size - 1) // self.size)
 
     def queries(self, x: Tensor) -> Tensor:
-        """Cuts `[B, H, T, D]` into `[B N, H, C, D]`."""
+        """Cut `[B, H, T, D]` into `[B N, H, C, D]`."""
         return _fold(self._cut(x))
 
     def keys(self, x: Tensor) -> Tensor:
-        """Cuts `[B, H, T, D]` into overlapping `[B N, H, K, D]`; zeros beyond both ends."""
+        """Cut `[B, H, T, D]` into overlapping `[B N, H, K, D]`; zeros beyond both ends."""
         blocks = self._cut(x)  # [B, H, N, C, D]
         batch, heads, _, _, width = sizes(blocks)
         around = [
@@ -59,7 +59,7 @@ class Blocks:
         return _fold(ops.concatenate(shifted, axis=3))
 
     def join(self, x: Tensor) -> Tensor:
-        """Puts `[B N, H, C, D]` together again, `[B, H, T, D]`."""
+        """Put `[B N, H, C, D]` together again, `[B, H, T, D]`."""
         folded, heads, _, width = sizes(x)
         split = ops.reshape(x, (folded // self.count, self.count, heads, self.size, width))
         whole = ops.transpose(split, (0, 2, 1, 3, 4))  # [B, H, N, C, D]
@@ -67,11 +67,11 @@ class Blocks:
         return whole[:, :, : self.length]
 
     def distances(self) -> Tensor:
-        """Returns key position - query position inside a block, int32 `[C, K]`: the same in all."""
+        """Return key position - query position inside a block, int32 `[C, K]`: the same in all."""
         return arange(self.num_keys)[None, :] - (self.before * self.size + arange(self.size)[:, None])
 
     def mask(self, pairs: Pairs, batch: Tensor) -> Tensor:
-        """Returns which pairs of each block may attend, bool that broadcasts to `[B N, H, C, K]`."""
+        """Return which pairs of each block may attend, bool that broadcasts to `[B N, H, C, K]`."""
         distance = self.distances()
         real = pairs.real
         if real is None:

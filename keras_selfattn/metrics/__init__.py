@@ -1,4 +1,4 @@
-"""How good a model is: one kind of report for each task."""
+"""Figures of a model: one kind of report for each task."""
 
 from keras_selfattn.metrics.of_head import report_of
 from keras_selfattn.metrics.report import Report

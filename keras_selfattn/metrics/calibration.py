@@ -1,4 +1,4 @@
-"""How far the probability of a prediction is from how often such predictions are right."""
+"""Calibration: the distance of predicted probabilities from how often predictions are right."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ _BINS = 15
 
 
 def calibration_error(true: Sequence[Any], predicted: Sequence[Any], confidence: np.ndarray) -> float:
-    """Returns the expected calibration error: the mean gap of confidence and accuracy over 15 equal bins.
+    """Return the expected calibration error: the mean gap of confidence and accuracy over 15 equal bins.
 
     Args:
         true: the label of each row.

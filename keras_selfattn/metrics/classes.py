@@ -1,4 +1,4 @@
-"""How good predictions of one label a row are, by scikit-learn's definitions."""
+"""Figures of predictions of one label a row, by scikit-learn's definitions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class ClassificationReport(Report):
         return {"classes": class_columns(self.classes), "confusion": confusion}
 
     def most_confused(self, count: int) -> list[tuple[str, str, int]]:
-        """Returns up to `count` (label, prediction, rows), the most frequent mistakes first."""
+        """Return up to `count` (label, prediction, rows), the most frequent mistakes first."""
         wrong = self.confusion - np.diag(np.diag(self.confusion))
         names = [report.label for report in self.classes]
         places = np.argsort(-wrong, axis=None, kind="stable")[:count]
@@ -57,7 +57,7 @@ class ClassificationReport(Report):
 
 
 def with_unknown(labels: Sequence[str], true: Iterable[str]) -> list[str]:
-    """Returns the labels that a model knows, and behind them, in order, those that it does not.
+    """Return the labels that a model knows, and behind them, in order, those that it does not.
 
     Example:
 
@@ -73,7 +73,7 @@ def classification_report(
     predicted: Sequence[str],
     confidence: np.ndarray | None = None,
 ) -> ClassificationReport:
-    """Returns the figures of `predicted` against `true`.
+    """Return the figures of `predicted` against `true`.
 
     Args:
         labels: every label the model knows, in its order.

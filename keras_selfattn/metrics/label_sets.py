@@ -1,4 +1,4 @@
-"""How good predictions of several labels a row are, from the counts of each label."""
+"""Figures of predictions of several labels a row, from the counts of each label."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class LabelSetReport(Report):
 
 
 def label_set_report(labels: Sequence[str], true: np.ndarray, predicted: np.ndarray) -> LabelSetReport:
-    """Returns the figures of predicted label sets.
+    """Return the figures of predicted label sets.
 
     Args:
         labels: every label the model knows, in its order.

@@ -1,4 +1,4 @@
-"""How well a model guesses tokens that are hidden from it."""
+"""Figures of a model that guesses tokens hidden from it."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class MaskedTokenReport(Report):
         return self.count
 
     def summary(self) -> dict[str, float]:
-        """Returns the figures by name."""
+        """Return the figures by name."""
         return {
             "accuracy": self.accuracy,
             "perplexity": self.perplexity,

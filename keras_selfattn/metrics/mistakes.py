@@ -15,7 +15,7 @@ _Line = tuple[Any, ...]
 
 
 def mistakes_of(head: Head, rows: LabelledRows, outputs: Any) -> Columns:
-    """Returns the rows that a model gets wrong, worst first.
+    """Return the rows that a model gets wrong, worst first.
 
     Of labels the worst is that of which the model was surest: `probability` is that of the answer. Where a
     row has several labels, it is that of the surest wrong decision on one of them; a label that the model
@@ -86,7 +86,7 @@ def _of_numbers(head: Head, rows: LabelledRows, outputs: np.ndarray) -> list[_Li
 
 
 def _short(number: float) -> float:
-    """Returns a number in as many digits as a float32 has."""
+    """Return a number in as many digits as a float32 has."""
     return float(f"{number:.7g}")
 
 

@@ -1,4 +1,4 @@
-"""How far predicted numbers are from the true ones, beside what is answered without a model."""
+"""Figures of predicted numbers: their distance from the true ones, beside answers without a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class NumberReport(Report):
         return self.count
 
     def summary(self) -> dict[str, float]:
-        """Returns the errors by name; those of a baseline end in its name."""
+        """Return the errors by name; those of a baseline end in its name."""
         found = _named("", self.errors)
         for name, errors in self.baselines.items():
             found |= _named(f"_of_{name.replace(' ', '_')}", errors)
@@ -50,7 +50,7 @@ class NumberReport(Report):
 def number_report(
     true: np.ndarray, predicted: np.ndarray, baselines: Mapping[str, np.ndarray]
 ) -> NumberReport:
-    """Returns the errors of `predicted`, and of each baseline, against `true`.
+    """Return the errors of `predicted`, and of each baseline, against `true`.
 
     Args:
         true: float `[rows, numbers]`.

@@ -19,7 +19,7 @@ from keras_selfattn.models.position_head import PositionHead
 def report_of(
     head: Head, targets: Sequence[Any], outputs: Any, baselines: Mapping[str, np.ndarray] | None = None
 ) -> Report:
-    """Returns the figures of a model's outputs on rows with known targets.
+    """Return the figures of a model's outputs on rows with known targets.
 
     Args:
         head: the end of the model.

@@ -1,4 +1,4 @@
-"""How good predictions of a label for each position are: of the labels, and of the spans that they mark."""
+"""Figures of a label for each position: of the labels, and of the spans that they mark."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def labelling_report(
     predicted: Sequence[Sequence[str]],
     confidence: np.ndarray,
 ) -> LabellingReport:
-    """Returns the figures of predicted labels.
+    """Return the figures of predicted labels.
 
     Args:
         labels: every label the model knows, in its order.

@@ -1,4 +1,4 @@
-"""What all reports have: figures for `metrics.json`, and tables for the run folder."""
+"""The interface of all reports: figures for `metrics.json`, and tables for the run folder."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class ClassReport:
 
 
 def precision_recall_f1(right: int, answered: int, there: int) -> tuple[float, float, float]:
-    """Returns precision, recall and F1 of counts; 0 where they are not defined.
+    """Return precision, recall and F1 of counts; 0 where they are not defined.
 
     Args:
         right: what was predicted and is so.
@@ -45,15 +45,15 @@ class Report(ABC):
 
     @abstractmethod
     def summary(self) -> dict[str, float]:
-        """Returns the figures of all rows by name, the most telling first."""
+        """Return the figures of all rows by name, the most telling first."""
 
     @abstractmethod
     def tables(self) -> dict[str, Columns]:
-        """Returns what is worth a file of its own, by name."""
+        """Return what is worth a file of its own, by name."""
 
 
 def class_reports(labels: Sequence[str], columns: Sequence[Any]) -> tuple[ClassReport, ...]:
-    """Returns the figures of each class from columns of precision, recall, F1 and rows."""
+    """Return the figures of each class from columns of precision, recall, F1 and rows."""
     return tuple(
         ClassReport(label, float(precision), float(recall), float(f1), int(rows))
         for label, precision, recall, f1, rows in zip(labels, *columns, strict=True)
@@ -61,7 +61,7 @@ def class_reports(labels: Sequence[str], columns: Sequence[Any]) -> tuple[ClassR
 
 
 def class_columns(classes: Sequence[ClassReport]) -> Columns:
-    """Returns the figures of each class as a table."""
+    """Return the figures of each class as a table."""
     return Columns(
         ["label", "precision", "recall", "f1", "rows"],
         [(c.label, c.precision, c.recall, c.f1, c.rows) for c in classes],

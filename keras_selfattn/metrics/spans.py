@@ -41,7 +41,7 @@ class SpanReport:
 
 
 def spans(labels: Sequence[str]) -> list[Span]:
-    """Returns the spans that the labels of a row mark.
+    """Return the spans that the labels of a row mark.
 
     A span ends before O, B, S and another kind, and after E and S; so an I that follows none begins one.
 
@@ -65,7 +65,7 @@ def spans(labels: Sequence[str]) -> list[Span]:
 
 
 def span_report(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> SpanReport:
-    """Returns the figures of the spans that predicted labels mark, against those of the true labels.
+    """Return the figures of the spans that predicted labels mark, against those of the true labels.
 
     Args:
         true: the labels of each row.

@@ -1,4 +1,4 @@
-"""What all models of raw rows share: `fit`, `predict` and `evaluate` on them, and what a file carries."""
+"""Base of all models of raw rows: `fit`, `predict` and `evaluate` on them, and what a file carries."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -35,11 +35,11 @@ class RawModel(LateCompiled):
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
-        """Returns the fields of `TrainConfig` that had better not be its defaults, for a number of rows."""
+        """Return the fields of `TrainConfig` that had better not be its defaults, for a number of rows."""
         return {}
 
     def alternatives(self) -> list[dict[str, Any]]:
-        """Returns what tuning tries, in order: fields of the config or of `TrainConfig` with other values."""
+        """Return what tuning tries, in order: fields of the config or of `TrainConfig` with other values."""
         return []
 
     def __init__(self, config: EncoderConfig | dict[str, Any] | None = None, **kwargs: Any) -> None:
@@ -50,27 +50,27 @@ class RawModel(LateCompiled):
 
     @abstractmethod
     def _is_raw(self, x: Any) -> bool:
-        """Whether `x` holds raw rows, not what `keras.Model` takes."""
+        """Return whether `x` holds raw rows, not what `keras.Model` takes."""
 
     @abstractmethod
     def _read_inputs(self, x: Any) -> list[Any]:
-        """Returns raw rows in any container as a list, each checked; may be empty."""
+        """Return raw rows in any container as a list, each checked; may be empty."""
 
     @abstractmethod
     def _head_type(self, y: Any) -> type[Head]:
-        """Returns the kind of head that fits targets in any container."""
+        """Return the kind of head that fits targets in any container."""
 
     @abstractmethod
     def _learn(self, rows: Rows) -> None:
-        """Learns from the training rows what the front end needs; `DataError` if they cannot train it."""
+        """Learn from the training rows what the front end needs; `DataError` if they cannot train it."""
 
     @abstractmethod
     def _features(self, inputs: Sequence[Any]) -> list[np.ndarray]:
-        """Returns what the core takes of each row, `[T, ...]`."""
+        """Return what the core takes of each row, `[T, ...]`."""
 
     @abstractmethod
     def _build_core(self, head: Head) -> keras.Model:
-        """Returns the untrained model from padded features `[batch, length, ...]` to the head's outputs."""
+        """Return the untrained model from padded features `[batch, length, ...]` to the head's outputs."""
 
     @property
     def head(self) -> Head:
@@ -80,12 +80,12 @@ class RawModel(LateCompiled):
 
     @property
     def _window(self) -> int | None:
-        """How far positions attend to either side; None for all of the row."""
+        """Positions attended to on either side; None for all of the row."""
         return getattr(self.config, "window", None)
 
     @property
     def _training_span(self) -> int | None:
-        """How many positions of a row a step of training reads; None for all."""
+        """Positions of a row that a step of training reads; None for all."""
         return getattr(self.config, "training_span", None)
 
     @property
@@ -95,7 +95,7 @@ class RawModel(LateCompiled):
         return self._core
 
     def adapt(self, x: Any, y: Any, sample_weight: Any = None) -> None:
-        """Learns from rows what the model must know of them, and builds the layers. `fit` does it first.
+        """Learn from rows what the model must know of them, and build the layers. `fit` does it first.
 
         Args:
             x: raw rows.
@@ -125,7 +125,7 @@ class RawModel(LateCompiled):
         seed: int = 0,
         **kwargs: Any,
     ) -> Any:
-        """Trains on raw rows and targets, in batches of like length; other inputs as in `keras.Model.fit`.
+        """Train on raw rows and targets, in batches of like length; other inputs as in `keras.Model.fit`.
 
         Args:
             x: raw rows; or what `keras.Model.fit` takes, with what the core takes.
@@ -171,7 +171,7 @@ class RawModel(LateCompiled):
         return super().fit(batches.dataset(), validation_data=validation_data, shuffle=False, **kwargs)
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
-        """Returns the outputs for raw rows in their order: one array, or a list where each row has its own.
+        """Return the outputs for raw rows in their order: one array, or a list where each row has its own.
 
         Args:
             x: raw rows; or what `keras.Model.predict` takes.
@@ -198,7 +198,7 @@ class RawModel(LateCompiled):
         sample_weight: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Returns the loss and metrics on raw rows and targets, or on what `keras.Model.evaluate` takes."""
+        """Return the loss and metrics on raw rows and targets, or on what `keras.Model.evaluate` takes."""
         if not self._is_raw(x):
             tensors = {} if y is None else {"batch_size": batch_size}
             return super().evaluate(x, y, sample_weight=sample_weight, **tensors, **kwargs)
@@ -206,7 +206,7 @@ class RawModel(LateCompiled):
         return super().evaluate(self._batches(rows, batch_size).dataset(), **kwargs)
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
-        """Returns what is answered to raw rows without a model, by name; none where nothing is usual."""
+        """Return what is answered to raw rows without a model, by name; none where nothing is usual."""
         return {}
 
     def get_config(self) -> dict[str, Any]:
@@ -223,10 +223,10 @@ class RawModel(LateCompiled):
         self._prepare(rows)
 
     def _prepare(self, rows: Rows) -> None:
-        """Learns from the training rows what layers of the core must know before training."""
+        """Learn from the training rows what layers of the core must know before training."""
 
     def _assemble(self, head: Head) -> None:
-        """Builds the layers, once the front end has what it needs."""
+        """Build the layers, once the front end has what it needs."""
         self._head = head
         self._core = self._build_core(head)
         self.built = True
@@ -245,7 +245,7 @@ class RawModel(LateCompiled):
         return rows
 
     def _beside(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
-        """Returns what goes into the core beside the features of each row, if anything does."""
+        """Return what goes into the core beside the features of each row, if anything does."""
         return None
 
     def _batches(
@@ -270,7 +270,7 @@ class RawModel(LateCompiled):
         )
 
     def _predicted(self, batches: LengthSortedBatches, **kwargs: Any) -> Any:
-        """Returns the outputs of rows that are read already, in their order, as `predict` does."""
+        """Return the outputs of rows that are read already, in their order, as `predict` does."""
         if self.head.per_position:
             return self._predicted_positions(batches, **kwargs)
         found = super().predict(batches.dataset(), **kwargs)
@@ -281,7 +281,7 @@ class RawModel(LateCompiled):
     def _predicted_positions(
         self, batches: LengthSortedBatches, verbose: str | int = "auto", callbacks: Any = None
     ) -> list[np.ndarray]:
-        """Returns the outputs at the positions of each row, `[T, ...]`, in the order of the rows."""
+        """Return the outputs at the positions of each row, `[T, ...]`, in the order of the rows."""
         found: list[np.ndarray] = [np.empty(0)] * len(batches.order)
         places = iter(batches.order)
         told = keras.callbacks.CallbackList(

@@ -91,7 +91,7 @@ class LengthSortedBatches:
             yield (rows, *self._columns(chosen))
 
     def dataset(self) -> tf.data.Dataset:
-        """Returns the batches as Keras wants them: their number known, the axes that vary unknown."""
+        """Return the batches as Keras wants them: their number known, the axes that vary unknown."""
         of_rows: Any = tf.TensorSpec([None, None, *self._rows[0].shape[1:]], tf.as_dtype(self._rows[0].dtype))
         if self._beside is not None:
             shape = [None, *self._beside.shape[1:]]
@@ -111,13 +111,13 @@ class LengthSortedBatches:
         return isinstance(self._targets, list)
 
     def _spanned(self, place: int) -> np.ndarray:
-        """Returns a row, or a run of it where it is longer than a batch holds."""
+        """Return a row, or a run of it where it is longer than a batch holds."""
         row, length = self._rows[place], self.lengths[place]
         start = 0 if len(row) == length else self._starts.integers(len(row) - length + 1)
         return row[start : start + length]
 
     def _columns(self, chosen: np.ndarray) -> Iterator[np.ndarray]:
-        """Yields targets and weights of a batch."""
+        """Yield targets and weights of a batch."""
         if self._targets is not None and not self._per_position:
             yield np.asarray(self._targets)[chosen]
         elif self._targets is not None:
@@ -126,7 +126,7 @@ class LengthSortedBatches:
             yield self._weights[chosen]
 
     def _chosen(self) -> list[np.ndarray]:
-        """Returns the row indices of each batch."""
+        """Return the row indices of each batch."""
         if self._random is None:
             return [batch for rows, size in self._classes for batch in _slices(self._by_length(rows), size)]
         batches: list[np.ndarray] = []
@@ -140,7 +140,7 @@ class LengthSortedBatches:
 
 
 def checked_size(batch_size: int | None) -> int:
-    """Returns how many rows a batch holds: as many as given, or 32 for None.
+    """Return how many rows a batch holds: as many as given, or 32 for None.
 
     Raises:
         ConfigError: for what is no positive integer.
@@ -153,7 +153,7 @@ def checked_size(batch_size: int | None) -> int:
 
 
 def padded(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns rows `[T, ...]` as one array `[rows, longest, ...]`, filled with 0 or, for floats, NaN."""
+    """Return rows `[T, ...]` as one array `[rows, longest, ...]`, filled with 0 or, for floats, NaN."""
     dtype = rows[0].dtype
     longest = max(len(row) for row in rows)
     fill = np.nan if dtype.kind == "f" else 0

@@ -1,4 +1,4 @@
-"""What the classifiers share: label names, one or several a row."""
+"""Base of the classifiers: label names, one or several a row."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -31,7 +31,7 @@ class Classifier(RawModel):
 
     @property
     def multi_label(self) -> bool:
-        """Whether a row can bear several labels, or none."""
+        """True if a row can bear several labels, or none."""
         return isinstance(self._head, MultiLabelHead)
 
     def get_config(self) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class Classifier(RawModel):
 
 
 def class_head(labels: Sequence[str], *, multi_label: bool | None) -> Head:
-    """Returns the head that a saved model names.
+    """Return the head that a saved model names.
 
     Raises:
         ConfigError: for no labels, or two that are the same.

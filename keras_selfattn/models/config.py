@@ -11,7 +11,7 @@ from keras_selfattn.errors import ConfigError
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """What all models share: the encoder between the front end of a task and its head.
+    """Fields of all models: the encoder between the front end of a task and its head.
 
     Args:
         width: features of a position. Divisible by `num_heads`.
@@ -43,13 +43,13 @@ class EncoderConfig:
         check_share("dropout", self.dropout)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the fields as JSON types."""
+        """Return the fields as JSON types."""
         return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
 class TextConfig(EncoderConfig):
-    """What a `TextClassifier` is made of: the fields of `EncoderConfig`, and these. Every default works.
+    """Config of a `TextClassifier`: the fields of `EncoderConfig`, and these. Every default works.
 
     Beside the wide path, one block with a dropout of 0.2, 0.3 before it and 0.5 before the head, answered
     best on held-out rows of public sets.
@@ -125,7 +125,7 @@ class TextConfig(EncoderConfig):
 
 @dataclass(frozen=True)
 class ImageConfig(EncoderConfig):
-    """What an `ImageClassifier` is made of: the fields of `EncoderConfig`, and these. Every default works.
+    """Config of an `ImageClassifier`: the fields of `EncoderConfig`, and these. Every default works.
 
     Args:
         patch_size: side of the square patches, in pixels. None for the smallest of 2, 4, 8 and 16 that leaves
@@ -156,7 +156,7 @@ class ImageConfig(EncoderConfig):
 
 @dataclass(frozen=True)
 class TokenConfig(EncoderConfig):
-    """What a `TokenClassifier` is made of: the fields of `EncoderConfig`, and these. Every default works.
+    """Config of a `TokenClassifier`: the fields of `EncoderConfig`, and these. Every default works.
 
     Args:
         vocabulary_size: most words, whatever their case, that get a vector of their own; the rest share one.
@@ -194,30 +194,30 @@ class TokenConfig(EncoderConfig):
 
 
 def check_count(name: str, value: Any) -> None:
-    """Raises ConfigError naming the field if `value` is no positive integer."""
+    """Raise ConfigError naming the field if `value` is no positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"`{name}` must be a positive integer. Received {value!r}.")
 
 
 def check_share(name: str, value: Any) -> None:
-    """Raises ConfigError naming the field if `value` is no share of what training drops."""
+    """Raise ConfigError naming the field if `value` is no share of what training drops."""
     if not (is_number(value) and 0 <= value < 1):
         raise ConfigError(f"`{name}` must be a number in [0, 1). Received {value!r}.")
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite number, not a text of one."""
+    """Return whether a value is a finite number, not a text of one."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def differing(config: EncoderConfig) -> dict[str, Any]:
-    """Returns the fields of a config that are not its defaults."""
+    """Return the fields of a config that are not its defaults."""
     default = type(config)().to_dict()
     return {name: value for name, value in config.to_dict().items() if value != default[name]}
 
 
 def checked_config(kind: type[EncoderConfig], config: Any) -> Any:
-    """Returns a config of that kind: the one given, one of its dict, or the default for None."""
+    """Return a config of that kind: the one given, one of its dict, or the default for None."""
     if config is None:
         return kind()
     if isinstance(config, dict):

@@ -42,7 +42,7 @@ _DOUBT = 0.05
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class RandomConvolutions(keras.layers.Layer):
-    """What random kernels find in standardised series, and the series sampled at 16 places.
+    """Features of random kernels on standardised series, and the series sampled at 16 places.
 
     Of each kernel the share of real frames where it is positive and its largest value there. Half of the
     kernels are asked at every frame, with zeros before and after the row; the others only where they lie
@@ -108,13 +108,13 @@ class RandomConvolutions(keras.layers.Layer):
         return ops.concatenate([*positive, *largest, sampled(inputs * real, real)], axis=-1)  # [B, N]
 
     def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> None:
-        """Returns None: there are no frames left to mask."""
+        """Return None: there are no frames left to mask."""
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return (input_shape[0], sum(self.sizes(input_shape[-1])))
 
     def sizes(self, features: int) -> tuple[int, int, int]:
-        """Returns how many there are of each kind."""
+        """Return how many there are of each kind."""
         return self.kernels, self.kernels, POINTS * features
 
     def get_config(self) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def fit_wide(
     exclusive: bool,
     weights: np.ndarray | None = None,
 ) -> None:
-    """Fits the layer "readout" of a core on what its layer "wide" finds in rows.
+    """Fit the layer "readout" of a core on what its layer "wide" finds in rows.
 
     Args:
         core: with the layers "frames", "wide" and "readout".
@@ -162,7 +162,7 @@ def fit_wide(
 
 
 def _loss(logits: np.ndarray, targets: np.ndarray, exclusive: bool, weights: np.ndarray | None) -> float:
-    """Returns the cross-entropy of labels that are doubted a little."""
+    """Return the cross-entropy of labels that are doubted a little."""
     if exclusive:
         doubted = targets * (1 - _DOUBT) + _DOUBT / targets.shape[1]
         normal = np.logaddexp.reduce(logits, axis=1, keepdims=True)
@@ -174,14 +174,14 @@ def _loss(logits: np.ndarray, targets: np.ndarray, exclusive: bool, weights: np.
 
 
 class Place(NamedTuple):
-    """Where kernels are asked: frames from tap to tap, and how far from either end of a row they stay."""
+    """Places of kernels in a series: frames from tap to tap, and the distance from either end of a row."""
 
     dilation: int
     margin: int
 
 
 def draw(kernels: int, features: int, longest: int, seed: int) -> dict[Place, dict[str, np.ndarray]]:
-    """Returns by place the "kernels" `[11 F, K]` and their "biases" `[K]`, float32."""
+    """Return by place the "kernels" `[11 F, K]` and their "biases" `[K]`, float32."""
     random = np.random.default_rng(seed)
     sizes = random.choice(_SIZES, kernels)
     reach = np.log2(np.maximum((longest - 1) / (sizes - 1), 1.0))
@@ -199,7 +199,7 @@ def draw(kernels: int, features: int, longest: int, seed: int) -> dict[Place, di
 
 
 def sampled(inputs: Tensor, real: Tensor) -> Tensor:
-    """Returns rows at 16 even places from their first to their last real frame, between frames by line.
+    """Return rows at 16 even places from their first to their last real frame, between frames by line.
 
     Args:
         inputs: float `[B, T, F]`.
@@ -223,7 +223,7 @@ def sampled(inputs: Tensor, real: Tensor) -> Tensor:
 
 
 def _inside(real: Tensor, margin: int) -> Tensor:
-    """Returns 1 for the real frames, `[B, T, 1]`, with so many more on either side of them, else 0."""
+    """Return 1 for the real frames, `[B, T, 1]`, with so many more on either side of them, else 0."""
     if not margin:
         return real
     before = ops.pad(real, [[0, 0], [margin, 0], [0, 0]])[:, :-margin]
@@ -232,7 +232,7 @@ def _inside(real: Tensor, margin: int) -> Tensor:
 
 
 def _kernel(size: int, features: int, random: np.random.Generator) -> np.ndarray:
-    """Returns a kernel of mean 0 in each feature it uses, `[11 F]`."""
+    """Return a kernel of mean 0 in each feature it uses, `[11 F]`."""
     drawn = random.normal(size=(size, features))
     used = np.ones(features, bool)
     if features > 1:

@@ -1,4 +1,4 @@
-"""What all models are built of: the encoder between the front end of a task and its head, pooling, sums.
+"""Building blocks of all models: the encoder between front end and head, pooling, sums.
 
 Axes: B (batch), T (positions), D (features).
 """
@@ -16,7 +16,7 @@ Tensor = Any
 def encoded(
     x: Tensor, config: EncoderConfig, policy: Any, window: int | None = None, dropout: float | None = None
 ) -> Tensor:
-    """Returns masked features `[B, T, D]` with positions added and the encoder applied, `[B, T, D]`.
+    """Return masked features `[B, T, D]` with positions added and the encoder applied, `[B, T, D]`.
 
     With `window`, each position attends to so many on either side alone. `dropout` is of what goes into the
     encoder, by default the config's.
@@ -27,7 +27,7 @@ def encoded(
 
 
 def encoder(config: EncoderConfig, policy: Any, window: int | None = None) -> keras.layers.Layer:
-    """Returns the encoder that a config describes."""
+    """Return the encoder that a config describes."""
     return layers.Encoder(
         config.num_layers,
         config.num_heads,
@@ -40,7 +40,7 @@ def encoder(config: EncoderConfig, policy: Any, window: int | None = None) -> ke
 
 
 def pooled(x: Tensor, dropout: float, policy: Any) -> Tensor:
-    """Returns the average of the real positions of `[B, T, D]`, with dropout, `[B, D]`."""
+    """Return the average of the real positions of `[B, T, D]`, with dropout, `[B, D]`."""
     x = layers.AveragePooling(dtype=policy, name="pooling")(x)
     return keras.layers.Dropout(dropout, dtype=policy, name="head_dropout")(x)
 

@@ -1,4 +1,4 @@
-"""Which rows a linear model is fitted on, where all of them would be too many."""
+"""Subsamples of rows to fit a linear model on, where all of them would be too many."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ _FIRST = 10
 
 
 def drawn(borne: np.ndarray, costs: np.ndarray, most: float) -> np.ndarray:
-    """Returns rows in an order drawn at random: all, or so many that their costs are `most` at most.
+    """Return rows in an order drawn at random: all, or so many that their costs are `most` at most.
 
     Where some are left out, ten rows of each class come first, one of each before the second of any: a class
     with few rows is not lost. One row is returned in any case.

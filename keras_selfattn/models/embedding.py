@@ -87,7 +87,7 @@ class NGramEmbedding(keras.layers.Layer):
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
     def _ngrams(self, ids: Tensor) -> list[Tensor]:
-        """Returns ids of tokens, pairs and triples, each int32 `[B, T]`. Off either end stands padding."""
+        """Return ids of tokens, pairs and triples, each int32 `[B, T]`. Off either end stands padding."""
         ids = ops.cast(ids, "int32")
         before = ops.pad(ids, [[0, 0], [1, 0]])[:, :-1]
         after = ops.pad(ids, [[0, 0], [0, 1]])[:, 1:]

@@ -55,7 +55,7 @@ class Frames(keras.layers.Layer):
         self.deviation = self._statistic("deviation", "ones", input_shape[-1])
 
     def learn(self, rows: list[np.ndarray]) -> None:
-        """Sets mean and deviation to those of rows `[T, F]`; a feature that is constant has deviation 1."""
+        """Set mean and deviation to those of rows `[T, F]`; a feature that is constant has deviation 1."""
         if not self.built:
             self.build((None, None, rows[0].shape[1]))
         if self.relative:
@@ -149,7 +149,7 @@ class FramePositions(keras.layers.Layer):
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
     def _averaged(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the mean over the real frames of each window, and which windows have any."""
+        """Return the mean over the real frames of each window, and which windows have any."""
         counts = ops.cast(window_counts(real[:, :, 0], self.stride), x.dtype)[:, :, None]  # [B, P, 1]
         rows, windows = ops.shape(x)[0], ops.shape(counts)[1]
         x = ops.pad(x, [[0, 0], [0, windows * self.stride - ops.shape(x)[1]], [0, 0]])
@@ -161,7 +161,7 @@ _TAPS = 5  # positions that the second convolution spans
 
 
 def patches(x: Tensor, taps: int, dilation: int = 1) -> Tensor:
-    """Returns each frame beside its neighbours, `[B, T, taps F]`: what a convolution multiplies.
+    """Return each frame beside its neighbours, `[B, T, taps F]`: what a convolution multiplies.
 
     Off either end stand zeros. A product with it takes batches and lengths of 0, which convolutions do not.
     """
@@ -172,7 +172,7 @@ def patches(x: Tensor, taps: int, dilation: int = 1) -> Tensor:
 
 
 def window_counts(real: Tensor, stride: int) -> Tensor:
-    """Returns how many frames of each window are real, int32 `[B, P]`, of `[B, T]`."""
+    """Return how many frames of each window are real, int32 `[B, P]`, of `[B, T]`."""
     real = ops.pad(ops.cast(real, "int32"), [[0, 0], [0, stride - 1]])
     # No reshape: Keras asks for masks before there is any length to reshape with.
     ends = ops.cumsum(real, axis=1)[:, stride - 1 :: stride]
@@ -180,12 +180,12 @@ def window_counts(real: Tensor, stride: int) -> Tensor:
 
 
 def real_frames(inputs: Tensor) -> Tensor:
-    """Returns which frames of `[B, T, F]` hold a finite value, bool `[B, T]`."""
+    """Return which frames of `[B, T, F]` hold a finite value, bool `[B, T]`."""
     return ops.any(ops.isfinite(inputs), axis=-1)
 
 
 def last_values(inputs: Tensor) -> Tensor:
-    """Returns the last finite value of each feature of `[B, T, F]`, 0 if it has none, `[B, F]`."""
+    """Return the last finite value of each feature of `[B, T, F]`, 0 if it has none, `[B, F]`."""
     known = ops.isfinite(inputs)
     # One frame more, so that there is one when the length is 0.
     values = ops.pad(ops.where(known, inputs, 0.0), [[0, 0], [1, 0], [0, 0]])
@@ -196,7 +196,7 @@ def last_values(inputs: Tensor) -> Tensor:
 
 
 def last_known(row: np.ndarray) -> np.ndarray:
-    """Returns the same of one row `[T, F]`, `[F]`."""
+    """Return the same of one row `[T, F]`, `[F]`."""
     known = np.isfinite(row)
     # As in `last_values`, a frame more, so that there is one.
     values, known = (np.pad(each, [(1, 0), (0, 0)]) for each in (np.where(known, row, 0), known))
@@ -205,7 +205,7 @@ def last_known(row: np.ndarray) -> np.ndarray:
 
 
 def statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns mean and deviation of each column of what is known of `[rows, F]`; 1 where it is constant."""
+    """Return mean and deviation of each column of what is known of `[rows, F]`; 1 where it is constant."""
     known = ~np.isnan(values)
     count = np.maximum(known.sum(axis=0), 1)
     wide = np.where(known, values, 0).astype(np.float64)

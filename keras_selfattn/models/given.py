@@ -1,4 +1,4 @@
-"""What a user gives a model to train with, sorted: validation data, weights."""
+"""Training data as a user gives it, sorted: validation data, weights."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,14 +12,14 @@ from keras_selfattn.models.rows import Rows
 
 
 def columns_of(data: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """Returns inputs, targets and weights, or None, of validation data."""
+    """Return inputs, targets and weights, or None, of validation data."""
     if len(data) not in (2, 3):
         raise DataError(f"`validation_data` must be rows, targets and, if any, weights. It has {len(data)}.")
     return data[0], data[1], data[2] if len(data) == 3 else None
 
 
 def checked_weights(weights: Any) -> np.ndarray | None:
-    """Returns weights of rows as float32, or None.
+    """Return weights of rows as float32, or None.
 
     Raises:
         DataError: for what is not one number a row, in one axis or as a column, finite and at least 0, with
@@ -42,7 +42,7 @@ def checked_weights(weights: Any) -> np.ndarray | None:
 
 
 def weighted(rows: Rows, head: Head, class_weight: Any) -> Rows:
-    """Returns rows with the weights of their classes, if asked for, multiplied into their own.
+    """Return rows with the weights of their classes, if asked for, multiplied into their own.
 
     Raises:
         ConfigError: for weights of classes that the head does not take.
@@ -57,5 +57,5 @@ def weighted(rows: Rows, head: Head, class_weight: Any) -> Rows:
 
 
 def weights_of(targets: Sequence[Any], head: Head, by_place: dict[int, float]) -> np.ndarray:
-    """Returns the weights of rows, float32, of which each has one label, by the places of their classes."""
+    """Return the weights of rows, float32, of which each has one label, by the places of their classes."""
     return np.array([by_place[place] for place in head.encoded(targets).tolist()], "float32")

@@ -1,4 +1,4 @@
-"""What a model is asked for: how targets are read and encoded, the last layers, loss and metrics.
+"""Heads of models: how targets are read and encoded, the last layers, loss and metrics.
 
 Axes: B (batch), T (positions), D (features), C (classes).
 """
@@ -40,27 +40,27 @@ class Head(ABC):
     @property
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """What a saved model must bring back, as JSON types, by argument of the model's constructor."""
+        """State that a saved model must bring back, as JSON types, by argument of the model's constructor."""
 
     @classmethod
     @abstractmethod
     def learned(cls, targets: Sequence[Any]) -> "Head":
-        """Returns the head for targets as `read` returns them."""
+        """Return the head for targets as `read` returns them."""
 
     @staticmethod
     @abstractmethod
     def read(y: Any) -> list[Any]:
-        """Returns targets in any container as a list, each checked for its kind."""
+        """Return targets in any container as a list, each checked for its kind."""
 
     @abstractmethod
     def encoded(self, targets: Sequence[Any]) -> Any:
-        """Returns the targets read as the loss takes them: one array, or one for each row."""
+        """Return the targets read as the loss takes them: one array, or one for each row."""
 
     @abstractmethod
     def outputs(
         self, x: Tensor | list[Tensor], wide: Tensor | None = None, first: Shares = FIRST_SHARES
     ) -> Tensor:
-        """Returns float32 outputs of pooled features `[B, D]`, or of all positions `[B, T, D]`.
+        """Return float32 outputs of pooled features `[B, D]`, or of all positions `[B, T, D]`.
 
         Args:
             x: the features; of several encoders a list.
@@ -70,14 +70,14 @@ class Head(ABC):
 
     @abstractmethod
     def loss(self, label_smoothing: float = 0.0) -> Any:
-        """Returns the loss that the head is trained with."""
+        """Return the loss that the head is trained with."""
 
     @abstractmethod
     def metrics(self) -> list[Any]:
-        """Returns the metrics that are watched in training."""
+        """Return the metrics that are watched in training."""
 
     def class_weights(self, asked: Any, targets: Sequence[Any]) -> dict[int, float] | None:
-        """Returns Keras' `class_weight`, from weights by label name, by place, or "balanced"."""
+        """Return Keras' `class_weight`, from weights by label name, by place, or "balanced"."""
         if asked is not None:
             raise ConfigError(f"`class_weight` is for one label a row. The task is {self.task}.")
         return None
@@ -97,7 +97,7 @@ class ClassHead(Head):
 
     @classmethod
     def learned(cls, targets: Iterable[str]) -> "ClassHead":
-        """Returns the head for the labels that occur.
+        """Return the head for the labels that occur.
 
         Raises:
             DataError: for fewer than two.
@@ -156,7 +156,7 @@ class MultiLabelHead(Head):
 
     @classmethod
     def learned(cls, targets: Iterable[Sequence[str]]) -> "MultiLabelHead":
-        """Returns the head for the labels that occur.
+        """Return the head for the labels that occur.
 
         Raises:
             DataError: for none.
@@ -198,7 +198,7 @@ class MultiLabelHead(Head):
 
 
 def _weights_by_place(asked: dict[Any, Any], labels: Sequence[str]) -> dict[int, float]:
-    """Returns weights by the place of the class; a key that is the name of a label is taken for that."""
+    """Return weights by the place of the class; a key that is the name of a label is taken for that."""
     found = {}
     for key, weight in asked.items():
         name = key.decode(errors="replace") if isinstance(key, bytes) else str(key)
@@ -218,7 +218,7 @@ def _some(labels: Sequence[str]) -> str:
 def _logits(
     x: Tensor, wide: Tensor | None, first: Shares, labels: Sequence[str], *, exclusive: bool
 ) -> Tensor:
-    """Returns the logits of the classes, `[..., C]`, those of a wide path mixed in."""
+    """Return the logits of the classes, `[..., C]`, those of a wide path mixed in."""
     logits = logits_of(x, len(labels), exclusive=exclusive)
     if wide is None:
         return logits

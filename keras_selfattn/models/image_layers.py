@@ -102,7 +102,7 @@ class RandomShift(keras.layers.Layer):
         return {**super().get_config(), "share": self.share, "seed": self.seed}
 
     def _pixels(self, batch: Tensor, side: Tensor) -> Tensor:
-        """Returns by how many pixels each image moves along one axis, float32 `[B]`."""
+        """Return by how many pixels each image moves along one axis, float32 `[B]`."""
         draws = keras.random.uniform((batch,), -1.0, 1.0, dtype="float32", seed=self._draws)
         return ops.round(draws * self.share * ops.cast(side, "float32"))
 

@@ -181,7 +181,7 @@ class ImageClassifier(Classifier):
 
 
 def patch_size_for(height: int, width: int) -> int:
-    """Returns the side of a patch, in pixels, where none is asked for.
+    """Return the side of a patch, in pixels, where none is asked for.
 
     It is the smallest of 2, 4, 8 and 16 that leaves 64 patches or fewer, and 16 where none does: 2 for
     images of 8 x 8, 4 for 28 x 28 and 32 x 32, 8 for 64 x 64, 16 from 128 x 128 on.
@@ -198,7 +198,7 @@ def patch_size_for(height: int, width: int) -> int:
 
 
 def _mean_and_deviation(images: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Returns mean and deviation of each channel, float64 `[C]`; a channel that never changes has 1."""
+    """Return mean and deviation of each channel, float64 `[C]`; a channel that never changes has 1."""
     count = sum(image.shape[0] * image.shape[1] for image in images)
     mean: Any = sum(image.sum((0, 1), dtype=np.float64) for image in images) / count
     variance: Any = sum(np.square(image - mean).sum((0, 1)) for image in images) / count

@@ -23,7 +23,7 @@ class LateCompiled(keras.Model):
     def compile(
         self, optimizer: Any = "adam", loss: Any = None, *, metrics: Any = _DEFAULT, **kwargs: Any
     ) -> None:
-        """Configures training as `keras.Model.compile` does; loss and metrics default to the task's own."""
+        """Configure training as `keras.Model.compile` does; loss and metrics default to the task's own."""
         self._asked = _Asked({"loss": loss, "metrics": metrics, **kwargs})
         if metrics == _DEFAULT:
             metrics = None if self._head is None else self._head.metrics()
@@ -35,7 +35,7 @@ class LateCompiled(keras.Model):
             self.optimizer.build(self.trainable_variables)
 
     def get_compile_config(self) -> dict[str, Any] | None:
-        """Returns what `compile` was asked for: what was left to the task stays so."""
+        """Return what `compile` was asked for: what was left to the task stays so."""
         config = super().get_compile_config()
         asked = self._asked.arguments
         if config and asked:
@@ -44,11 +44,11 @@ class LateCompiled(keras.Model):
         return config
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compiles as a saved model was; Keras leaves that to whoever overrides `compile`."""
+        """Compile as a saved model was; Keras leaves that to whoever overrides `compile`."""
         self.compile(**keras.saving.deserialize_keras_object(config))
 
     def compile_again(self) -> None:
-        """Compiles as was asked, with the loss and the metrics that were left to the head."""
+        """Compile as was asked, with the loss and the metrics that were left to the head."""
         self.compile(self.optimizer, **self._asked.arguments)
 
 

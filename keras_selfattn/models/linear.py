@@ -1,4 +1,4 @@
-"""What models of numbers have under attention: naive forecasts, and what ridge regressions are fitted on.
+"""The linear path of models of numbers: naive forecasts, and features for ridge regressions.
 
 Axes: B (batch), T (frames), L (last frames), F (features of a frame), N (numbers of a row).
 """
@@ -58,13 +58,13 @@ class LastFrames(keras.layers.Layer):
         return ops.reshape(found, (ops.shape(inputs)[0], self.count * inputs.shape[2]))
 
     def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> None:
-        """Returns None: there are no frames left to mask."""
+        """Return None: there are no frames left to mask."""
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return (input_shape[0], self.count * input_shape[2])
 
     def sizes(self, features: int) -> tuple[int]:
-        """Returns how many there are; they are of one kind."""
+        """Return how many there are; they are of one kind."""
         return (self.count * features,)
 
     def get_config(self) -> dict[str, Any]:
@@ -112,13 +112,13 @@ class Summary(keras.layers.Layer):
         return ops.concatenate(parts, axis=-1)
 
     def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> None:
-        """Returns None: there are no frames left to mask."""
+        """Return None: there are no frames left to mask."""
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return (input_shape[0], sum(self.sizes(input_shape[2])))
 
     def sizes(self, features: int) -> tuple[int, int]:
-        """Returns how many there are of each kind: samples and summaries."""
+        """Return how many there are of each kind: samples and summaries."""
         return POINTS * features, 5 * features + 1
 
 
@@ -173,7 +173,7 @@ class NaiveForecast(keras.layers.Layer):
 
 
 def batched(function: Callable, rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns what a function of padded rows `[B, T, F]` returns for rows `[T, F]`, in their order."""
+    """Return what a function of padded rows `[B, T, F]` returns for rows `[T, F]`, in their order."""
     order = np.argsort([len(row) for row in rows], kind="stable")
     parts = [order[start : start + _BATCH] for start in range(0, len(order), _BATCH)]
     found = np.concatenate([np.asarray(function(padded([rows[row] for row in part]))) for part in parts])

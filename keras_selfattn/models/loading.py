@@ -11,7 +11,7 @@ from keras_selfattn.errors import RunError
 
 
 def load(path: str | Path) -> keras.Model:
-    """Returns the model of a `.keras` file, compiled as it was saved.
+    """Return the model of a `.keras` file, compiled as it was saved.
 
     Args:
         path: the file, or a run folder that holds `model.keras`.

@@ -98,7 +98,7 @@ class MaskedTokenModel(RawModel):
         return self.core(inputs, training=training)
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
-        """Returns what may stand for each `[mask]` in texts: for each text float32 `[masks, vocabulary]`.
+        """Return what may stand for each `[mask]` in texts: for each text float32 `[masks, vocabulary]`.
 
         Args:
             x: texts; or what `keras.Model.predict` takes, to logits.
@@ -123,7 +123,7 @@ class MaskedTokenModel(RawModel):
         return found
 
     def guesses(self, x: Any, count: int = 5) -> list[list[list[str]]]:
-        """Returns, for each `[mask]` of each text, the likeliest tokens, the first the likeliest.
+        """Return, for each `[mask]` of each text, the likeliest tokens, the first the likeliest.
 
         Args:
             x: texts in which `[mask]` stands for a word.
@@ -138,7 +138,7 @@ class MaskedTokenModel(RawModel):
         ]
 
     def hidden_batches(self, x: Any, batch_size: int | None = None) -> MaskedBatches:
-        """Returns the batches that `evaluate` goes through: of the same texts the same tokens are hidden.
+        """Return the batches that `evaluate` goes through: of the same texts the same tokens are hidden.
 
         Args:
             x: texts.
@@ -213,14 +213,14 @@ class MaskedTokenModel(RawModel):
         return keras.Model([places, body.input], logits, name="core")
 
     def _with_masks(self, text: str) -> np.ndarray:
-        """Returns the tokens of a text in which `[mask]` stands for a hidden one."""
+        """Return the tokens of a text in which `[mask]` stands for a hidden one."""
         first, *others = self._features(text.split(MASK))
         mask = masked_token(self._mask_id, first)[None]
         return np.concatenate([first, *(each for other in others for each in (mask, other))])
 
 
 def windows(texts: Sequence[str]) -> Iterator[str]:
-    """Yields texts in pieces of 1,024 characters at most, cut before a space if there is one; none blank."""
+    """Yield texts in pieces of 1,024 characters at most, cut before a space if there is one; none blank."""
     for text in texts:
         start = 0
         while start < len(text):

@@ -31,7 +31,7 @@ class MaskedTokenHead(Head):
 
     @staticmethod
     def read(y: Any) -> list[Any]:
-        """Returns no targets.
+        """Return no targets.
 
         Raises:
             DataError: if there are any.
@@ -44,7 +44,7 @@ class MaskedTokenHead(Head):
         return []
 
     def outputs(self, x: Tensor, wide: Tensor | None = None) -> Tensor:
-        """Returns what is compared with the vectors of all tokens, float32 `[N, D]`."""
+        """Return what is compared with the vectors of all tokens, float32 `[N, D]`."""
         x = keras.layers.Dense(x.shape[-1], "gelu", dtype="float32", name="guess")(x)
         return keras.layers.LayerNormalization(dtype="float32", name="guess_norm")(x)
 

@@ -33,7 +33,7 @@ class Hidden(NamedTuple):
 
 
 def hide(rows: Sequence[np.ndarray], mask_id: int, random: np.random.Generator) -> Hidden:
-    """Draws the tokens to guess: 15 % of each row, one at least; a token that is not known is never drawn.
+    """Draw the tokens to guess: 15 % of each row, one at least; a token that is not known is never drawn.
 
     Of those drawn 80 % are masked, with all of their features; 10 % are swapped for a token of another place;
     10 % stay as they are, so that the model cannot take what it sees for right.
@@ -69,14 +69,14 @@ def hide(rows: Sequence[np.ndarray], mask_id: int, random: np.random.Generator) 
 
 
 def masked_token(mask_id: int, tokens: np.ndarray) -> np.ndarray:
-    """Returns what stands in place of a hidden token: the mask's id, and 0 for each other feature."""
+    """Return what stands in place of a hidden token: the mask's id, and 0 for each other feature."""
     found = np.zeros(tokens.shape[1:], tokens.dtype)
     found[(0,) * found.ndim] = mask_id
     return found
 
 
 def masked_places(rows: Sequence[np.ndarray], mask_id: int) -> Hidden:
-    """Returns rows whose masks are to be guessed; what they hide is not known, so their ids are 0."""
+    """Return rows whose masks are to be guessed; what they hide is not known, so their ids are 0."""
     places = [np.flatnonzero(_ids(row) == mask_id) for row in rows]
     return Hidden(list(rows), places, [np.zeros(len(each), np.int32) for each in places])
 
@@ -127,7 +127,7 @@ class MaskedBatches(LengthSortedBatches):
             yield ((np.concatenate(places) + starts).astype(np.int32), seen), np.concatenate(ids)
 
     def dataset(self) -> tf.data.Dataset:
-        """Returns the batches as Keras wants them: their number known, the axes that vary unknown."""
+        """Return the batches as Keras wants them: their number known, the axes that vary unknown."""
         shape = [None, None, *self._rows[0].shape[1:]]
         flat = tf.TensorSpec([None], tf.int32)
         specs = ((flat, tf.TensorSpec(shape, tf.int32)), flat)
@@ -140,7 +140,7 @@ def _ids(tokens: np.ndarray) -> np.ndarray:
 
 
 def _chosen(known: np.ndarray, owner: np.ndarray, rows: int, random: np.random.Generator) -> np.ndarray:
-    """Returns a share of the known tokens of each row, in their order; `owner`, their row, is ascending."""
+    """Return a share of the known tokens of each row, in their order; `owner`, their row, is ascending."""
     there = np.bincount(owner, minlength=rows)
     asked = np.minimum(there, np.maximum(1, np.rint(_CHOSEN * there).astype(int)))
     # Each row's tokens in an order drawn at random; the first of them are taken.

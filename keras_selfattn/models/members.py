@@ -56,7 +56,7 @@ class Averaged(keras.layers.Layer):
 
 
 def side_by_side(build: Callable[[], keras.Model], members: int) -> tuple[Tensor, Tensor | list[Tensor]]:
-    """Returns the input of as many encoders, and the output of the one or of each.
+    """Return the input of as many encoders, and the output of the one or of each.
 
     The layers of the first lie open, each other's in a model of its own: "member_2", "member_3", …
 
@@ -72,7 +72,7 @@ def side_by_side(build: Callable[[], keras.Model], members: int) -> tuple[Tensor
 
 
 def logits_of(x: Tensor | list[Tensor], classes: int, *, exclusive: bool) -> Tensor:
-    """Returns the logits of features, `[..., D]` to `[..., C]`; of several encoders their average."""
+    """Return the logits of features, `[..., D]` to `[..., C]`; of several encoders their average."""
     several = x if isinstance(x, list) else [x]
     found = [
         keras.layers.Dense(classes, dtype="float32", name=_logits(place))(each)
@@ -82,7 +82,7 @@ def logits_of(x: Tensor | list[Tensor], classes: int, *, exclusive: bool) -> Ten
 
 
 def copy_member(source: keras.Model, target: keras.Model, place: int) -> None:
-    """Gives one of the encoders of a core, with its logits, the weights of the only one of another core.
+    """Give one of the encoders of a core, with its logits, the weights of the only one of another core.
 
     Args:
         source: with one encoder.

@@ -41,7 +41,7 @@ class NGrams(NamedTuple):
 
 
 def ngram_ids(config: TextConfig, texts: Tensor) -> NGrams:
-    """Returns the n-grams of a string tensor `[B]`.
+    """Return the n-grams of a string tensor `[B]`.
 
     Words, pairs of neighbours with the text's ends among them, and pairs with one word between, have ids
     below `BUCKETS`; runs of 2 to 5 characters within a word and its ends have ids from there on. What a word
@@ -57,7 +57,7 @@ def ngram_ids(config: TextConfig, texts: Tensor) -> NGrams:
 
 
 def counted(config: TextConfig, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yields, for texts in chunks, rows (from 0), ids and counts of the n-grams in each text, once each."""
+    """Yield, for texts in chunks, rows (from 0), ids and counts of the n-grams in each text, once each."""
     ids = _traced(config)
     start = 0
     for chunk in chunks(texts, _CHUNK, _CHARACTERS):
@@ -71,13 +71,13 @@ def counted(config: TextConfig, texts: Sequence[str]) -> Iterator[tuple[np.ndarr
 
 @functools.cache
 def _traced(config: TextConfig) -> Any:
-    """Returns `ngram_ids` as a graph, which is made once for a config."""
+    """Return `ngram_ids` as a graph, which is made once for a config."""
     spec = [tf.TensorSpec([None], tf.string)]
     return tf.function(lambda strings: ngram_ids(config, strings), input_signature=spec, autograph=False)
 
 
 def _word_grams(words: Tensor) -> list[Tensor]:
-    """Returns words, pairs and pairs with a gap, string ragged `[B, G]` each."""
+    """Return words, pairs and pairs with a gap, string ragged `[B, G]` each."""
     ends: Any = {"separator": " ", "pad_values": (_BEGIN, _END), "padding_width": 1}
     threes = tf.strings.ngrams(words, 3, **ends)
     # No word holds a blank: the second of three stands between two.
@@ -86,7 +86,7 @@ def _word_grams(words: Tensor) -> list[Tensor]:
 
 
 def _pieces(words: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Returns rows and ids of the pieces of all words, by their size; each different word is cut up once."""
+    """Return rows and ids of the pieces of all words, by their size; each different word is cut up once."""
     different, place = tf.unique(words.flat_values)
     cut = tf.strings.substr(different, 0, _WORD_PIECES, unit="UTF8_CHAR")
     characters = tf.strings.unicode_split(tf.strings.join([" ", cut, " "]), "UTF-8")
@@ -99,5 +99,5 @@ def _pieces(words: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 def _hashed(grams: Tensor, first: int) -> Tensor:
-    """Returns the ids of n-grams, int32 `[N]`."""
+    """Return the ids of n-grams, int32 `[N]`."""
     return tf.cast(tf.strings.to_hash_bucket_fast(grams.flat_values, BUCKETS), tf.int32) + first

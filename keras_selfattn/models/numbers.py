@@ -32,7 +32,7 @@ class NumbersHead(Head):
 
     @classmethod
     def learned(cls, targets: Sequence[np.ndarray]) -> "NumbersHead":
-        """Returns the head for the units of targets, each `[N]`."""
+        """Return the head for the units of targets, each `[N]`."""
         values = np.stack(targets)  # [rows, N]
         mean, deviation = values.mean(axis=0), values.std(axis=0)
         constant = deviation <= 1e-9 * np.abs(mean)
@@ -141,7 +141,7 @@ class StandardisedSquaredError(keras.losses.Loss):
 
 
 def as_numbers(y: Any) -> list[np.ndarray]:
-    """Returns targets of one number or several a row as float64 `[N]` each.
+    """Return targets of one number or several a row as float64 `[N]` each.
 
     Raises:
         DataError: if there are none, or a row's are no finite numbers.

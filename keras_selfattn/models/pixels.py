@@ -14,12 +14,12 @@ Tensor = Any
 
 
 def are_images(x: Any) -> bool:
-    """Whether `x` is a list or an array, not a data set."""
+    """Return whether `x` is a list or an array, not a data set."""
     return isinstance(x, list | tuple) or hasattr(x, "__array__")
 
 
 def as_images(x: Any) -> list[np.ndarray]:
-    """Returns images as arrays `[H, W, C]`, uint8 where they hold bytes and float32 otherwise.
+    """Return images as arrays `[H, W, C]`, uint8 where they hold bytes and float32 otherwise.
 
     Args:
         x: images `[H, W]` or `[H, W, C]`, C 1 or 3, in a list or as one array. Those of one array stay views
@@ -40,13 +40,13 @@ def as_images(x: Any) -> list[np.ndarray]:
 
 
 def size_named(shape: tuple[int, ...]) -> str:
-    """Returns an image's shape in words."""
+    """Return an image's shape in words."""
     height, width, channels = shape
     return f"{height} x {width} with {channels} channel{'s' if channels > 1 else ''}"
 
 
 def resized(images: Tensor, height: int, width: int) -> Tensor:
-    """Returns images `[..., H, W, C]` as float32 of another height and width, bilinear and antialiased."""
+    """Return images `[..., H, W, C]` as float32 of another height and width, bilinear and antialiased."""
     return tf.image.resize(images, [height, width], antialias=True)
 
 

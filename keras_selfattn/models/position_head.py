@@ -41,7 +41,7 @@ class PositionHead(ClassHead):
 
     @classmethod
     def learned(cls, targets: Sequence[Sequence[str]]) -> "PositionHead":
-        """Returns the head for the labels that occur."""
+        """Return the head for the labels that occur."""
         found = ClassHead.learned([name for names in targets for name in names])
         return cls(found.labels, mark_spans(found.labels) and all_may_follow(targets))
 
@@ -50,7 +50,7 @@ class PositionHead(ClassHead):
         return {**super().state, "spans": self.decoder is not None}
 
     def chosen(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Returns the places of the labels of rows, int `[T]` each, from their probabilities, `[T, C]`."""
+        """Return the places of the labels of rows, int `[T]` each, from their probabilities, `[T, C]`."""
         if self.decoder is None:
             return [row.argmax(axis=-1) for row in outputs]
         decode = tf.function(self.decoder, reduce_retracing=True, autograph=False)

@@ -1,4 +1,4 @@
-"""What a text model begins with: vocabulary, config and weights of one that was trained before."""
+"""The start of a text model: vocabulary, config and weights of one that was trained before."""
 
 import dataclasses
 import json
@@ -61,12 +61,12 @@ class Start:
         return self._model.tokenizer.vocabulary
 
     def contradicted(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns those fields of a config, by name, that must be other than given, as they must be."""
+        """Return those fields of a config, by name, that must be other than given, as they must be."""
         bound = self._bound()
         return {name: bound[name] for name in given if name in bound and given[name] != bound[name]}
 
     def config(self, given: TextConfig | Mapping[str, Any] | None) -> TextConfig:
-        """Returns the config given, with what depends on the weights as it must be; defaults are not given.
+        """Return the config given, with what depends on the weights as it must be; defaults are not given.
 
         Raises:
             ConfigError: for a field that contradicts the weights.
@@ -80,14 +80,14 @@ class Start:
         return TextConfig(**{**fields, **self._bound()})
 
     def copy_to(self, core: keras.Model) -> None:
-        """Gives each encoder of a core the weights of this one: of all layers from ids to positions."""
+        """Give each encoder of a core the weights of this one: of all layers from ids to positions."""
         members = [layer for layer in core.layers if isinstance(layer, keras.Model)]
         for layer in self._body():
             for encoder in (core, *members):
                 encoder.get_layer(layer.name).set_weights(layer.get_weights())
 
     def described(self, texts: Sequence[str]) -> str:
-        """Returns what is taken, and how many of the texts' different tokens are not known, in one line."""
+        """Return what is taken, and how many of the texts' different tokens are not known, in one line."""
         weights = [weight for layer in self._body() for weight in layer.trainable_weights]
         numbers = sum(int(weight.shape.num_elements()) for weight in weights)
         config = dataclasses.replace(self.config(None), min_count=1, vocabulary_size=2**31 - 1)
@@ -103,14 +103,14 @@ class Start:
         return {name: value for name, value in fields.items() if name not in _FREE}
 
     def _body(self) -> list[keras.layers.Layer]:
-        """Returns the layers up to the encoder's outputs that have weights."""
+        """Return the layers up to the encoder's outputs that have weights."""
         core = self._model.core
         body = keras.Model(core.inputs, core.get_layer("encoder").output)
         return [layer for layer in body.layers if layer.weights]
 
 
 def _figures(path: Path) -> dict[str, Any]:
-    """Returns the figures in a run folder, if it is one."""
+    """Return the figures in a run folder, if it is one."""
     try:
         return {"figures": json.loads((path / "metrics.json").read_text(encoding="utf-8"))}
     except (OSError, ValueError):

@@ -88,7 +88,7 @@ class SeriesRegressor(SeriesModel):
             self._assemble(NumbersHead(mean, deviation))
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
-        """Returns the mean of the training targets, and the answers of the ridge regression alone."""
+        """Return the mean of the training targets, and the answers of the ridge regression alone."""
         inputs = self._read_inputs(x)
         mean = np.tile(self._mean, (len(inputs), 1))
         return {"mean of training": mean, "ridge": self._of_ridge(inputs) + mean}
@@ -113,7 +113,7 @@ class SeriesRegressor(SeriesModel):
         self.core.get_layer("ridge").set_weights([ridge.coefficients, ridge.intercept - learned.mean])
 
     def _fitted(self, rows: Rows, targets: np.ndarray) -> tuple[Ridge, np.ndarray]:
-        """Returns the ridge regression, and the rows it was fitted on: all of them, unless there are many."""
+        """Return the ridge regression, and the rows it was fitted on: all of them, unless there are many."""
         frames, linear = Frames(relative=self._relative), self._linear_features()
         frames.learn(rows.inputs)
         sizes = linear.sizes(rows.inputs[0].shape[1])
@@ -130,15 +130,15 @@ class SeriesRegressor(SeriesModel):
         return fit_ridge(found, targets[chosen], sizes, shares, weights, self._blocks), chosen
 
     def _linear_features(self) -> Any:
-        """Returns the layer that makes of standardised frames what the ridge regression is fitted on."""
+        """Return the layer that makes of standardised frames what the ridge regression is fitted on."""
         return Summary(name="features")
 
     def _beginning(self, inputs: Sequence[np.ndarray], numbers: int) -> np.ndarray:
-        """Returns what is answered, and not learned, `[rows, N]`; the rest is learned."""
+        """Return what is answered, and not learned, `[rows, N]`; the rest is learned."""
         return np.zeros((len(inputs), numbers))
 
     def _of_ridge(self, inputs: Sequence[np.ndarray]) -> np.ndarray:
-        """Returns how far from their mean the ridge regression takes the numbers to be, `[rows, N]`."""
+        """Return how far from their mean the ridge regression takes the numbers to be, `[rows, N]`."""
         core = self.core
         return batched(keras.Model(core.input, core.get_layer("ridge").output), inputs)
 
@@ -155,7 +155,7 @@ class SeriesRegressor(SeriesModel):
 
 @dataclass(frozen=True)
 class ForecastConfig(SeriesConfig):
-    """What a `SeriesForecaster` is made of: the fields of `SeriesConfig`, and this one.
+    """Config of a `SeriesForecaster`: the fields of `SeriesConfig`, and this one.
 
     Args:
         season: frames after which a series repeats itself, such as 24 of hourly values. A forecast starts
@@ -221,7 +221,7 @@ class SeriesForecaster(SeriesRegressor):
         return {"epochs": 20, "learning_rate": 2e-3, "refit": True}
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
-        """Returns naive forecasts, of the last value and the season before if any, and the ridge's alone."""
+        """Return naive forecasts, of the last value and the season before if any, and the ridge's alone."""
         inputs, horizon = self._read_inputs(x), self.core.output_shape[1]
         found = {"last value": _naive(inputs, horizon, 1)}
         if self.config.season > 1:
@@ -252,5 +252,5 @@ class SeriesForecaster(SeriesRegressor):
 
 
 def _naive(inputs: Sequence[np.ndarray], horizon: int, season: int) -> np.ndarray:
-    """Returns naive forecasts `[rows, N]` of rows `[T, F]` of any lengths."""
+    """Return naive forecasts `[rows, N]` of rows `[T, F]` of any lengths."""
     return batched(NaiveForecast(horizon, season), inputs)

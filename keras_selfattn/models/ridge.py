@@ -32,7 +32,7 @@ def fit_ridge(
     weights: np.ndarray | None = None,
     blocks: int | None = None,
 ) -> Ridge:
-    """Returns the ridge regression from features to targets that errs least on rows left out.
+    """Return the ridge regression from features to targets that errs least on rows left out.
 
     Features are standardised; a constant one has no part. One row is left out at a time, in closed form; or,
     where neighbours are alike, a run of them.
@@ -94,7 +94,7 @@ class _Path(NamedTuple):
         return self.scaled.T @ (self.directions @ turned)
 
     def left_out(self) -> np.ndarray:
-        """Returns the errors on each row when it alone is left out, by penalty, `[penalties, B, C]`."""
+        """Return the errors on each row when it alone is left out, by penalty, `[penalties, B, C]`."""
         turned, square = self.directions.T @ self.rest, self.root[:, 0] ** 2
         found = []
         for penalty in PENALTIES:
@@ -109,7 +109,7 @@ class _Path(NamedTuple):
 def _blocks_left_out(
     features: np.ndarray, targets: np.ndarray, weights: np.ndarray, blocks: int
 ) -> np.ndarray:
-    """Returns the same of each row when a run of rows is left out."""
+    """Return the same of each row when a run of rows is left out."""
     found = np.zeros((len(PENALTIES), *targets.shape))
     for held in np.array_split(np.arange(len(features)), min(blocks, len(features))):
         path = _Path.of(*(np.delete(each, held, axis=0) for each in (features, targets, weights)))
@@ -120,7 +120,7 @@ def _blocks_left_out(
 
 
 def _scale(deviation: np.ndarray, sizes: Sequence[int], shares: Sequence[float]) -> np.ndarray:
-    """Returns what makes the variances of each kind of features add up to its share, `[N]`."""
+    """Return what makes the variances of each kind of features add up to its share, `[N]`."""
     varies = deviation > _CONSTANT
     starts = np.cumsum([0, *sizes])
     each = [
@@ -131,7 +131,7 @@ def _scale(deviation: np.ndarray, sizes: Sequence[int], shares: Sequence[float])
 
 
 def _directions(scaled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the left singular vectors `[B, R]` of centred features, and the squares of their values."""
+    """Return the left singular vectors `[B, R]` of centred features, and the squares of their values."""
     rows, features = scaled.shape
     values, vectors = np.linalg.eigh(scaled @ scaled.T if rows <= features else scaled.T @ scaled)
     kept = values > _ROUNDING * max(values[-1], 0.0)

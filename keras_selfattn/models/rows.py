@@ -15,13 +15,13 @@ class Rows(NamedTuple):
     weights: np.ndarray | None = None
 
     def part(self, place: slice) -> "Rows":
-        """Returns a run of the rows."""
+        """Return a run of the rows."""
         weights = None if self.weights is None else self.weights[place]
         return Rows(self.inputs[place], self.targets[place], weights)
 
 
 def check_columns(what: str, rows: Rows) -> None:
-    """Raises DataError for no rows, or columns of unequal length; `what` are the inputs, in the plural."""
+    """Raise DataError for no rows, or columns of unequal length; `what` are the inputs, in the plural."""
     if not rows.inputs:
         raise DataError("There are no rows. Give at least two, of two classes.")
     for name, column in (("labels", rows.targets), ("sample weights", rows.weights)):
@@ -32,13 +32,13 @@ def check_columns(what: str, rows: Rows) -> None:
 
 
 def split_end(rows: Rows, share: float) -> tuple[Rows, Rows]:
-    """Splits a share off the end, as Keras' `validation_split` does; at least one row."""
+    """Split a share off the end, as Keras' `validation_split` does; at least one row."""
     kept = len(rows.inputs) - max(1, int(len(rows.inputs) * share))
     return rows.part(slice(kept)), rows.part(slice(kept, None))
 
 
 def are_texts(x: Any) -> bool:
-    """Whether `x` is a list, array, Series or eager tensor of rows, not ids, tensors or a data set."""
+    """Return whether `x` is a list, array, Series or eager tensor of rows, not ids, tensors or a data set."""
     if isinstance(x, str | bytes):
         raise DataError("Texts come as a list. Received one string; wrap it in a list: [text].")
     if isinstance(x, list | tuple):
@@ -47,7 +47,7 @@ def are_texts(x: Any) -> bool:
 
 
 def as_texts(x: Any) -> list[str]:
-    """Returns texts as str; bytes are read as UTF-8.
+    """Return texts as str; bytes are read as UTF-8.
 
     Raises:
         DataError: for a row that is not text, with its number.
@@ -56,7 +56,7 @@ def as_texts(x: Any) -> list[str]:
 
 
 def are_token_lists(x: Any) -> bool:
-    """Whether `x` is a list, array or Series of rows of strings, not features, tensors or a data set."""
+    """Return whether `x` is a list, array or Series of rows of strings; no features, tensors or data set."""
     if isinstance(x, str | bytes):
         raise DataError("Rows come as a list of lists of tokens. Received one string.")
     if isinstance(x, list | tuple):
@@ -65,7 +65,7 @@ def are_token_lists(x: Any) -> bool:
 
 
 def as_token_lists(x: Any) -> list[list[str]]:
-    """Returns rows of tokens as lists of str; bytes are read as UTF-8. A row may be empty, a token may not.
+    """Return rows of tokens as lists of str; bytes are read as UTF-8. A row may be empty, a token may not.
 
     Raises:
         DataError: for a row that is no list of tokens, with its number.
@@ -75,7 +75,7 @@ def as_token_lists(x: Any) -> list[list[str]]:
 
 
 def as_column(what: str, values: Any) -> list[Any]:
-    """Returns a column as a list, whatever contains it.
+    """Return a column as a list, whatever contains it.
 
     Raises:
         DataError: for an array of other than one axis.
@@ -87,7 +87,7 @@ def as_column(what: str, values: Any) -> list[Any]:
 
 
 def _is_numeric_tensor(x: Any) -> bool:
-    """Whether `x` is one of the inputs of a model, such as ids, and no row of text."""
+    """Return whether `x` is one of the inputs of a model, such as ids, and no row of text."""
     dtype = getattr(x, "dtype", None)
     name = getattr(dtype, "name", str(dtype))
     return bool(getattr(x, "shape", ())) and name.startswith(("int", "uint", "float", "bfloat", "bool"))

@@ -34,7 +34,7 @@ _SHARES = Shares(deep=0.1, wide=1.0, rows=100)
 
 @dataclass(frozen=True)
 class SeriesConfig(EncoderConfig):
-    """What a model of series is made of: the fields of `EncoderConfig`, and these. Every default works.
+    """Config of a model of series: the fields of `EncoderConfig`, and these. Every default works.
 
     Args:
         kernel_size: frames that the convolution before attention spans.
@@ -62,7 +62,7 @@ class SeriesConfig(EncoderConfig):
 
 
 class SeriesModel(RawModel):
-    """What models of series share: how rows are read, and all layers before the head.
+    """Base of the models of series: how rows are read, and all layers before the head.
 
     Rows are arrays `[length, features]`, or `[length]` of one feature, in a list or as one array
     `[rows, length, features]` or `[rows, length]`. NaN is a missing value; frames of NaN at the end are
@@ -145,7 +145,7 @@ class SeriesModel(RawModel):
         return keras.Model(values, head.outputs(self._pooled(frames)), name="core")
 
     def _pooled(self, frames: Tensor) -> Tensor:
-        """Returns what attention makes of standardised frames `[B, T, F]`, `[B, 2 D]`."""
+        """Return what attention makes of standardised frames `[B, T, F]`, `[B, 2 D]`."""
         config, policy = self.config, self.dtype_policy
         x = keras.layers.GaussianNoise(_NOISE, dtype=policy, name="noise")(frames)
         x = FramePositions(config.width, config.kernel_size, self.stride, dtype=policy, name="convolution")(x)
@@ -158,7 +158,7 @@ class SeriesModel(RawModel):
 
 @dataclass(frozen=True)
 class SeriesClassifierConfig(SeriesConfig):
-    """What a `SeriesClassifier` is made of: the fields of `SeriesConfig`, and this one.
+    """Config of a `SeriesClassifier`: the fields of `SeriesConfig`, and this one.
 
     Args:
         kernels: random convolutions beside attention; 0 for attention alone.
@@ -256,6 +256,6 @@ class SeriesClassifier(SeriesModel, Classifier):
         return keras.Model(values, head.outputs(self._pooled(frames), wide, _SHARES), name="core")
 
     def _indicators(self, targets: Sequence[Any]) -> np.ndarray:
-        """Returns 1 for each label that a row bears, else 0, `[rows, C]`."""
+        """Return 1 for each label that a row bears, else 0, `[rows, C]`."""
         found = np.asarray(self.head.encoded(targets))
         return found if self.multi_label else np.eye(len(self.labels))[found]

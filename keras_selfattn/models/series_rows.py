@@ -13,12 +13,12 @@ _FORMS = "[length, features], or [length] of one feature"
 
 
 def are_series(x: Any) -> bool:
-    """Whether `x` is a list or an array of series, not a data set or a generator of batches."""
+    """Return whether `x` is a list or an array of series, not a data set or a generator of batches."""
     return isinstance(x, list | tuple) or (hasattr(x, "__array__") and not isinstance(x, str | bytes))
 
 
 def as_series(x: Any, num_features: int | None = None) -> list[np.ndarray]:
-    """Returns series as float32 `[T, F]` each; frames at the end that hold only NaN are padding, and cut.
+    """Return series as float32 `[T, F]` each; frames at the end that hold only NaN are padding, and cut.
 
     Args:
         x: list of arrays `[length, features]` or `[length]` of any lengths, or an array

@@ -21,7 +21,7 @@ _LEAST = 1e-30
 
 
 def mark_spans(labels: Iterable[str]) -> bool:
-    """Whether labels mark spans: all are "O" or begin with B-, I-, E- or S-, and one does.
+    """Return whether labels mark spans: all are "O" or begin with B-, I-, E- or S-, and one does.
 
     Example:
 
@@ -33,7 +33,7 @@ def mark_spans(labels: Iterable[str]) -> bool:
 
 
 def may_follow(before: str | None, label: str) -> bool:
-    """Whether a label may stand behind another, None at the beginning of a row: I and E continue a span.
+    """Return whether a label may follow another, None at the beginning of a row: I and E continue a span.
 
     Example:
 
@@ -45,7 +45,7 @@ def may_follow(before: str | None, label: str) -> bool:
 
 
 def all_may_follow(rows: Iterable[Sequence[str]]) -> bool:
-    """Whether no label of any row stands where it may not: of the IOB that begins spans with I, some do."""
+    """Return whether each label stands where it may: of the IOB that begins spans with I, some do not."""
     pairs = {pair for row in rows for pair in zip([None, *row], row, strict=False)}
     return all(may_follow(before, label) for before, label in pairs)
 
@@ -72,7 +72,7 @@ class SpanDecoder:
         self._costs = np.where(allowed, 0.0, _NEVER).astype(np.float32)  # [P, C]
 
     def __call__(self, probabilities: Tensor, mask: Tensor) -> Tensor:
-        """Returns the place of the label at each position.
+        """Return the place of the label at each position.
 
         Args:
             probabilities: float32 `[batch, length, labels]`.

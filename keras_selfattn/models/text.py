@@ -129,7 +129,7 @@ class TextClassifier(Classifier):
         return core(inputs if whole else self.beside_wide(inputs), training=training)
 
     def beside_wide(self, ids: Tensor, texts: Tensor | None = None) -> Any:
-        """Returns what the core takes: ids, `[batch, length]` or ragged, with the wide path's logits if any.
+        """Return what the core takes: ids, `[batch, length]` or ragged, with the wide path's logits if any.
 
         Args:
             ids: token ids of the texts.
@@ -205,7 +205,7 @@ class TextClassifier(Classifier):
 
 
 def text_body(config: TextConfig, tokenizer: Tokenizer, policy: Any) -> keras.Model:
-    """Returns what all models of text share: from what the tokenizer makes of rows to encoded positions.
+    """Return what all models of text share: from what the tokenizer makes of rows to encoded positions.
 
     Its layers bear the same names in each of them, so that weights can be copied by name.
 
@@ -225,7 +225,7 @@ def text_body(config: TextConfig, tokenizer: Tokenizer, policy: Any) -> keras.Mo
 
 
 def _embedded(ids: Tensor, config: TextConfig, tokenizer: Tokenizer, policy: Any) -> Tensor:
-    """Returns the vectors of ids `[B, T]`, `[B, T, D]`; words look at their neighbours."""
+    """Return the vectors of ids `[B, T]`, `[B, T, D]`; words look at their neighbours."""
     size, width, buckets = tokenizer.size, config.width, config.ngram_buckets
     embedding = NGramEmbedding(size, width, config.max_ngram, buckets, dtype=policy, name="embedding")
     if config.tokens == "characters":

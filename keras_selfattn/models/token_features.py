@@ -64,7 +64,7 @@ class TokenFeatures:
         return FIRST_ID + len(self.vocabulary)
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        """Returns the features of a string tensor `[...]`, int32 `[..., K]`; all 0 for "", which is padding.
+        """Return the features of a string tensor `[...]`, int32 `[..., K]`; all 0 for "", which is padding.
 
         The first is the word's id, the others places in one table, from 1 on. Bytes that are not UTF-8 become
         the replacement character U+FFFD.
@@ -77,7 +77,7 @@ class TokenFeatures:
         return tf.reshape(found, tf.concat([tf.shape(tokens), [FEATURES]], axis=0))
 
     def rows(self, rows: Sequence[Sequence[str]]) -> list[np.ndarray]:
-        """Returns the features of the tokens of each row, int32 `[T, K]`."""
+        """Return the features of the tokens of each row, int32 `[T, K]`."""
         places: dict[str, int] = {}
         index = [places.setdefault(token, len(places)) for row in rows for token in row]
         parts = [np.zeros((0, FEATURES), np.int32)]
@@ -87,12 +87,12 @@ class TokenFeatures:
 
 
 def lowered(tokens: Tensor) -> Tensor:
-    """Returns tokens as they are looked up."""
+    """Return tokens as they are looked up."""
     return tf.strings.lower(tokens, encoding="utf-8")
 
 
 def learn_words(config: TokenConfig, rows: Sequence[Sequence[str]]) -> list[str]:
-    """Returns the words worth an id, most frequent first."""
+    """Return the words worth an id, most frequent first."""
     written = Counter(token for row in rows for token in row)
     counts: Counter[bytes] = Counter()
     for chunk in chunks(list(written), _CHUNK, _CHARACTERS):
@@ -102,7 +102,7 @@ def learn_words(config: TokenConfig, rows: Sequence[Sequence[str]]) -> list[str]
 
 
 def spelled(tokens: Tensor, words: Tensor, buckets: int) -> Tensor:
-    """Returns places of what tokens `[N]`, in lower case `words`, are spelled with, int32 `[N, PIECES]`.
+    """Return places of what tokens `[N]`, in lower case `words`, are spelled with, int32 `[N, PIECES]`.
 
     They are in one table of `buckets` rows, from 1 on.
     """
@@ -113,7 +113,7 @@ def spelled(tokens: Tensor, words: Tensor, buckets: int) -> Tensor:
 
 
 def spellings(words: Sequence[str], buckets: int) -> np.ndarray:
-    """Returns `spelled` of words as they are written, int32 `[words, PIECES]`."""
+    """Return `spelled` of words as they are written, int32 `[words, PIECES]`."""
     parts = [np.zeros((0, PIECES), np.int32)]
     for chunk in chunks(list(words), _CHUNK, _CHARACTERS):
         tokens = as_strings(chunk)
@@ -122,7 +122,7 @@ def spellings(words: Sequence[str], buckets: int) -> np.ndarray:
 
 
 def _spelling(tokens: Tensor, words: Tensor) -> list[tuple[str, Tensor]]:
-    """Returns what is hashed of tokens `[N]` and their lower case, each string `[N]`, the whole last."""
+    """Return what is hashed of tokens `[N]` and their lower case, each string `[N]`, the whole last."""
     whole = tf.strings.regex_replace(words, r"\p{N}", "0")
     length = tf.strings.length(whole, unit="UTF8_CHAR")
     parts = []
@@ -136,7 +136,7 @@ def _spelling(tokens: Tensor, words: Tensor) -> list[tuple[str, Tensor]]:
 
 
 def _shape(tokens: Tensor) -> Tensor:
-    """Returns tokens with each run of capitals, of other letters and of digits as one sign."""
+    """Return tokens with each run of capitals, of other letters and of digits as one sign."""
     for pattern, sign in ((r"\p{Lu}+", "X"), (r"[^\P{L}X]+", "x"), (r"\p{N}+", "0")):
         tokens = tf.strings.regex_replace(tokens, pattern, sign)
     return tokens

@@ -61,16 +61,16 @@ class Tokenizer:
         return FIRST_ID + len(self.vocabulary)
 
     def __call__(self, texts: Tensor) -> Tensor:
-        """Returns the ids of a string tensor `[B]` as int32 ragged `[B, T]`."""
+        """Return the ids of a string tensor `[B]` as int32 ragged `[B, T]`."""
         tokens = split(self.config, texts)
         return tokens.with_flat_values(self.table.lookup(tokens.flat_values))
 
     def padded(self, texts: Tensor) -> Tensor:
-        """Returns the ids of a string tensor `[B]`, int32 `[B, T]`, padded with 0 to the longest row."""
+        """Return the ids of a string tensor `[B]`, int32 `[B, T]`, padded with 0 to the longest row."""
         return self(texts).to_tensor(PADDING_ID)
 
     def rows(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Returns the ids of each text, int32 `[T]`."""
+        """Return the ids of each text, int32 `[T]`."""
         found: list[np.ndarray] = []
         for chunk in chunks(texts, _CHUNK, _CHARACTERS):
             ids = self(as_strings(chunk))
@@ -79,7 +79,7 @@ class Tokenizer:
 
 
 def split(config: TextConfig, texts: Tensor) -> Tensor:
-    """Returns the tokens of a string tensor `[B]` as string ragged `[B, T]`, T at most `max_tokens`.
+    """Return the tokens of a string tensor `[B]` as string ragged `[B, T]`, T at most `max_tokens`.
 
     Bytes that are not UTF-8 become the replacement character U+FFFD.
     """
@@ -93,7 +93,7 @@ def split(config: TextConfig, texts: Tensor) -> Tensor:
 
 
 def clipped(config: TextConfig, texts: Tensor) -> Tensor:
-    """Returns texts `[B]` in valid UTF-8, cut at `max_tokens` characters where those are the tokens.
+    """Return texts `[B]` in valid UTF-8, cut at `max_tokens` characters where those are the tokens.
 
     Before anything is split: a megabyte of text then costs no more than so many characters.
     """
@@ -104,7 +104,7 @@ def clipped(config: TextConfig, texts: Tensor) -> Tensor:
 
 
 def learn_vocabulary(config: TextConfig, texts: Sequence[str]) -> tuple[list[str], int]:
-    """Returns the tokens worth an id, most frequent first, and how many texts `max_tokens` cuts."""
+    """Return the tokens worth an id, most frequent first, and how many texts `max_tokens` cuts."""
     counts: Counter[bytes] = Counter()
     cut = 0
     one_more = dataclasses.replace(config, max_tokens=config.max_tokens + 1)

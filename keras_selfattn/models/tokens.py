@@ -102,7 +102,7 @@ class TokenClassifier(RawModel):
         return [] if self._head is None else list(cast(PositionHead, self._head).labels)
 
     def label(self, x: Any, batch_size: int | None = None) -> list[list[str]]:
-        """Returns the labels of the tokens of each row: the likeliest, of spans those that go together.
+        """Return the labels of the tokens of each row: the likeliest, of spans those that go together.
 
         Args:
             x: rows of tokens.
@@ -150,7 +150,7 @@ class TokenClassifier(RawModel):
         return keras.Model(features, head.outputs(x), name="core")
 
     def _member(self) -> keras.Model:
-        """Returns an encoder of features `[B, T, K]`, to `[B, T, D]`."""
+        """Return an encoder of features `[B, T, K]`, to `[B, T, D]`."""
         config, policy = self.config, self.dtype_policy
         features = keras.Input((None, FEATURES), dtype="int32", name="features")
         x = FeatureEmbedding(

@@ -15,7 +15,7 @@ FIRST_ID = 2
 
 
 def lookup_table(vocabulary: Sequence[str]) -> tf.lookup.StaticHashTable:
-    """Returns the table from tokens to their ids, which start at 2; what is not in it is 1."""
+    """Return the table from tokens to their ids, which start at 2; what is not in it is 1."""
     ids = np.arange(FIRST_ID, FIRST_ID + len(vocabulary), dtype=np.int32)
     # Texts are looked up as UTF-8, which is how TensorFlow's ops hold them.
     keys = tf.constant([token.encode() for token in vocabulary], dtype=tf.string)
@@ -27,7 +27,7 @@ def lookup_table(vocabulary: Sequence[str]) -> tf.lookup.StaticHashTable:
 
 
 def most_frequent(counts: Counter[bytes], min_count: int, size: int) -> list[str]:
-    """Returns the tokens worth an id, most frequent first.
+    """Return the tokens worth an id, most frequent first.
 
     Where no token occurs `min_count` times, as in a handful of rows, all of them are taken.
 
@@ -43,12 +43,12 @@ def most_frequent(counts: Counter[bytes], min_count: int, size: int) -> list[str
 
 
 def as_strings(texts: Sequence[str]) -> Tensor:
-    """Returns texts as a string tensor; a lone surrogate, which has no UTF-8 form, becomes "?"."""
+    """Return texts as a string tensor; a lone surrogate, which has no UTF-8 form, becomes "?"."""
     return tf.constant([text.encode(errors="replace") for text in texts], dtype=tf.string)
 
 
 def chunks(texts: Sequence[str], rows: int, characters: int) -> Iterator[Sequence[str]]:
-    """Yields runs of texts, of so many rows and characters at most, or of one text.
+    """Yield runs of texts, of so many rows and characters at most, or of one text.
 
     Example:
 

@@ -67,7 +67,7 @@ class NGramLogits(keras.layers.Layer):
 
 
 def _unit(values: Tensor, rows: Tensor, ids: Tensor, texts: Tensor) -> Tensor:
-    """Returns values scaled so that those of a row's words, and those of its pieces, have length 1."""
+    """Return values scaled so that those of a row's words, and those of its pieces, have length 1."""
     group = 2 * rows + tf.cast(ids >= BUCKETS, tf.int32)
     squares = tf.math.unsorted_segment_sum(values**2, group, 2 * texts)
     return values * tf.math.rsqrt(tf.gather(squares, group))

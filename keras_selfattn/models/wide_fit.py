@@ -44,7 +44,7 @@ class _Linear(NamedTuple):
 
 
 class _Features(NamedTuple):
-    """Which n-grams have a weight: ids in order, int32 `[F]`, and their inverse document frequency."""
+    """N-grams that have a weight: ids in order, int32 `[F]`, and their inverse document frequency."""
 
     keys: np.ndarray
     idf: np.ndarray
@@ -57,7 +57,7 @@ def fitted(
     classes: int,
     weights: np.ndarray | None = None,
 ) -> NGramLogits:
-    """Returns the wide path for texts and what they are.
+    """Return the wide path for texts and what they are.
 
     Support vector machines on tf-idf, of all n-grams and, unless tokens are characters, of words alone; where
     classes are few the same on features scaled by naive-Bayes log-count ratios; and those ratios themselves.
@@ -97,14 +97,14 @@ def fitted(
 
 
 def _chosen(texts: Sequence[str], borne: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Returns the rows to fit on, in their order: those that weigh something, as far as memory goes."""
+    """Return the rows to fit on, in their order: those that weigh something, as far as memory goes."""
     told = np.flatnonzero(weights)
     costs = np.array([len(texts[int(row)]) for row in told])
     return np.sort(told[drawn(borne[told], costs, _MOST_CHARACTERS)])
 
 
 def wide_logits(layer: NGramLogits, config: TextConfig, texts: Sequence[str]) -> np.ndarray:
-    """Returns what the layer returns for texts, float32 `[B, classes]`, many at a time."""
+    """Return what the layer returns for texts, float32 `[B, classes]`, many at a time."""
     features = _Features(np.asarray(layer.keys), np.asarray(layer.idf))
     kernel, bias = np.asarray(layer.kernel), np.asarray(layer.bias)
     found = [
@@ -118,7 +118,7 @@ def wide_logits(layer: NGramLogits, config: TextConfig, texts: Sequence[str]) ->
 
 
 class _Counts(NamedTuple):
-    """How often each n-gram occurs in each text: rows and ids int32, counts float32; `texts` in number."""
+    """Counts of each n-gram in each text: rows and ids int32, counts float32; `texts` in number."""
 
     rows: np.ndarray
     ids: np.ndarray
@@ -131,14 +131,14 @@ class _Counts(NamedTuple):
         return cls(rows, ids, counts, len(texts))
 
     def features(self, columns: int) -> _Features:
-        """Returns the n-grams that get weights: all, or the more frequent ones where they are too many."""
+        """Return the n-grams that get weights: all, or the more frequent ones where they are too many."""
         ids, documents = np.unique(self.ids, return_counts=True)
         chosen = np.sort(np.argsort(-documents, kind="stable")[: max(1, _MOST_BYTES // (4 * columns))])
         idf = np.log((1 + self.texts) / (1 + documents[chosen])) + 1
         return _Features(ids[chosen], idf.astype(np.float32))
 
     def values(self, features: _Features) -> sp.csr_matrix:
-        """Returns what `NGramLogits` makes of the counts, float32 `[B, F]`."""
+        """Return what `NGramLogits` makes of the counts, float32 `[B, F]`."""
         places = np.minimum(np.searchsorted(features.keys, self.ids), len(features.keys) - 1)
         known = features.keys[places] == self.ids
         rows, ids, places = self.rows[known], self.ids[known], places[known]
@@ -152,7 +152,7 @@ class _Counts(NamedTuple):
 def _models(
     values: Any, columns: np.ndarray, weights: np.ndarray, classes: int, words: np.ndarray | None
 ) -> list[_Linear]:
-    """Returns the models of rows; `words`, bool `[F]`, are the features for those of words alone, if any."""
+    """Return the models of rows; `words`, bool `[F]`, are the features for those of words alone, if any."""
     ratios = _log_count_ratios(values, columns, weights)
     found = [ratios]
     # Whether pieces of words help or mislead, the held-out rows tell.
@@ -165,7 +165,7 @@ def _models(
 
 
 def _log_count_ratios(values: Any, columns: np.ndarray, weights: np.ndarray) -> _Linear:
-    """Returns how much likelier each feature is with the label than without; Wang & Manning's equation 2."""
+    """Return how much likelier each feature is with the label than without; Wang & Manning's equation 2."""
     occurs = (values > 0).astype(np.float64)
     borne = columns * weights[:, None]
     with_it = np.asarray(occurs.T @ borne) + 1  # [F, C]
@@ -176,7 +176,7 @@ def _log_count_ratios(values: Any, columns: np.ndarray, weights: np.ndarray) -> 
 
 
 def _machines(values: Any, columns: np.ndarray, weights: np.ndarray, c: float, scales: np.ndarray) -> _Linear:
-    """Returns a support vector machine for each column, on features times `scales`, `[F, C]` or `[F, 1]`."""
+    """Return a support vector machine for each column, on features times `scales`, `[F, C]` or `[F, 1]`."""
     kernel: Any = np.zeros((values.shape[1], columns.shape[1]))
     bias = np.where(columns.all(axis=0), 1.0, -1.0)
     mixed = np.flatnonzero(columns.any(axis=0) & ~columns.all(axis=0))  # of others there is nothing to learn
@@ -199,7 +199,7 @@ def _machines(values: Any, columns: np.ndarray, weights: np.ndarray, c: float, s
 def _scales(
     logits: Sequence[np.ndarray], columns: np.ndarray, weights: np.ndarray, exclusive: bool
 ) -> np.ndarray:
-    """Returns positive weights of the models that make the held-out labels `[B, C]` likeliest."""
+    """Return positive weights of the models that make the held-out labels `[B, C]` likeliest."""
     deviations = np.array([max(each.std(), 1e-6) for each in logits])
     stacked = np.stack([each / deviation for each, deviation in zip(logits, deviations, strict=True)])
 

@@ -29,7 +29,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _documented_as(method: Callable[..., Any]) -> Callable[[_F], _F]:
-    """Gives a coroutine the docstring of the method that blocks: they differ in the waiting alone."""
+    """Give a coroutine the docstring of the method that blocks: they differ in the waiting alone."""
 
     def documented(coroutine: _F) -> _F:
         coroutine.__doc__ = method.__doc__

@@ -35,7 +35,7 @@ class AsyncTransport(Transport):
         self._channels = [AsyncChannel(settings.connection, owner) for _ in range(self.connections)]
 
     async def run(self, steps: Steps[_T], timeout: float | None) -> _T:
-        """Drives one operation to its result, all of its calls within one deadline."""
+        """Drive one operation to its result, all of its calls within one deadline."""
         deadline = time.monotonic() + self.limit(timeout)
         try:
             step = next(steps)
@@ -80,7 +80,7 @@ class AsyncTransport(Transport):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """Ends the calls that are under way."""
+        """End the calls that are under way."""
         await asyncio.gather(*(channel.close() for channel in self._channels))
 
     async def _do(self, step: Step, deadline: float) -> Any:
@@ -155,7 +155,7 @@ class LoopOwner:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def claim(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Gives the channels to `loop`.
+        """Give the channels to `loop`.
 
         Raises:
             ClosedError: another loop has them, or they cannot work in this process.
@@ -208,7 +208,7 @@ class AsyncChannel:
         return self._calls[method]
 
     async def close(self) -> None:
-        """Ends the calls that are under way. Closing twice is fine."""
+        """End the calls that are under way. Closing twice is fine."""
         self.closed = True
         channel, self._channel = self._channel, None
         if channel is not None and self._loop is asyncio.get_running_loop():
@@ -224,7 +224,7 @@ class AsyncChannel:
         self.lookup = Lookup(self._connection.targets)
 
     async def _make(self) -> None:
-        """Makes the channel, or another where the servers have moved; once for all who wait for it."""
+        """Make the channel, or another where the servers have moved; once for all who wait for it."""
         assert self._making is not None  # _begin has made it
         async with self._making:
             if self.closed or (self._channel is not None and not self.lookup.due):

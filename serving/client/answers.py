@@ -1,4 +1,4 @@
-"""What a model answers, and what a server says of its versions."""
+"""Answers of a model, and of a server about its versions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,7 +84,7 @@ class Labelling:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a model attended to in one text.
+    """Attention weights of a model for one text.
 
     Attributes:
         tokens: the tokens it reads the text as, T of them.
@@ -113,7 +113,7 @@ class ClassScore(NamedTuple):
 
 @dataclass(frozen=True)
 class VersionStatus:
-    """Where one version of a model is in its life.
+    """The state of one version of a model.
 
     Attributes:
         version: the version's number.
@@ -133,7 +133,7 @@ class VersionStatus:
 
     @property
     def available(self) -> bool:
-        """Whether the version answers requests."""
+        """True if the version answers requests."""
         return self.state == "AVAILABLE"
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from .transport import TransportSettings, at_least_one
 
 
 class BaseClient:
-    """What the clients share; see Client for the arguments."""
+    """Base of the clients; see Client for the arguments."""
 
     def __init__(
         self,
@@ -46,5 +46,5 @@ class BaseClient:
         return f"{type(self).__name__}({asked.target!r}, {asked.model!r}, timeout={self._timeout:g})"
 
     def _connect(self, settings: TransportSettings) -> None:
-        """Makes the transport; nothing is sent yet."""
+        """Make the transport; nothing is sent yet."""
         raise NotImplementedError

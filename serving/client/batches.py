@@ -11,7 +11,7 @@ from .failures import Asked
 def parts(
     asked: Asked, arrays: Mapping[str, np.ndarray], rowwise: Sequence[str], max_batch_size: int | None
 ) -> list[range]:
-    """Which rows go together, at most `max_batch_size` at once; one part if nothing has rows.
+    """Return slices of rows, at most `max_batch_size` in each; one part if nothing has rows.
 
     Raises:
         InvalidInputError: the batch must be split, and its inputs have different numbers of rows.

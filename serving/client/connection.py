@@ -1,4 +1,4 @@
-"""How a client is connected: its servers, encryption, retries, limits. The same for both transports.
+"""Settings of a client's connections: servers, encryption, retries, limits. The same for both transports.
 
 Reference: grpc.io/docs/guides/{service-config,retry,health-checking,keepalive}; the service config's fields
 are those of grpc/service_config/service_config.proto.
@@ -95,7 +95,7 @@ class Connection:
             )
 
     def call_metadata(self) -> Any:
-        """What goes with the next call, unchecked; of a coroutine function what is to be awaited."""
+        """Return the metadata of the next call, unchecked; of a coroutine function what is to be awaited."""
         return self.metadata() if callable(self.metadata) else self.metadata or ()
 
     def channel_credentials(self) -> grpc.ChannelCredentials | None:

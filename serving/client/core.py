@@ -1,4 +1,4 @@
-"""What a client asks and understands, without a transport: requests, checks, memory of the metadata.
+"""A client without a transport: requests, checks, memory of the metadata.
 
 Each operation is a generator of `steps`; the tasks built on it are in `tasks`, `examples` and `management`.
 
@@ -99,7 +99,7 @@ class Core:
             raise self.asked.malformed(f"{message.DESCRIPTOR.name} does not parse: {error}") from error
 
     def signature(self, known: ModelMetadata | None, name: str) -> Signature | None:
-        """What is known of a signature.
+        """A signature, as far as it is known.
 
         Raises:
             FailedPreconditionError: the model has no such signature.
@@ -124,7 +124,7 @@ class Core:
         return names
 
     def check_outputs(self, outputs: Sequence[str], name: str, signature: Signature | None) -> None:
-        """Refuses outputs that a signature has not.
+        """Refuse outputs that a signature has not.
 
         Raises:
             InvalidInputError: that.

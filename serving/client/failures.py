@@ -40,7 +40,7 @@ _CLEAR_ADVICE = " If the server speaks TLS, which closes such connections, pass 
 
 @dataclass(frozen=True)
 class Asked:
-    """Who is asked: the server's address, the model's name, and whether the connection is encrypted.
+    """The server asked: its address, the model's name, and whether the connection is encrypted.
 
     Example:
         raise Asked("localhost:8500", "half").error(grpc.StatusCode.NOT_FOUND, "Servable not found")

@@ -1,4 +1,4 @@
-"""What callers pass, checked against what the model wants, as arrays that can be sent."""
+"""Inputs of callers, checked against what the model wants, as arrays that can be sent."""
 
 # Not all callers have a type checker.
 # pyright: reportUnnecessaryIsInstance=false

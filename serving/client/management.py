@@ -1,4 +1,4 @@
-"""What a server is told and asked about its models: states of versions, readiness, what to serve.
+"""Calls about a server's models: states of versions, readiness, what to serve.
 
 Reference: tensorflow_serving/apis/{get_model_status,model_management}.proto and
 tensorflow_serving/config/model_server_config.proto.
@@ -113,7 +113,7 @@ def server_config(config: str | Sequence[ModelConfig]) -> pb.ModelServerConfig:
 
 
 def reload(core: Core, config: str | Sequence[ModelConfig]) -> Steps[None]:
-    """Has the server serve what `config` lists, and nothing else."""
+    """Have the server serve what `config` lists, and nothing else."""
     request = pb.ReloadConfigRequest(config=server_config(config))
     answer = yield Request(RELOAD, request.SerializeToString())
     status = core.parsed(pb.ReloadConfigResponse, answer).status

@@ -1,4 +1,4 @@
-"""What is remembered of a model's metadata, and when it is asked for again."""
+"""A cache of a model's metadata, and when it is asked for again."""
 
 # Not all callers have a type checker.
 # pyright: reportUnnecessaryIsInstance=false
@@ -129,19 +129,19 @@ class Memory:
         return metadata
 
     def answered(self, which: Which, version: int) -> None:
-        """Notes that a call was answered by a version."""
+        """Note that a call was answered by a version."""
         if self._known.get(which) is not None and version not in self._seen:
             self._seen.add(version)
             self.forget(which)
 
     def forget(self, which: Which) -> None:
-        """Drops what is remembered, to be asked for by the next call."""
+        """Drop what is remembered, to be asked for by the next call."""
         self._known.pop(which, None)
         self._checked_at.pop(which, None)
 
 
 def is_name(value: object) -> bool:
-    """Whether a value is a str that a request can hold, and not empty."""
+    """Return whether a value is a str that a request can hold, and not empty."""
     if not isinstance(value, str) or not value:
         return False
     try:

@@ -1,4 +1,4 @@
-"""When a call that failed is made again: the policy, and what follows it over several connections.
+"""Retries: the policy, and what follows it over several connections.
 
 Over one connection gRPC follows the policy. It makes all tries of a call on the channel of the first, so that
 over several channels the transports follow it here, each try by another one.
@@ -68,7 +68,7 @@ class Retries:
         return _pause(error.__cause__, attempts)
 
     def answered(self) -> None:
-        """Notes that a call was answered."""
+        """Note that a call was answered."""
         if self._tokens < THROTTLING["maxTokens"]:
             self._tokens = min(THROTTLING["maxTokens"], self._tokens + THROTTLING["tokenRatio"])
 

@@ -40,5 +40,5 @@ class RoundRobin:
         return place if place != failed else (place + 1) % self._connections
 
     def failed(self, place: int) -> None:
-        """Leaves a connection out for a second, as long as another is there."""
+        """Leave a connection out for a second, as long as another is there."""
         self._back_at[place] = time.monotonic() + _LEFT_OUT_SECONDS

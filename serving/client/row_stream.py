@@ -80,7 +80,7 @@ def rows_in_a_call(core: Core, batch_size: int | None) -> int:
 
 
 def check_rows(rows: Any) -> None:
-    """Refuses what is one row, or a batch by names, where rows are wanted.
+    """Refuse what is one row, or a batch by names, where rows are wanted.
 
     Raises:
         InvalidInputError: that.

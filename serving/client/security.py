@@ -21,7 +21,7 @@ MetadataSource = Metadata | Callable[[], Metadata | Awaitable[Metadata]]
 
 @dataclass(frozen=True)
 class TLS:
-    """How a connection is encrypted. Files are read once, here.
+    """Encryption of a connection. Files are read once, here.
 
     Args:
         ca: the certificates (PEM) that the server's must lead to: a path, or the PEM itself; None for those

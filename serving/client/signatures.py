@@ -1,4 +1,4 @@
-"""What a served model says of itself: its signatures, with their inputs and outputs."""
+"""Metadata of a served model: its signatures, with their inputs and outputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class TensorSpec:
     shape: tuple[int | None, ...] | None
 
     def takes(self, shape: tuple[int, ...]) -> bool:
-        """Whether an array of a shape fits."""
+        """Return whether an array of a shape fits."""
         if self.shape is None:
             return True
         same_rank = len(shape) == len(self.shape)

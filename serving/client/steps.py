@@ -1,4 +1,4 @@
-"""What an operation asks of a transport: to send, to send many, to wait.
+"""Steps that an operation asks of a transport: to send, to send many, to wait.
 
 An operation is a generator of these. The transport sends back what came of each, or throws the ServingError
 that came instead; what the generator returns is the operation's result. `sync` and `aio` each drive them with

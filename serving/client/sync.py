@@ -394,7 +394,7 @@ class Client(BaseClient):
         return [version.version for version in self.status(timeout=timeout) if version.available]
 
     def reload(self, config: str | Sequence[ModelConfig], timeout: float = 60.0) -> None:
-        """Has the server serve what a configuration lists, and nothing else. Returns once it does.
+        """Have the server serve what a configuration lists, and nothing else. Return once it does.
 
         Args:
             config: the models; or what a file for --model_config_file holds, a ModelServerConfig as text.
@@ -410,7 +410,7 @@ class Client(BaseClient):
         self._transport.run(management.reload(self._core, config), timeout)
 
     def wait_until_ready(self, timeout: float, version: int | None = None) -> list[VersionStatus]:
-        """Waits until the server is there and some version of the model is available, by each connection.
+        """Wait until the server is there and some version of the model is available, by each connection.
 
         Args:
             timeout: seconds to wait at most.
@@ -432,7 +432,7 @@ class Client(BaseClient):
         return self._transport.run(steps, limit)
 
     def close(self) -> None:
-        """Closes all connections. Calls in other threads end with CancelledError; closing twice is fine."""
+        """Close all connections. Calls in other threads end with CancelledError; closing twice is fine."""
         self._transport.close()
 
     def __enter__(self) -> Self:

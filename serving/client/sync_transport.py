@@ -33,7 +33,7 @@ class SyncTransport(Transport):
         self._channels = [SyncChannel(settings.connection) for _ in range(self.connections)]
 
     def run(self, steps: Steps[_T], timeout: float | None) -> _T:
-        """Drives one operation to its result, all of its calls within one deadline."""
+        """Drive one operation to its result, all of its calls within one deadline."""
         deadline = time.monotonic() + self.limit(timeout)
         try:
             step = next(steps)
@@ -98,7 +98,7 @@ class SyncTransport(Transport):
         return self._translated(request, lambda: kind(request, place, begin, answer))
 
     def _answer(self, request: Request, deadline: float, place: int, attempt: Attempt, wait: Wait) -> bytes:
-        """What an attempt returns: the first, by the connection `place`, or another that may be and helps."""
+        """Return the answer of an attempt: the first, by `place`, or another that may be and helps."""
         attempts = 0
         while True:
             try:
@@ -135,7 +135,7 @@ class SyncTransport(Transport):
         return metadata
 
     def _translated(self, request: Request, make: Callable[[], _T]) -> _T:
-        """What `make` returns; what gRPC raises in it as an error of ours."""
+        """Return what `make` returns; raise gRPC's errors in it as ours."""
         started = time.monotonic()
         try:
             answer = make()
@@ -163,7 +163,7 @@ class SyncTransport(Transport):
             raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, str(error)) from None
 
     def close(self) -> None:
-        """Ends the calls that are under way."""
+        """End the calls that are under way."""
         for channel in self._channels:
             channel.close()
 
@@ -207,7 +207,7 @@ class SyncChannel:
             return self._calls[method]
 
     def close(self) -> None:
-        """Ends the calls that are under way. Closing twice is fine."""
+        """End the calls that are under way. Closing twice is fine."""
         self._closed = True
         if self._process != os.getpid():
             return

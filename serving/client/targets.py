@@ -49,7 +49,7 @@ class Targets:
 
     @property
     def loopback(self) -> bool:
-        """Whether nothing sent there leaves this machine."""
+        """True if nothing sent there leaves this machine."""
         return all(address.startswith(_UNIX) or _is_loopback(_host(address)) for address in self.addresses)
 
     @property
@@ -59,12 +59,12 @@ class Targets:
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one server to choose from."""
+        """True if there is more than one server to choose from."""
         return len(self.addresses) > 1
 
     @property
     def looked_up(self) -> bool:
-        """Whether `for_grpc` looks names up, which takes time, and may find others later."""
+        """True if `for_grpc` looks names up, which takes time, and may find others later."""
         return self.several and not all(map(_is_address, self.hosts))
 
     def for_grpc(self) -> str:

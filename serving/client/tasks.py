@@ -1,4 +1,4 @@
-"""What models are asked for by task: a label for a row, a label for a position, attention weights.
+"""Questions to models by task: a label for a row, a label for a position, attention weights.
 
 The signatures and names are those of this project's exports; see docs/savedmodel.md.
 """
@@ -142,7 +142,7 @@ def _rows_of(values: Inputs) -> Inputs:
 
 
 def _check_no_padding(values: Inputs) -> None:
-    """Refuses a list of tokens with one that is padding: it has no label, and others would seem to be its."""
+    """Refuse a list of tokens with one that is padding: it has no label, and others would seem to be its."""
     rows: Any = next(iter(values.values()), None) if isinstance(values, Mapping) else values
     if getattr(rows, "ndim", 1) != 1:  # an array, which its maker has padded
         return
@@ -154,7 +154,7 @@ def _check_no_padding(values: Inputs) -> None:
 
 
 def _fits(parts: Sequence[Prediction], classes: Sequence[str] | None) -> bool:
-    """Whether the labels that were answered are those of the largest probabilities."""
+    """Return whether the labels that were answered are those of the largest probabilities."""
     if classes is None:
         return True
     for part in parts:

@@ -1,4 +1,4 @@
-"""What the two transports share but for the waiting: limits, options, and from gRPC's errors to ours."""
+"""Shared parts of the two transports: limits, options, and from gRPC's errors to ours."""
 
 # Not all callers have a type checker.
 # pyright: reportUnnecessaryIsInstance=false
@@ -37,7 +37,7 @@ class ClosedError(Exception):
 
 
 class Lookup:
-    """Where several servers are, looked up when a channel is made, and again once calls have failed.
+    """Addresses of several servers, looked up when a channel is made, and again once calls have failed.
 
     Args:
         targets: the servers.
@@ -56,17 +56,17 @@ class Lookup:
 
     @property
     def takes_time(self) -> bool:
-        """Whether names must be looked up."""
+        """True if names must be looked up."""
         return self._targets.looked_up
 
     def failed(self) -> None:
-        """Notes that a call found no server: they may be elsewhere now."""
+        """Note that a call found no server: they may be elsewhere now."""
         self.due = self.due or (self.takes_time and time.monotonic() - self._at > _LOOK_AGAIN_SECONDS)
 
 
 @dataclass(frozen=True)
 class TransportSettings:
-    """How calls are made.
+    """Settings of all calls.
 
     Args:
         asked: who is asked, for messages.
@@ -137,7 +137,7 @@ class Transport:
         return pause
 
     def _options_of(self, request: Request, metadata: Any, deadline: float) -> dict[str, Any]:
-        """How gRPC is to make a call. The metadata comes first: it may have taken time to get."""
+        """Return the options of a call to gRPC. The metadata comes first: it may have taken time to get."""
         return {
             "metadata": pairs_of(metadata) or None,
             "wait_for_ready": request.wait_for_ready or self.settings.wait_for_ready,

@@ -41,7 +41,7 @@ class UnderWay:
         self._asked = False  # whether its answer was asked for
 
     def done(self) -> bool:
-        """Whether `result` has it at once, or knows that the first attempt failed."""
+        """Return whether `result` has it at once, or knows that the first attempt failed."""
         return self._future.done()
 
     def result(self) -> bytes:
@@ -53,7 +53,7 @@ class UnderWay:
         return self._answer(self._attempt, self._cancelled.wait)
 
     def cancel(self) -> None:
-        """Ends it: the attempt that is under way, and the pause before one. There are no more."""
+        """End it: the attempt that is under way, and the pause before one. There are no more."""
         self._cancelled.set()
         self._future.cancel()
 

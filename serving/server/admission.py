@@ -1,4 +1,4 @@
-"""What the server takes on at a time: so many requests, and so much memory that their messages do not show.
+"""Limits on the work at a time: so many requests, and so much memory that their messages do not show.
 
 A message of 40 bytes can name a tensor of gigabytes: it repeats its last value, or none. So what a request
 becomes is counted from its message, before anything is allocated.

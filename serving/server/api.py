@@ -1,4 +1,4 @@
-"""What a server can be asked, whatever the transport: requests in, responses out.
+"""The server's calls, whatever the transport: requests in, responses out.
 
 Reference: tensorflow_serving/apis/{prediction,model}_service.proto; the error texts are those of
 tensorflow_serving/model_servers/{server_core,get_model_status_impl,model_service_impl}.cc and
@@ -168,7 +168,7 @@ class Api:
             yield
 
     def ready(self) -> bool:
-        """Whether a model answers, or none is wanted: a broken one must not take requests from the others."""
+        """Return whether a model answers, or none is wanted: a broken one stops no requests to others."""
         models = self._models.available()
         return not models or any(models.values())
 
@@ -184,7 +184,7 @@ class Api:
         size: int,
         deadline: float | None,
     ) -> bytes:
-        """What `finish` makes of the response; `api` is CLASSIFY or REGRESS, all else as in `infer`."""
+        """Return what `finish` makes of the response; `api` is CLASSIFY or REGRESS. See `infer`."""
         make = _CALLS_ON_EXAMPLES[api]
 
         def prepare(servable: Servable) -> Call[Any]:
@@ -202,7 +202,7 @@ class Api:
         sizes: Sizes,
         deadline: float | None,
     ) -> bytes:
-        """Runs a graph for a request.
+        """Run a graph for a request.
 
         Args:
             spec: the model that the request means.

@@ -12,7 +12,7 @@ from .batching_parameters import BatchingParameters
 
 
 def kind_of(feeds: Mapping[str, np.ndarray], pad: bool) -> Hashable:
-    """What tasks of one batch have in common: tensors, dtypes, and shapes unless these are padded."""
+    """Return a key that tasks of one batch share: tensors, dtypes, and shapes unless these are padded."""
     return tuple(
         (name, feeds[name].dtype, feeds[name].ndim if pad else feeds[name].shape[1:])
         for name in sorted(feeds)
@@ -20,7 +20,7 @@ def kind_of(feeds: Mapping[str, np.ndarray], pad: bool) -> Hashable:
 
 
 def rows_of(feeds: Mapping[str, np.ndarray]) -> int:
-    """How many rows a request has.
+    """Return the number of rows of a request.
 
     Raises:
         InvalidArgumentError: not all of its arrays have so many.

@@ -1,4 +1,4 @@
-"""What waits to be run together: requests' shares of batches, in queues by kind."""
+"""Queues of tasks that wait to be run together: requests' shares of batches, by kind."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ class Task:
     done: "asyncio.Future[Arrays]"
 
     def waits(self) -> bool:
-        """Whether somebody still wants the answer."""
+        """Return whether somebody still wants the answer."""
         return not self.done.done() and (self.deadline is None or self.deadline > time.monotonic())
 
 
@@ -54,13 +54,13 @@ class Queue:
         self.timer: asyncio.TimerHandle | None = None
 
     def add(self, task: Task) -> None:
-        """Lets a task wait."""
+        """Let a task wait."""
         self.tasks.append(task)
         self.rows += task.rows
         self.shares.came(task.rows)
 
     def most(self) -> int:
-        """How many rows the next run may take."""
+        """Return the number of rows that the next run may take."""
         most = self.parameters.max_execution_batch_size
         return min(most, self.shares.most()) if self.parameters.evenly else most
 

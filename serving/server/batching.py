@@ -126,7 +126,7 @@ class Batcher:
         return self._shares.setdefault(servable, Shares(self._parameters.num_batch_threads))
 
     def _start_what_can(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Starts runs while there are tasks and threads for them, first of what has waited longest."""
+        """Start runs while there are tasks and threads for them, first of what has waited longest."""
         if not self._has_thread():
             return
         waiting = [queue for queue in self._queues.values() if queue.tasks]
@@ -145,7 +145,7 @@ class Batcher:
         return self._busy < self._parameters.num_batch_threads
 
     def _is_due(self, queue: Queue, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether tasks may run now, and not with those that will come."""
+        """Return whether tasks may run now, and not with those that will come."""
         parameters = queue.parameters
         if queue.rows >= parameters.max_execution_batch_size:
             return True
@@ -160,7 +160,7 @@ class Batcher:
         return wait <= 0
 
     def _ask_again(self, queue: Queue, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Looks after a while whether a queue's tasks may run."""
+        """Look after a while whether a queue's tasks may run."""
 
         def look() -> None:
             queue.timer = None
@@ -186,7 +186,7 @@ class Batcher:
             loop.call_soon(self._settle, run, _failed(run.tasks, error), loop)
 
     def _settle(self, run: Run, outcomes: list[_Outcome], loop: asyncio.AbstractEventLoop) -> None:
-        """Hands out what a run ended with, and starts the next ones."""
+        """Hand out what a run ended with, and start the next ones."""
         if run.is_settled:
             return
         run.is_settled = True

@@ -1,4 +1,4 @@
-"""How requests are batched: TensorFlow Serving's parameters, and this server's own choice.
+"""Parameters of batching: TensorFlow Serving's, and this server's own choice.
 
 Reference: tensorflow_serving/servables/tensorflow/session_bundle_config.proto (BatchingParameters) and
 bundle_factory_util.cc.
@@ -25,7 +25,7 @@ _OWN_FILE = "batching_params.pbtxt"
 
 @dataclass(frozen=True)
 class BatchingParameters:
-    """How requests are batched. The defaults are this server's own: no timer, and no queue that is ever full.
+    """Parameters of batching. The defaults are this server's own: no timer, and no queue that is ever full.
 
     Attributes:
         max_batch_size: rows of one request at most, unless it may be split.
@@ -111,7 +111,7 @@ def _read(path: str | Path, cpus: int = 1) -> BatchingParameters:
 
 
 def _checked(proto: flag_files_pb2.BatchingParameters, cpus: int) -> BatchingParameters:
-    """What TensorFlow Serving makes of a file, with its defaults."""
+    """Return what TensorFlow Serving makes of a file, with its defaults."""
     size = proto.max_batch_size.value if proto.HasField("max_batch_size") else 1000
     split = proto.enable_large_batch_splitting.value
     execution = (

@@ -11,7 +11,7 @@ _Response = TypeVar("_Response")
 
 @dataclass(frozen=True)
 class Call(Generic[_Response]):
-    """What one request asks of a servable.
+    """A request as a servable runs it.
 
     Attributes:
         feeds: arrays by tensor name.

@@ -27,14 +27,14 @@ TENSORFLOW = "TensorFlow"
 
 
 class Rule(NamedTuple):
-    """What a setting's value must be: as a test, and in words that follow "must be"."""
+    """A rule for a setting's value: as a test, and in words that follow "must be"."""
 
     holds: Callable[[Any], bool]
     words: str
 
 
 class About(NamedTuple):
-    """What a setting is for."""
+    """The purpose of a setting."""
 
     group: str
     help: str
@@ -71,7 +71,7 @@ def _setting(default: Any, group: str, rule: Rule, words: str) -> Any:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """What to serve, where and how.
+    """Settings of a server: what to serve, where and how.
 
     `SETTINGS` has what each setting is for; `keras-selfattn serve --help` prints it.
 

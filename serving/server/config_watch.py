@@ -44,16 +44,16 @@ class ConfigWatch:
         self._complaint = ""
 
     def start(self) -> None:
-        """Begins to look, unless the config says to read the file once; returns at once."""
+        """Begin to look, unless the config says to read the file once; return at once."""
         if self._follows:
             self._thread.start()
 
     def stop(self) -> None:
-        """Looks no more. A list that is being loaded may still be."""
+        """Look no more. A list that is being loaded may still be."""
         self._stopping.set()
 
     def look(self) -> None:
-        """Looks once, and returns when what a changed file lists is available or has failed."""
+        """Look once, and return when what a changed file lists is available or has failed."""
         try:
             config = read_model_config(self._path)
             # A file that says nothing, such as one that somebody is about to write, changes nothing.
@@ -78,7 +78,7 @@ class ConfigWatch:
                 _log.exception("looking at model_config_file failed")
 
     def _complain(self, words: str) -> None:
-        """Logs what is wrong, unless it has been wrong before."""
+        """Log what is wrong, unless it has been wrong before."""
         if words != self._complaint:
             _log.error("model_config_file: %s", words)
         self._complaint = words

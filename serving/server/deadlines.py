@@ -25,7 +25,7 @@ def seconds_left(deadline: float | None) -> float | None:
 
 
 async def by(deadline: float | None, work: Awaitable[_T]) -> _T:
-    """What `work` gives; it is cancelled at the deadline.
+    """Return what `work` gives; cancel it at the deadline.
 
     Raises:
         DeadlineExceededError: the deadline has come first.

@@ -14,7 +14,7 @@ _PART_OF_A_PORT = 3 / 8
 
 
 def raise_limit() -> None:
-    """Raises the soft limit of descriptors to the hard one, for a process that does nothing but serve.
+    """Raise the soft limit of descriptors to the hard one, for a process that does nothing but serve.
 
     The soft limit is low for the sake of programs that call select(), which cannot name a descriptor above
     1023.

@@ -38,15 +38,15 @@ class Serving(Protocol):
         ...
 
     def start(self) -> Self:
-        """Starts; returns when the first request can be answered."""
+        """Start; return when the first request can be answered."""
         ...
 
     def stop(self, grace: float | None = None) -> None:
-        """Stops, and gives running requests so many seconds; None for the config's."""
+        """Stop, and give running requests so many seconds; None for the config's."""
         ...
 
     def abort(self) -> None:
-        """Cuts a `stop` short; returns at once."""
+        """Cut a `stop` short; return at once."""
         ...
 
 
@@ -58,7 +58,7 @@ def serve_forever(
     on_ready: Callable[[Serving], None] | None = None,
     worker_setup: Callable[[int], None] | None = None,
 ) -> int:
-    """Serves until SIGTERM or SIGINT, then drains. A second signal stops at once, a third kills.
+    """Serve until SIGTERM or SIGINT, then drains. A second signal stops at once, a third kills.
 
     Raises the process's soft limit of descriptors to the hard one, which a `Server` inside another program
     leaves as it is. Call it from the main thread: nobody else gets signals.
@@ -91,7 +91,7 @@ def serve_forever(
 
 
 def serve_until_signal(server: _S, on_ready: Callable[[_S], None] | None = None) -> int:
-    """What `serve_forever` does, of a server that has not started."""
+    """Do what `serve_forever` does, of a server that has not started."""
     asked = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:

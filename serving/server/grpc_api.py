@@ -52,7 +52,7 @@ class GrpcApi:
         self._api = api
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Registers the two services."""
+        """Register the two services."""
         logging.getLogger("grpc._cython.cygrpc").addFilter(_is_worth_a_line)
         api = self._api
         inference = {
@@ -70,7 +70,7 @@ class GrpcApi:
         self.add_service(server, _MODEL, model)
 
     def add_service(self, server: grpc.aio.Server, name: str, methods: Mapping[str, Method]) -> None:
-        """Registers a service; its calls are drained like all others."""
+        """Register a service; its calls are drained like all others."""
         handlers = {method: self._handler(answer) for method, answer in methods.items()}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
 
@@ -93,7 +93,7 @@ class GrpcApi:
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Whether something of gRPC's is: it logs a traceback for each client that leaves during its answer."""
+    """Return whether a record of gRPC's is: it logs a traceback for each client that leaves too early."""
     error = record.exc_info[1] if record.exc_info else None
     return type(error).__name__ != "ExecuteBatchError"
 
@@ -137,11 +137,11 @@ class Health:
         self._models: set[str] = set()
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Registers the service."""
+        """Register the service."""
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
 
     async def set(self, models: dict[str, bool]) -> None:
-        """Sets who is healthy: whether each model that is wanted answers."""
+        """Set who is healthy: whether each model that is wanted answers."""
         statuses = health_pb2.HealthCheckResponse
         for name in (self._models - models.keys()) - {*_HEALTH_SERVICES}:
             await self._servicer.set(name, statuses.SERVICE_UNKNOWN)
@@ -153,12 +153,12 @@ class Health:
             await self._servicer.set(name, statuses.SERVING if overall else statuses.NOT_SERVING)
 
     async def leave(self) -> None:
-        """Turns everything unhealthy for good."""
+        """Turn everything unhealthy for good."""
         await self._servicer.enter_graceful_shutdown()
 
 
 def add_reflection(server: grpc.aio.Server) -> None:
-    """Lets tools such as grpcurl ask which services there are."""
+    """Let tools such as grpcurl ask which services there are."""
     names = (_PREDICTION, _MODEL, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
 

@@ -32,6 +32,6 @@ class InFlight:
             self._idle.set()
 
     async def drain(self) -> None:
-        """Has new requests refused from now on, and returns when those that are running have an answer."""
+        """Have new requests refused from now on, and return when those that are running have an answer."""
         self.draining = True
         await self._idle.wait()

@@ -26,7 +26,7 @@ _OWN_LIBRARY = f"{_NAME}.lite.experimental.microfrontend.python.ops.audio_microf
 
 
 def import_runtime() -> None:
-    """Imports what runs SavedModels; TensorFlow's API is loaded only when somebody uses it.
+    """Import what runs SavedModels; TensorFlow's API is loaded only when somebody uses it.
 
     For a process of one's own. All of TensorFlow stays where it has been imported before, and is imported
     where plugins for other devices are installed. Modules of the API, such as tensorflow.keras, can be
@@ -47,7 +47,7 @@ def import_runtime() -> None:
 
 
 def _leave_api_out() -> None:
-    """Puts the package in its place with its folder, and nothing in it until a name is missed."""
+    """Put the package in its place with its folder, and nothing in it until a name is missed."""
     spec = importlib.util.find_spec(_NAME)
     if spec is None or spec.loader is None:
         raise ModuleNotFoundError(f"No module named {_NAME!r}", name=_NAME)
@@ -61,7 +61,7 @@ def _package(spec: importlib.machinery.ModuleSpec, loader: Any) -> ModuleType:
 
 
 class _Api:
-    """What the package lacks until its __init__ has run."""
+    """The attributes that the package lacks until its __init__ has run."""
 
     def __init__(self, package: ModuleType, loader: Any):
         self._names = vars(package)

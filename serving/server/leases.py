@@ -1,4 +1,4 @@
-"""Which of a model's loaded versions answer, who is using them, and when one may be unloaded."""
+"""Leases on a model's loaded versions: which answer, who is using them, and when one may be unloaded."""
 
 import contextlib
 import logging
@@ -60,18 +60,18 @@ class Leases:
 
     @property
     def running(self) -> int:
-        """How many requests are using a version."""
+        """Return the number of requests that are using a version."""
         with self._lock:
             return sum(lease.running for lease in (*self._serving.values(), *self._retiring))
 
     def path_of(self, version: int) -> Path | None:
-        """Where a version that answers came from; None if it does not."""
+        """Return the folder of a version that answers; None if it does not."""
         with self._lock:
             lease = self._serving.get(version)
             return lease.path if lease else None
 
     def put(self, servable: Servable, path: Path) -> None:
-        """Lets a version answer from now on, in the place of one with its number."""
+        """Let a version answer from now on, in the place of one with its number."""
         with self._lock:
             was_available = bool(self._serving)
             before = self._serving.get(servable.version)
@@ -83,7 +83,7 @@ class Leases:
             self._on_change(True)
 
     def retire(self, versions: Collection[int]) -> None:
-        """Takes versions out of service; each is unloaded when its last request has finished."""
+        """Take versions out of service; each is unloaded when its last request has finished."""
         with self._lock:
             was_available = bool(self._serving)
             for version in versions:
@@ -120,7 +120,7 @@ class Leases:
                     self._unload_later(lease)
 
     def close(self) -> None:
-        """Unloads everything at once: runs that are still on their way end with CANCELLED."""
+        """Unload everything at once: runs that are still on their way end with CANCELLED."""
         with self._lock:
             leases = {*self._retiring, *self._serving.values()}
             self._serving.clear()

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a model, or one of its versions, is not served."""
+    """A reason why a model, or one of its versions, is not served."""
 
     words: str
     may_pass: bool
@@ -105,20 +105,20 @@ class Model:
 
     @property
     def running(self) -> int:
-        """How many requests are using a version."""
+        """Return the number of requests that are using a version."""
         return self._leases.running
 
     @property
     def problem(self) -> Problem | None:
-        """Why the last look did not find or load all it wanted; None if it did."""
+        """The reason why the last look did not find or load all it wanted; None if it did."""
         return self._problem
 
     def start(self) -> None:
-        """Begins to look at the base path; returns at once."""
+        """Begin to look at the base path; return at once."""
         self._watcher.start()
 
     def update(self, settings: ModelSettings) -> None:
-        """Serves as `settings` says from now on; returns at once."""
+        """Serve as `settings` says from now on; return at once."""
         with self._lock:
             self.settings = settings
             self._trusting = True
@@ -126,7 +126,7 @@ class Model:
         self._woken.set()
 
     def wait_for_look(self, timeout: float | None) -> bool:
-        """Waits until the base path has been looked at since `start` or `update`, and what was found loaded.
+        """Wait until the base path has been looked at since `start` or `update`, and what was found loaded.
 
         Args:
             timeout: seconds to wait at most; None for no limit.
@@ -141,12 +141,12 @@ class Model:
         return self._leases.lease(version)
 
     def retire(self) -> None:
-        """Stops looking, and unloads each version when its last request has finished; returns at once."""
+        """Stop looking, and unload each version when its last request has finished; return at once."""
         self.stop_looking()
         self._leases.retire(self.versions)
 
     def stop_looking(self) -> None:
-        """Loads nothing from now on, and ends a warmup that runs; returns at once."""
+        """Load nothing from now on, and end a warmup that runs; return at once."""
         with self._lock:
             self._stopping = True
             if self._warming is not None:
@@ -154,7 +154,7 @@ class Model:
         self._woken.set()
 
     def close(self, timeout: float | None = None) -> None:
-        """Unloads everything at once: runs that are still on their way end with CANCELLED.
+        """Unload everything at once: runs that are still on their way end with CANCELLED.
 
         Args:
             timeout: seconds to wait for a version that is being loaded; None for no limit.
@@ -165,7 +165,7 @@ class Model:
         self._leases.close()
 
     def look(self) -> None:
-        """Looks at the base path once and loads or unloads what that asks for."""
+        """Look at the base path once and load or unload what that asks for."""
         with self._lock:
             settings, trusting = self.settings, self._trusting
             self._trusting = False
@@ -210,7 +210,7 @@ class Model:
             self._woken.wait(pause)
 
     def _note(self, problems: list[Problem], first: bool) -> None:
-        """Remembers what is wrong, and logs it once; of the first look, whoever asked for it tells."""
+        """Remember what is wrong, and log it once; of the first look, whoever asked for it tells."""
         found = Problem("; ".join(each.words for each in problems), all(each.may_pass for each in problems))
         if problems and found != self._problem and not first and not self._stopping:
             # While another version answers, one that is being copied is nothing to worry about.
@@ -219,7 +219,7 @@ class Model:
         self._problem = found if problems else None
 
     def _ensure(self, number: int, path: Path, trusting: bool) -> Problem | None:
-        """Loads a version unless it serves already. What keeps it from serving; None if nothing does."""
+        """Load a version unless it serves already. What keeps it from serving; None if nothing does."""
         # Resolved: a link that is switched over leads to another version of the same number.
         if self._leases.path_of(number) == path.resolve():
             return None
@@ -249,7 +249,7 @@ class Model:
         return failure.tries < self._config.max_num_load_retries and time.monotonic() >= failure.next_try
 
     def _load(self, number: int, path: Path) -> Problem | None:
-        """Makes a version one that answers. Why it does not load; None if it does."""
+        """Make a version one that answers. Why it does not load; None if it does."""
         self.states.set(number, State.LOADING)
         name = self.settings.name
         _log.info("loading version %s of model %s", number, name)
@@ -282,7 +282,7 @@ class Model:
                 self._warming = None
 
     def _forget_waiting(self, candidates: list[int], newest: int) -> None:
-        """Drops what was waited for and is wanted no more: nobody waits for it."""
+        """Drop what was waited for and is wanted no more: nobody waits for it."""
         waiting = self.states.in_state(State.START)
         self.states.forget(number for number in waiting if number < newest or number not in candidates)
 

@@ -1,4 +1,4 @@
-"""Where the server listens for gRPC: port, Unix socket, encryption, and the core's options.
+"""The addresses on which the server listens for gRPC: port, Unix socket, encryption, and the core's options.
 
 Reference: tensorflow_serving/model_servers/server.cc and config/ssl_config.proto.
 """
@@ -105,7 +105,7 @@ def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
 
 
 def check_addresses(config: ServerConfig) -> None:
-    """Fails before models are loaded, and with the system's reason, which gRPC only logs.
+    """Fail before models are loaded, and with the system's reason, which gRPC only logs.
 
     Raises:
         ServerStartError: the port is in use, the host not one of this machine, or the socket's path taken.
@@ -170,7 +170,7 @@ def bind(host: str, port: int, setting: str, listens: bool = True) -> socket.soc
 
 
 def listen(server: grpc.aio.Server, config: ServerConfig, tls: grpc.ServerCredentials | None) -> int:
-    """Opens the port, and the Unix socket if there is to be one. Returns the port.
+    """Open the port, and the Unix socket if there is to be one. Return the port.
 
     Raises:
         ServerStartError: one of them cannot be opened.
@@ -188,7 +188,7 @@ def local_target(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address.
+    """Return whether only this machine reaches an address.
 
     Example:
         >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0")

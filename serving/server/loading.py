@@ -53,7 +53,7 @@ class Loader:
             return servable
 
     def warm_up(self, servable: Servable, path: Path) -> None:
-        """Runs the requests that a version brings along for that; closing it ends them.
+        """Run the requests that a version brings along for that; closing it ends them.
 
         Raises:
             Exception: one of them fails.

@@ -1,4 +1,4 @@
-"""What is told of models, and done to them, by all processes of a server together."""
+"""Management of models by all processes of a server together."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,7 +43,7 @@ class Management:
         }
 
     async def reload(self, config: pb.ModelServerConfig, timeout: float | None) -> None:
-        """Serves what is listed, and nothing else; returns when all of it is available everywhere.
+        """Serve what is listed, and nothing else; return when all of it is available everywhere.
 
         Raises:
             InvalidArgumentError: something on the list cannot be served at all.
@@ -76,7 +76,7 @@ class Management:
         return statuses
 
     async def metrics(self) -> str:
-        """What has been counted, in Prometheus' text format."""
+        """Return all counts, in Prometheus' text format."""
         if self._ask_all is None:
             return self._metrics.text()
         return summed_metrics(await self._everybody(METRICS, timeout=_PATIENCE_SECONDS))

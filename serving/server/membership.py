@@ -1,4 +1,4 @@
-"""What a server shares with the other workers of one port."""
+"""Membership of a server among the workers of one port."""
 
 import socket
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ AskAll = Callable[[str, tuple[Any, ...], float | None], list[Any]]
 
 @dataclass(frozen=True)
 class Membership:
-    """What a worker has of the others.
+    """The other workers, as one of them sees them.
 
     Attributes:
         ask_all: has all workers do something.

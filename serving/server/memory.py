@@ -10,7 +10,7 @@ _LOADS_BETWEEN_LOOKS = 64
 
 
 def give_memory_back() -> None:
-    """Has the C library return what an unloaded model held: by itself it keeps most of it for later.
+    """Have the C library return what an unloaded model held: by itself it keeps most of it for later.
 
     Reference: malloc_trim(3); other systems than Linux with glibc do so by themselves, or cannot.
     """
@@ -21,7 +21,7 @@ def give_memory_back() -> None:
 
 
 def limit_arenas(count: int) -> None:
-    """Has threads share so many of the C library's arenas from now on; by itself it makes eight for each CPU.
+    """Have threads share so many of the C library's arenas from now on; by itself it makes eight a CPU.
 
     Each keeps some of what was freed in it: every version that is loaded spreads over more of them, until all
     have been used. Has no effect on arenas that there are, nor elsewhere than on Linux with glibc.
@@ -35,7 +35,7 @@ def limit_arenas(count: int) -> None:
 
 
 class LoadedObjects:
-    """What has been loaded, which Python's garbage collector passes over: call `keep` after each load.
+    """Loaded objects, which Python's garbage collector passes over: call `keep` after each load.
 
     For a process that only serves: what TensorFlow's Python holds takes the collector 60 ms to walk through,
     with its whole API a quarter of a second, in which nothing else runs, every few thousand requests.
@@ -47,7 +47,7 @@ class LoadedObjects:
         self._loads = 0
 
     def keep(self) -> None:
-        """Has the collector pass over all that there is now.
+        """Have the collector pass over all that there is now.
 
         That includes what requests are using at that moment, whose garbage would stay for ever: every so many
         loads all is looked at.

@@ -1,4 +1,4 @@
-"""What several processes of a server tell, as one."""
+"""Merged answers of several processes of a server."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,7 +8,7 @@ _START, _AVAILABLE = pb.ModelVersionStatus.START, pb.ModelVersionStatus.AVAILABL
 
 
 def merged_statuses(responses: Iterable[pb.GetModelStatusResponse]) -> pb.GetModelStatusResponse:
-    """What several processes say of one model: a version is available when it is in all of them.
+    """Return the states of a model in all processes: a version is available when it is in all of them.
 
     Where it is not, what is told is a reason; a process that does not know a version has yet to find it.
     """

@@ -1,4 +1,4 @@
-"""What the server counts, and TensorFlow Serving's names for it, in Prometheus' text format.
+"""The server's counts, under TensorFlow Serving's names, in Prometheus' text format.
 
 The names have colons at both ends of their parts and counters no `_total`, as no client library writes them.
 
@@ -56,7 +56,7 @@ class _Counter:
 
 
 class _Histogram:
-    """How often values fell below each of some bounds, for each combination of labels."""
+    """Counts of values below each of some bounds, for each combination of labels."""
 
     kind = "histogram"
 
@@ -73,7 +73,7 @@ class _Histogram:
         self._sums[labels] = self._sums.get(labels, 0.0) + value
 
     def forget_all_but(self, most: int) -> None:
-        """Drops the combinations of labels that came first."""
+        """Drop the combinations of labels that came first."""
         for labels in list(self._counts)[:-most]:
             del self._counts[labels], self._sums[labels]
 
@@ -120,7 +120,7 @@ class Metrics:
 
     @contextlib.contextmanager
     def request(self, model: str, api: str, entrypoint: str) -> Iterator[None]:
-        """Counts a request and its time; the error that ends the block is its status.
+        """Count a request and its time; the error that ends the block is its status.
 
         Args:
             model: the name it asks for; what no model has is no label, or clients would fill the memory.
@@ -143,36 +143,36 @@ class Metrics:
                 self._latency.add((time.perf_counter() - started) * 1e6, model, api, entrypoint)
 
     def ran(self, model: str, api: str, seconds: float) -> None:
-        """Notes how long a graph ran for a request, the wait for a thread included."""
+        """Note how long a graph ran for a request, the wait for a thread included."""
         with self._lock:
             self._runtime.add(seconds * 1e6, model, api, "TF1")
 
     def examples(self, model: str, count: int) -> None:
-        """Notes how many tf.Examples a request brought."""
+        """Note how many tf.Examples a request brought."""
         with self._lock:
             self._examples.add(count, model)
             self._example_total.add(count, model)
 
     def warmed_up(self, path: Path, status: grpc.StatusCode, seconds: float) -> None:
-        """Notes how long the warmup requests of a version took, and how they ended."""
+        """Note how long the warmup requests of a version took, and how they ended."""
         with self._lock:
             self._warmup.add(seconds * 1e6, str(path), status.name)
             self._warmup.forget_all_but(_REMEMBERED_WARMUPS)
 
     def to_batch(self, rows: int, tensors: int) -> None:
-        """Notes the rows of a request that is to be run with others; each of its tensors counts."""
+        """Note the rows of a request that is to be run with others; each of its tensors counts."""
         with self._lock:
             for _ in range(tensors):
                 self._input_size.add(rows)
 
     def queued(self, seconds: Iterable[float]) -> None:
-        """Notes how long requests waited to be run together."""
+        """Note how long requests waited to be run together."""
         with self._lock:
             for each in seconds:
                 self._queuing.add(each * 1e6, _THREAD_POOL)
 
     def batch(self, rows: int, size: int) -> None:
-        """Notes the run of a batch.
+        """Note the run of a batch.
 
         Args:
             rows: those of its requests.

@@ -1,4 +1,4 @@
-"""Which models to serve: a ModelServerConfig, checked, as what the rest of the server works with.
+"""The models to serve: a ModelServerConfig, checked, as what the rest of the server works with.
 
 Reference: tensorflow_serving/config/{model_server_config,file_system_storage_path_source}.proto; the error
 texts are those of tensorflow_serving/model_servers/server_core.cc.

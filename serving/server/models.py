@@ -71,12 +71,12 @@ class Models:
         self._former: list[Model] = []
 
     def begin(self, settings: Mapping[str, ModelSettings]) -> None:
-        """Begins to load the models; returns at once."""
+        """Begin to load the models; return at once."""
         self._apply(settings)
         self._labels = {name: dict(each.labels) for name, each in settings.items()}
 
     def wait_until_served(self) -> None:
-        """Returns when there is something to serve; what is missing is waited for later.
+        """Return when there is something to serve; what is missing is waited for later.
 
         Raises:
             ServerStartError: no model has a version that can be served, and waiting does not help or has been
@@ -92,7 +92,7 @@ class Models:
             _log.warning("not served yet: %s", self._problems())
 
     def reload(self, settings: Mapping[str, ModelSettings], timeout: float | None) -> None:
-        """Serves what is listed, and nothing else. Returns when all of it is available.
+        """Serve what is listed, and nothing else. Return when all of it is available.
 
         Args:
             settings: the models, by name.
@@ -156,7 +156,7 @@ class Models:
         return states
 
     def knows(self, name: str) -> bool:
-        """Whether a model of that name is on the list."""
+        """Return whether a model of that name is on the list."""
         return name in self._models
 
     def available(self) -> dict[str, list[int]]:
@@ -164,7 +164,7 @@ class Models:
         return {name: model.versions for name, model in list(self._models.items())}
 
     def close(self, timeout: float | None = None) -> None:
-        """Unloads everything at once.
+        """Unload everything at once.
 
         Args:
             timeout: seconds to wait for what is being loaded; None for no limit.
@@ -178,7 +178,7 @@ class Models:
         self._unloader.shutdown()
 
     def _apply(self, settings: Mapping[str, ModelSettings]) -> list[str]:
-        """Begins to serve what is listed; what is not, leaves. The names of what is new or has changed."""
+        """Begin to serve what is listed; what is not, leaves. The names of what is new or has changed."""
         changed: list[str] = []
         with self._lock:
             for name in self._models.keys() - settings.keys():
@@ -221,7 +221,7 @@ class Models:
     def _wait_for(
         self, condition: Callable[[], bool], seconds: float | None, unless: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Waits until a condition holds. Whether it does.
+        """Wait until a condition holds. Whether it does.
 
         Args:
             condition: what is waited for.
@@ -238,25 +238,25 @@ class Models:
         return True
 
     def _answers(self) -> bool:
-        """Whether a model answers."""
+        """Return whether a model answers."""
         return any(model.versions for model in self._models.values())
 
     def _all_looked(self) -> bool:
-        """Whether all base paths have been looked at, and what was there loaded."""
+        """Return whether all base paths have been looked at, and what was there loaded."""
         return all(model.wait_for_look(0) for model in self._models.values())
 
     def _has_something(self) -> bool:
-        """Whether a model answers, or none ever will."""
+        """Return whether a model answers, or none ever will."""
         hopeless = any(model.problem and not model.problem.may_pass for model in self._models.values())
         return hopeless or not self._models or self._answers()
 
     def _all_settled(self, names: Iterable[str]) -> bool:
-        """Whether each model is served as it should be, or never will."""
+        """Return whether each model is served as it should be, or never will."""
         problems = [self._models[name].problem for name in names]
         return all(problem is None or not problem.may_pass for problem in problems)
 
     def _problems(self) -> str:
-        """What keeps models from being served as they should."""
+        """Return what keeps models from being served as they should."""
         found = {name: model.problem for name, model in self._models.items() if model.problem}
         return "; ".join(f"model {name!r}: {problem.words}" for name, problem in found.items())
 
@@ -273,7 +273,7 @@ class Models:
             raise UnknownError(f"{len(failed)} model(s) did not become available: {{{listed}}}")
 
     def _assign_labels(self, settings: Mapping[str, ModelSettings]) -> str:
-        """Assigns what can be. Why something cannot; empty if nothing is left."""
+        """Assign what can be. Why something cannot; empty if nothing is left."""
         refused = ""
         for name, each in settings.items():
             missing = self._unavailable_labels(name, each.labels)

@@ -50,7 +50,7 @@ async def _profile(data: bytes, deadline: float | None) -> bytes:
 
 
 def _path(request: pb.ProfileRequest) -> Path:
-    """Where the trace belongs, and TensorBoard looks for it."""
+    """Return the path where the trace belongs, and TensorBoard looks for it."""
     names = (request.session_id, request.host_name.replace(":", "_"))
     if not request.repository_root.startswith("/"):
         raise InvalidArgumentError(
@@ -63,7 +63,7 @@ def _path(request: pb.ProfileRequest) -> Path:
 
 
 def _recorded(options: pb.ProfileOptions, seconds: float) -> bytes:
-    """What the process does for a while, as a serialized XSpace."""
+    """Return a trace of the process for a while, as a serialized XSpace."""
     session: Any = ProfilerSession()
     levels = {
         "host_tracer_level": options.host_tracer_level,

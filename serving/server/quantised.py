@@ -23,7 +23,7 @@ _CODES = {record: code for code, record in _RECORDS.items()}
 
 
 def record_of(code: int) -> np.dtype | None:
-    """How arrays of a data type are fed if it is a quantised one; None if it is not."""
+    """Return the record that feeds arrays of a quantised data type; None for another type."""
     return _RECORDS.get(code)
 
 

@@ -1,4 +1,4 @@
-"""Where graphs run: a pool of threads, so that the event loop is free."""
+"""Runs of graphs in a pool of threads, so that the event loop is free."""
 
 import asyncio
 import contextlib
@@ -86,7 +86,7 @@ class Runner:
 
 
 def _has_rows(servable: Servable, call: Call[Any], most: int) -> bool:
-    """Whether a call is known to gain from a run with others: so many rows at most, that are independent."""
+    """Return whether a call is known to gain from a run with others: few independent rows."""
     tensors = servable.row_tensors
     if not tensors.issuperset(call.feeds) or not tensors.issuperset(call.fetches):
         return False
@@ -95,7 +95,7 @@ def _has_rows(servable: Servable, call: Call[Any], most: int) -> bool:
 
 
 async def in_own_thread(function: Callable[[], _T]) -> _T:
-    """What `function` returns, from a thread that nobody waits for when the process ends.
+    """Return what `function` returns, from a thread that nobody waits for when the process ends.
 
     For what may take as long as a model takes to load: the threads of a pool are waited for.
     """

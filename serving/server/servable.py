@@ -67,7 +67,7 @@ class Servable(Protocol):
         ...
 
     def close(self) -> None:
-        """Frees the model. Runs that are still on their way end with CANCELLED."""
+        """Free the model. Runs that are still on their way end with CANCELLED."""
         ...
 
 
@@ -172,7 +172,7 @@ class SavedModelServable:
                     yield info.name, self._session.graph.get_tensor_by_name(info.name)
 
     def _has_default_threads(self, config: Any) -> bool:
-        """Whether nobody has asked for other threads, and there is no other device than the processor."""
+        """Return whether nobody asked for other threads, and there is no other device than the processor."""
         asked = (
             config.inter_op_parallelism_threads
             or config.session_inter_op_thread_pool

@@ -139,7 +139,7 @@ class Server:
         return local_target(self.config.grpc_host, self.port)
 
     def start(self) -> Self:
-        """Loads the models, then opens the port. Returns when the first request can be answered.
+        """Load the models, then open the port. Return when the first request can be answered.
 
         Raises:
             ServerStartError: there is nothing to serve, no model loads, or the port is in use.
@@ -172,7 +172,7 @@ class Server:
         return self.models.available()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until the server has stopped.
+        """Wait until the server has stopped.
 
         Args:
             timeout: seconds to wait at most; None for no limit.
@@ -184,7 +184,7 @@ class Server:
         return not self._thread.is_alive()
 
     def stop(self, grace: float | None = None) -> None:
-        """Stops: turns unhealthy, refuses new requests, lets running ones finish, unloads the models.
+        """Stop: turn unhealthy, refuse new requests, let running ones finish, unload the models.
 
         Args:
             grace: seconds that running requests get to finish; None for the config's.
@@ -202,7 +202,7 @@ class Server:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def abort(self) -> None:
-        """Cuts a `stop` that is waiting for running requests short. Returns at once."""
+        """Cut a `stop` that is waiting for running requests short. Return at once."""
         self._on_loop(self._abort_requested.set)
 
     def __enter__(self) -> Self:
@@ -252,7 +252,7 @@ class Server:
         await self._drain(server, rest, (grpc_api.in_flight, rest_api.in_flight))
 
     async def _step(self, step: str) -> None:
-        """Goes on when the other workers of a first start have done what this one has, or it must stop."""
+        """Go on when the other workers of a first start have done what this one has, or it must stop."""
         membership = self._membership
         if membership is None or self._stopping:
             return

@@ -1,4 +1,4 @@
-"""How many rows a run should have, so that the threads share evenly what there is to do.
+"""Rows of a run, so that the threads share evenly what there is to do.
 
 Few clients get a thread each. Many would, too, if each run took what has just come, but a row of a large
 batch takes half of what it takes alone: so each thread waits for its part of all rows.
@@ -50,20 +50,20 @@ class Shares:
         self._rows -= rows
 
     def took(self, rows: int, seconds: float) -> None:
-        """Notes how long a run took that came to its end."""
+        """Note how long a run took that came to its end."""
         if rows:
             each = seconds / rows
             before = each if self._row_seconds == math.inf else self._row_seconds
             self._row_seconds = before + _NEWEST * (each - before)
 
     def are_worth_a_run(self, waiting: int) -> bool:
-        """Whether so many waiting rows are a thread's share, and enough to do, for a run beside another."""
+        """Return whether so many waiting rows are a thread's share, and enough for a run beside another."""
         if waiting * self._row_seconds >= _LONG_SECONDS:
             return True
         return waiting >= max(self._lately() // self._threads, self._worth())
 
     def most(self) -> int:
-        """How many rows a run may take."""
+        """Return the number of rows that a run may take."""
         return max(math.ceil(self._lately() / self._threads), self._worth())
 
     def _worth(self) -> int:

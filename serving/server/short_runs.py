@@ -1,4 +1,4 @@
-"""Which runs of a graph are so short that they stay in the thread that asks for them.
+"""Runs of a graph that are so short that they stay in the thread that asks for them.
 
 TensorFlow hands a run's operations to its own threads. For a short one that is much of its time: a row of 64
 tokens through two layers of width 128 takes a third less CPU time, and a fifth less time, in the thread that
@@ -58,11 +58,11 @@ class ShortRuns:
         self._ends = ends
 
     def expected(self, kind: Hashable) -> bool:
-        """Whether a run is expected to be short; the first of a kind never is."""
+        """Return whether a run is expected to be short; the first of a kind never is."""
         return self._ends and self._seconds.get(kind, _LONGEST_SECONDS) < _LONGEST_SECONDS
 
     def took(self, kind: Hashable, seconds: float) -> None:
-        """Notes how long one took that came to its end."""
+        """Note how long one took that came to its end."""
         before = self._seconds.get(kind, seconds)
         if len(self._seconds) >= _MOST_KINDS:
             self._seconds.clear()
@@ -71,7 +71,7 @@ class ShortRuns:
 
 
 def kind_of_run(fetches: Iterable[str], arrays: Iterable[np.ndarray]) -> Hashable:
-    """What runs have in common that take about as long: what they fetch, and how much they are fed."""
+    """Return a key that runs share which take about as long: what they fetch, and how much they are fed."""
     size = sum(
         sum(map(len, array.reshape(-1).tolist())) if array.dtype == object else array.nbytes
         for array in arrays
@@ -80,7 +80,7 @@ def kind_of_run(fetches: Iterable[str], arrays: Iterable[np.ndarray]) -> Hashabl
 
 
 def is_sure_to_end(graph_def: Any, loops_end: bool) -> bool:
-    """Whether whatever a graph is fed, it ends, waits for nobody, and needs no deep stack.
+    """Return whether whatever a graph is fed, it ends, waits for nobody, and needs no deep stack.
 
     Args:
         graph_def: a GraphDef.

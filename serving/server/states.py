@@ -1,4 +1,4 @@
-"""What is known of a model's versions: where each is in its life, as GetModelStatus tells it.
+"""States of a model's versions, as GetModelStatus tells them.
 
     START ─▶ LOADING ─▶ AVAILABLE ─▶ UNLOADING ─▶ END
                └────────────── failed ────────────▲
@@ -22,7 +22,7 @@ _REMEMBERED_VERSIONS = 100
 
 @dataclass(frozen=True)
 class VersionState:
-    """Where a version is in its life, and the error that ended it."""
+    """The state of a version, and the error that ended it."""
 
     version: int
     state: pb.ModelVersionStatus.State
@@ -44,11 +44,11 @@ class States:
         self._states: dict[int, VersionState] = {}
 
     def set(self, version: int, state: pb.ModelVersionStatus.State) -> None:
-        """Notes that a version is in a state."""
+        """Note that a version is in a state."""
         self._set(VersionState(version, state))
 
     def failed(self, version: int, error: Exception, message: str) -> None:
-        """Notes that a version did not load.
+        """Note that a version did not load.
 
         Args:
             version: its number.
@@ -59,7 +59,7 @@ class States:
         self._set(VersionState(version, State.END, code, message))
 
     def forget(self, versions: Iterable[int]) -> None:
-        """Drops versions that nobody waits for any more."""
+        """Drop versions that nobody waits for any more."""
         with self._lock:
             for version in versions:
                 self._states.pop(version, None)

@@ -96,7 +96,7 @@ class TfliteServable:
         return self._pool.run(checked, wanted, timeout)
 
     def close(self) -> None:
-        """Frees the model once the runs on their way have ended; those that wait end with CANCELLED."""
+        """Free the model once the runs on their way have ended; those that wait end with CANCELLED."""
         self._pool.close()
 
     def _needed(self, signature: pb.SignatureDef) -> tuple[int, frozenset[str]]:
@@ -123,7 +123,7 @@ class TfliteServable:
 
 
 def has_tflite(path: Path) -> bool:
-    """Whether a version's folder holds model.tflite.
+    """Return whether a version's folder holds model.tflite.
 
     Example:
         >>> has_tflite(Path("models/half/1"))

@@ -1,4 +1,4 @@
-"""What a TFLite file can be asked: its SignatureDefs, and the tensors they name.
+"""Signatures of a TFLite file: its SignatureDefs, and the tensors they name.
 
 Reference: tensorflow/lite/tools/signature/signature_def_util.cc and tensorflow_serving/servables/tensorflow/
 tflite_session.cc.
@@ -112,7 +112,7 @@ def _stored_signatures(file: Any) -> dict[str, pb.SignatureDef]:
 
 
 def _fix_names(signature: pb.SignatureDef, graph: Graph) -> None:
-    """Gives the signature's tensors the names they have in the file, from which converters took the ":0"."""
+    """Give the signature's tensors the names they have in the file, from which converters took the ":0"."""
     for kind, infos, tensors in (
         ("input", signature.inputs, graph.inputs),
         ("output", signature.outputs, graph.outputs),

@@ -27,7 +27,7 @@ def versions_in(base: Path) -> dict[int, Path] | None:
 
 
 def look_at(path: Path) -> Look:
-    """What a version's folder looks like now."""
+    """Return what a version's folder looks like now."""
     files = []
     for file in path.rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # being moved as we look
@@ -37,7 +37,7 @@ def look_at(path: Path) -> Look:
 
 
 def missing_file(path: Path, prefer_tflite: bool = False) -> str | None:
-    """What a version's folder still lacks to be loaded; None if nothing.
+    """Return what a version's folder still lacks to be loaded; None if nothing.
 
     Args:
         path: the version's folder.
@@ -63,7 +63,7 @@ def missing_file(path: Path, prefer_tflite: bool = False) -> str | None:
 
 
 def _has_variables(graph: Path) -> bool:
-    """Whether a SavedModel restores variables: TensorFlow 1 wrote none for a model without them."""
+    """Return whether a SavedModel restores variables: TensorFlow 1 wrote none for a model without them."""
     if graph.suffix != ".pb":
         return True
     saved_model = saved_model_pb2.SavedModel()

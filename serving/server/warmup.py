@@ -31,7 +31,7 @@ _LONGEST_SECONDS = 600.0
 
 
 def warm_up(servable: Servable, path: Path, iterations: int, metrics: Metrics) -> None:
-    """Runs the warmup requests that a version brings along.
+    """Run the warmup requests that a version brings along.
 
     Args:
         servable: the version.
@@ -67,7 +67,7 @@ def warm_up(servable: Servable, path: Path, iterations: int, metrics: Metrics) -
 
 
 def _run_all(servable: Servable, file: Path, iterations: int) -> int:
-    """Runs a file's requests; how many there are.
+    """Run a file's requests; how many there are.
 
     One after the other: TensorFlow prepares the graphs of a session under one lock.
     """

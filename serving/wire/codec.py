@@ -254,7 +254,7 @@ def _preview(array: np.ndarray) -> str:
 
 
 def _holds_strings(value: Any) -> bool:
-    """Whether the first leaf is text: NumPy would pad a list of text to its longest, and strip NULs."""
+    """Return whether the first leaf is text: NumPy would pad texts to the longest, and strip NULs."""
     while isinstance(value, list | tuple) and value:
         value = value[0]  # pyright: ignore[reportUnknownVariableType]
     return isinstance(value, str | bytes)
@@ -344,7 +344,7 @@ def _array_of(values: Sequence[Any], dtype: np.dtype) -> np.ndarray:
 
 
 def _has_unknown(proto: pb.TensorProto, field: str) -> bool:
-    """Whether a field came in a form that its declaration as bytes does not read."""
+    """Return whether a field came in a form that its declaration as bytes does not read."""
     number = pb.TensorProto.DESCRIPTOR.fields_by_name[field].number
     return any(each.field_number == number for each in UnknownFieldSet(proto))
 

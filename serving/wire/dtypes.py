@@ -16,7 +16,7 @@ class CodecError(ValueError):
 
 
 class Kind(NamedTuple):
-    """How one data type is stored: its NumPy type and its typed field."""
+    """The storage of one data type: its NumPy type and its typed field."""
 
     dtype: np.dtype
     field: str
@@ -67,7 +67,7 @@ def _bfloat16() -> Kind:
 
 
 def kind_of(code: int) -> Kind:
-    """How the data type `code` is stored."""
+    """Return the storage of the data type `code`."""
     if code == pb.DT_BFLOAT16:
         return _bfloat16()
     if code in QUANTISED:

@@ -170,7 +170,7 @@ def _tensor_apart(data: memoryview) -> _Apart:
 
 
 def _is_all(proto: pb.TensorProto, field: str, values: memoryview) -> bool:
-    """Whether the bytes of a field are the values of all elements: not the short form, nor another type's."""
+    """Return whether a field's bytes are the values of all elements, in full and of this type."""
     try:
         kind = kind_of(proto.dtype)
     except CodecError:  # strings among others

@@ -111,7 +111,7 @@ class RestApi:
         self._headers = _CORS if config.rest_api_enable_cors_support else {}
 
     async def __call__(self, scope: dict[str, Any], receive: _Receive, send: _Send) -> None:
-        """Answers one request."""
+        """Answer one request."""
         self.in_flight.begin()
         try:
             answer = await self._answer(scope, receive)
@@ -170,7 +170,7 @@ class RestApi:
         raise UnavailableError("no model has a version to answer")
 
     async def _tell(self, asks: str, spec: pb.ModelSpec) -> bytes:
-        """What the server knows of its models."""
+        """Answer what the server knows of its models."""
         if asks == routes.MODELS:
             return models_json(await self._management.statuses())
         if asks == routes.STATUS:
@@ -278,7 +278,7 @@ def _examples_request(spec: pb.ModelSpec, body: bytes) -> pb.SerializedInputRequ
 
 
 async def _unless_gone(receive: _Receive, work: Awaitable[bytes]) -> bytes:
-    """What `work` returns; it is cancelled when the client goes away before."""
+    """Return what `work` returns; cancel it when the client goes away before."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(receive())
     try:

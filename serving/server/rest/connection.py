@@ -43,7 +43,7 @@ class Connections:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of connections."""
         return len(self._all)
 
     def add(self, connection: "Connection") -> None:
@@ -64,13 +64,13 @@ class Connections:
         self._waiting.pop(connection, None)
 
     def leave(self) -> None:
-        """Has each connection end with its next answer."""
+        """Have each connection end with its next answer."""
         self.leaving = True
         for connection in self._all:
             connection.answer_last()
 
     def has_room(self, coming: int) -> bool:
-        """Whether there may be one more.
+        """Return whether there may be one more.
 
         Args:
             coming: those that will be here at once.
@@ -78,7 +78,7 @@ class Connections:
         return len(self._all) + coming < self.most
 
     def make_room(self, coming: int) -> bool:
-        """Whether there may be one more, which another makes way for if it must, and can."""
+        """Return whether there may be one more, which another makes way for if it must, and can."""
         if self.has_room(coming):
             return True
         oldest = next(iter(self._waiting.items()), None)
@@ -197,7 +197,7 @@ class Connection(HttpToolsProtocol):
             self._owes_since = now
 
     def answer_last(self) -> None:
-        """Ends with the answer that is under way, if there is one."""
+        """End with the answer that is under way, if there is one."""
         if self._is_answering:
             self.cycle.keep_alive = False
 
@@ -206,7 +206,7 @@ class Connection(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _look(self) -> None:
-        """Ends the connection if its client has not gone on for too long."""
+        """End the connection if its client has not gone on for too long."""
         now = self.loop.time()
         pause = _LOOK_SECONDS
         if self._refused or self._is_stalled(now):

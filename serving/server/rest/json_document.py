@@ -172,5 +172,5 @@ def _container(text: str) -> str:
 
 
 def _alike(text: str, word: str) -> int:
-    """How many characters of a word a text begins with."""
+    """Return the number of characters of a word that a text begins with."""
     return next(size for size in range(len(word), -1, -1) if text.startswith(word[:size]))

@@ -174,7 +174,7 @@ def array_of_values(value: object, code: int) -> np.ndarray:
 
 
 def is_named(value: object) -> bool:
-    """Whether a value holds tensors by name, rather than being one."""
+    """Return whether a value holds tensors by name, rather than being one."""
     return isinstance(value, dict) and not rj.is_base64(value)
 
 

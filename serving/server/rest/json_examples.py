@@ -15,7 +15,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class ExamplesRequest(NamedTuple):
-    """What a `:classify` or `:regress` asks for: the signature, the rows, and what all of them share."""
+    """The body of a `:classify` or `:regress`: the signature, the rows, and what all of them share."""
 
     signature_name: str
     examples: list[pb.Example]
@@ -23,7 +23,7 @@ class ExamplesRequest(NamedTuple):
 
 
 def examples_request(body: bytes) -> ExamplesRequest:
-    """What the body of a `:classify` or `:regress` asks for.
+    """Return the body of a `:classify` or `:regress`, read.
 
     Args:
         body: {"examples": [{feature: value or list of values}, ...]}, with a "context" of the same kind as an
@@ -77,7 +77,7 @@ def _set_feature(feature: pb.Feature, name: str, content: object) -> None:
 
 
 def _set_plain(feature: pb.Feature, items: list[Any]) -> bool:
-    """Sets a feature to values that are plainly of one type; False where each must be looked at."""
+    """Set a feature to values that are plainly of one type; False where each must be looked at."""
     types = set(map(type, items))
     if types == {str}:
         _set_values(feature, "bytes", list(map(rj.utf8, items)))

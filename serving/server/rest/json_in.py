@@ -20,7 +20,7 @@ from .json_document import document, signature_name
 
 
 class PredictInputs(NamedTuple):
-    """What a `:predict` asks for: the signature, whether to answer by rows, and the inputs by name."""
+    """The body of a `:predict`: the signature, whether to answer by rows, and the inputs by name."""
 
     signature_name: str
     rows: bool
@@ -28,7 +28,7 @@ class PredictInputs(NamedTuple):
 
 
 def predict_inputs(body: bytes, signatures: Mapping[str, pb.SignatureDef]) -> PredictInputs:
-    """What the body of a `:predict` asks for.
+    """Return the body of a `:predict`, read.
 
     Args:
         body: {"instances": [row, ...]} or {"inputs": tensor or {name: tensor}}, with a "signature_name" or

@@ -63,7 +63,7 @@ def proper_text(text: str) -> str:
 
 
 def is_base64(value: object) -> bool:
-    """Whether a value is what stands for binary data: {"b64": "..."} and nothing else in it.
+    """Return whether a value is what stands for binary data: {"b64": "..."} and nothing else in it.
 
     Example:
         >>> is_base64({"b64": "aGVsbG8="})
@@ -94,7 +94,7 @@ def base64_bytes(value: object) -> bytes:
 
 
 def is_integer(value: object) -> bool:
-    """Whether RapidJSON has a value as an integer: one beyond 64 bits is a double there.
+    """Return whether RapidJSON has a value as an integer: one beyond 64 bits is a double there.
 
     Example:
         >>> is_integer(2**64)
@@ -141,7 +141,7 @@ def as_floats(values: Sequence[float] | np.ndarray, code: int) -> np.ndarray:
 
 
 def type_name(value: object) -> str:
-    """What RapidJSON calls the type of a value.
+    """Return RapidJSON's name for the type of a value.
 
     Example:
         >>> type_name(True)
@@ -153,7 +153,7 @@ def type_name(value: object) -> str:
 
 
 def tensor_type(code: int) -> str:
-    """What TensorFlow calls a data type in its texts.
+    """Return TensorFlow's name for a data type in its texts.
 
     Example:
         >>> tensor_type(pb.DT_HALF)

@@ -62,18 +62,18 @@ class Listener:
         self._said = -_SAYING_SECONDS
 
     def start(self) -> None:
-        """Begins to accept."""
+        """Begin to accept."""
         self._socket.setblocking(False)
         self._socket.listen(_BACKLOG)
         self._accepting = asyncio.create_task(self._accept())
 
     def close(self) -> None:
-        """Accepts no more."""
+        """Accept no more."""
         if self._accepting is not None:
             self._accepting.cancel()
 
     async def wait_closed(self) -> None:
-        """Returns when the socket is closed. Those that had connected by then are answered."""
+        """Return when the socket is closed. Those that had connected by then are answered."""
         if self._accepting is None:
             return
         accepting, self._accepting = self._accepting, None

@@ -21,19 +21,19 @@ MODELS, STATUS, METADATA = "models", "status", "metadata"
 
 
 class Route(NamedTuple):
-    """What a request asks: one of the words above, and the model it means."""
+    """A request by its path: one of the words above, and the model it means."""
 
     asks: str
     spec: pb.ModelSpec
 
 
 def is_api(path: str) -> bool:
-    """Whether a path belongs to TensorFlow Serving's API."""
+    """Return whether a path belongs to TensorFlow Serving's API."""
     return path[:4].lower() == "/v1/"
 
 
 def route(method: str, path: str) -> Route:
-    """What a request asks.
+    """Return what a request asks for, by its path.
 
     Args:
         method: "GET" or "POST".

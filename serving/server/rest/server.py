@@ -104,7 +104,7 @@ class RestServer:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begins to answer."""
+        """Begin to answer."""
         quiet = _QuietThread()
         _uvicorn_log.addFilter(quiet)
         self._task = asyncio.create_task(self._server.serve())
@@ -116,13 +116,13 @@ class RestServer:
             raise ServerStartError(f"cannot listen for REST on port {self.port}: {error}") from error
 
     async def leave(self) -> None:
-        """Closes the port: who comes now goes elsewhere. Connections end with their next answer."""
+        """Close the port: who comes now goes elsewhere. Connections end with their next answer."""
         self._connections.leave()
         self._server.listener.close()
         await self._server.listener.wait_closed()
 
     async def stop(self, timeout: float) -> None:
-        """Closes the port, and each connection when its answer has been written.
+        """Close the port, and each connection when its answer has been written.
 
         Args:
             timeout: seconds for that; what is still being written then is cut off.
@@ -134,7 +134,7 @@ class RestServer:
         await self.abort()
 
     async def abort(self) -> None:
-        """Closes the port and all connections at once."""
+        """Close the port and all connections at once."""
         self._server.should_exit = self._server.force_exit = True
         for connection in list(self._server.server_state.connections):
             transport = connection.transport

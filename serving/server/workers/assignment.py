@@ -1,4 +1,4 @@
-"""What the supervisor and its workers know of each other."""
+"""The messages between the supervisor and its workers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ DO, AVAILABLE = "do", "available"
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a worker is started with.
+    """The settings that a worker is started with.
 
     Attributes:
         number: its own, from 1.

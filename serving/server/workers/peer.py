@@ -54,16 +54,16 @@ class Peer:
         self._reader = threading.Thread(target=self._read, name="peer", daemon=True)
 
     def start(self) -> None:
-        """Begins to answer; returns at once."""
+        """Begin to answer; return at once."""
         self._reader.start()
 
     @property
     def is_silent(self) -> bool:
-        """Whether an answer is still to come that nobody waits for any more."""
+        """True if an answer is still to come that nobody waits for any more."""
         return bool(self._late)
 
     def call(self, action: str, *arguments: Any, timeout: float | None) -> Any:
-        """What the other end's action returns.
+        """Return what the other end's action returns.
 
         Args:
             action: its name there.
@@ -92,7 +92,7 @@ class Peer:
             del self._waiting[number]
 
     def _send(self, *message: Any) -> bool:
-        """Whether the message could be sent."""
+        """Return whether the message could be sent."""
         try:
             with self._sending:
                 self._connection.send(message)

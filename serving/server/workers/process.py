@@ -77,12 +77,12 @@ class WorkerProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has begun to answer."""
+        """True if it has begun to answer."""
         return self._ready
 
     @property
     def is_silent(self) -> bool:
-        """Whether it still owes an answer that nobody waits for any more."""
+        """True if it still owes an answer that nobody waits for any more."""
         return self._peer.is_silent
 
     @property
@@ -91,7 +91,7 @@ class WorkerProcess:
         return time.monotonic() - self._began
 
     def has_started(self) -> bool:
-        """Whether it answers by now.
+        """Return whether it answers by now.
 
         Raises:
             ServingError: it never will.
@@ -103,21 +103,21 @@ class WorkerProcess:
         return self._ready
 
     def do(self, action: str, arguments: tuple[Any, ...], timeout: float | None) -> Any:
-        """What an action gives there; as in `Peer.call`."""
+        """Return what an action gives there; as in `Peer.call`."""
         return self._peer.call(
             DO, action, *arguments, timeout=None if timeout is None else timeout + _WAY_SECONDS
         )
 
     def terminate(self) -> None:
-        """Asks it to stop; again, to stop at once."""
+        """Ask it to stop; again, to stop at once."""
         self._process.terminate()
 
     def wait(self) -> None:
-        """Returns when it has ended."""
+        """Return when it has ended."""
         self._process.wait()
 
     def end(self, timeout: float) -> None:
-        """Returns when it has ended; after so many seconds it is killed."""
+        """Return when it has ended; after so many seconds it is killed."""
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -125,7 +125,7 @@ class WorkerProcess:
             self._process.wait()
 
     def last_words(self) -> str:
-        """How it ended."""
+        """Return a text that says how it ended."""
         status = self._process.wait()
         if self._failure is not None:
             return f"cannot serve: {self._failure}"

@@ -108,7 +108,7 @@ class Supervisor:
         }
 
     def start(self) -> Self:
-        """Starts the workers. Returns when all of them can answer.
+        """Start the workers. Return when all of them can answer.
 
         Raises:
             ServerStartError: a worker cannot serve, or the port is in use.
@@ -138,7 +138,7 @@ class Supervisor:
         return self
 
     def stop(self, grace: float | None = None) -> None:
-        """Has all workers stop as `Server.stop` does, and waits for them.
+        """Have all workers stop as `Server.stop` does, and wait for them.
 
         Args:
             grace: seconds that running requests get to finish; None for the config's, which is all that
@@ -167,7 +167,7 @@ class Supervisor:
                 listening.close()
 
     def abort(self) -> None:
-        """Cuts a `stop` that is waiting for running requests short. Returns at once."""
+        """Cut a `stop` that is waiting for running requests short. Return at once."""
         for worker in list(self._workers.values()):
             worker.terminate()
 
@@ -191,7 +191,7 @@ class Supervisor:
         return worker
 
     def _step(self, number: int, step: str) -> None:
-        """Returns when all workers have done a step, as this one; at once after the first start."""
+        """Return when all workers have done a step, as this one; at once after the first start."""
         with self._stepped:
             self._steps[step].add(number)
             self._stepped.notify_all()
@@ -204,7 +204,7 @@ class Supervisor:
             )
 
     def _keep(self, worker: WorkerProcess) -> None:
-        """Has a worker of this number for as long as there are any."""
+        """Have a worker of this number for as long as there are any."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             worker.wait()
@@ -228,7 +228,7 @@ class Supervisor:
             return None
 
     def _ask_all(self, action: str, arguments: tuple[Any, ...], timeout: float | None) -> list[Any]:
-        """What an action gives in each worker; those that have ended, or do not answer, are left out.
+        """Return what an action gives in each worker; those that have ended, or do not answer, are left out.
 
         Raises:
             ServingError: it was raised in one of them.
@@ -241,7 +241,7 @@ class Supervisor:
         self._reload(listed.SerializeToString(), None)
 
     def _reload(self, listed: bytes, timeout: float | None) -> list[Any]:
-        """Has all workers, and those that come later, serve what is listed."""
+        """Have all workers, and those that come later, serve what is listed."""
         started = time.monotonic()
         if not self._reloading.acquire(timeout=-1 if timeout is None else timeout):
             raise DeadlineExceededError("another reload has not finished yet; try again")
@@ -269,7 +269,7 @@ class Supervisor:
         return [*others, *(answer for each in asked for answer in each.result())]
 
     def _for_others(self, action: str) -> list[Any]:
-        """What stands for workers that are no more, or not yet."""
+        """Return what stands for workers that are no more, or not yet."""
         if action == METRICS:
             return [self._past_metrics]
         if action == STATUS and not self._all_started:
@@ -279,7 +279,7 @@ class Supervisor:
     def _asked(
         self, worker: WorkerProcess, action: str, arguments: tuple[Any, ...], timeout: float | None
     ) -> list[Any]:
-        """What an action gives in a worker; nothing if it does not tell."""
+        """Return what an action gives in a worker; nothing if it does not tell."""
         untold = [worker.last_metrics] if action == METRICS else []
         if action != RELOAD and (worker.is_silent or not worker.is_ready):
             return untold

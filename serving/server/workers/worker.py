@@ -77,7 +77,7 @@ def _leave() -> None:
 
 
 def main() -> None:
-    """Serves as the supervisor at the other end of a descriptor says."""
+    """Serve as the supervisor at the other end of a descriptor says."""
     descriptors.raise_limit()
     connection = Connection(int(sys.argv[1]))
     assignment: Assignment = connection.recv()
