@@ -28,7 +28,7 @@ class RunError(SelfAttentionError, OSError):
 
 
 class TrainingError(SelfAttentionError, RuntimeError):
-    """Training came to nothing, for example because the loss is no number any more."""
+    """Training came to nothing, for example because the loss became NaN or infinite."""
 
 
 class ExportError(SelfAttentionError, RuntimeError):

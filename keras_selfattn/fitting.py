@@ -13,10 +13,10 @@ from keras_selfattn.calibration import Calibration, SharesFitted, copy_calibrati
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.given import weights_of
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.members import copy_member
 from keras_selfattn.models.outputs import Mixture
+from keras_selfattn.models.sample_weights import weights_of
 from keras_selfattn.train_config import TrainConfig
 
 # Share of the steps over which the learning rate rises; Adam's first steps are the noisy ones.
@@ -26,8 +26,8 @@ _FLOOR = 0.02
 # Fewer validation rows do not tell epochs apart: on sets of series, with 5 to 24 of them, attention answered
 # 1.6 points worse in the epoch that was best by them than in the last.
 _TELLING = 100
-# What is best of what a head watches.
-_MODES = {"val_loss": "min", "val_accuracy": "max"}
+# Whether each monitored metric is minimised or maximised.
+_METRIC_MODES = {"val_loss": "min", "val_accuracy": "max"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Fitted:
 
     def beats(self, other: "Fitted") -> bool:
         """Return whether the monitored metric is better here than in the other."""
-        return self.score < other.score if _MODES[self.watched] == "min" else self.score > other.score
+        return self.score < other.score if _METRIC_MODES[self.watched] == "min" else self.score > other.score
 
 
 def fit_watched(
@@ -65,7 +65,7 @@ def fit_watched(
     """Train a model, keep the weights of the epoch that is best on validation rows, and calibrates it.
 
     Raises:
-        TrainingError: if the loss is no number any more.
+        TrainingError: if the loss became NaN or infinite.
     """
     head = _adapted(model, rows, config)
     calibration = Calibration(model, validation, _weights(head, rows.targets, validation, config))
@@ -73,7 +73,7 @@ def fit_watched(
         callbacks = [SharesFitted(calibration), *callbacks]
     watched = model.head.watched
     stopping = keras.callbacks.EarlyStopping(
-        monitor=watched, mode=_MODES[watched], patience=config.patience, restore_best_weights=True
+        monitor=watched, mode=_METRIC_MODES[watched], patience=config.patience, restore_best_weights=True
     )
     # Weighted as in training, or the best epoch would be another one.
     weights = _weights(model.head, rows.targets, validation, config)
@@ -89,7 +89,7 @@ def fit_watched(
     _check_finite(history["val_loss"], config)
     if calibration.possible:
         calibration.set()
-    best = int((np.argmin if _MODES[watched] == "min" else np.argmax)(history[watched]))
+    best = int((np.argmin if _METRIC_MODES[watched] == "min" else np.argmax)(history[watched]))
     return Fitted(history, 1 + best, watched)
 
 
@@ -118,7 +118,7 @@ def fit_again(
         report: takes a line as each training begins.
 
     Raises:
-        TrainingError: if the loss is no number any more.
+        TrainingError: if the loss became NaN or infinite.
     """
     members = members_of(model)
     encoders = [copy_of(model, {**model.alone, "members": 1}) for _ in range(members)] if members > 1 else []
@@ -249,7 +249,7 @@ class _Scheduled(keras.callbacks.Callback):
 def _check_finite(losses: Sequence[float], config: TrainConfig) -> None:
     if not np.isfinite(losses).all():
         raise TrainingError(
-            f"The loss is no number any more. Lower the learning rate; it was {config.learning_rate:g}."
+            f"The loss became NaN or infinite. Lower the learning rate; it was {config.learning_rate:g}."
         )
 
 

@@ -54,7 +54,7 @@ def pretrain(
         ConfigError: for `reading` that is no JSON, or settings of labels, such as `class_weight`.
         DataError: for no texts, too few to hold some of them out, or what is no text.
         RunError: if `output` cannot be written, exists and is not to be replaced, or is no run folder.
-        TrainingError: if the loss is no number any more.
+        TrainingError: if the loss became NaN or infinite.
 
     Example:
 

@@ -98,7 +98,7 @@ def train(
         ConfigError: for `reading` that is no JSON, or settings that are not for such targets.
         DataError: for rows that cannot train the model, before training begins.
         RunError: if `output` cannot be written, exists and is not to be replaced, or is no run folder.
-        TrainingError: if the loss is no number any more.
+        TrainingError: if the loss became NaN or infinite.
 
     Example:
 

@@ -78,7 +78,7 @@ def tuned(
         report: takes a line about each trial.
 
     Raises:
-        TrainingError: if the loss of the first trial is no number any more.
+        TrainingError: if the loss of the first trial became NaN or infinite.
     """
 
     def trial(changes: dict[str, Any], more: Sequence[keras.callbacks.Callback] = ()) -> Tuned:

@@ -12,8 +12,8 @@ from keras_selfattn import export, models, training
 from keras_selfattn.calibration import Calibration, SharesFitted
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models import ngrams, wide_fit
-from keras_selfattn.models.drawing import drawn
 from keras_selfattn.models.ngrams import BUCKETS, counted, ngram_ids
+from keras_selfattn.models.subsampling import stratified_subsample
 from keras_selfattn.models.wide_fit import fitted, wide_logits
 
 CONFIG = models.TextConfig(width=8, num_heads=2, ngram_buckets=64)
@@ -282,7 +282,7 @@ def test_of_too_many_texts_some_are_fitted_on_and_no_class_is_lost(monkeypatch):
 
 def test_rows_are_drawn_so_that_classes_are_there():
     borne = np.eye(1000, dtype=bool)[np.repeat(np.arange(1000), 20)]
-    rows = drawn(borne, np.ones(len(borne)), 2000)
+    rows = stratified_subsample(borne, np.ones(len(borne)), 2000)
     assert len(set(rows.tolist())) == 2000
     assert np.bincount(borne[rows].argmax(axis=1), minlength=1000).tolist() == [2] * 1000
-    assert sorted(drawn(borne, np.ones(len(borne)), len(borne))) == list(range(len(borne)))
+    assert sorted(stratified_subsample(borne, np.ones(len(borne)), len(borne))) == list(range(len(borne)))

@@ -97,9 +97,9 @@ class SelfAttentionBase(TokenLayer):
     def call_tokens(
         self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        heads = self._turned_heads(tokens.sequences(x), tokens.positions)
+        heads = self._transposed_heads(tokens.sequences(x), tokens.positions)
         context, weights = self._attend(heads, pairs, training, return_weights)  # [B, H, T, D], [B, H, T, S]
-        joined = ops.reshape(_turned(context), (-1, self.num_heads * self._head_dim))
+        joined = ops.reshape(_transpose_heads(context), (-1, self.num_heads * self._head_dim))
         return affine(joined, self._output_kernel, self._output_bias), weights
 
     def compute_output_spec(
@@ -130,10 +130,10 @@ class SelfAttentionBase(TokenLayer):
         """Return queries, keys and values `[B, T, heads, D]` of tokens at `positions`, int32 `[T]`."""
         raise NotImplementedError
 
-    def _turned_heads(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _transposed_heads(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return what `_project` does as `[B, heads, T, D]`."""
         query, key, value = self._project(inputs, positions)
-        return _turned(query), _turned(key), _turned(value)
+        return _transpose_heads(query), _transpose_heads(key), _transpose_heads(value)
 
     def _attend(
         self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, training: bool | None, return_weights: bool
@@ -176,15 +176,15 @@ class SelfAttentionBase(TokenLayer):
             for part, width in zip(fused, self._widths, strict=True)
         ]
 
-    def _turned_fused(self, inputs: Tensor) -> list[Tensor]:
+    def _transposed_fused(self, inputs: Tensor) -> list[Tensor]:
         """Return what `_project_fused` does as `[B, heads, T, D]`, turned before it is split."""
         batch, length, _ = sizes(inputs)
         heads = [width // self._head_dim for width in self._widths]
         fused = ops.reshape(affine(inputs, *self._fused), (batch, length, sum(heads), self._head_dim))
-        return _split(_turned(fused), heads, axis=1)
+        return _split(_transpose_heads(fused), heads, axis=1)
 
 
-def _turned(x: Tensor) -> Tensor:
+def _transpose_heads(x: Tensor) -> Tensor:
     """`[B, T, H, D]` to `[B, H, T, D]`, or back."""
     return ops.transpose(x, (0, 2, 1, 3))
 

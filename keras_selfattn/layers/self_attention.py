@@ -158,11 +158,11 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
             query, key = self._rotated(query, positions), self._rotated(key, positions)
         return self._scaled(query), key, value
 
-    def _turned_heads(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _transposed_heads(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if self.qk_norm or self.position is not None:
-            return super()._turned_heads(inputs, positions)
+            return super()._transposed_heads(inputs, positions)
         # Nothing is done to one of the three alone: they are turned at once.
-        query, key, value = self._turned_fused(inputs)
+        query, key, value = self._transposed_fused(inputs)
         return self._scaled(query), key, value
 
     def _scaled(self, query: Tensor) -> Tensor:

@@ -10,15 +10,15 @@ import numpy as np
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches import LengthSortedBatches, checked_size
 from keras_selfattn.models.config import EncoderConfig, checked_config
-from keras_selfattn.models.given import checked_weights, columns_of, weighted
+from keras_selfattn.models.deferred_compile import DeferredCompile
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.late import LateCompiled
 from keras_selfattn.models.rows import Rows, check_columns, split_end
+from keras_selfattn.models.sample_weights import checked_weights, weighted
 
 Tensor = Any
 
 
-class RawModel(LateCompiled):
+class RawModel(DeferredCompile):
     """A front end that reads raw rows, the encoder, and a head, learned from the rows of the first `fit`.
 
     A subclass says what its rows are; all that is said here holds for each of them.
@@ -155,7 +155,7 @@ class RawModel(LateCompiled):
         kind = self._head_type(y) if self._head is None else type(self._head)
         rows = self._read(x, y, sample_weight, kind)
         if isinstance(validation_data, tuple | list) and self._is_raw(validation_data[0]):
-            validation_data = self._read(*columns_of(validation_data), kind)
+            validation_data = self._read(*_validation_parts(validation_data), kind)
         elif validation_data is None and validation_split:
             rows, validation_data = split_end(rows, validation_split)
         head = kind.learned(rows.targets) if self._head is None else self._head
@@ -297,3 +297,10 @@ class RawModel(LateCompiled):
                 found[place] = row[: batches.lengths[place]]
         told.on_predict_end()
         return found
+
+
+def _validation_parts(data: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Return inputs, targets and weights, or None, of validation data."""
+    if len(data) not in (2, 3):
+        raise DataError(f"`validation_data` must be rows, targets and, if any, weights. It has {len(data)}.")
+    return data[0], data[1], data[2] if len(data) == 3 else None

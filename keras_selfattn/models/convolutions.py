@@ -15,9 +15,9 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.models.batches import LengthSortedBatches
-from keras_selfattn.models.drawing import drawn
 from keras_selfattn.models.frames import patches, real_frames
 from keras_selfattn.models.ridge import fit_ridge
+from keras_selfattn.models.subsampling import stratified_subsample
 
 Tensor = Any
 
@@ -148,7 +148,7 @@ def fit_wide(
         exclusive: whether a row has one label.
         weights: of the rows, float `[rows]`; by default all the same.
     """
-    chosen = drawn(targets > 0, np.ones(len(rows)), _MOST_ROWS)
+    chosen = stratified_subsample(targets > 0, np.ones(len(rows)), _MOST_ROWS)
     batches = LengthSortedBatches([rows[row] for row in chosen], batch_size=_BATCH, window=_WINDOW)
     chosen = chosen[batches.order]
     frames, wide = core.get_layer("frames"), core.get_layer("wide")

@@ -14,8 +14,8 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.drawing import drawn
 from keras_selfattn.models.ngrams import BUCKETS, counted
+from keras_selfattn.models.subsampling import stratified_subsample
 from keras_selfattn.models.vocabulary import chunks
 from keras_selfattn.models.wide import NGramLogits
 
@@ -100,7 +100,7 @@ def _chosen(texts: Sequence[str], borne: np.ndarray, weights: np.ndarray) -> np.
     """Return the rows to fit on, in their order: those that weigh something, as far as memory goes."""
     told = np.flatnonzero(weights)
     costs = np.array([len(texts[int(row)]) for row in told])
-    return np.sort(told[drawn(borne[told], costs, _MOST_CHARACTERS)])
+    return np.sort(told[stratified_subsample(borne[told], costs, _MOST_CHARACTERS)])
 
 
 def wide_logits(layer: NGramLogits, config: TextConfig, texts: Sequence[str]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Training data as a user gives it, sorted: validation data, weights."""
+"""Weights of training rows: a user's own, and those of classes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,13 +9,6 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.labels import without_column
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.rows import Rows
-
-
-def columns_of(data: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """Return inputs, targets and weights, or None, of validation data."""
-    if len(data) not in (2, 3):
-        raise DataError(f"`validation_data` must be rows, targets and, if any, weights. It has {len(data)}.")
-    return data[0], data[1], data[2] if len(data) == 3 else None
 
 
 def checked_weights(weights: Any) -> np.ndarray | None:

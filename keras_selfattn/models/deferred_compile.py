@@ -9,7 +9,7 @@ from keras_selfattn.models.heads import Head
 _DEFAULT = "default"
 
 
-class LateCompiled(keras.Model):
+class DeferredCompile(keras.Model):
     """A model whose loss and metrics may be left to its head, which its first rows tell.
 
     A subclass sets `_head`, and calls `compile_again` if it was compiled before.

@@ -6,32 +6,32 @@ import numpy as np
 _FIRST = 10
 
 
-def drawn(borne: np.ndarray, costs: np.ndarray, most: float) -> np.ndarray:
-    """Return rows in an order drawn at random: all, or so many that their costs are `most` at most.
+def stratified_subsample(labels: np.ndarray, costs: np.ndarray, budget: float) -> np.ndarray:
+    """Return rows in random order: all, or as many as cost `budget` at most.
 
     Where some are left out, ten rows of each class come first, one of each before the second of any: a class
     with few rows is not lost. One row is returned in any case.
 
     Args:
-        borne: whether a row bears a label, bool `[rows, classes]`.
+        labels: whether a row bears a label, bool `[rows, classes]`.
         costs: of each row, `[rows]`.
-        most: of the costs together.
+        budget: for the costs together.
 
     Returns:
         int64 `[rows]`, the same for the same arguments.
 
     Example:
 
-        >>> borne = np.array([[1, 0]] * 98 + [[0, 1]] * 2, dtype=bool)
-        >>> sorted(drawn(borne, np.ones(100), 4).tolist())[2:]
+        >>> labels = np.array([[1, 0]] * 98 + [[0, 1]] * 2, dtype=bool)
+        >>> sorted(stratified_subsample(labels, np.ones(100), 4).tolist())[2:]
         [98, 99]
     """
     order = np.random.default_rng(0).permutation(len(costs))
-    if costs.sum() <= most:
+    if costs.sum() <= budget:
         return order
     rank = np.full(len(order), _FIRST)
-    for column in borne.T:
+    for column in labels.T:
         places = np.flatnonzero(column[order])[:_FIRST]
         rank[places] = np.minimum(rank[places], np.arange(len(places)))
     order = order[np.argsort(rank, kind="stable")]
-    return order[: max(1, int((np.cumsum(costs[order]) <= most).sum()))]
+    return order[: max(1, int((np.cumsum(costs[order]) <= budget).sum()))]
