@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models.heads import THRESHOLD
-from keras_selfattn.models.span_labels import SpanDecoder
+from keras_selfattn.models.tokens.span_labels import SpanDecoder
 
 Tensor = Any
 

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models import ImageClassifier
-from keras_selfattn.models.pixels import as_images, resized
+from keras_selfattn.models.images.containers import as_images, resized
 
 from .fronts import Request, in_batches
 

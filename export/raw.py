@@ -15,8 +15,8 @@ from keras_selfattn.models import (
 )
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
-from keras_selfattn.models.numbers import NumbersHead
-from keras_selfattn.models.position_head import PositionHead
+from keras_selfattn.models.series.number_head import NumbersHead
+from keras_selfattn.models.tokens.position_head import PositionHead
 
 from .answers import Answers, Classification, Labelling, LabelSets, Numbers
 from .fronts import Front, Request, TextFront

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.batches import padded
-from keras_selfattn.models.series import SeriesModel
+from keras_selfattn.models.series.classifier import SeriesModel
 
 from .fronts import Request, Tensor, in_batches
 

@@ -9,8 +9,8 @@ from scipy.optimize import minimize, minimize_scalar
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.outputs import Mixture, Probabilities
-from keras_selfattn.models.rows import Rows
+from keras_selfattn.models.containers import Rows
+from keras_selfattn.models.probabilities import Mixture, Probabilities
 
 _PREDICT_BATCH = 256
 _HOTTEST = 10.0

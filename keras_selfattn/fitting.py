@@ -13,9 +13,9 @@ from keras_selfattn.calibration import Calibration, SharesFitted, copy_calibrati
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
 from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.ensemble import copy_member
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.members import copy_member
-from keras_selfattn.models.outputs import Mixture
+from keras_selfattn.models.probabilities import Mixture
 from keras_selfattn.models.sample_weights import weights_of
 from keras_selfattn.train_config import TrainConfig
 

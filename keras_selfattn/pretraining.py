@@ -14,8 +14,8 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.fitting import fit_watched
 from keras_selfattn.metrics.masked_tokens import MaskedTokenReport
-from keras_selfattn.models.masked import MaskedTokenModel, windows
-from keras_selfattn.models.rows import as_texts
+from keras_selfattn.models.containers import as_texts
+from keras_selfattn.models.text.masked_model import MaskedTokenModel, windows
 from keras_selfattn.runs import write_run, writing
 from keras_selfattn.train_config import TrainConfig
 from keras_selfattn.training import Run, as_json, described, run_folder

@@ -19,8 +19,8 @@ from keras_selfattn.metrics import report_of
 from keras_selfattn.metrics.mistakes import mistakes_of
 from keras_selfattn.metrics.report import Columns
 from keras_selfattn.models.heads import ClassHead, MultiLabelHead
-from keras_selfattn.models.numbers import NumbersHead
-from keras_selfattn.models.position_head import PositionHead
+from keras_selfattn.models.series.number_head import NumbersHead
+from keras_selfattn.models.tokens.position_head import PositionHead
 
 UNKNOWN = "1 of 3 rows have a label that was not in training: 'new' \\(line 3\\). They count as wrong"
 TEXTS = ["good film", "bad film", "fine film", "poor film"]

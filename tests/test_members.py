@@ -7,7 +7,7 @@ import pytest
 from keras_selfattn import export, models, training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.fitting import copy_of
-from keras_selfattn.models.members import Averaged, copy_member
+from keras_selfattn.models.ensemble import Averaged, copy_member
 from keras_selfattn.runs import load_run
 
 TEXT = models.TextConfig(width=8, num_heads=2, members=2, min_count=1)

@@ -11,8 +11,8 @@ from keras_selfattn import models, pretraining, training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, ExportError, RunError
 from keras_selfattn.export import export_saved_model
-from keras_selfattn.models.masked import windows
-from keras_selfattn.models.masking import MASK, MaskedBatches, hide, masked_places
+from keras_selfattn.models.text.masked_model import windows
+from keras_selfattn.models.text.token_masking import MASK, MaskedBatches, hide, masked_places
 from keras_selfattn.runs import read_config, read_metrics
 
 SMALL = models.TextConfig(width=16, num_heads=2, dropout=0.0)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from keras_selfattn.models import ridge
-from keras_selfattn.models.ridge import fit_ridge
+from keras_selfattn.models.series import ridge
+from keras_selfattn.models.series.ridge import fit_ridge
 
 SHARES = (1.5, 0.5, 1.0)
 

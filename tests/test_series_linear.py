@@ -8,10 +8,11 @@ from sklearn.model_selection import GridSearchCV, KFold
 
 from keras_selfattn import models
 from keras_selfattn.data import cut_windows
-from keras_selfattn.models import linear, regression
 from keras_selfattn.models.batches import padded
-from keras_selfattn.models.linear import LastFrames, Summary, batched
-from keras_selfattn.models.ridge import PENALTIES
+from keras_selfattn.models.series import forecast_features as linear
+from keras_selfattn.models.series import regression
+from keras_selfattn.models.series.forecast_features import LastFrames, Summary, batched
+from keras_selfattn.models.series.ridge import PENALTIES
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "dropout": 0.0, "max_positions": 4}
 NAN = float("nan")

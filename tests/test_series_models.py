@@ -7,10 +7,16 @@ import tensorflow as tf
 
 from keras_selfattn import models
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.frames import FramePositions, Frames, last_values, patches, window_counts
-from keras_selfattn.models.linear import NaiveForecast
-from keras_selfattn.models.numbers import NumbersHead, StandardisedSquaredError
-from keras_selfattn.models.series_rows import as_series
+from keras_selfattn.models.series.containers import as_series
+from keras_selfattn.models.series.forecast_features import NaiveForecast
+from keras_selfattn.models.series.frame_layers import (
+    FramePositions,
+    Frames,
+    last_values,
+    patches,
+    window_counts,
+)
+from keras_selfattn.models.series.number_head import NumbersHead, StandardisedSquaredError
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "dropout": 0.0, "max_positions": 4}
 ATTENTION = {**SMALL, "kernels": 0}

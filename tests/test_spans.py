@@ -10,8 +10,8 @@ from sklearn.metrics import f1_score
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.positions import labelling_report
 from keras_selfattn.metrics.spans import span_report, spans
-from keras_selfattn.models.position_head import PositionHead
-from keras_selfattn.models.span_labels import all_may_follow, mark_spans, may_follow
+from keras_selfattn.models.tokens.position_head import PositionHead
+from keras_selfattn.models.tokens.span_labels import all_may_follow, mark_spans, may_follow
 
 LABELS = ["O", *(f"{mark}-{kind}" for mark in "BIES" for kind in ("LOC", "PER", "x-y"))]
 

@@ -11,10 +11,10 @@ from sklearn.utils.parallel import Parallel
 from keras_selfattn import export, models, training
 from keras_selfattn.calibration import Calibration, SharesFitted
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.models import ngrams, wide_fit
-from keras_selfattn.models.ngrams import BUCKETS, counted, ngram_ids
 from keras_selfattn.models.subsampling import stratified_subsample
-from keras_selfattn.models.wide_fit import fitted, wide_logits
+from keras_selfattn.models.text import ngrams, wide_fit
+from keras_selfattn.models.text.ngrams import BUCKETS, counted, ngram_ids
+from keras_selfattn.models.text.wide_fit import fitted, wide_logits
 
 CONFIG = models.TextConfig(width=8, num_heads=2, ngram_buckets=64)
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor", "good", "bad bad bad"] * 8
@@ -78,7 +78,7 @@ def test_ngrams_are_words_pairs_gaps_and_pieces(text):
 
 
 def test_counts_come_in_chunks_as_one_by_one(monkeypatch):
-    monkeypatch.setattr("keras_selfattn.models.ngrams._CHUNK", 5)
+    monkeypatch.setattr("keras_selfattn.models.text.ngrams._CHUNK", 5)
     rows, ids, counts = (np.concatenate(each) for each in zip(*counted(CONFIG, TEXTS[:12]), strict=True))
     for row, text in enumerate(TEXTS[:12]):
         of_row = dict(zip(ids[rows == row].tolist(), counts[rows == row].tolist(), strict=True))

@@ -48,7 +48,7 @@ def command(
     from keras_selfattn.cli.figures import print_report
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.models import MaskedTokenModel
-    from keras_selfattn.models.masked import windows
+    from keras_selfattn.models.text.masked_model import windows
 
     texts = list(windows(texts))
     model = MaskedTokenModel({name: value for name, value in options.items() if value is not None})

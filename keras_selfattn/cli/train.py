@@ -169,7 +169,7 @@ def _check_start(start: Path | None, settings: dict[str, Any]) -> None:
     """By the names of the flags."""
     if start is None:
         return
-    from keras_selfattn.models.pretrained import Start
+    from keras_selfattn.models.text.pretrained import Start
 
     given = {name: value for name, value in settings.items() if value is not None}
     for name, bound in Start(start).contradicted(given).items():

@@ -8,8 +8,8 @@ import numpy as np
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.metrics.report import Columns
 from keras_selfattn.models.heads import THRESHOLD, ClassHead, Head, MultiLabelHead
-from keras_selfattn.models.numbers import NumbersHead
-from keras_selfattn.models.position_head import PositionHead
+from keras_selfattn.models.series.number_head import NumbersHead
+from keras_selfattn.models.tokens.position_head import PositionHead
 
 _Line = tuple[Any, ...]
 

@@ -12,8 +12,8 @@ from keras_selfattn.metrics.numbers import number_report
 from keras_selfattn.metrics.positions import labelling_report
 from keras_selfattn.metrics.report import Report
 from keras_selfattn.models.heads import THRESHOLD, ClassHead, Head, MultiLabelHead
-from keras_selfattn.models.numbers import NumbersHead
-from keras_selfattn.models.position_head import PositionHead
+from keras_selfattn.models.series.number_head import NumbersHead
+from keras_selfattn.models.tokens.position_head import PositionHead
 
 
 def report_of(

@@ -10,7 +10,7 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.classes import ClassificationReport, classification_report
 from keras_selfattn.metrics.report import Columns, Report, class_columns
 from keras_selfattn.metrics.spans import SpanReport, span_report
-from keras_selfattn.models.span_labels import mark_spans
+from keras_selfattn.models.tokens.span_labels import mark_spans
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from keras_selfattn.metrics.report import ClassReport, precision_recall_f1
-from keras_selfattn.models.span_labels import OUTSIDE
+from keras_selfattn.models.tokens.span_labels import OUTSIDE
 
 
 class Span(NamedTuple):

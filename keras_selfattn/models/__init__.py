@@ -1,13 +1,13 @@
 """Models that take raw input, each with its config, and `load`."""
 
 from keras_selfattn.models.config import ImageConfig, TextConfig, TokenConfig
-from keras_selfattn.models.images import ImageClassifier
+from keras_selfattn.models.images.classifier import ImageClassifier
 from keras_selfattn.models.loading import load
-from keras_selfattn.models.masked import MaskedTokenModel
-from keras_selfattn.models.regression import ForecastConfig, SeriesForecaster, SeriesRegressor
-from keras_selfattn.models.series import SeriesClassifier, SeriesClassifierConfig, SeriesConfig
-from keras_selfattn.models.text import TextClassifier
-from keras_selfattn.models.tokens import TokenClassifier
+from keras_selfattn.models.series.classifier import SeriesClassifier, SeriesClassifierConfig, SeriesConfig
+from keras_selfattn.models.series.regression import ForecastConfig, SeriesForecaster, SeriesRegressor
+from keras_selfattn.models.text.classifier import TextClassifier
+from keras_selfattn.models.text.masked_model import MaskedTokenModel
+from keras_selfattn.models.tokens.classifier import TokenClassifier
 
 __all__ = [
     "ForecastConfig",

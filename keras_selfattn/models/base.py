@@ -10,9 +10,9 @@ import numpy as np
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches import LengthSortedBatches, checked_size
 from keras_selfattn.models.config import EncoderConfig, checked_config
+from keras_selfattn.models.containers import Rows, check_columns, split_end
 from keras_selfattn.models.deferred_compile import DeferredCompile
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.rows import Rows, check_columns, split_end
 from keras_selfattn.models.sample_weights import checked_weights, weighted
 
 Tensor = Any

@@ -13,9 +13,9 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.labels import LabelList, as_name_lists, as_names, indices_of, sorted_names
+from keras_selfattn.models.ensemble import logits_of
 from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
-from keras_selfattn.models.members import logits_of
-from keras_selfattn.models.outputs import FIRST_SHARES, Mixture, Probabilities, Shares
+from keras_selfattn.models.probabilities import FIRST_SHARES, Mixture, Probabilities, Shares
 
 Tensor = Any
 

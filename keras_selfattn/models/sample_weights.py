@@ -7,8 +7,8 @@ import numpy as np
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.labels import without_column
+from keras_selfattn.models.containers import Rows
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.rows import Rows
 
 
 def checked_weights(weights: Any) -> np.ndarray | None:

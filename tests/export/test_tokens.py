@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
 from keras_selfattn.export import export_saved_model
-from keras_selfattn.models.span_labels import all_may_follow
+from keras_selfattn.models.tokens.span_labels import all_may_follow
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 

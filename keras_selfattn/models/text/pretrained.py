@@ -12,7 +12,7 @@ from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.loading import load
-from keras_selfattn.models.tokenizer import learn_vocabulary
+from keras_selfattn.models.text.tokenizer import learn_vocabulary
 
 # Fields of a config that the copied weights and the vocabulary do not depend on.
 _FREE = frozenset(

@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.outputs import FIRST_SHARES, Shares
+from keras_selfattn.models.probabilities import FIRST_SHARES, Shares
 
 Tensor = Any
 

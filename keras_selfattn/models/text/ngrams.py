@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.tokenizer import clipped, split
-from keras_selfattn.models.vocabulary import as_strings, chunks
+from keras_selfattn.models.text.tokenizer import clipped, split
+from keras_selfattn.models.text.vocabulary import as_strings, chunks
 
 Tensor = Any
 

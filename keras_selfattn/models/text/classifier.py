@@ -10,20 +10,20 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.core import Sum, encoded, pooled
-from keras_selfattn.models.embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
+from keras_selfattn.models.containers import Rows, are_texts, as_texts
+from keras_selfattn.models.encoder_core import Sum, encoded, pooled
+from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.members import side_by_side
-from keras_selfattn.models.ngrams import ngram_ids
-from keras_selfattn.models.pretrained import Start
-from keras_selfattn.models.rows import Rows, are_texts, as_texts
-from keras_selfattn.models.token_embedding import Neighbours
-from keras_selfattn.models.token_features import PIECES, spellings
-from keras_selfattn.models.tokenizer import Tokenizer, learn_vocabulary
-from keras_selfattn.models.wide import NGramLogits
-from keras_selfattn.models.wide_fit import fitted, wide_logits
+from keras_selfattn.models.labelled_model import Classifier, class_head
+from keras_selfattn.models.text.ngram_embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
+from keras_selfattn.models.text.ngrams import ngram_ids
+from keras_selfattn.models.text.pretrained import Start
+from keras_selfattn.models.text.tokenizer import Tokenizer, learn_vocabulary
+from keras_selfattn.models.text.wide_fit import fitted, wide_logits
+from keras_selfattn.models.text.wide_layer import NGramLogits
+from keras_selfattn.models.tokens.character_embedding import Neighbours
+from keras_selfattn.models.tokens.features import PIECES, spellings
 
 Tensor = Any
 

@@ -14,7 +14,7 @@ from keras import ops
 from keras_selfattn.labels import LabelList, as_name_lists, indices_of, without_column
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.heads import ClassHead, Head
-from keras_selfattn.models.span_labels import SpanDecoder, all_may_follow, mark_spans
+from keras_selfattn.models.tokens.span_labels import SpanDecoder, all_may_follow, mark_spans
 
 Tensor = Any
 

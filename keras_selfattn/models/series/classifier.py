@@ -13,15 +13,15 @@ import numpy as np
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import EncoderConfig, check_count
-from keras_selfattn.models.convolutions import RandomConvolutions, fit_wide
-from keras_selfattn.models.core import encoded
-from keras_selfattn.models.frames import FramePositions, Frames
+from keras_selfattn.models.containers import Rows
+from keras_selfattn.models.encoder_core import encoded
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.outputs import Shares
-from keras_selfattn.models.rows import Rows
-from keras_selfattn.models.series_rows import are_series, as_series
+from keras_selfattn.models.labelled_model import Classifier, class_head
+from keras_selfattn.models.probabilities import Shares
+from keras_selfattn.models.series.containers import are_series, as_series
+from keras_selfattn.models.series.frame_layers import FramePositions, Frames
+from keras_selfattn.models.series.random_convolutions import RandomConvolutions, fit_wide
 
 Tensor = Any
 

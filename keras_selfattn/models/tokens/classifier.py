@@ -10,13 +10,13 @@ import tensorflow as tf
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import TokenConfig
-from keras_selfattn.models.core import encoded
+from keras_selfattn.models.containers import Rows, are_token_lists, as_token_lists
+from keras_selfattn.models.encoder_core import encoded
+from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.members import side_by_side
-from keras_selfattn.models.position_head import PositionHead
-from keras_selfattn.models.rows import Rows, are_token_lists, as_token_lists
-from keras_selfattn.models.token_embedding import FeatureEmbedding, Neighbours
-from keras_selfattn.models.token_features import FEATURES, TokenFeatures, learn_words
+from keras_selfattn.models.tokens.character_embedding import FeatureEmbedding, Neighbours
+from keras_selfattn.models.tokens.features import FEATURES, TokenFeatures, learn_words
+from keras_selfattn.models.tokens.position_head import PositionHead
 
 Tensor = Any
 

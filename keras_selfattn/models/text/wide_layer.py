@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_selfattn.models.ngrams import BUCKETS, NGrams
+from keras_selfattn.models.text.ngrams import BUCKETS, NGrams
 
 Tensor = Any
 

@@ -15,12 +15,12 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.batches import checked_size
 from keras_selfattn.models.config import TextConfig, checked_config, differing
+from keras_selfattn.models.containers import Rows, are_texts, as_texts
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.masked_head import Gathered, MaskedTokenHead, SharedLogits
-from keras_selfattn.models.masking import MASK, MaskedBatches, hide, masked_places, masked_token
-from keras_selfattn.models.rows import Rows, are_texts, as_texts
-from keras_selfattn.models.text import text_body
-from keras_selfattn.models.tokenizer import Tokenizer, learn_vocabulary
+from keras_selfattn.models.text.classifier import text_body
+from keras_selfattn.models.text.masked_head import Gathered, MaskedTokenHead, SharedLogits
+from keras_selfattn.models.text.token_masking import MASK, MaskedBatches, hide, masked_places, masked_token
+from keras_selfattn.models.text.tokenizer import Tokenizer, learn_vocabulary
 
 Tensor = Any
 

@@ -11,8 +11,8 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.models.batches import padded
-from keras_selfattn.models.convolutions import POINTS, sampled
-from keras_selfattn.models.frames import last_values, real_frames
+from keras_selfattn.models.series.frame_layers import last_values, real_frames
+from keras_selfattn.models.series.random_convolutions import POINTS, sampled
 
 Tensor = Any
 

@@ -14,10 +14,10 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.parallel import Parallel, delayed
 
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.ngrams import BUCKETS, counted
 from keras_selfattn.models.subsampling import stratified_subsample
-from keras_selfattn.models.vocabulary import chunks
-from keras_selfattn.models.wide import NGramLogits
+from keras_selfattn.models.text.ngrams import BUCKETS, counted
+from keras_selfattn.models.text.vocabulary import chunks
+from keras_selfattn.models.text.wide_layer import NGramLogits
 
 # Bytes of the weights at most: rarer n-grams are left out.
 _MOST_BYTES = 32_000_000

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.batches import LengthSortedBatches, padded
-from keras_selfattn.models.vocabulary import UNKNOWN_ID
+from keras_selfattn.models.text.vocabulary import UNKNOWN_ID
 
 # What stands in a vocabulary for a hidden token. No text holds it as one token: brackets stand by themselves.
 MASK = "[mask]"

@@ -15,8 +15,8 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.models.batches import LengthSortedBatches
-from keras_selfattn.models.frames import patches, real_frames
-from keras_selfattn.models.ridge import fit_ridge
+from keras_selfattn.models.series.frame_layers import patches, real_frames
+from keras_selfattn.models.series.ridge import fit_ridge
 from keras_selfattn.models.subsampling import stratified_subsample
 
 Tensor = Any

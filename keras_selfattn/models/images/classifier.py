@@ -12,13 +12,13 @@ import numpy as np
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.classifier import Classifier, class_head
 from keras_selfattn.models.config import ImageConfig
-from keras_selfattn.models.core import encoder, pooled
+from keras_selfattn.models.containers import Rows
+from keras_selfattn.models.encoder_core import encoder, pooled
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.image_layers import PatchEmbedding, PixelScaling, RandomShift
-from keras_selfattn.models.pixels import are_images, as_images, resized, size_named
-from keras_selfattn.models.rows import Rows
+from keras_selfattn.models.images.containers import are_images, as_images, resized, size_named
+from keras_selfattn.models.images.patches import PatchEmbedding, PixelScaling, RandomShift
+from keras_selfattn.models.labelled_model import Classifier, class_head
 
 Tensor = Any
 

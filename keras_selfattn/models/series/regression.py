@@ -12,14 +12,14 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.config import check_count
-from keras_selfattn.models.core import Sum
-from keras_selfattn.models.frames import Frames, real_frames
+from keras_selfattn.models.containers import Rows
+from keras_selfattn.models.encoder_core import Sum
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.linear import LastFrames, NaiveForecast, Summary, batched
-from keras_selfattn.models.numbers import NumbersHead
-from keras_selfattn.models.ridge import PENALTIES, Ridge, fit_ridge
-from keras_selfattn.models.rows import Rows
-from keras_selfattn.models.series import SeriesConfig, SeriesModel
+from keras_selfattn.models.series.classifier import SeriesConfig, SeriesModel
+from keras_selfattn.models.series.forecast_features import LastFrames, NaiveForecast, Summary, batched
+from keras_selfattn.models.series.frame_layers import Frames, real_frames
+from keras_selfattn.models.series.number_head import NumbersHead
+from keras_selfattn.models.series.ridge import PENALTIES, Ridge, fit_ridge
 
 Tensor = Any
 

@@ -1,0 +1,1 @@
+"""The classifier of images as sequences of patches."""

@@ -1,0 +1,1 @@
+"""Models of real-valued series: classifier, regressor and forecaster."""

@@ -1,0 +1,1 @@
+"""The model that labels each token of a row."""
