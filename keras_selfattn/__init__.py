@@ -7,8 +7,7 @@ Keras:
 - `models`: classifiers that read raw text and carry their own vocabulary and labels.
 - `data`: files to texts and labels; the built-in first data set.
 - `plots`: pictures of position encodings and attention weights.
-- `training`: one function from a table of labelled rows to a run folder.
-- `pretraining`: one function from texts without labels to a run folder that classifiers begin with.
+- `training`: from a table of labelled rows, or from texts without labels, to a run folder.
 - `export`: versioned, checked SavedModels that take raw text.
 - `serving`: the server (TensorFlow Serving's gRPC API) and the client.
 """
@@ -18,7 +17,7 @@ from types import ModuleType
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("data", "export", "layers", "models", "plots", "pretraining", "serving", "training")
+_SUBPACKAGES = ("data", "export", "layers", "models", "plots", "serving", "training")
 
 
 def __getattr__(name: str) -> ModuleType:

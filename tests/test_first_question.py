@@ -11,7 +11,7 @@ from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.export import export_saved_model
-from keras_selfattn.train_config import TrainConfig
+from keras_selfattn.training import TrainConfig
 
 W = {"width": 8, "num_layers": 1, "num_heads": 2}
 TEXTS, LABELS = ["good film", "fine", "bad", "poor film"] * 4, ["+", "+", "-", "-"] * 4

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy.special import erf, log_softmax
 
-from keras_selfattn import models, pretraining, training
+from keras_selfattn import models, training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, ExportError, RunError
 from keras_selfattn.export import export_saved_model
 from keras_selfattn.models.text.masked_model import windows
 from keras_selfattn.models.text.token_masking import MASK, MaskedBatches, hide, masked_places
-from keras_selfattn.runs import read_config, read_metrics
+from keras_selfattn.run_folder import read_config, read_metrics
 
 SMALL = models.TextConfig(width=16, num_heads=2, dropout=0.0)
 COUNTING = ["one two three four five", "six seven eight nine ten eleven"] * 40
@@ -28,7 +28,7 @@ def counted(tmp_path_factory):
     settings = training.TrainConfig(epochs=40, learning_rate=0.02, batch_size=16)
     model = models.MaskedTokenModel(SMALL)
     # Both kinds of text in both parts.
-    return pretraining.pretrain(
+    return training.pretrain(
         COUNTING,
         tmp_path_factory.mktemp("pretrained") / "base",
         model=model,
@@ -246,18 +246,18 @@ def counted_history(run):
 
 
 def test_the_accuracy_of_the_commonest_by_hand(counted):
-    figures = pretraining.evaluate(counted.model, ["one", "one", "one", "two"])
+    figures = training.evaluate_pretrained(counted.model, ["one", "one", "one", "two"])
     assert (figures.commonest, figures.tokens, figures.rows) == (0.75, 4, 4)
 
 
 def test_texts_of_which_the_model_knows_no_token_are_refused(counted):
     with pytest.raises(DataError, match="no token that the model knows"):
-        pretraining.evaluate(counted.model, ["zwölf dreizehn"])
+        training.evaluate_pretrained(counted.model, ["zwölf dreizehn"])
 
 
 def test_blank_texts_are_refused_before_the_folder_is_made(tmp_path):
     with pytest.raises(DataError, match="mine: there are no texts"):
-        pretraining.pretrain(["", " \n"], tmp_path / "base", source="mine")
+        training.pretrain(["", " \n"], tmp_path / "base", source="mine")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -308,7 +308,7 @@ def test_validation_texts_without_a_known_token_are_refused_before_training(tmp_
             raise AssertionError
 
     with pytest.raises(DataError, match="The 2 texts to guess in hold no token that the model knows"):
-        pretraining.pretrain(
+        training.pretrain(
             COUNTING,
             tmp_path / "base",
             model=models.MaskedTokenModel(SMALL),

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from keras_selfattn import training
-from keras_selfattn.calibration import copy_calibration
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.fitting import Fitted, epochs_again
 from keras_selfattn.models import TextClassifier, TextConfig
-from keras_selfattn.runs import load_run, read_metrics
+from keras_selfattn.run_folder import load_run, read_metrics
+from keras_selfattn.training.calibration import copy_calibration
+from keras_selfattn.training.fitting import Fitted, epochs_again
 
 SMALL = TextConfig(width=8, num_heads=2, min_count=1)
 ROWS = LabelledRows(

@@ -14,7 +14,7 @@ from keras_selfattn.data.series import read_series
 from keras_selfattn.data.tables import read_table
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.runs import corpus_for_run, rows_for_run
+from keras_selfattn.run_folder import corpus_for_run, rows_for_run
 from keras_selfattn.serving.client import Signature, TensorSpec
 
 SEEN = "';' stands between columns, say so with --separator ';'"

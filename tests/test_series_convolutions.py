@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from keras_selfattn import models
-from keras_selfattn.calibration import Calibration
 from keras_selfattn.data import LabelledRows
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.batches import padded
 from keras_selfattn.models.series import random_convolutions as convolutions
 from keras_selfattn.models.series.random_convolutions import RandomConvolutions, draw
+from keras_selfattn.training.calibration import Calibration
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "max_positions": 4, "kernels": 40}
 

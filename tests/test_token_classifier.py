@@ -7,12 +7,12 @@ import pytest
 import tensorflow as tf
 
 from keras_selfattn import models, training
-from keras_selfattn.calibration import calibrate
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.tokens.character_embedding import FeatureEmbedding, Neighbours
 from keras_selfattn.models.tokens.features import FEATURES, TokenFeatures, learn_words
 from keras_selfattn.models.tokens.position_head import PositionAccuracy
+from keras_selfattn.training.calibration import calibrate
 
 SMALL = models.TokenConfig(
     width=8, num_layers=1, num_heads=2, hash_buckets=512, dropout=0.0, word_dropout=0.0

@@ -12,7 +12,6 @@ from sklearn.metrics import f1_score, precision_recall_fscore_support
 
 from keras_selfattn import training
 from keras_selfattn.atomic import draft_directory, new_directory, publish, write_file
-from keras_selfattn.calibration import calibrate
 from keras_selfattn.cli.export import targets_for, training_of
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
@@ -20,7 +19,8 @@ from keras_selfattn.metrics.calibration import calibration_error
 from keras_selfattn.metrics.classes import classification_report
 from keras_selfattn.metrics.label_sets import label_set_report
 from keras_selfattn.models import TextClassifier, TextConfig, batches
-from keras_selfattn.runs import load_run, read_metrics, rows_for_run, task_of_run
+from keras_selfattn.run_folder import load_run, read_metrics, rows_for_run, task_of_run
+from keras_selfattn.training.calibration import calibrate
 
 SMALL = TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64)
 DEEP = TextConfig(**SMALL.to_dict() | {"wide": False})

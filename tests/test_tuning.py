@@ -7,11 +7,10 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from keras_selfattn import fitting, training, tuning
+from keras_selfattn import training
 from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
-from keras_selfattn.fitting import Fitted
 from keras_selfattn.models import (
     ImageClassifier,
     SeriesClassifier,
@@ -19,8 +18,9 @@ from keras_selfattn.models import (
     TextConfig,
     TokenClassifier,
 )
-from keras_selfattn.runs import load_run
-from keras_selfattn.train_config import TrainConfig
+from keras_selfattn.run_folder import load_run
+from keras_selfattn.training import TrainConfig, fitting, tuning
+from keras_selfattn.training.fitting import Fitted
 
 SMALL = TextConfig(width=8, num_heads=2, wide=False)
 ROWS = LabelledRows(

@@ -9,12 +9,12 @@ import tensorflow as tf
 from sklearn.utils.parallel import Parallel
 
 from keras_selfattn import export, models, training
-from keras_selfattn.calibration import Calibration, SharesFitted
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.subsampling import stratified_subsample
 from keras_selfattn.models.text import ngrams, wide_fit
 from keras_selfattn.models.text.ngrams import BUCKETS, counted, ngram_ids
 from keras_selfattn.models.text.wide_fit import fitted, wide_logits
+from keras_selfattn.training.calibration import Calibration, SharesFitted
 
 CONFIG = models.TextConfig(width=8, num_heads=2, ngram_buckets=64)
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor", "good", "bad bad bad"] * 8

@@ -31,7 +31,7 @@ def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: 
 
     Columns are those of the training unless they are named.
     """
-    from keras_selfattn.runs import corpus_for_run, is_pretrained, load_run, rows_for_run
+    from keras_selfattn.run_folder import corpus_for_run, is_pretrained, load_run, rows_for_run
 
     if mistakes is not None:
         check_mistakes_file(mistakes, table)
@@ -41,15 +41,15 @@ def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: 
                 raise ConfigError(f"{flag} is for labels. {run} was pretrained on texts alone: leave it out.")
         texts = corpus_for_run(run, table, given(reading))
         import_tensorflow()
-        from keras_selfattn import pretraining
+        from keras_selfattn import training
         from keras_selfattn.cli.figures import print_report
 
-        print_report(pretraining.evaluate(load_run(run), texts), str(table))  # type: ignore[arg-type]
+        print_report(training.evaluate_pretrained(load_run(run), texts), str(table))  # type: ignore[arg-type]
         return
     rows = rows_for_run(run, table, given(reading))
     import_tensorflow()
     from keras_selfattn.cli.figures import print_report
-    from keras_selfattn.evaluation import examine
+    from keras_selfattn.training.evaluation import examine
 
     found = examine(load_run(run), rows, skip_unknown_labels=skip_unknown_labels)
     print_report(found.figures, str(table))

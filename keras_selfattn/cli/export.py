@@ -10,7 +10,7 @@ from keras_selfattn.cli.console import columns, console, import_tensorflow, prin
 from keras_selfattn.cli.task_options import given, reading_options
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError
-from keras_selfattn.runs import check_run
+from keras_selfattn.run_folder import check_run
 from keras_selfattn.tasks import task_named
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _labels(file: Path) -> list[str]:
 
 def _rows(run: Path, data: Path, reading: dict[str, Any]) -> LabelledRows:
     """Return rows read as those of the run were; for a .keras file alone, as the data's ending asks for."""
-    from keras_selfattn.runs import rows_for_run
+    from keras_selfattn.run_folder import rows_for_run
 
     if run.suffix == ".keras":
         return task_named(None, data).rows(data, reading)
@@ -132,7 +132,7 @@ def targets_for(model: Any, rows: LabelledRows) -> list[Any]:
 def _load(run: Path) -> tuple[Any, Any]:
     """Return the model, and where it comes from if a run folder tells."""
     from keras_selfattn.models import load
-    from keras_selfattn.runs import load_run
+    from keras_selfattn.run_folder import load_run
 
     if run.suffix == ".keras":
         return load(run), None
@@ -146,7 +146,7 @@ def training_of(run: Path) -> "Training":
         RunError: if the folder does not tell, as it should.
     """
     from keras_selfattn.export import Training
-    from keras_selfattn.runs import read_config, read_example, read_metrics
+    from keras_selfattn.run_folder import read_config, read_example, read_metrics
 
     config = read_config(run)
     parts, settings = (config.get(name) for name in ("data", "training"))

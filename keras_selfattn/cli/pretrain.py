@@ -9,7 +9,7 @@ from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.task_options import check_width, pretraining_options, separator_option
 from keras_selfattn.cli.training_options import advised_config, taken, training_options
 from keras_selfattn.data.corpus import read_corpus
-from keras_selfattn.runs import check_output
+from keras_selfattn.run_folder import check_output
 
 
 @click.command("pretrain")
@@ -44,7 +44,7 @@ def command(
     texts = [each for file in corpus for each in _texts(file, text, separator)]
     validation = None if validation_file is None else _texts(validation_file, text, separator)
     import_tensorflow()
-    from keras_selfattn import pretraining
+    from keras_selfattn import training
     from keras_selfattn.cli.figures import print_report
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.models import MaskedTokenModel
@@ -56,7 +56,7 @@ def command(
     source = ", ".join(map(str, corpus))
     console.print(f"Pretraining on {len(texts):,} rows of {source}")
     with TrainingProgress() as progress:
-        run = pretraining.pretrain(
+        run = training.pretrain(
             texts,
             output,
             model=model,

@@ -8,7 +8,7 @@ from rich.table import Column
 from rich.text import Text
 
 from keras_selfattn.cli.console import console
-from keras_selfattn.fitting import has_two_paths
+from keras_selfattn.training.fitting import has_two_paths
 
 _FIGURES = ("loss", "accuracy", "mean_absolute_error")
 

@@ -17,7 +17,7 @@ from keras_selfattn.cli.task_options import (
 )
 from keras_selfattn.cli.training_options import advised_config, taken, training_options
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.runs import check_output, check_run
+from keras_selfattn.run_folder import check_output, check_run
 from keras_selfattn.tasks import Task
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def command(
     from keras_selfattn import training
     from keras_selfattn.cli.figures import print_report
     from keras_selfattn.cli.progress import TrainingProgress
-    from keras_selfattn.tuning import described as described_changes
+    from keras_selfattn.training.tuning import described as described_changes
 
     _check_start(start, settings)
     model: Any = task.model(settings, start)

@@ -8,7 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
-    from keras_selfattn.train_config import TrainConfig
+    from keras_selfattn.training import TrainConfig
 
 _COUNT = click.IntRange(min=1)
 _FIELDS = ("epochs", "batch_size", "learning_rate", "label_smoothing", "class_weight", "refit", "seed")
@@ -61,6 +61,6 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
 
 def advised_config(model: "RawModel", rows: int, given: dict[str, Any]) -> "TrainConfig":
     """Return how a model is trained on a number of rows: as given and, for the rest, as it advises."""
-    from keras_selfattn.train_config import TrainConfig
+    from keras_selfattn.training import TrainConfig
 
     return TrainConfig(**{**model.advised_training(rows), **given})

@@ -12,13 +12,13 @@ import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
-from keras_selfattn.fitting import fit_watched
 from keras_selfattn.metrics.masked_tokens import MaskedTokenReport
 from keras_selfattn.models.containers import as_texts
 from keras_selfattn.models.text.masked_model import MaskedTokenModel, windows
-from keras_selfattn.runs import write_run, writing
-from keras_selfattn.train_config import TrainConfig
-from keras_selfattn.training import Run, as_json, described, run_folder
+from keras_selfattn.run_folder import write_run, writing
+from keras_selfattn.training.config import TrainConfig
+from keras_selfattn.training.fitting import fit_watched
+from keras_selfattn.training.supervised import Run, as_json, described, run_folder
 
 
 def pretrain(
@@ -83,7 +83,7 @@ def pretrain(
         started = time.perf_counter()
         found = fit_watched(model, rows, held_out, config, callbacks, verbose)
         seconds = time.perf_counter() - started
-        figures = evaluate(model, held_out.inputs, config.batch_size)
+        figures = evaluate_pretrained(model, held_out.inputs, config.batch_size)
         settings |= {"best_epoch": found.best_epoch, "trained_on": len(rows), "seconds": round(seconds, 1)}
         with writing(Path(output)):
             write_run(draft, model, figures, split="validation", history=found.history, settings=settings)
@@ -93,7 +93,7 @@ def pretrain(
     )
 
 
-def evaluate(
+def evaluate_pretrained(
     model: MaskedTokenModel, texts: Sequence[str], batch_size: int | None = None
 ) -> MaskedTokenReport:
     """Return how well a model guesses hidden tokens of texts; the same ones of the same texts each time.

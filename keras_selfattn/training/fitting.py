@@ -9,7 +9,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_selfattn.calibration import Calibration, SharesFitted, copy_calibration
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
 from keras_selfattn.models.base import RawModel
@@ -17,7 +16,8 @@ from keras_selfattn.models.ensemble import copy_member
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.probabilities import Mixture
 from keras_selfattn.models.sample_weights import weights_of
-from keras_selfattn.train_config import TrainConfig
+from keras_selfattn.training.calibration import Calibration, SharesFitted, copy_calibration
+from keras_selfattn.training.config import TrainConfig
 
 # Share of the steps over which the learning rate rises; Adam's first steps are the noisy ones.
 _WARMUP = 0.1

@@ -11,9 +11,9 @@ import keras
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, TrainingError
-from keras_selfattn.fitting import Fitted, changed, copy_of, fit_watched
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.train_config import TrainConfig
+from keras_selfattn.training.config import TrainConfig
+from keras_selfattn.training.fitting import Fitted, changed, copy_of, fit_watched
 
 
 @dataclass(frozen=True)

@@ -15,18 +15,23 @@ import keras
 from keras_selfattn.atomic import new_directory
 from keras_selfattn.data.labelled import LabelledRows, as_rows, label_names
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.evaluation import evaluate, measured, read_rows, source_named, told_apart
-from keras_selfattn.fitting import copy_of, epochs_again, fit_again, fit_watched, members_of, named_history
 from keras_selfattn.metrics import Report
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import is_number
 from keras_selfattn.models.heads import Head
-from keras_selfattn.runs import check_output, write_run, writing
-from keras_selfattn.train_config import TrainConfig
-from keras_selfattn.tuning import Tuned, tuned
-
-__all__ = ["Run", "TrainConfig", "evaluate", "train"]
+from keras_selfattn.run_folder import check_output, write_run, writing
+from keras_selfattn.training.config import TrainConfig
+from keras_selfattn.training.evaluation import measured, read_rows, source_named, told_apart
+from keras_selfattn.training.fitting import (
+    copy_of,
+    epochs_again,
+    fit_again,
+    fit_watched,
+    members_of,
+    named_history,
+)
+from keras_selfattn.training.tuning import Tuned, tuned
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,8 @@
+"""Training of the models: labelled rows, or texts without labels, to a run folder."""
+
+from keras_selfattn.training.config import TrainConfig
+from keras_selfattn.training.evaluation import evaluate
+from keras_selfattn.training.pretraining import evaluate_pretrained, pretrain
+from keras_selfattn.training.supervised import Run, train
+
+__all__ = ["Run", "TrainConfig", "evaluate", "evaluate_pretrained", "pretrain", "train"]
