@@ -17,10 +17,10 @@ from keras_selfattn.cli.first_question import first_question
 from keras_selfattn.cli.serve_flags import WITHOUT_EFFECT, options
 from keras_selfattn.serving.errors import ServingError
 from keras_selfattn.serving.server.config import SETTINGS
-from keras_selfattn.serving.server.lean_tensorflow import import_runtime
+from keras_selfattn.serving.server.runtime.lean_tensorflow import import_runtime
 
 if TYPE_CHECKING:
-    from keras_selfattn.serving.server.forever import Serving
+    from keras_selfattn.serving.server.serve_forever import Serving
 
 _FAILED_TO_START = 255  # as TensorFlow Serving's binary
 
@@ -87,7 +87,7 @@ def _set_up_worker(structured: bool, number: int) -> None:
 
 def _log_to_stderr(structured: bool, worker: int = 0) -> None:
     """Log what loads, takes over, leaves and ends, a line each."""
-    from keras_selfattn.serving.server.structured_logs import JsonFormatter
+    from keras_selfattn.serving.server.runtime.structured_logs import JsonFormatter
 
     handler = logging.StreamHandler()
     if structured:
@@ -129,7 +129,7 @@ def _explain(error: ServingError) -> None:
 
 @_read_or_not()
 def _announce(server: "Serving") -> None:
-    from keras_selfattn.serving.server.listening import is_loopback
+    from keras_selfattn.serving.server.runtime.listening import is_loopback
 
     models = server.available()
     for name, versions in models.items():

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 from .config import ServerConfig
 
 if TYPE_CHECKING:
-    from .forever import serve_forever
+    from .serve_forever import serve_forever
     from .server import Server
 
 __all__ = ["Server", "ServerConfig", "serve_forever"]
 
-_MODULES = {"Server": ".server", "serve_forever": ".forever"}
+_MODULES = {"Server": ".server", "serve_forever": ".serve_forever"}
 
 
 def __getattr__(name: str) -> Any:

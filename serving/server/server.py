@@ -18,26 +18,26 @@ import grpc.aio
 
 from ..errors import InvalidInputError, UnavailableError
 from ..wire import messages_pb2 as pb
-from . import profiler
-from .accepting import grpc_server
-from .api import Api
-from .batching_parameters import batching_parameters
+from .api.calls import Api
+from .api.grpc_services import GrpcApi, Health, add_reflection
+from .api.in_flight import InFlight
+from .api.management import Management
+from .batching.batching_parameters import batching_parameters
+from .batching.runner import Runner
 from .config import ServerConfig
-from .config_watch import ConfigWatch
-from .forever import SIGNAL_SECONDS
-from .grpc_api import GrpcApi, Health, add_reflection
-from .in_flight import InFlight
-from .listening import check_addresses, credentials, listen, local_target, server_options
-from .loading import Loader
-from .management import Management
-from .membership import LISTENS, LOADED, Membership
-from .memory import LoadedObjects, limit_arenas
-from .metrics import Metrics, metrics_path
-from .model_config import configured_models, listed_models
-from .models import Models
+from .models.config_watch import ConfigWatch
+from .models.freed_memory import LoadedObjects, limit_arenas
+from .models.model_config import configured_models, listed_models
+from .models.served_models import Models
+from .models.version_loading import Loader
 from .rest.app import RestApi
 from .rest.server import RestServer
-from .runner import Runner
+from .runtime import profiler
+from .runtime.accepting import grpc_server
+from .runtime.listening import check_addresses, credentials, listen, local_target, server_options
+from .runtime.metrics import Metrics, metrics_path
+from .serve_forever import SIGNAL_SECONDS
+from .workers.membership import LISTENS, LOADED, Membership
 
 _log = logging.getLogger(__name__)
 

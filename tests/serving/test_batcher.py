@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.server.batching import Batcher
-from keras_selfattn.serving.server.batching_parameters import BatchingParameters
-from keras_selfattn.serving.server.call import Call
-from keras_selfattn.serving.server.metrics import Metrics
+from keras_selfattn.serving.server.batching.batcher import Batcher
+from keras_selfattn.serving.server.batching.batching_parameters import BatchingParameters
+from keras_selfattn.serving.server.models.graph_call import Call
+from keras_selfattn.serving.server.runtime.metrics import Metrics
 
 
 class ByHand(Executor):
@@ -200,8 +200,8 @@ def test_what_no_thread_takes_is_told_and_counted_once(executor):
 
 
 def test_rows_held_back_for_a_share_are_asked_for_again(monkeypatch):
-    monkeypatch.setattr("keras_selfattn.serving.server.batching.HALF_LIFE_SECONDS", 0.2)
-    monkeypatch.setattr("keras_selfattn.serving.server.shares.HALF_LIFE_SECONDS", 0.2)
+    monkeypatch.setattr("keras_selfattn.serving.server.batching.batcher.HALF_LIFE_SECONDS", 0.2)
+    monkeypatch.setattr("keras_selfattn.serving.server.batching.thread_shares.HALF_LIFE_SECONDS", 0.2)
 
     async def run():
         model, asking = Model(), Asking(num_batch_threads=2)

@@ -47,7 +47,7 @@ def test_the_server_imports_no_layers_or_models():
     code = f"import sys, keras_selfattn.serving.server.server; print(*{ours})"
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     names = result.stdout.split()
-    assert "keras_selfattn.serving.server.servable" in names
+    assert "keras_selfattn.serving.server.models.servable" in names
     assert all(name.startswith("keras_selfattn.serving") for name in names)
 
 

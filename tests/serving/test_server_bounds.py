@@ -16,9 +16,11 @@ import serving_models as models
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
-from keras_selfattn.serving.server import Server, ServerConfig, accepting, quantised
-from keras_selfattn.serving.server.admission import Admission
+from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server.api.admission import Admission
+from keras_selfattn.serving.server.models import quantised
 from keras_selfattn.serving.server.rest import json_document
+from keras_selfattn.serving.server.runtime import accepting
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
 

@@ -13,9 +13,10 @@ import pytest
 from serving_models import Slow, save
 
 from keras_selfattn.serving.client import Client
-from keras_selfattn.serving.server import Server, ServerConfig, descriptors, listening
+from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.rest import connection, listener
 from keras_selfattn.serving.server.rest.server import RestServer
+from keras_selfattn.serving.server.runtime import descriptors, listening
 
 HALF = b"POST /v1/models/half:predict HTTP/1.1\r\nHost: x\r\nContent-"
 GET = b"GET /v1/models/half HTTP/1.1\r\nHost: x\r\n\r\n"

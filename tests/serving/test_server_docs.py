@@ -8,7 +8,7 @@ from tensorflow_serving.apis import model_service_pb2, prediction_service_pb2
 
 from keras_selfattn.cli.serve_flags import WITHOUT_EFFECT
 from keras_selfattn.serving.server.config import SETTINGS
-from keras_selfattn.serving.server.metrics import Metrics
+from keras_selfattn.serving.server.runtime.metrics import Metrics
 
 DOCS = Path(__file__).parents[2] / "docs" / "server.md"
 

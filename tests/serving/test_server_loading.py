@@ -19,9 +19,9 @@ from tensorflow_serving.apis import prediction_log_pb2
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.loading import Loader
-from keras_selfattn.serving.server.metrics import Metrics
-from keras_selfattn.serving.server.servable import SavedModelServable
+from keras_selfattn.serving.server.models.servable import SavedModelServable
+from keras_selfattn.serving.server.models.version_loading import Loader
+from keras_selfattn.serving.server.runtime.metrics import Metrics
 
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 

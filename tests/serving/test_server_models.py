@@ -21,7 +21,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client, ModelConfig
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.model_config import ModelSettings, Policy, listed_models
+from keras_selfattn.serving.server.models.model_config import ModelSettings, Policy, listed_models
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 QUICK = 0.05  # seconds between looks

@@ -2,8 +2,8 @@
 
 import pytest
 
-from keras_selfattn.serving.server import shares as module
-from keras_selfattn.serving.server.shares import Shares
+from keras_selfattn.serving.server.batching import thread_shares as module
+from keras_selfattn.serving.server.batching.thread_shares import Shares
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ from tensorflow.core.protobuf import saved_model_pb2
 from keras_selfattn.export import export_saved_model
 from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.server import ServerConfig, servable
-from keras_selfattn.serving.server.loading import Loader
-from keras_selfattn.serving.server.metrics import Metrics
-from keras_selfattn.serving.server.short_runs import ShortRuns, is_sure_to_end, kind_of_run
+from keras_selfattn.serving.server import ServerConfig
+from keras_selfattn.serving.server.models import servable
+from keras_selfattn.serving.server.models.short_runs import ShortRuns, is_sure_to_end, kind_of_run
+from keras_selfattn.serving.server.models.version_loading import Loader
+from keras_selfattn.serving.server.runtime.metrics import Metrics
 
 
 @pytest.fixture

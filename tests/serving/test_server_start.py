@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import pytest
 from serving_models import save_tf1
 
-from keras_selfattn.serving.server import Server, ServerConfig, memory
+from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server import server as server_module
+from keras_selfattn.serving.server.models import freed_memory as memory
 
 SERVE = """
 import sys
-from keras_selfattn.serving.server.lean_tensorflow import import_runtime
+from keras_selfattn.serving.server.runtime.lean_tensorflow import import_runtime
 import_runtime()
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
@@ -41,7 +42,7 @@ def test_a_process_that_serves_leaves_tensorflows_api_and_keras_out(half_base, t
 
 def test_the_api_is_loaded_when_somebody_uses_it():
     program = (
-        "from keras_selfattn.serving.server.lean_tensorflow import import_runtime\n"
+        "from keras_selfattn.serving.server.runtime.lean_tensorflow import import_runtime\n"
         "import_runtime()\n"
         "import tensorflow as tf\n"
         "print(hasattr(tf, '__all__'))\n"
@@ -55,7 +56,7 @@ def test_the_api_is_loaded_when_somebody_uses_it():
 def test_the_api_is_loaded_once_for_all_threads_that_use_it_and_for_its_version():
     program = (
         "from concurrent.futures import ThreadPoolExecutor\n"
-        "from keras_selfattn.serving.server.lean_tensorflow import import_runtime\n"
+        "from keras_selfattn.serving.server.runtime.lean_tensorflow import import_runtime\n"
         "import_runtime()\n"
         "import tensorflow as tf\n"
         "with ThreadPoolExecutor(4) as executor:\n"
@@ -69,7 +70,7 @@ def test_the_api_is_loaded_once_for_all_threads_that_use_it_and_for_its_version(
 def test_all_operations_are_there_without_the_api():
     program = (
         "import sys\n"
-        "from keras_selfattn.serving.server.lean_tensorflow import import_runtime\n"
+        "from keras_selfattn.serving.server.runtime.lean_tensorflow import import_runtime\n"
         "if sys.argv[1] == 'whole': import tensorflow\n"
         "import_runtime()\n"
         "from tensorflow.core.framework import op_def_pb2\n"
@@ -132,7 +133,7 @@ def test_what_was_in_use_during_a_load_is_collected_some_loads_later():
 
 ARENAS = """
 import ctypes, threading
-from keras_selfattn.serving.server.memory import limit_arenas
+from keras_selfattn.serving.server.models.freed_memory import limit_arenas
 limit_arenas(3)
 together = threading.Barrier(12)
 def allocate():

@@ -22,7 +22,7 @@ from serving_models import HalfPlusTwo, save
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client, ModelConfig
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.merging import merged_statuses, summed_metrics
+from keras_selfattn.serving.server.workers.merging import merged_statuses, summed_metrics
 from keras_selfattn.serving.server.workers.peer import Peer, PeerGoneError
 from keras_selfattn.serving.server.workers.supervisor import Supervisor
 from keras_selfattn.serving.wire import messages_pb2 as pb

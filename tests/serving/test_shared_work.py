@@ -7,10 +7,11 @@ import pytest
 import serving_models as models
 import tensorflow as tf
 
-from keras_selfattn.serving.server import ServerConfig, servable
-from keras_selfattn.serving.server.loading import Loader
-from keras_selfattn.serving.server.metrics import Metrics
-from keras_selfattn.serving.server.shared_work import SharedWork
+from keras_selfattn.serving.server import ServerConfig
+from keras_selfattn.serving.server.models import servable
+from keras_selfattn.serving.server.models.shared_work import SharedWork
+from keras_selfattn.serving.server.models.version_loading import Loader
+from keras_selfattn.serving.server.runtime.metrics import Metrics
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 OUTPUTS = ("label", "probabilities", "score")

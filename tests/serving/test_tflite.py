@@ -14,7 +14,7 @@ from tensorflow.lite.python import schema_py_generated as schema
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.tflite import TfliteServable, has_tflite
+from keras_selfattn.serving.server.tflite.tflite_servable import TfliteServable, has_tflite
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 FLOAT = tf.float32

@@ -20,15 +20,15 @@ from ...errors import (
     UnavailableError,
 )
 from ...wire import messages_pb2 as pb
-from ..api import CLASSIFY, PREDICT, REGRESS, Api, Sizes
-from ..call import Call
+from ..api.calls import CLASSIFY, PREDICT, REGRESS, Api, Sizes
+from ..api.in_flight import InFlight
+from ..api.management import Management
+from ..api.predict import arrays_call
+from ..batching.runner import Runner
 from ..config import ServerConfig
-from ..in_flight import InFlight
-from ..management import Management
-from ..metrics import CONTENT_TYPE, Metrics
-from ..predict import arrays_call
-from ..runner import Runner
-from ..servable import Servable
+from ..models.graph_call import Call
+from ..models.servable import Servable
+from ..runtime.metrics import CONTENT_TYPE, Metrics
 from . import routes
 from .json_document import json_bytes
 from .json_examples import examples_request

@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import InvalidArgumentError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import CodecError
-from ..quantised import code_of
+from ..models.quantised import code_of
 from . import json_values as rj
 
 # Powers of ten that bring the point of any float32 behind its six leading digits. None is below 1: those are

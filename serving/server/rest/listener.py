@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from ..descriptors import limit
+from ..runtime.descriptors import limit
 from .connection import Connection, Connections
 
 _log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ import uvicorn
 
 from ...errors import ServerStartError
 from ..config import ServerConfig
-from ..descriptors import connections_of_a_port
-from ..listening import CONNECTION_SECONDS, bind, rest_port
+from ..runtime.descriptors import connections_of_a_port
+from ..runtime.listening import CONNECTION_SECONDS, bind, rest_port
 from .app import RestApi
 from .connection import Connection, Connections
 from .listener import Listener

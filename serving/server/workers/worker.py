@@ -11,11 +11,11 @@ from typing import Any
 
 from ...errors import ServingError
 from ...wire import messages_pb2 as pb
-from .. import descriptors
-from ..forever import serve_until_signal
-from ..lean_tensorflow import import_runtime
-from ..membership import Membership
+from ..runtime import descriptors
+from ..runtime.lean_tensorflow import import_runtime
+from ..serve_forever import serve_until_signal
 from .assignment import ASK_ALL, AVAILABLE, DO, FAILED, READY, STEP, Assignment
+from .membership import Membership
 from .peer import Peer
 
 _TELLING_SECONDS = 10.0

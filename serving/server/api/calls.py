@@ -1,0 +1,280 @@
+"""The server's calls, whatever the transport: requests in, responses out.
+
+Reference: tensorflow_serving/apis/{prediction,model}_service.proto; the error texts are those of
+tensorflow_serving/model_servers/{server_core,get_model_status_impl,model_service_impl}.cc and
+servables/tensorflow/get_model_metadata_impl.cc.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from google.protobuf.message import DecodeError, Message
+
+from ...errors import InternalError, InvalidArgumentError, ResourceExhaustedError
+from ...wire import codec
+from ...wire import messages_pb2 as pb
+from ..batching.runner import Runner
+from ..config import ServerConfig
+from ..models.graph_call import Call
+from ..models.servable import Servable
+from ..models.served_models import Models
+from ..runtime.deadlines import seconds_left
+from ..runtime.metrics import Metrics
+from .admission import Admission, examples_bytes, predict_bytes
+from .classify import classify_call, multi_inference_call, regress_call
+from .management import Management
+from .predict import predict_call
+
+_M = TypeVar("_M", bound=Message)
+_T = TypeVar("_T")
+
+PREDICT, CLASSIFY, REGRESS, MULTI_INFERENCE = "Predict", "Classify", "Regress", "MultiInference"
+
+# The bytes that are copied in the time in which Python handles one value.
+_VALUE_WORK = 64
+_MANY = 1000
+# Larger requests are not parsed to say whose they were, when they are refused.
+_MOST_REFUSED = 2**16
+
+_CALLS_ON_EXAMPLES = {CLASSIFY: classify_call, REGRESS: regress_call}
+
+
+class Sizes(NamedTuple):
+    """The bytes of a request's message, and of its tensors in memory."""
+
+    message: int
+    tensors: int
+
+
+class Api:
+    """Answers requests with the models of a server.
+
+    The methods with bytes take a serialized request and a deadline of `time.monotonic`, None for no limit,
+    and return a serialized response. All raise a ServingError in TensorFlow Serving's words.
+
+    Attributes:
+        admission: what the server takes on at a time.
+
+    Args:
+        models: the models.
+        runner: where graphs run.
+        metrics: what is counted.
+        management: tells of models, and changes their list.
+        config: how answers are written and signatures checked.
+
+    Example:
+        api = Api(models, runner, metrics, Management(models, metrics, ask_all=None), config)
+        response = await api.predict(request_bytes, deadline=None)
+    """
+
+    def __init__(
+        self, models: Models, runner: Runner, metrics: Metrics, management: Management, config: ServerConfig
+    ):
+        self.admission = Admission(config)
+        self._models = models
+        self._runner = runner
+        self._metrics = metrics
+        self._management = management
+        self._check_method = config.enable_signature_method_name_check
+        as_content = config.enable_serialization_as_tensor_content
+        self._encode = codec.encode_array if as_content else codec.encode_fields
+
+    async def predict(self, data: bytes, deadline: float | None) -> bytes:
+        """A PredictResponse."""
+        request = await self._parse(pb.PredictRequest, data)
+        spec = _spec(request)
+
+        def prepare(servable: Servable) -> Call[pb.PredictResponse]:
+            return predict_call(servable, request, self._encode)
+
+        with self._metrics.request(self.known(spec), PREDICT, "GRPC"):
+            sizes = Sizes(len(data), predict_bytes(request))
+            return await self.infer(spec, PREDICT, prepare, _serialized, sizes, deadline)
+
+    async def classify(self, data: bytes, deadline: float | None) -> bytes:
+        """A ClassificationResponse."""
+        request = await self._parse(pb.SerializedInputRequest, data)
+        with self._metrics.request(self.known(_spec(request)), CLASSIFY, "GRPC"):
+            return await self.on_examples(CLASSIFY, request, _serialized, len(data), deadline)
+
+    async def regress(self, data: bytes, deadline: float | None) -> bytes:
+        """A RegressionResponse."""
+        request = await self._parse(pb.SerializedInputRequest, data)
+        with self._metrics.request(self.known(_spec(request)), REGRESS, "GRPC"):
+            return await self.on_examples(REGRESS, request, _serialized, len(data), deadline)
+
+    async def multi_inference(self, data: bytes, deadline: float | None) -> bytes:
+        """A MultiInferenceResponse."""
+        request = await self._parse(pb.SerializedMultiInferenceRequest, data)
+        spec = request.tasks[0].model_spec if request.tasks else pb.ModelSpec()
+
+        def prepare(servable: Servable) -> Call[pb.MultiInferenceResponse]:
+            return multi_inference_call(servable, request, self._check_method)
+
+        with self._metrics.request(self.known(spec), MULTI_INFERENCE, "GRPC"):
+            sizes = Sizes(len(data), examples_bytes(request))
+            return await self.infer(spec, MULTI_INFERENCE, prepare, _serialized, sizes, deadline)
+
+    async def get_model_metadata(self, data: bytes, deadline: float | None) -> bytes:
+        """A GetModelMetadataResponse."""
+        request = await self._parse(pb.GetModelMetadataRequest, data)
+        return self.metadata(request).SerializeToString(deterministic=True)
+
+    async def get_model_status(self, data: bytes, deadline: float | None) -> bytes:
+        """A GetModelStatusResponse."""
+        request = await self._parse(pb.GetModelStatusRequest, data)
+        return (await self._management.status(_spec(request))).SerializeToString()
+
+    async def reload_config(self, data: bytes, deadline: float | None) -> bytes:
+        """A ReloadConfigResponse, when all models of the new list are available."""
+        config = (await self._parse(pb.ReloadConfigRequest, data)).config
+        if config.WhichOneof("config") != "model_config_list":
+            raise InvalidArgumentError(
+                "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is "
+                "currently supported"
+            )
+        await self._management.reload(config, seconds_left(deadline))
+        return pb.ReloadConfigResponse(status=pb.StatusProto()).SerializeToString()
+
+    def metadata(self, request: pb.GetModelMetadataRequest) -> pb.GetModelMetadataResponse:
+        """The signatures of the version that a request means."""
+        spec = _spec(request)
+        _check_metadata_fields(request.metadata_field)
+        with self._models.lease(spec) as servable:
+            response = pb.GetModelMetadataResponse(model_spec=pb.ModelSpec(name=spec.name))
+            response.model_spec.version.value = servable.version
+            signatures = pb.SignatureDefMap(signature_def=servable.signatures)
+        packed = response.metadata["signature_def"]
+        packed.type_url = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
+        packed.value = signatures.SerializeToString(deterministic=True)
+        return response
+
+    @contextlib.contextmanager
+    def admitted(self, api: str, data: bytes) -> Iterator[None]:
+        """Take a request over gRPC on until it has its answer, and count it if it is refused.
+
+        Raises:
+            ResourceExhaustedError: as many as may wait or run already do.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self.admission.request())
+            except ResourceExhaustedError:
+                with self._metrics.request(self._model_of(api, data), api, "GRPC"):
+                    raise
+            yield
+
+    def ready(self) -> bool:
+        """Return whether a model answers, or none is wanted: a broken one stops no requests to others."""
+        models = self._models.available()
+        return not models or any(models.values())
+
+    def known(self, spec: pb.ModelSpec) -> str:
+        """The name a request asks for if there is such a model: others are not worth a metric each."""
+        return spec.name if self._models.knows(spec.name) else ""
+
+    async def on_examples(
+        self,
+        api: str,
+        request: pb.SerializedInputRequest,
+        finish: Callable[[Any], bytes],
+        size: int,
+        deadline: float | None,
+    ) -> bytes:
+        """Return what `finish` makes of the response; `api` is CLASSIFY or REGRESS. See `infer`."""
+        make = _CALLS_ON_EXAMPLES[api]
+
+        def prepare(servable: Servable) -> Call[Any]:
+            return make(servable, request, self._check_method)
+
+        sizes = Sizes(size, examples_bytes(request))
+        return await self.infer(_spec(request), api, prepare, finish, sizes, deadline)
+
+    async def infer(
+        self,
+        spec: pb.ModelSpec,
+        api: str,
+        prepare: Callable[[Servable], Call[_T]],
+        finish: Callable[[_T], bytes],
+        sizes: Sizes,
+        deadline: float | None,
+    ) -> bytes:
+        """Run a graph for a request.
+
+        Args:
+            spec: the model that the request means.
+            api: what is asked of it, for the metrics.
+            prepare: makes the call of the request.
+            finish: makes the answer of the response.
+            sizes: of the request: large ones are not taken apart on the event loop, and some not at all.
+            deadline: when nobody waits for the answer any more, of `time.monotonic`; None for no limit.
+        """
+        with self.admission.growth(*sizes), self._models.lease(spec) as servable:
+            call = await self._runner.off_loop(max(sizes), prepare, servable)
+            if api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
+                # Every tensor that is fed has the same examples.
+                self._metrics.examples(spec.name, max(map(len, call.feeds.values()), default=0))
+            started = time.perf_counter()
+            arrays = await self._runner.run(servable, call, deadline)
+            self._metrics.ran(spec.name, api, time.perf_counter() - started)
+            work = _copied_bytes(arrays) if api == PREDICT and finish is _serialized else _value_work(arrays)
+            return await self._runner.off_loop(work, lambda: finish(call.respond(arrays)))
+
+    def _model_of(self, api: str, data: bytes) -> str:
+        """Return the model that a request is for, if that costs little to find out."""
+        if len(data) > _MOST_REFUSED:
+            return ""
+        try:
+            if api == MULTI_INFERENCE:
+                return self.known(pb.SerializedMultiInferenceRequest.FromString(data).tasks[0].model_spec)
+            return self.known(pb.GetModelStatusRequest.FromString(data).model_spec)
+        except (DecodeError, IndexError):
+            return ""
+
+    async def _parse(self, message: type[_M], data: bytes) -> _M:
+        try:
+            return await self._runner.off_loop(len(data), message.FromString, data)
+        except DecodeError:
+            raise InternalError("Unable to parse request") from None
+
+
+def _value_work(arrays: Sequence[np.ndarray]) -> int:
+    """Return the bytes that are copied in the time in which outputs are written value by value."""
+    return sum(_VALUE_WORK * array.size for array in arrays)
+
+
+def _copied_bytes(arrays: Sequence[np.ndarray]) -> int:
+    """Return the bytes of outputs that are written as they lie in memory."""
+    return sum(_text_bytes(array) if array.dtype == object else array.nbytes for array in arrays)
+
+
+def _text_bytes(array: np.ndarray) -> int:
+    """Return the bytes of strings, of which very many are reason enough not to look at each."""
+    pointers = _VALUE_WORK * array.size
+    return pointers if array.size > _MANY else pointers + sum(map(len, array.reshape(-1).tolist()))
+
+
+def _serialized(response: Message) -> bytes:
+    # Deterministic: the same answer is the same bytes, whatever the order of a hash map.
+    return response.SerializeToString(deterministic=True)
+
+
+def _spec(
+    request: (
+        pb.PredictRequest | pb.SerializedInputRequest | pb.GetModelMetadataRequest | pb.GetModelStatusRequest
+    ),
+) -> pb.ModelSpec:
+    if not request.HasField("model_spec"):
+        raise InvalidArgumentError("Missing ModelSpec")
+    return request.model_spec
+
+
+def _check_metadata_fields(fields: Sequence[str]) -> None:
+    if not fields:
+        raise InvalidArgumentError("GetModelMetadataRequest must specify at least one metadata_field")
+    for field in fields:
+        if field != "signature_def":
+            raise InvalidArgumentError(f"Metadata field {field} is not supported")

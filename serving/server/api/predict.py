@@ -1,0 +1,140 @@
+"""Predict: named tensors in, named tensors out.
+
+Reference: RunPredict in tensorflow_serving/servables/tensorflow/predict_util.cc, and GetInputValues in
+tensorflow/cc/saved_model/util.cc.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ...errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
+from ...wire import codec
+from ...wire import messages_pb2 as pb
+from ...wire.dtypes import CodecError
+from ..models import quantised
+from ..models.graph_call import Call
+from ..models.servable import DEFAULT_SIGNATURE, Servable
+
+
+def predict_call(
+    servable: Servable,
+    request: pb.PredictRequest,
+    encode: Callable[[np.ndarray], pb.TensorProto] = codec.encode_fields,
+) -> Call[pb.PredictResponse]:
+    """The call that a PredictRequest asks for.
+
+    Args:
+        servable: the version that its model_spec has been resolved to.
+        request: the request.
+        encode: writes an output; TensorFlow Serving uses typed fields unless told otherwise.
+
+    Raises:
+        FailedPreconditionError: the signature does not exist.
+        InvalidArgumentError: inputs or output_filter do not fit it.
+    """
+    name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+    if name not in servable.signatures:
+        raise FailedPreconditionError(f'Serving signature key "{name}" not found.')
+    signature = servable.signatures[name]
+    aliases = _output_aliases(signature, request.output_filter)
+
+    def sent(alias: str) -> np.ndarray:
+        return _decoded(alias, request.inputs[alias])
+
+    def respond(arrays: Sequence[np.ndarray]) -> pb.PredictResponse:
+        outputs: dict[str, pb.TensorProto] = {}
+        for alias, array in zip(aliases, arrays, strict=True):
+            try:
+                outputs[alias] = quantised.encode(array, encode)
+            except CodecError as error:
+                raise UnimplementedError(f"output {alias} cannot be sent: {error}") from error
+        return pb.PredictResponse(outputs=outputs, model_spec=answering_spec(servable, request.model_spec))
+
+    feeds = _feeds(signature, request.inputs.keys(), sent)
+    return Call(feeds, [signature.outputs[alias].name for alias in aliases], respond)
+
+
+def arrays_call(signature: pb.SignatureDef, inputs: Mapping[str, np.ndarray]) -> Call[dict[str, np.ndarray]]:
+    """The call for all outputs of a signature, by name.
+
+    Args:
+        signature: what is called.
+        inputs: arrays, by name.
+
+    Raises:
+        InvalidArgumentError: the inputs do not fit it.
+    """
+    aliases = sorted(signature.outputs)
+    fetches = [signature.outputs[alias].name for alias in aliases]
+    feeds = _feeds(signature, inputs.keys(), inputs.__getitem__)
+    return Call(feeds, fetches, lambda arrays: dict(zip(aliases, arrays, strict=True)))
+
+
+def answering_spec(servable: Servable, asked: pb.ModelSpec) -> pb.ModelSpec:
+    """The model_spec of an answer: who was asked, and which version and signature answered."""
+    spec = pb.ModelSpec(name=asked.name, signature_name=asked.signature_name or DEFAULT_SIGNATURE)
+    spec.version.value = servable.version
+    return spec
+
+
+def _feeds(
+    signature: pb.SignatureDef, sent: Collection[str], array: Callable[[str], np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Arrays by tensor name for every input of the signature, checked as TensorFlow Serving checks."""
+    _check_input_count(signature, sent)
+    feeds: dict[str, np.ndarray] = {}
+    used = [alias for alias in sorted(signature.inputs) if alias in sent]
+    for alias in sorted(signature.inputs):
+        info = signature.inputs[alias]
+        if alias in sent:
+            feeds[info.name] = array(alias)
+        elif alias in signature.defaults:
+            feeds[info.name] = _decoded(alias, signature.defaults[alias])
+        else:
+            raise InvalidArgumentError(
+                f"Signature input alias: {alias}(feed name: {info.name}) not found in request and no "
+                f"default value provided. Inputs expected to be in the request {{{_join(sent)}}}, "
+                f"or default input alias set: {_join(signature.defaults)}"
+            )
+    if len(used) != len(sent):
+        raise InvalidArgumentError(
+            f"Inputs contains invalid name. Used request inputs: {_join(used)}, request input: {_join(sent)}"
+        )
+    return feeds
+
+
+def _decoded(alias: str, proto: pb.TensorProto) -> np.ndarray:
+    try:
+        return quantised.decode(proto)
+    except CodecError:
+        raise InvalidArgumentError(f"tensor parsing error: {alias}") from None
+
+
+def _check_input_count(signature: pb.SignatureDef, names: Collection[str]) -> None:
+    sent, known = set(names), set(signature.inputs)
+    if len(sent) > len(known) or (len(sent) < len(known) and not signature.defaults):
+        raise InvalidArgumentError(
+            f"input size does not match signature: {len(sent)}!={len(known)} len({{{_join(sent)}}}) != "
+            f"len({{{_join(known)}}}). Sent extra: {{{_join(sent - known)}}}. "
+            f"Missing but required: {{{_join(known - sent)}}}."
+        )
+
+
+def _output_aliases(signature: pb.SignatureDef, output_filter: Iterable[str]) -> list[str]:
+    """The outputs to fetch: those asked for, or all."""
+    aliases: list[str] = []
+    for alias in output_filter:
+        if alias not in signature.outputs:
+            raise InvalidArgumentError(
+                f"output tensor alias not found in signature: {alias} Outputs expected to be in the set "
+                f"{{{_join(signature.outputs)}}}."
+            )
+        if alias in aliases:
+            raise InvalidArgumentError(f"duplicate output tensor alias: {alias}")
+        aliases.append(alias)
+    return aliases or sorted(signature.outputs)
+
+
+def _join(names: Iterable[str]) -> str:
+    return ",".join(sorted(names))

@@ -1,0 +1,1 @@
+"""Requests that are run together, and the threads they run in."""

@@ -1,0 +1,102 @@
+"""The arrays of a batch: which requests go together, how they become one, and their answers.
+
+Reference: tensorflow_serving/batching/{batching_session,batching_util}.cc; the error texts are its own.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+
+from ...errors import FailedPreconditionError, InvalidArgumentError
+from .batching_parameters import BatchingParameters
+
+
+def kind_of(feeds: Mapping[str, np.ndarray], pad: bool) -> Hashable:
+    """Return a key that tasks of one batch share: tensors, dtypes, and shapes unless these are padded."""
+    return tuple(
+        (name, feeds[name].dtype, feeds[name].ndim if pad else feeds[name].shape[1:])
+        for name in sorted(feeds)
+    )
+
+
+def rows_of(feeds: Mapping[str, np.ndarray]) -> int:
+    """Return the number of rows of a request.
+
+    Raises:
+        InvalidArgumentError: not all of its arrays have so many.
+    """
+    if any(array.ndim == 0 for array in feeds.values()):
+        raise InvalidArgumentError("Batching Run() input tensors must have at least one dimension")
+    rows = {len(array) for array in feeds.values()}
+    if len(rows) != 1:
+        raise InvalidArgumentError("Batching Run() input tensors must have equal 0th-dimension size")
+    return rows.pop()
+
+
+def merged(many: Sequence[Mapping[str, np.ndarray]], parameters: BatchingParameters) -> dict[str, np.ndarray]:
+    """The rows of all tasks after each other, and copies of the first up to an allowed number of rows."""
+    batch: dict[str, np.ndarray] = {}
+    for name in many[0]:
+        arrays = [feeds[name] for feeds in many]
+        if parameters.pad:
+            arrays = _padded(arrays)
+        rows = sum(map(len, arrays))
+        missing = parameters.padded_size(rows) - rows
+        if missing:
+            arrays.append(np.repeat(arrays[0][:1], missing, axis=0))
+        batch[name] = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    return batch
+
+
+def _padded(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Arrays of one shape but for the rows; what is missing repeats each tensor's first element."""
+    shape = tuple(max(sizes) for sizes in zip(*(array.shape[1:] for array in arrays), strict=True))
+    padded: list[np.ndarray] = []
+    for array in arrays:
+        if array.shape[1:] == shape or array.size == 0:
+            padded.append(array)
+            continue
+        wider = np.full((len(array), *shape), array.reshape(-1)[0], dtype=array.dtype)
+        wider[tuple(slice(size) for size in array.shape)] = array
+        padded.append(wider)
+    return padded
+
+
+def split(arrays: Sequence[np.ndarray], rows: Sequence[int], size: int) -> list[list[np.ndarray]]:
+    """The values for each request.
+
+    Args:
+        arrays: of all of them.
+        rows: how many rows each has, in their order.
+        size: how many rows the batch had, copies of the first included.
+
+    Raises:
+        FailedPreconditionError: there are more or fewer than that, so nobody knows whose they are.
+    """
+    if len(rows) == 1 and rows[0] == size:
+        return [list(arrays)]
+    if any(array.ndim == 0 or len(array) != size for array in arrays):
+        raise _wrong_rows()
+    ends = np.cumsum(rows)
+    return [
+        [array[end - count : end] for array in arrays] for count, end in zip(rows, ends.tolist(), strict=True)
+    ]
+
+
+def joined(pieces: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    """The values of a request that was run in pieces.
+
+    Raises:
+        FailedPreconditionError: what came of the pieces has no rows, or rows of other shapes.
+    """
+    try:
+        return [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]
+    except ValueError:
+        raise _wrong_rows() from None
+
+
+def _wrong_rows() -> FailedPreconditionError:
+    return FailedPreconditionError(
+        "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of "
+        "the input tensors"
+    )

@@ -1,0 +1,90 @@
+"""Queues of tasks that wait to be run together: requests' shares of batches, by kind."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..models.servable import Servable
+from ..runtime.deadlines import expired
+from .batching_parameters import BatchingParameters
+from .thread_shares import Shares
+
+Arrays = list[np.ndarray]
+
+
+@dataclass(eq=False)
+class Task:
+    """A request's share of a batch."""
+
+    feeds: Mapping[str, np.ndarray]
+    rows: int
+    deadline: float | None
+    arrived: float
+    done: "asyncio.Future[Arrays]"
+
+    def waits(self) -> bool:
+        """Return whether somebody still wants the answer."""
+        return not self.done.done() and (self.deadline is None or self.deadline > time.monotonic())
+
+
+class Queue:
+    """Tasks of one kind that wait for a run.
+
+    Args:
+        servable: what they ask.
+        fetches: what of it.
+        parameters: how they are batched.
+        shares: counts the rows of all that ask the servable.
+    """
+
+    def __init__(
+        self, servable: Servable, fetches: Sequence[str], parameters: BatchingParameters, shares: Shares
+    ):
+        self.servable = servable
+        self.fetches = fetches
+        self.parameters = parameters
+        self.tasks: deque[Task] = deque()
+        self.rows = 0
+        self.running = 0
+        self.shares = shares
+        self.timer: asyncio.TimerHandle | None = None
+
+    def add(self, task: Task) -> None:
+        """Let a task wait."""
+        self.tasks.append(task)
+        self.rows += task.rows
+        self.shares.came(task.rows)
+
+    def most(self) -> int:
+        """Return the number of rows that the next run may take."""
+        most = self.parameters.max_execution_batch_size
+        return min(most, self.shares.most()) if self.parameters.evenly else most
+
+    def take(self, most: int) -> list[Task]:
+        """The tasks that fit into so many rows, in their order; those that nobody waits for are dropped."""
+        taken: list[Task] = []
+        rows = 0
+        while self.tasks and (not taken or rows + self.tasks[0].rows <= most):
+            task = self.tasks.popleft()
+            self.rows -= task.rows
+            if task.waits():
+                taken.append(task)
+                rows += task.rows
+                continue
+            self.shares.left(task.rows)
+            if not task.done.done():
+                task.done.set_exception(expired())
+        return taken
+
+
+@dataclass(eq=False)
+class Run:
+    """Tasks that are run together."""
+
+    queue: Queue
+    tasks: list[Task]
+    is_settled: bool = False

@@ -1,0 +1,243 @@
+"""Batching: requests that arrive while others run are run together.
+
+By default there is no timer. While a run is busy, arriving requests of one kind (a version, the same tensors
+of the same shapes) collect for the next: a lone client waits for nobody. Another run starts beside it when so
+much waits as each of the threads would have if they shared all rows: few clients have a thread each, of many
+each thread takes its part. TensorFlow Serving's parameters, where they are given, mean what they mean there;
+a version may bring its own.
+
+Reference: tensorflow_serving/batching/batching_session.cc, whose error texts these are, and
+GetPerModelBatchingParams in servables/tensorflow/bundle_factory_util.cc.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ...errors import (
+    InvalidArgumentError,
+    ServingError,
+    UnavailableError,
+)
+from ..models.graph_call import Call
+from ..models.servable import Servable
+from ..runtime.deadlines import by, expired, seconds_left
+from ..runtime.metrics import Metrics
+from .batch_arrays import joined, kind_of, merged, rows_of, split
+from .batch_queue import Arrays, Queue, Run, Task
+from .batching_parameters import BatchingParameters
+from .thread_shares import HALF_LIFE_SECONDS, Shares
+
+_Outcome = Arrays | Exception
+
+
+class Batcher:
+    """Collects calls into batches, and runs these. For one event loop.
+
+    Args:
+        executor: the threads that runs are made in.
+        parameters: how large batches are and how long they wait, unless a servable says so itself; and how
+            many run at the same time.
+        metrics: what is counted of them.
+
+    Example:
+        batcher = Batcher(executor, BatchingParameters(), Metrics())
+        arrays = await batcher.run(servable, call, deadline=None)
+    """
+
+    def __init__(self, executor: Executor, parameters: BatchingParameters, metrics: Metrics):
+        self._executor = executor
+        self._parameters = parameters
+        self._metrics = metrics
+        self._queues: dict[Hashable, Queue] = {}
+        self._busy = 0
+        self._shares: WeakKeyDictionary[Servable, Shares] = WeakKeyDictionary()
+
+    async def run(self, servable: Servable, call: Call[Any], deadline: float | None) -> Arrays:
+        """The values of what a call fetches, for its own rows.
+
+        Args:
+            servable: what is called.
+            call: the call; the first axis of what it feeds and fetches are rows.
+            deadline: when nobody waits for the answer any more, of `time.monotonic`; None for no limit.
+
+        Raises:
+            InvalidArgumentError: the inputs have no rows, unequal numbers of them, or too many.
+            UnavailableError: too many wait already.
+            DeadlineExceededError: the deadline has passed.
+            ServingError: what the graph ended with.
+        """
+        rows = rows_of(call.feeds)
+        self._metrics.to_batch(rows, len(call.feeds))
+        parameters = self._parameters_of(servable)
+        if rows > parameters.max_batch_size and not parameters.split:
+            raise InvalidArgumentError(
+                f"Task size {rows} is larger than maximum input batch size {parameters.max_batch_size}"
+            )
+        if rows > parameters.capacity:
+            raise _full()
+        if rows <= parameters.max_execution_batch_size:
+            return await self._submit(servable, call.feeds, call.fetches, rows, deadline)
+        starts = range(0, rows, parameters.max_execution_batch_size)
+        parts = [
+            {
+                name: array[start : start + parameters.max_execution_batch_size]
+                for name, array in call.feeds.items()
+            }
+            for start in starts
+        ]
+        answers = await asyncio.gather(
+            *(self._submit(servable, part, call.fetches, rows_of(part), deadline) for part in parts)
+        )
+        return joined(answers)
+
+    async def _submit(
+        self,
+        servable: Servable,
+        feeds: Mapping[str, np.ndarray],
+        fetches: Sequence[str],
+        rows: int,
+        deadline: float | None,
+    ) -> Arrays:
+        loop = asyncio.get_running_loop()
+        task = Task(feeds, rows, deadline, time.monotonic(), loop.create_future())
+        parameters = self._parameters_of(servable)
+        key = (servable, tuple(fetches), kind_of(feeds, parameters.pad))
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = Queue(servable, fetches, parameters, self._shares_of(servable))
+        if queue.rows and queue.rows + rows > parameters.capacity:
+            raise _full()
+        queue.add(task)
+        self._start_what_can(loop)
+        return await by(deadline, task.done)
+
+    def _parameters_of(self, servable: Servable) -> BatchingParameters:
+        return servable.batching or self._parameters
+
+    def _shares_of(self, servable: Servable) -> Shares:
+        # Of each by itself: rows of different models are not alike.
+        return self._shares.setdefault(servable, Shares(self._parameters.num_batch_threads))
+
+    def _start_what_can(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start runs while there are tasks and threads for them, first of what has waited longest."""
+        if not self._has_thread():
+            return
+        waiting = [queue for queue in self._queues.values() if queue.tasks]
+        for queue in sorted(waiting, key=lambda queue: queue.tasks[0].arrived):
+            while queue.tasks and self._has_thread() and self._is_due(queue, loop):
+                tasks = queue.take(queue.most())
+                if tasks:
+                    self._launch(Run(queue, tasks), loop)
+        for key, queue in list(self._queues.items()):
+            if not queue.tasks and not queue.running:
+                del self._queues[key]
+                if queue.timer is not None:
+                    queue.timer.cancel()
+
+    def _has_thread(self) -> bool:
+        return self._busy < self._parameters.num_batch_threads
+
+    def _is_due(self, queue: Queue, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether tasks may run now, and not with those that will come."""
+        parameters = queue.parameters
+        if queue.rows >= parameters.max_execution_batch_size:
+            return True
+        if parameters.evenly and queue.running and not queue.shares.are_worth_a_run(queue.rows):
+            self._ask_again(queue, HALF_LIFE_SECONDS, loop)
+            return False
+        if not parameters.timeout_seconds:
+            return True
+        wait = queue.tasks[0].arrived + parameters.timeout_seconds - time.monotonic()
+        if wait > 0:
+            self._ask_again(queue, wait, loop)
+        return wait <= 0
+
+    def _ask_again(self, queue: Queue, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Look after a while whether a queue's tasks may run."""
+
+        def look() -> None:
+            queue.timer = None
+            self._start_what_can(loop)
+
+        if queue.timer is None:
+            queue.timer = loop.call_later(seconds, look)
+
+    def _launch(self, run: Run, loop: asyncio.AbstractEventLoop) -> None:
+        self._busy += 1
+        run.queue.running += 1
+        now = time.monotonic()
+        self._metrics.queued(now - task.arrived for task in run.tasks)
+
+        def work() -> None:
+            outcomes = self._outcomes(run.queue, run.tasks)
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and so have all who waited
+                loop.call_soon_threadsafe(self._settle, run, outcomes, loop)
+
+        try:
+            self._executor.submit(work)
+        except RuntimeError as error:  # it has been shut down, or gets no thread, and may do it all the same
+            loop.call_soon(self._settle, run, _failed(run.tasks, error), loop)
+
+    def _settle(self, run: Run, outcomes: list[_Outcome], loop: asyncio.AbstractEventLoop) -> None:
+        """Hand out what a run ended with, and start the next ones."""
+        if run.is_settled:
+            return
+        run.is_settled = True
+        self._busy -= 1
+        run.queue.running -= 1
+        run.queue.shares.left(sum(task.rows for task in run.tasks))
+        for task, outcome in zip(run.tasks, outcomes, strict=True):
+            if task.done.done():
+                continue
+            if isinstance(outcome, Exception):
+                task.done.set_exception(outcome)
+            else:
+                task.done.set_result(outcome)
+        self._start_what_can(loop)
+
+    def _outcomes(self, queue: Queue, tasks: list[Task]) -> list[_Outcome]:
+        """The values for each task, or what it failed with. Runs in a thread."""
+        try:
+            return [*self._answers(queue, tasks)]
+        except ServingError as error:
+            if len(tasks) == 1:
+                return _failed(tasks, error)
+            # One of them may be to blame: each gets its own answer.
+            return [self._outcome_alone(queue, task) for task in tasks]
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the answer must hear of it
+            return _failed(tasks, error)
+
+    def _outcome_alone(self, queue: Queue, task: Task) -> _Outcome:
+        return self._outcomes(queue, [task])[0] if task.waits() else expired()
+
+    def _answers(self, queue: Queue, tasks: list[Task]) -> list[Arrays]:
+        """The values for each task, of one run."""
+        parameters = queue.parameters
+        deadlines = [task.deadline for task in tasks]
+        latest = None if None in deadlines else max(each for each in deadlines if each is not None)
+        rows = [task.rows for task in tasks]
+        size = parameters.padded_size(sum(rows))
+        self._metrics.batch(sum(rows), size)
+        feeds = merged([task.feeds for task in tasks], parameters)
+        started = time.perf_counter()
+        arrays = queue.servable.run(feeds, queue.fetches, seconds_left(latest))
+        queue.shares.took(sum(rows), time.perf_counter() - started)
+        return split(arrays, rows, size)
+
+
+def _full() -> UnavailableError:
+    return UnavailableError("The batch scheduling queue to which this task was submitted is full")
+
+
+def _failed(tasks: Sequence[Task], error: BaseException) -> list[_Outcome]:
+    """The outcome of tasks whose run ended with an error. A future takes no StopIteration, and no exit."""
+    if isinstance(error, StopIteration) or not isinstance(error, Exception):
+        error = RuntimeError(f"a run ended with {error!r}")
+    return [error for _ in tasks]

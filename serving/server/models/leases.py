@@ -1,0 +1,158 @@
+"""Leases on a model's loaded versions: which answer, who is using them, and when one may be unloaded."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Executor
+from pathlib import Path
+
+from ...errors import NotFoundError
+from .freed_memory import give_memory_back
+from .servable import Servable
+from .version_states import State, States
+
+_log = logging.getLogger(__name__)
+
+
+class _Lease:
+    """A servable, where it came from, and how many requests are using it."""
+
+    def __init__(self, servable: Servable, path: Path):
+        self.servable = servable
+        self.path = path
+        self.running = 0
+        self.retired = False
+
+
+class Leases:
+    """The versions of one model that answer, and those that wait for their last request.
+
+    Args:
+        model: the model's name.
+        states: is told which version answers, leaves and has left.
+        unloader: frees what has left, so that no request waits for it.
+        on_change: called with True when there is a version to answer and there was none, with False when none
+            is left.
+
+    Example:
+        leases = Leases("half", States(), ThreadPoolExecutor(1), on_change=print)
+        leases.put(servable, path)
+        with leases.lease(None) as servable:
+            servable.run(feeds, fetches, timeout=1.0)
+        leases.retire([1])
+    """
+
+    def __init__(self, model: str, states: States, unloader: Executor, on_change: Callable[[bool], None]):
+        self._model = model
+        self._states = states
+        self._unloader = unloader
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._serving: dict[int, _Lease] = {}
+        self._retiring: set[_Lease] = set()
+
+    @property
+    def versions(self) -> list[int]:
+        """The versions that answer."""
+        with self._lock:
+            return list(self._serving)
+
+    @property
+    def running(self) -> int:
+        """Return the number of requests that are using a version."""
+        with self._lock:
+            return sum(lease.running for lease in (*self._serving.values(), *self._retiring))
+
+    def path_of(self, version: int) -> Path | None:
+        """Return the folder of a version that answers; None if it does not."""
+        with self._lock:
+            lease = self._serving.get(version)
+            return lease.path if lease else None
+
+    def put(self, servable: Servable, path: Path) -> None:
+        """Let a version answer from now on, in the place of one with its number."""
+        with self._lock:
+            was_available = bool(self._serving)
+            before = self._serving.get(servable.version)
+            self._serving[servable.version] = _Lease(servable, path)
+            self._states.set(servable.version, State.AVAILABLE)
+            if before is not None:
+                self._let_go(before)
+        if not was_available:
+            self._on_change(True)
+
+    def retire(self, versions: Collection[int]) -> None:
+        """Take versions out of service; each is unloaded when its last request has finished."""
+        with self._lock:
+            was_available = bool(self._serving)
+            for version in versions:
+                lease = self._serving.pop(version, None)
+                if lease is not None:
+                    self._states.set(version, State.UNLOADING)
+                    self._let_go(lease)
+            none_is_left = was_available and not self._serving
+        if none_is_left:
+            self._on_change(False)
+
+    @contextlib.contextmanager
+    def lease(self, version: int | None) -> Iterator[Servable]:
+        """A version that answers, which stays loaded until the block ends.
+
+        Args:
+            version: the version asked for; None for the latest.
+
+        Raises:
+            NotFoundError: that version does not answer, in TensorFlow Serving's words.
+        """
+        with self._lock:
+            number = max(self._serving, default=None) if version is None else version
+            lease = None if number is None else self._serving.get(number)
+            if lease is None:
+                raise servable_not_found(self._model, version)
+            lease.running += 1
+        try:
+            yield lease.servable
+        finally:
+            with self._lock:
+                lease.running -= 1
+                if lease.retired and lease.running == 0:
+                    self._unload_later(lease)
+
+    def close(self) -> None:
+        """Unload everything at once: runs that are still on their way end with CANCELLED."""
+        with self._lock:
+            leases = {*self._retiring, *self._serving.values()}
+            self._serving.clear()
+            self._retiring.clear()
+        for lease in leases:
+            lease.servable.close()
+            self._states.set(lease.servable.version, State.END)
+
+    def _let_go(self, lease: _Lease) -> None:
+        """Hold the lock."""
+        lease.retired = True
+        self._retiring.add(lease)
+        if lease.running == 0:
+            self._unload_later(lease)
+
+    def _unload_later(self, lease: _Lease) -> None:
+        """Hold the lock: of all that see the last request end, one unloads."""
+        if lease in self._retiring:
+            self._retiring.discard(lease)
+            self._unloader.submit(self._unload, lease)
+
+    def _unload(self, lease: _Lease) -> None:
+        version = lease.servable.version
+        lease.servable.close()
+        del lease.servable
+        give_memory_back()
+        if version not in self.versions:  # unless it was replaced by one of the same number
+            self._states.set(version, State.END)
+        _log.info("version %s of model %s is unloaded", version, self._model)
+
+
+def servable_not_found(model: str, version: int | None) -> NotFoundError:
+    """The error for a model or version that does not answer, in TensorFlow Serving's words."""
+    wanted = f"Latest({model})" if version is None else f"Specific({model}, {version})"
+    return NotFoundError(f"Servable not found for request: {wanted}")

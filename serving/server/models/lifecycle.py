@@ -1,0 +1,304 @@
+"""The life of one model's versions: found on disk, loaded, swapped in, drained, unloaded.
+
+Each model is watched by a thread of its own, which also loads: a slow disk or a broken version holds up
+nobody else, and requests run elsewhere. A newer version is loaded while those before it answer; these leave
+when it is available and their running requests have finished. A version that is still being copied is waited
+for; one that fails to load is tried again when its files change, and a few times even if they do not.
+
+Reference: AvailabilityPreservingPolicy and file_system_storage_path_source.cc in tensorflow/serving.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..config import ServerConfig
+from .leases import Leases
+from .version_loading import Loader
+from .model_config import ModelSettings
+from .servable import Servable, without_path
+from .version_states import State, States
+from .version_folders import Look, look_at, missing_file, versions_in
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A reason why a model, or one of its versions, is not served."""
+
+    words: str
+    may_pass: bool
+    """Whether waiting may help: for what is not there yet, but not for what is wrong."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """A version that did not load: what it looked like, why, and when it may be tried again."""
+
+    look: Look
+    problem: Problem
+    tries: int
+    next_try: float
+
+
+class Model:
+    """Keeps the wanted versions of one model loaded.
+
+    Args:
+        settings: the model.
+        config: how often to look and to try again.
+        loader: loads versions and warms them up.
+        unloader: where versions are freed.
+        on_change: called with True when there is a version to answer and there was none, with False when none
+            is left.
+
+    Attributes:
+        settings: the model as it is served now.
+        states: where each of its versions is in its life.
+
+    Example:
+        model = Model(ModelSettings("half", Path("/models/half")), config, loader, unloader, on_change=print)
+        model.start()
+        model.wait_for_look(timeout=60)
+        with model.lease(None) as servable:
+            ...
+        model.close()
+    """
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        config: ServerConfig,
+        loader: Loader,
+        unloader: Executor,
+        on_change: Callable[[bool], None],
+    ):
+        self.settings = settings
+        self.states = States()
+        self._config = config
+        self._loader = loader
+        # Loaded, and not answering yet.
+        self._warming: Servable | None = None
+        self._leases = Leases(settings.name, self.states, unloader, on_change)
+        self._lock = threading.Lock()
+        self._looks: dict[int, Look] = {}
+        self._failed: dict[int, _Failure] = {}
+        self._problem: Problem | None = None
+        # The first look trusts what it finds; later ones wait until files have stopped changing.
+        self._trusting = True
+        self._looked = threading.Event()
+        self._woken = threading.Event()
+        self._stopping = False
+        self._watcher = threading.Thread(target=self._watch, name=f"watch-{settings.name}", daemon=True)
+
+    @property
+    def versions(self) -> list[int]:
+        """The versions that answer."""
+        return self._leases.versions
+
+    @property
+    def running(self) -> int:
+        """Return the number of requests that are using a version."""
+        return self._leases.running
+
+    @property
+    def problem(self) -> Problem | None:
+        """The reason why the last look did not find or load all it wanted; None if it did."""
+        return self._problem
+
+    def start(self) -> None:
+        """Begin to look at the base path; return at once."""
+        self._watcher.start()
+
+    def update(self, settings: ModelSettings) -> None:
+        """Serve as `settings` says from now on; return at once."""
+        with self._lock:
+            self.settings = settings
+            self._trusting = True
+            self._looked.clear()
+        self._woken.set()
+
+    def wait_for_look(self, timeout: float | None) -> bool:
+        """Wait until the base path has been looked at since `start` or `update`, and what was found loaded.
+
+        Args:
+            timeout: seconds to wait at most; None for no limit.
+
+        Returns:
+            Whether it has been.
+        """
+        return self._looked.wait(timeout)
+
+    def lease(self, version: int | None) -> AbstractContextManager[Servable]:
+        """A version that answers, as in `Leases.lease`."""
+        return self._leases.lease(version)
+
+    def retire(self) -> None:
+        """Stop looking, and unload each version when its last request has finished; return at once."""
+        self.stop_looking()
+        self._leases.retire(self.versions)
+
+    def stop_looking(self) -> None:
+        """Load nothing from now on, and end a warmup that runs; return at once."""
+        with self._lock:
+            self._stopping = True
+            if self._warming is not None:
+                self._warming.close()
+        self._woken.set()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Unload everything at once: runs that are still on their way end with CANCELLED.
+
+        Args:
+            timeout: seconds to wait for a version that is being loaded; None for no limit.
+        """
+        self.stop_looking()
+        if self._watcher.is_alive():
+            self._watcher.join(timeout)
+        self._leases.close()
+
+    def look(self) -> None:
+        """Look at the base path once and load or unload what that asks for."""
+        with self._lock:
+            settings, trusting = self.settings, self._trusting
+            self._trusting = False
+        versions = versions_in(settings.base_path)
+        if versions is None:
+            # A file system that is away for a moment is no reason to stop answering.
+            # pathlib's own raise where a path is too long, or in a folder that is not for this user.
+            kind = "is a file, not a folder" if os.path.isfile(settings.base_path) else "cannot be listed"
+            kind = kind if os.path.exists(settings.base_path) else "does not exist"
+            self._note([Problem(f"{settings.base_path} {kind}", may_pass=False)], trusting)
+            return
+        self._forget_gone(versions)
+        candidates, wanted = settings.candidates(versions)
+        problems = [] if candidates else [_nothing_to_serve(settings)]
+        available: list[int] = []
+        for number in candidates:
+            if len(available) == wanted or self._stopping:
+                break
+            problem = self._ensure(number, versions[number], trusting)
+            if problem is None:
+                available.append(number)
+            else:
+                problems.append(problem)
+        # What is half copied or broken leaves those before it in place.
+        if available or not candidates:
+            self._leases.retire([number for number in self.versions if number not in available])
+            self._forget_waiting(candidates, newest=max(available, default=0))
+        self._note(problems, trusting)
+
+    def _watch(self) -> None:
+        pause = self._config.file_system_poll_wait_seconds or None
+        while not self._stopping:
+            self._woken.clear()
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - outlive what a file system does: the next look may go well
+                _log.exception("looking for versions of model %s failed", self.settings.name)
+                self._problem = Problem(f"{type(error).__name__}: {error}", may_pass=True)
+            with self._lock:
+                if not self._trusting:  # no update has come in between
+                    self._looked.set()
+            self._woken.wait(pause)
+
+    def _note(self, problems: list[Problem], first: bool) -> None:
+        """Remember what is wrong, and log it once; of the first look, whoever asked for it tells."""
+        found = Problem("; ".join(each.words for each in problems), all(each.may_pass for each in problems))
+        if problems and found != self._problem and not first and not self._stopping:
+            # While another version answers, one that is being copied is nothing to worry about.
+            level = logging.INFO if found.may_pass and self.versions else logging.WARNING
+            _log.log(level, "model %s: %s", self.settings.name, found.words)
+        self._problem = found if problems else None
+
+    def _ensure(self, number: int, path: Path, trusting: bool) -> Problem | None:
+        """Load a version unless it serves already. What keeps it from serving; None if nothing does."""
+        # Resolved: a link that is switched over leads to another version of the same number.
+        if self._leases.path_of(number) == path.resolve():
+            return None
+        look = look_at(path)
+        settled = trusting or self._looks.get(number) == look
+        self._looks[number] = look
+        failure = self._failed.get(number)
+        if failure is not None and failure.look != look:
+            failure = None
+        if failure is not None and not self._may_try(failure):
+            return failure.problem
+        missing = missing_file(path, self._config.prefer_tflite_model)
+        if missing is not None or not settled:
+            if self.states.of(number) != State.START:
+                self.states.set(number, State.START)
+            found = f"lacks {missing}" if missing else "is new or still changing"
+            return Problem(f"version {number} in {path.parent} {found}", may_pass=True)
+        problem = self._load(number, path)
+        if problem is None:
+            self._failed.pop(number, None)
+        else:
+            next_try = time.monotonic() + self._config.load_retry_interval_micros / 1e6
+            self._failed[number] = _Failure(look, problem, failure.tries + 1 if failure else 0, next_try)
+        return problem
+
+    def _may_try(self, failure: _Failure) -> bool:
+        return failure.tries < self._config.max_num_load_retries and time.monotonic() >= failure.next_try
+
+    def _load(self, number: int, path: Path) -> Problem | None:
+        """Make a version one that answers. Why it does not load; None if it does."""
+        self.states.set(number, State.LOADING)
+        name = self.settings.name
+        _log.info("loading version %s of model %s", number, name)
+        try:
+            servable = self._loader.load(name, number, path)
+            self._warm_up(servable, path)
+        except Exception as error:  # noqa: BLE001 - TensorFlow's loader raises six unrelated kinds
+            self.states.failed(number, error, without_path(str(error), path))
+            return Problem(f"version {number} in {path.parent} does not load: {error}", may_pass=False)
+        with self._lock:
+            if self._stopping:
+                servable.close()
+                self.states.set(number, State.END)
+                return None
+            self._leases.put(servable, path.resolve())
+        _log.info("version %s of model %s is available", number, name)
+        return None
+
+    def _warm_up(self, servable: Servable, path: Path) -> None:
+        with self._lock:
+            self._warming = servable
+        try:
+            if not self._stopping:
+                self._loader.warm_up(servable, path)
+        except BaseException:
+            servable.close()
+            raise
+        finally:
+            with self._lock:
+                self._warming = None
+
+    def _forget_waiting(self, candidates: list[int], newest: int) -> None:
+        """Drop what was waited for and is wanted no more: nobody waits for it."""
+        waiting = self.states.in_state(State.START)
+        self.states.forget(number for number in waiting if number < newest or number not in candidates)
+
+    def _forget_gone(self, versions: dict[int, Path]) -> None:
+        for number in self._looks.keys() - versions.keys():
+            self._looks.pop(number)
+            self._failed.pop(number, None)
+
+
+def _nothing_to_serve(settings: ModelSettings) -> Problem:
+    base = settings.base_path
+    if missing_file(base) is None:
+        words = f"{base} is a version, and not the folder that holds the versions. Pass its parent folder"
+        return Problem(words, may_pass=False)
+    if settings.policy.specific.versions:
+        listed = ", ".join(map(str, settings.policy.specific.versions))
+        return Problem(f"{base} has none of the versions {listed}", may_pass=True)
+    words = f"{base} has no version: no folder with a number as its name. Export a model into it"
+    return Problem(words, may_pass=True)

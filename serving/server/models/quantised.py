@@ -1,0 +1,53 @@
+"""Quantised types, such as qint8, for which NumPy has no name.
+
+TensorFlow's Python feeds them as records of one field that bears the type's name, and fetches them as plain
+integers. Here they are such records all the way between a message and the graph.
+
+Reference: tensorflow/python/framework/dtypes.py, and TF_DataType_to_PyArray_DataType in
+tensorflow/python/lib/core/py_func.cc.
+"""
+
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+
+from ...wire import codec, dtypes
+from ...wire import messages_pb2 as pb
+
+_RECORDS: dict[int, np.dtype] = {
+    code: np.dtype([(pb.DataType.Name(code)[3:].lower(), dtypes.kind_of(code).dtype)])
+    for code in dtypes.QUANTISED
+}
+_CODES = {record: code for code, record in _RECORDS.items()}
+
+
+def record_of(code: int) -> np.dtype | None:
+    """Return the record that feeds arrays of a quantised data type; None for another type."""
+    return _RECORDS.get(code)
+
+
+def code_of(dtype: np.dtype) -> int:
+    """As `dtypes.code_of`, for records too."""
+    return _CODES[dtype] if dtype.names else dtypes.code_of(dtype)
+
+
+def decode(proto: pb.TensorProto) -> np.ndarray:
+    """As `codec.decode`, but quantised numbers are records."""
+    array = codec.decode(proto)
+    record = record_of(proto.dtype)
+    return array if record is None else array.view(record)
+
+
+def encode(array: np.ndarray, encode_plain: Callable[[np.ndarray], pb.TensorProto]) -> pb.TensorProto:
+    """The TensorProto of an array.
+
+    Args:
+        array: of any type; quantised numbers are records.
+        encode_plain: writes all others.
+    """
+    if not array.dtype.names:
+        return encode_plain(array)
+    proto = encode_plain(array.view(array.dtype[0]))
+    proto.dtype = cast("pb.DataType", code_of(array.dtype))
+    return proto

@@ -1,0 +1,297 @@
+"""All models of a server: which there are, which version a request means, and how the list is changed.
+
+Reference: tensorflow_serving/model_servers/{server_core,get_model_status_impl}.cc, whose error texts these
+are.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+
+from ...errors import (
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    ServerStartError,
+    UnknownError,
+)
+from ...wire import messages_pb2 as pb
+from ..config import ServerConfig
+from .leases import servable_not_found
+from .lifecycle import Model
+from .version_loading import Loader
+from .model_config import ModelSettings
+from .servable import Servable, without_path
+from .version_states import VersionState
+
+_log = logging.getLogger(__name__)
+
+# What is not there yet may come; whoever asked for it is told before they stop waiting for the answer.
+_PATIENCE_SECONDS = 10.0
+_ANSWER_SECONDS = 0.5
+_REMEMBERED_MODELS = 100
+# At the start, for models that take longer than others that could answer already.
+_OTHERS_SECONDS = 60.0
+_LOOK_SECONDS = 0.1
+
+
+class Models:
+    """The models of a server.
+
+    Args:
+        config: how often to look for versions, and how to treat labels.
+        loader: loads versions and warms them up.
+        on_change: called with a model's name and whether it has a version to answer: when it is added, and
+            when that changes.
+
+    Example:
+        models = Models(config, Loader(config, Metrics()), on_change=print)
+        models.begin(configured_models(config))
+        models.wait_until_served()
+        with models.lease(pb.ModelSpec(name="half")) as servable:
+            ...
+        models.close()
+    """
+
+    def __init__(self, config: ServerConfig, loader: Loader, on_change: Callable[[str, bool], None]):
+        self._config = config
+        self._loader = loader
+        self._on_change = on_change
+        self._unloader = ThreadPoolExecutor(config.num_unload_threads or 1, "unload")
+        self._lock = threading.Lock()
+        self._reloading = threading.Lock()
+        self._changed = threading.Condition()
+        self._models: dict[str, Model] = {}
+        self._labels: dict[str, dict[str, int]] = {}
+        # What has been taken off the list, and may still be finishing requests; the newest last.
+        self._former: list[Model] = []
+
+    def begin(self, settings: Mapping[str, ModelSettings]) -> None:
+        """Begin to load the models; return at once."""
+        self._apply(settings)
+        self._labels = {name: dict(each.labels) for name, each in settings.items()}
+
+    def wait_until_served(self) -> None:
+        """Return when there is something to serve; what is missing is waited for later.
+
+        Raises:
+            ServerStartError: no model has a version that can be served, and waiting does not help or has been
+                long enough.
+        """
+        self._wait_for(self._all_looked, _OTHERS_SECONDS, unless=lambda: not self._answers())
+        if not self._has_something() and self._config.startup_wait_seconds:
+            _log.warning("nothing to serve yet: %s; waiting", self._problems())
+            self._wait_for(self._has_something, self._config.startup_wait_seconds)
+        if self._models and not self._answers():
+            raise ServerStartError(f"nothing to serve: {self._problems()}")
+        if self._problems():
+            _log.warning("not served yet: %s", self._problems())
+
+    def reload(self, settings: Mapping[str, ModelSettings], timeout: float | None) -> None:
+        """Serve what is listed, and nothing else. Return when all of it is available.
+
+        Args:
+            settings: the models, by name.
+            timeout: seconds until whoever asked stops waiting; None for no limit.
+
+        Raises:
+            DeadlineExceededError: loading takes longer; it goes on.
+            UnknownError: a model has no version that can be served. All others are, and it is waited for.
+            FailedPreconditionError: a label is for a version that is not available; its model's
+                stay as they were.
+        """
+        started = time.monotonic()
+        if not self._reloading.acquire(timeout=-1 if timeout is None else timeout):
+            raise DeadlineExceededError("another reload has not finished yet; try again")
+        try:
+            changed = self._apply(settings)
+            patience = None if timeout is None else timeout - (time.monotonic() - started) - _ANSWER_SECONDS
+            looked = self._wait_for(self._all_looked, patience)
+            if looked:
+                waiting = _PATIENCE_SECONDS if patience is None else min(_PATIENCE_SECONDS, patience)
+                self._wait_for(lambda: self._all_settled(changed), waiting)
+            refused = self._assign_labels(settings)
+            if not looked:
+                raise DeadlineExceededError("models are still being loaded, and will be served then")
+            self._check_available(settings, changed)
+            if refused:
+                raise FailedPreconditionError(refused)
+        finally:
+            self._reloading.release()
+
+    def lease(self, spec: pb.ModelSpec) -> AbstractContextManager[Servable]:
+        """The servable that a request means, which stays loaded until the block ends.
+
+        Raises:
+            InvalidArgumentError: the request names no model, or an unknown label.
+            NotFoundError: that model or version is not available.
+        """
+        if not spec.name:
+            raise InvalidArgumentError("ModelSpec has no name specified.")
+        version = self._version(spec)
+        model = self._models.get(spec.name)
+        if model is None:
+            raise servable_not_found(spec.name, version)
+        return model.lease(version)
+
+    def states(self, spec: pb.ModelSpec) -> list[VersionState]:
+        """The states of a model's versions, newest first; of one, if the request names it.
+
+        Raises:
+            NotFoundError: there is no such model or version.
+        """
+        former = [model for model in self._former if model.settings.name == spec.name]
+        model = self._models.get(spec.name) or (former[-1] if former else None)
+        version = self._version(spec)
+        states = model.states.newest_first() if model else []
+        if version is not None:
+            states = [state for state in states if state.version == version]
+        if not states:
+            wanted = "any versions" if version is None else f"version {version}"
+            raise NotFoundError(f"Could not find {wanted} of model {spec.name}")
+        return states
+
+    def knows(self, name: str) -> bool:
+        """Return whether a model of that name is on the list."""
+        return name in self._models
+
+    def available(self) -> dict[str, list[int]]:
+        """The versions that answer, of every model on the list."""
+        return {name: model.versions for name, model in list(self._models.items())}
+
+    def close(self, timeout: float | None = None) -> None:
+        """Unload everything at once.
+
+        Args:
+            timeout: seconds to wait for what is being loaded; None for no limit.
+        """
+        models = [*self._models.values(), *self._former]
+        for model in models:
+            model.stop_looking()
+        ends = None if timeout is None else time.monotonic() + timeout
+        for model in models:
+            model.close(None if ends is None else max(0.0, ends - time.monotonic()))
+        self._unloader.shutdown()
+
+    def _apply(self, settings: Mapping[str, ModelSettings]) -> list[str]:
+        """Begin to serve what is listed; what is not, leaves. The names of what is new or has changed."""
+        changed: list[str] = []
+        with self._lock:
+            for name in self._models.keys() - settings.keys():
+                _log.info("model %s is not on the list any more", name)
+                model = self._models.pop(name)
+                self._labels.pop(name, None)
+                self._former.append(model)
+                model.retire()
+            for name, each in settings.items():
+                if name not in self._models:
+                    self._add(each)
+                elif (each.base_path, each.policy) != _source(self._models[name]):
+                    self._models[name].update(each)
+                else:
+                    continue
+                changed.append(name)
+            del self._former[:-_REMEMBERED_MODELS]
+        return changed
+
+    def _add(self, settings: ModelSettings) -> None:
+        def changed(available: bool) -> None:
+            with self._changed:
+                self._changed.notify_all()
+            self._on_change(settings.name, available)
+
+        model = Model(settings, self._config, self._loader, self._unloader, changed)
+        self._models[settings.name] = model
+        self._on_change(settings.name, False)
+        model.start()
+
+    def _version(self, spec: pb.ModelSpec) -> int | None:
+        """The version that a request asks for; None for the latest."""
+        if spec.HasField("version_label"):
+            labels = self._labels.get(spec.name, {})
+            if spec.version_label not in labels:
+                raise InvalidArgumentError(f"Unrecognized servable version label: {spec.version_label}")
+            return labels[spec.version_label]
+        return spec.version.value if spec.HasField("version") else None
+
+    def _wait_for(
+        self, condition: Callable[[], bool], seconds: float | None, unless: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Wait until a condition holds. Whether it does.
+
+        Args:
+            condition: what is waited for.
+            seconds: how long at most; None for no limit.
+            unless: while it holds, there is no limit.
+        """
+        ends = None if seconds is None else time.monotonic() + seconds
+        with self._changed:
+            while not condition():
+                if ends is not None and time.monotonic() >= ends and not unless():
+                    return False
+                # Versions come with a notice, problems without: look again now and then.
+                self._changed.wait(_LOOK_SECONDS)
+        return True
+
+    def _answers(self) -> bool:
+        """Return whether a model answers."""
+        return any(model.versions for model in self._models.values())
+
+    def _all_looked(self) -> bool:
+        """Return whether all base paths have been looked at, and what was there loaded."""
+        return all(model.wait_for_look(0) for model in self._models.values())
+
+    def _has_something(self) -> bool:
+        """Return whether a model answers, or none ever will."""
+        hopeless = any(model.problem and not model.problem.may_pass for model in self._models.values())
+        return hopeless or not self._models or self._answers()
+
+    def _all_settled(self, names: Iterable[str]) -> bool:
+        """Return whether each model is served as it should be, or never will."""
+        problems = [self._models[name].problem for name in names]
+        return all(problem is None or not problem.may_pass for problem in problems)
+
+    def _problems(self) -> str:
+        """Return what keeps models from being served as they should."""
+        found = {name: model.problem for name, model in self._models.items() if model.problem}
+        return "; ".join(f"model {name!r}: {problem.words}" for name, problem in found.items())
+
+    def _check_available(self, settings: Mapping[str, ModelSettings], changed: Collection[str]) -> None:
+        failed: list[str] = []
+        for name, each in settings.items():
+            model = self._models[name]
+            if not model.versions or (name in changed and model.problem):
+                words = model.problem.words if model.problem else "no version"
+                failed.append(f"{{name: {name}}} due to error: {without_path(words, each.base_path)}")
+        if failed:
+            _log.warning("not served after a reload: %s", self._problems())
+            listed = "".join(f"{{{each}}}, " for each in failed)
+            raise UnknownError(f"{len(failed)} model(s) did not become available: {{{listed}}}")
+
+    def _assign_labels(self, settings: Mapping[str, ModelSettings]) -> str:
+        """Assign what can be. Why something cannot; empty if nothing is left."""
+        refused = ""
+        for name, each in settings.items():
+            missing = self._unavailable_labels(name, each.labels)
+            # Of a model that is late all labels are for later.
+            late = not self._models[name].versions
+            if not missing or late or self._config.allow_version_labels_for_unavailable_models:
+                self._labels[name] = dict(each.labels)
+            else:
+                refused = (
+                    f"Request to assign label to version {min(missing.values())} of model {name}, which is "
+                    f"not currently available for inference"
+                )
+        return refused
+
+    def _unavailable_labels(self, name: str, labels: Mapping[str, int]) -> dict[str, int]:
+        versions = self._models[name].versions
+        return {label: version for label, version in labels.items() if version not in versions}
+
+
+def _source(model: Model) -> tuple[object, object]:
+    return model.settings.base_path, model.settings.policy

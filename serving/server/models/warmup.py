@@ -1,0 +1,112 @@
+"""Warmup requests: run before a version answers, so that nobody waits for TensorFlow's first run of a graph.
+
+Reference: tensorflow.org/tfx/serving/saved_model_warmup; tensorflow_serving/apis/prediction_log.proto and
+servables/tensorflow/saved_model_warmup_util.cc.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+from tensorflow.python.lib.io import _pywrap_record_io
+from tensorflow_serving.apis import prediction_log_pb2  # pyright: ignore[reportMissingImports]
+
+from ...errors import InvalidArgumentError, ServingError, UnimplementedError
+from ...wire import messages_pb2 as pb
+from .graph_call import Call
+from ..runtime.metrics import Metrics
+from ..api.predict import predict_call
+from .servable import Servable
+from ..api.classify import classify_call, multi_inference_call, regress_call
+
+_log = logging.getLogger(__name__)
+
+_FILE = Path("assets.extra") / "tf_serving_warmup_requests"
+_MOST_RECORDS = 1000
+# A graph that does not end is better told of than waited for; the slowest first run takes a few.
+_LONGEST_SECONDS = 600.0
+
+
+def warm_up(servable: Servable, path: Path, iterations: int, metrics: Metrics) -> None:
+    """Run the warmup requests that a version brings along.
+
+    Args:
+        servable: the version.
+        path: its folder; without a file of requests nothing is run.
+        iterations: how many times each is run.
+        metrics: counts how long all of it takes.
+
+    Raises:
+        InvalidArgumentError: the file has too many requests.
+        UnimplementedError: a request is of a kind that is no inference.
+        ServingError: a request fails, or takes more than ten minutes.
+    """
+    if not (path / _FILE).is_file():
+        return
+    started = time.monotonic()
+    status = grpc.StatusCode.UNKNOWN
+    try:
+        count = _run_all(servable, path / _FILE, iterations)
+        status = grpc.StatusCode.OK
+    except ServingError as error:
+        status = error.code
+        raise
+    finally:
+        seconds = time.monotonic() - started
+        metrics.warmed_up(path, status, seconds)
+    _log.info(
+        "version %s of model %s: %d warmup requests took %.1f s",
+        servable.version,
+        servable.model,
+        count,
+        seconds,
+    )
+
+
+def _run_all(servable: Servable, file: Path, iterations: int) -> int:
+    """Run a file's requests; how many there are.
+
+    One after the other: TensorFlow prepares the graphs of a session under one lock.
+    """
+    calls: list[Call[Any]] = []
+    for record in _records(file):
+        if len(calls) == _MOST_RECORDS:
+            raise InvalidArgumentError(
+                f"Number of warmup records exceeds the maximum ({_MOST_RECORDS}) in {_FILE}"
+            )
+        calls.append(_call(servable, record))
+    _log.info(
+        "version %s of model %s: running %d warmup requests", servable.version, servable.model, len(calls)
+    )
+    for call in calls:
+        for _ in range(iterations):
+            call.respond(servable.run(call.feeds, call.fetches, _LONGEST_SECONDS))
+    return len(calls)
+
+
+def _records(path: Path) -> Iterator[Any]:
+    # tf.data would start an eager context, threads and all, for a handful of records.
+    iterator: Any = _pywrap_record_io.RecordIterator(str(path), "")
+    stock_message: Any = prediction_log_pb2
+    for record in iterator:
+        yield stock_message.PredictionLog.FromString(record)
+
+
+def _call(servable: Servable, log: Any) -> Call[Any]:
+    kind = log.WhichOneof("log_type")
+    request = getattr(log, kind).request.SerializeToString() if kind else b""
+    match kind:
+        case "predict_log":
+            return predict_call(servable, pb.PredictRequest.FromString(request))
+        case "classify_log":
+            return classify_call(servable, pb.SerializedInputRequest.FromString(request), False)
+        case "regress_log":
+            return regress_call(servable, pb.SerializedInputRequest.FromString(request), False)
+        case "multi_inference_log":
+            message = pb.SerializedMultiInferenceRequest.FromString(request)
+            return multi_inference_call(servable, message, False)
+        case _:
+            raise UnimplementedError(f"Unsupported log_type for warmup: {kind}")

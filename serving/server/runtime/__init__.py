@@ -1,0 +1,1 @@
+"""The process around the models: ports, metrics, logs, descriptors, TensorFlow itself."""

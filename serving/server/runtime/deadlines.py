@@ -1,0 +1,44 @@
+"""Deadlines: moments of `time.monotonic` after which nobody waits for an answer; None for no limit."""
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from ...errors import DeadlineExceededError
+
+_T = TypeVar("_T")
+
+
+def seconds_left(deadline: float | None) -> float | None:
+    """Seconds until a deadline.
+
+    Raises:
+        DeadlineExceededError: it has passed.
+    """
+    if deadline is None:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise expired()
+    return left
+
+
+async def by(deadline: float | None, work: Awaitable[_T]) -> _T:
+    """Return what `work` gives; cancel it at the deadline.
+
+    Raises:
+        DeadlineExceededError: the deadline has come first.
+    """
+    try:
+        async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
+            return await work
+    except DeadlineExceededError:  # of the work itself
+        raise
+    except TimeoutError:
+        raise expired() from None
+
+
+def expired() -> DeadlineExceededError:
+    """The error for a deadline that has passed, in TensorFlow's words."""
+    return DeadlineExceededError("Timed out waiting for notification")

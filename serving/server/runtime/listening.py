@@ -1,0 +1,234 @@
+"""The addresses on which the server listens for gRPC: port, Unix socket, encryption, and the core's options.
+
+Reference: tensorflow_serving/model_servers/server.cc and config/ssl_config.proto.
+"""
+
+import ipaddress
+import os
+import re
+import socket
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from ...errors import InvalidInputError, ServerStartError
+from ..config import LOOPBACK, ServerConfig
+from . import flag_files_pb2
+from .descriptors import connections_of_a_port
+from .text_files import read_text_file
+
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_UNIX = "unix:"
+_FREE_REST_PORT = -1  # 0 turns REST off, as in TensorFlow Serving
+_BACKLOG = 2048
+
+# How long a connection lives where workers share the ports, so that one that replaces another gets its part.
+CONNECTION_SECONDS = 60
+# From a connection to its first settings: gRPC waits two minutes.
+_HANDSHAKE_SECONDS = 10
+# Without a call: the client's library connects again when it has another.
+_IDLE_SECONDS = 300
+# Until a client is asked whether it is still there, if it has calls, and for its answer.
+_KEEPALIVE_SECONDS = 60
+_KEEPALIVE_TIMEOUT_SECONDS = 20
+
+
+def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
+    """The options of gRPC's core: this server's, and above them the operator's.
+
+    Raises:
+        InvalidInputError: grpc_channel_arguments is no list of name=value.
+    """
+    options: dict[str, int | str] = {
+        "grpc.max_receive_message_length": -1,  # up to protobuf's own 2 GiB, as in TensorFlow Serving
+        "grpc.max_send_message_length": -1,
+        "grpc.max_concurrent_streams": config.max_concurrent_streams,
+        # With SO_REUSEPORT a second server would quietly share the port, and answer half of the requests: for
+        # workers alone.
+        "grpc.so_reuseport": int(config.workers > 1),
+        "grpc.server_handshake_timeout_ms": _HANDSHAKE_SECONDS * 1000,
+        "grpc.max_connection_idle_ms": _IDLE_SECONDS * 1000,
+        "grpc.keepalive_time_ms": _KEEPALIVE_SECONDS * 1000,
+        "grpc.keepalive_timeout_ms": _KEEPALIVE_TIMEOUT_SECONDS * 1000,
+        "grpc.http2.ping_timeout_ms": _KEEPALIVE_TIMEOUT_SECONDS * 1000,  # a minute, unless told
+        # Of each address. At the limit of descriptors gRPC itself writes a line each second.
+        "grpc.max_allowed_incoming_connections": max(
+            1, connections_of_a_port() // (2 if str(config.grpc_socket_path) else 1)
+        ),
+    }
+    if config.workers > 1:
+        # New calls go to another connection then; those that run end on this one, however long they take.
+        options["grpc.max_connection_age_ms"] = CONNECTION_SECONDS * 1000
+    for argument in filter(None, config.grpc_channel_arguments.split(",")):
+        name, separator, value = argument.partition("=")
+        if not separator:
+            raise InvalidInputError(
+                f"grpc_channel_arguments must be name=value, comma-separated. Received {argument!r}"
+            )
+        options[name] = int(value) if re.fullmatch(r"-?[0-9]{1,10}", value) else value
+    return list(options.items())
+
+
+def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
+    """Key and certificates of ssl_config_file; None without one.
+
+    Raises:
+        TextFileError: the file cannot be read.
+        ServerStartError: it lacks what encryption needs.
+    """
+    if not str(config.ssl_config_file):
+        return None
+    ssl = read_text_file(config.ssl_config_file, flag_files_pb2.SSLConfig, "tensorflow.serving.SSLConfig")
+    for name in ("server_key", "server_cert", *(["custom_ca"] if ssl.client_verify else [])):
+        if "-----BEGIN" not in getattr(ssl, name):
+            raise ServerStartError(
+                f"{name} in ssl_config_file {config.ssl_config_file} must be a PEM text, which begins with "
+                f"'-----BEGIN', and no path"
+            )
+    found = grpc.ssl_server_credentials(
+        [(ssl.server_key.encode(), ssl.server_cert.encode())],
+        root_certificates=ssl.custom_ca.encode() or None,
+        require_client_auth=ssl.client_verify,
+    )
+    try:
+        # gRPC reads them when it listens; models may take minutes to load until then.
+        grpc.server(ThreadPoolExecutor(1)).add_secure_port(f"{LOOPBACK}:0", found)
+    except RuntimeError as error:
+        raise ServerStartError(
+            f"the key and certificates in ssl_config_file {config.ssl_config_file} cannot be used: they must "
+            f"be PEM texts, and the key the certificate's"
+        ) from error
+    return found
+
+
+def check_addresses(config: ServerConfig) -> None:
+    """Fail before models are loaded, and with the system's reason, which gRPC only logs.
+
+    Raises:
+        ServerStartError: the port is in use, the host not one of this machine, or the socket's path taken.
+    """
+    bind(config.grpc_host, config.port, "port").close()
+    if config.rest_api_port:
+        bind(config.rest_host, rest_port(config), "rest_api_port").close()
+    if str(config.grpc_socket_path):
+        _check_socket_path(Path(config.grpc_socket_path))
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """A socket that keeps a port for workers and does not listen: connections go to theirs.
+
+    Args:
+        host: an address of this machine.
+        port: 0 for any free one.
+
+    Raises:
+        ServerStartError: the port is not to be had, with the system's reason.
+    """
+    reserved = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind((host, port))
+    except OSError as error:
+        reserved.close()
+        raise _cannot_listen(_host_port(host, port), error.strerror or str(error), "port") from error
+    return reserved
+
+
+def rest_port(config: ServerConfig) -> int:
+    """The REST port to ask the system for; 0 for any free one."""
+    return 0 if config.rest_api_port == _FREE_REST_PORT else config.rest_api_port
+
+
+def bind(host: str, port: int, setting: str, listens: bool = True) -> socket.socket:
+    """A listening socket.
+
+    Args:
+        host: an address of this machine.
+        port: 0 for any free one.
+        setting: which setting the port came from.
+        listens: whether it does already.
+
+    Raises:
+        ServerStartError: there is none to be had, with the system's reason.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Of a socket without its protocol asyncio does not know that it may turn Nagle's algorithm off, which
+    # holds the second part of an answer back for 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        if listens:
+            listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise _cannot_listen(_host_port(host, port), error.strerror or str(error), setting) from error
+    return listening
+
+
+def listen(server: grpc.aio.Server, config: ServerConfig, tls: grpc.ServerCredentials | None) -> int:
+    """Open the port, and the Unix socket if there is to be one. Return the port.
+
+    Raises:
+        ServerStartError: one of them cannot be opened.
+    """
+    port = _open(server, _address(config), tls)
+    if str(config.grpc_socket_path):
+        # A socket that a server left behind is in the way of the next one; gRPC's core takes it away itself.
+        _open(server, f"{_UNIX}{os.path.abspath(config.grpc_socket_path)}", tls)
+    return port
+
+
+def local_target(host: str, port: int) -> str:
+    """The "host:port" for a client on this machine."""
+    return _host_port(_ANY_ADDRESS.get(host, host), port)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address.
+
+    Example:
+        >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
+        (True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _open(server: grpc.aio.Server, address: str, tls: grpc.ServerCredentials | None) -> int:
+    try:
+        if tls is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, tls)
+    except RuntimeError as error:
+        raise _cannot_listen(address, str(error)) from error
+
+
+def _address(config: ServerConfig) -> str:
+    return _host_port(config.grpc_host, config.port)
+
+
+def _host_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _check_socket_path(path: Path) -> None:
+    if not path.absolute().parent.is_dir():
+        raise _cannot_listen(f"{_UNIX}{path}", "its folder does not exist")
+    if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
+        raise _cannot_listen(f"{_UNIX}{path}", "it is a file, and no socket")
+
+
+def _cannot_listen(address: str, reason: str, setting: str = "port") -> ServerStartError:
+    free = _FREE_REST_PORT if setting == "rest_api_port" else 0
+    advice = (
+        "Choose another path"
+        if address.startswith(_UNIX)
+        else f"Stop what uses the port, or choose another {setting} ({free} takes any free one) or host"
+    )
+    return ServerStartError(f"cannot listen on {address}: {reason}. {advice}")

@@ -1,0 +1,223 @@
+"""The server's counts, under TensorFlow Serving's names, in Prometheus' text format.
+
+The names have colons at both ends of their parts and counters no `_total`, as no client library writes them.
+
+Reference: tensorflow_serving/servables/tensorflow/{util,saved_model_warmup_util}.cc,
+batching/{batching_session.cc,batching_util.h}, util/prometheus_exporter.cc, and
+prometheus.io/docs/instrumenting/exposition_formats.
+"""
+
+import bisect
+import contextlib
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import grpc
+
+from ...errors import InvalidArgumentError, ServingError
+from ..config import ServerConfig
+from . import flag_files_pb2
+from .text_files import read_text_file
+
+DEFAULT_PATH = "/monitoring/prometheus/metrics"
+CONTENT_TYPE = "text/plain"
+
+_PREFIX = ":tensorflow:serving:"
+# Microseconds: from 10, each 1.8 times the one before, up to about half an hour.
+_LATENCY_BOUNDS = [10 * 1.8**power for power in range(33)]
+_COUNT_BOUNDS = [float(2**power) for power in range(15)]
+# Microseconds: from 100, each 1.2 times the one before, up to about a second.
+_QUEUE_BOUNDS = [100 * 1.2**power for power in range(52)]
+_ROW_BOUNDS = [float(2**power) for power in range(14)]
+# TensorFlow Serving's sessions do not know the name of the threads that they share.
+_THREAD_POOL = ""
+# TensorFlow Serving remembers every version it ever warmed up; a server that runs for a year should not.
+_REMEMBERED_WARMUPS = 100
+
+
+class _Counter:
+    """A number that only grows, for each combination of labels."""
+
+    kind = "counter"
+
+    def __init__(self, name: str, *labels: str):
+        self.name = _PREFIX + name
+        self._labels = labels
+        self._values: dict[tuple[str, ...], int] = {}
+
+    def add(self, amount: int, *labels: str) -> None:
+        self._values[labels] = self._values.get(labels, 0) + amount
+
+    def samples(self) -> Iterator[str]:
+        for labels, value in self._values.items():
+            yield f"{self.name}{_braced(self._labels, labels)} {value}"
+
+
+class _Histogram:
+    """Counts of values below each of some bounds, for each combination of labels."""
+
+    kind = "histogram"
+
+    def __init__(self, name: str, bounds: Sequence[float], *labels: str):
+        self.name = _PREFIX + name
+        self._labels = labels
+        self._bounds = bounds
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._sums: dict[tuple[str, ...], float] = {}
+
+    def add(self, value: float, *labels: str) -> None:
+        counts = self._counts.setdefault(labels, [0] * (len(self._bounds) + 1))
+        counts[bisect.bisect_left(self._bounds, value)] += 1
+        self._sums[labels] = self._sums.get(labels, 0.0) + value
+
+    def forget_all_but(self, most: int) -> None:
+        """Drop the combinations of labels that came first."""
+        for labels in list(self._counts)[:-most]:
+            del self._counts[labels], self._sums[labels]
+
+    def samples(self) -> Iterator[str]:
+        for labels, counts in self._counts.items():
+            below = 0
+            for bound, count in zip((*self._bounds, float("inf")), counts, strict=True):
+                below += count
+                limit = "+Inf" if bound == float("inf") else f"{bound:g}"
+                named = _braced((*self._labels, "le"), (*labels, limit))
+                yield f"{self.name}_bucket{named} {below}"
+            yield f"{self.name}_sum{_braced(self._labels, labels)} {self._sums[labels]:.15g}"
+            yield f"{self.name}_count{_braced(self._labels, labels)} {below}"
+
+
+class Metrics:
+    """The server's counters. Safe to use from several threads.
+
+    Example:
+        metrics = Metrics()
+        with metrics.request("half", "Predict", "GRPC"):
+            ...
+        print(metrics.text())
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests = _Counter("request_count", "model_name", "status")
+        self._latency = _Histogram("request_latency", _LATENCY_BOUNDS, "model_name", "API", "entrypoint")
+        self._runtime = _Histogram("runtime_latency", _LATENCY_BOUNDS, "model_name", "API", "runtime")
+        self._examples = _Histogram("request_example_counts", _COUNT_BOUNDS, "model")
+        self._example_total = _Counter("request_example_count_total", "model")
+        self._warmup = _Histogram("model_warmup_latency", _LATENCY_BOUNDS, "model_path", "status")
+        batching = "batching_session:"
+        self._queuing = _Histogram(batching + "queuing_latency", _QUEUE_BOUNDS, "thread_pool_name")
+        self._input_size = _Histogram(batching + "input_batch_size", _ROW_BOUNDS)
+        self._run_size = _Histogram(batching + "processed_batch_size", _ROW_BOUNDS)
+        self._padding = _Histogram(batching + "padding_size", _ROW_BOUNDS, "execution_batch_size")
+        self._runs = _Counter(batching + "wrapped_run_count")
+        self._metrics: tuple[_Counter | _Histogram, ...] = (
+            *(self._requests, self._latency, self._runtime, self._examples, self._example_total),
+            *(self._warmup, self._queuing, self._input_size, self._run_size, self._padding, self._runs),
+        )
+
+    @contextlib.contextmanager
+    def request(self, model: str, api: str, entrypoint: str) -> Iterator[None]:
+        """Count a request and its time; the error that ends the block is its status.
+
+        Args:
+            model: the name it asks for; what no model has is no label, or clients would fill the memory.
+            api: "Predict", "Classify", ...
+            entrypoint: "GRPC" or "REST".
+        """
+        started = time.perf_counter()
+        status = grpc.StatusCode.OK
+        try:
+            yield
+        except ServingError as error:
+            status = error.code
+            raise
+        except BaseException as error:
+            status = grpc.StatusCode.INTERNAL if isinstance(error, Exception) else grpc.StatusCode.CANCELLED
+            raise
+        finally:
+            with self._lock:
+                self._requests.add(1, model, status.name)
+                self._latency.add((time.perf_counter() - started) * 1e6, model, api, entrypoint)
+
+    def ran(self, model: str, api: str, seconds: float) -> None:
+        """Note how long a graph ran for a request, the wait for a thread included."""
+        with self._lock:
+            self._runtime.add(seconds * 1e6, model, api, "TF1")
+
+    def examples(self, model: str, count: int) -> None:
+        """Note how many tf.Examples a request brought."""
+        with self._lock:
+            self._examples.add(count, model)
+            self._example_total.add(count, model)
+
+    def warmed_up(self, path: Path, status: grpc.StatusCode, seconds: float) -> None:
+        """Note how long the warmup requests of a version took, and how they ended."""
+        with self._lock:
+            self._warmup.add(seconds * 1e6, str(path), status.name)
+            self._warmup.forget_all_but(_REMEMBERED_WARMUPS)
+
+    def to_batch(self, rows: int, tensors: int) -> None:
+        """Note the rows of a request that is to be run with others; each of its tensors counts."""
+        with self._lock:
+            for _ in range(tensors):
+                self._input_size.add(rows)
+
+    def queued(self, seconds: Iterable[float]) -> None:
+        """Note how long requests waited to be run together."""
+        with self._lock:
+            for each in seconds:
+                self._queuing.add(each * 1e6, _THREAD_POOL)
+
+    def batch(self, rows: int, size: int) -> None:
+        """Note the run of a batch.
+
+        Args:
+            rows: those of its requests.
+            size: those it is run with, the copies included that fill it up.
+        """
+        with self._lock:
+            self._run_size.add(size)
+            self._padding.add(size - rows, str(size))
+            self._runs.add(1)
+
+    def text(self) -> str:
+        """All of it, for Prometheus to read."""
+        with self._lock:
+            lines = [
+                line
+                for metric in self._metrics
+                for line in (f"# TYPE {metric.name} {metric.kind}", *metric.samples())
+            ]
+        return "\n".join(lines) + "\n"
+
+
+def metrics_path(config: ServerConfig) -> str:
+    """The path of the metrics over REST; empty if monitoring_config_file turns them off.
+
+    Raises:
+        TextFileError: that file cannot be read.
+        InvalidArgumentError: its path is none.
+    """
+    if not str(config.monitoring_config_file):
+        return DEFAULT_PATH
+    known_as = "tensorflow.serving.MonitoringConfig"
+    monitoring = read_text_file(config.monitoring_config_file, flag_files_pb2.MonitoringConfig, known_as)
+    prometheus = monitoring.prometheus_config
+    if prometheus.path and not prometheus.path.startswith("/"):
+        raise InvalidArgumentError(
+            f"path of prometheus_config in {config.monitoring_config_file} must begin with a slash. "
+            f"Received {prometheus.path!r}"
+        )
+    return (prometheus.path or DEFAULT_PATH) if prometheus.enable else ""
+
+
+def _braced(names: Sequence[str], values: Sequence[str]) -> str:
+    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return f"{{{pairs}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
