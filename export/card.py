@@ -22,7 +22,7 @@ from keras_selfattn import __version__
 from .contract import Contract
 from .graph import OLDEST
 from .precision import Comparison
-from .signatures import Signature, specs_of
+from .signatures.graphs import Signature, specs_of
 from .trial import Case
 
 FILE = "assets.extra/model_card.json"

@@ -14,13 +14,21 @@ import tensorflow as tf
 from keras_selfattn.errors import DataError, ExportError
 from keras_selfattn.models.base import RawModel
 
-from .answers import answers_for
-from .explain import collected_weights
-from .fronts import Front, PlainFront, PreprocessFront, Request, TextFront, in_batches, made_up
-from .images import ImageFront
-from .raw import RawFront, raw_answers, raw_front
-from .signatures import MOST_ASKED, Graphs, Signature, specs_of
-from .tokens import TokenFront
+from .signatures.explain import collected_weights
+from .signatures.graphs import MOST_ASKED, Graphs, Signature, specs_of
+from .signatures.images import ImageFront
+from .signatures.named_outputs import answers_for
+from .signatures.preprocessing import (
+    Front,
+    PlainFront,
+    PreprocessFront,
+    Request,
+    TextFront,
+    in_batches,
+    made_up,
+)
+from .signatures.raw_models import RawFront, raw_answers, raw_front
+from .signatures.tokens import TokenFront
 from .weights import Weights
 
 Tensor = Any

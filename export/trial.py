@@ -18,8 +18,8 @@ import tensorflow as tf
 from keras_selfattn.errors import ExportError
 
 from .contract import Contract, model_errors
-from .fronts import Request
-from .signatures import Signature
+from .signatures.graphs import Signature
+from .signatures.preprocessing import Request
 
 _PROGRAM = Path(__file__).with_name("check.py")
 # Seconds for the fresh process: importing TensorFlow and loading take about ten on two busy cores.

@@ -11,8 +11,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from .fronts import Request
-from .signatures import CLASSIFY, MOST_ASKED, PREDICT, Signature
+from .signatures.graphs import CLASSIFY, MOST_ASKED, PREDICT, Signature
+from .signatures.preprocessing import Request
 from .trial import Case
 
 _logs: Any = prediction_log_pb2

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager.context import anonymous_name
 
-from .fronts import layer_resources
+from .signatures.preprocessing import layer_resources
 
 Tensor = Any
 

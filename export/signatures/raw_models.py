@@ -18,9 +18,9 @@ from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 
-from .answers import Answers, Classification, Labelling, LabelSets, Numbers
-from .fronts import Front, Request, TextFront
 from .images import ImageFront
+from .named_outputs import Answers, Classification, Labelling, LabelSets, Numbers
+from .preprocessing import Front, Request, TextFront
 from .series import SeriesFront
 from .tokens import TokenFront
 

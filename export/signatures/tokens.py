@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_selfattn.models.tokens.features import TokenFeatures
 
-from .fronts import EXPLAINED_TOKENS, Request, in_batches
+from .preprocessing import EXPLAINED_TOKENS, Request, in_batches
 
 Tensor = Any
 

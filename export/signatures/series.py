@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_selfattn.models.batches import padded
 from keras_selfattn.models.series.classifier import SeriesModel
 
-from .fronts import Request, Tensor, in_batches
+from .preprocessing import Request, Tensor, in_batches
 
 # Frames of the longest row made up.
 _LONGEST = 64

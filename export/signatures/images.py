@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_selfattn.models import ImageClassifier
 from keras_selfattn.models.images.containers import as_images, resized
 
-from .fronts import Request, in_batches
+from .preprocessing import Request, in_batches
 
 Tensor = Any
 

@@ -12,13 +12,13 @@ import tensorflow as tf
 
 from keras_selfattn.models.text.vocabulary import PADDING_ID
 
-from .answers import Answers, Classification, Numbers
-from .examples import can_parse, parsed, serialized_examples
+from ..weights import Weights
+from .by_length import by_length
 from .explain import collected_weights, named_weights
-from .fronts import Front, Request, TextFront
 from .images import ImageFront
-from .lengths import by_length
-from .weights import Weights
+from .named_outputs import Answers, Classification, Numbers
+from .preprocessing import Front, Request, TextFront
+from .tf_examples import can_parse, parsed, serialized_examples
 
 Tensor = Any
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .fronts import Request
+from .preprocessing import Request
 
 Tensor = Any
 

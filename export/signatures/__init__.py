@@ -1,0 +1,1 @@
+"""The ways to call a SavedModel: from raw rows to named answers, in the graph."""
