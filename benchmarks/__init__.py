@@ -1,1 +1,1 @@
-"""Benchmarks beside peers: what `keras-selfattn bench` runs. Needs the extra `bench` for the peers."""
+"""Benchmarks beside peers: what `python -m benchmarks` runs. Needs the extra `bench` for the peers."""

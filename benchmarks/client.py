@@ -1,6 +1,6 @@
 """Costs of our client beside TensorFlow Serving's own stub: import, memory, codec, calls, in one run.
 
-    keras-selfattn bench client
+    python -m benchmarks client
 
 - Import and memory: each in fresh processes, in turns; modules are compiled beforehand. RssAnon is memory of
   the process alone, RSS counts the mapped libraries too.

@@ -3,13 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-from keras_selfattn.benchmarks.results import Result, Table
-from keras_selfattn.benchmarks.rounds import Contestant, Settings, Workers, measure_memory
+from benchmarks.results import Result, Table
+from benchmarks.rounds import Contestant, Settings, Workers, measure_memory
 
 RATE = 0.1
 _SHAPE = (4, 8, 512, 512)  # the attention weights of 4 sequences of 512, 8 heads
 _QUICK_SHAPE = (2, 2, 64, 64)
-_PEERS = "keras_selfattn.benchmarks.peers.dropouts"
+_PEERS = "benchmarks.peers.dropouts"
 _COMPILED = "Compiled: tf.function(jit_compile=True), whose memory holds the compiler's, and torch.compile."
 _KINDS = {
     "ours": "ours",

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.benchmarks.case import Case, seeded_lengths
-from keras_selfattn.benchmarks.peers.matmul import SIZE
-from keras_selfattn.benchmarks.results import Result, Table
-from keras_selfattn.benchmarks.rounds import Contestant, Settings, Workers, measure_memory
+from benchmarks.case import Case, seeded_lengths
+from benchmarks.peers.matmul import SIZE
+from benchmarks.results import Result, Table
+from benchmarks.rounds import Contestant, Settings, Workers, measure_memory
 
-_PEERS = "keras_selfattn.benchmarks.peers"
+_PEERS = "benchmarks.peers"
 _SHAPES = ((32, 128), (32, 512), (4, 2048))
 _WIDTHS = (128, 512)
 _SENTENCES = 32
@@ -111,7 +111,7 @@ class _Row:
         )
 
     def write_reference(self) -> None:
-        from keras_selfattn.benchmarks.reference import write_reference
+        from benchmarks.reference import write_reference
 
         write_reference(self.case, Path(self.case.reference))
 

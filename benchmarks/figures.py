@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from keras_selfattn.benchmarks.results import Result
-from keras_selfattn.benchmarks.scaling import EXPONENTS
+from benchmarks.results import Result
+from benchmarks.scaling import EXPONENTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

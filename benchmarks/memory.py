@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from keras_selfattn.benchmarks.case import Case, seeded_lengths
-from keras_selfattn.benchmarks.encoders import JAX, KERASHUB, OURS, OURS_JAX, TORCH_EAGER
-from keras_selfattn.benchmarks.results import Result, Table, exponent
-from keras_selfattn.benchmarks.rounds import Contestant, Settings, measure_memory
+from benchmarks.case import Case, seeded_lengths
+from benchmarks.encoders import JAX, KERASHUB, OURS, OURS_JAX, TORCH_EAGER
+from benchmarks.results import Result, Table, exponent
+from benchmarks.rounds import Contestant, Settings, measure_memory
 
 WIDTH = 128
 WINDOW = 256
@@ -14,7 +14,7 @@ LEAST_MB = 1.0  # a call that needs less may find it in what its process has fre
 _LENGTHS = (512, 1024, 2048, 4096)
 _QUICK_LENGTHS = (128, 256)
 _LONG_TRAINING, _LONG_INFERENCE = 16_384, 131_072
-_LAYERS = "keras_selfattn.benchmarks.peers.sequence_layers:build"
+_LAYERS = "benchmarks.peers.sequence_layers:build"
 _WINDOW = Contestant(f"ours, window {WINDOW}", OURS.build, fields={"window": WINDOW})
 _LINEAR = Contestant("ours, linear attention", _LAYERS, fields={"layer": "linear attention"})
 _PATHS = (OURS, _WINDOW, _LINEAR, OURS_JAX, KERASHUB, JAX, TORCH_EAGER)

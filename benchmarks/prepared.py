@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn.benchmarks.case import Array
+from benchmarks.case import Array
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
 
-from keras_selfattn.benchmarks.usage import tree
+from benchmarks.usage import tree
 
 _ONE_THREAD = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
@@ -20,7 +21,10 @@ _ONE_THREAD = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
 }
 # The benchmarks are of processors: a GPU would be measured without its transfers.
-_EVERYWHERE = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
+# A worker imports `benchmarks`, too, wherever it runs.
+_PATHS = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+CHECKOUT = {"PYTHONPATH": os.pathsep.join(_PATHS)}
+_EVERYWHERE = {**CHECKOUT, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu"}
 _GRACE = 2.0  # seconds
 
 
@@ -114,7 +118,7 @@ class Worker(Child):
         one_thread: bool = True,
         environment: Mapping[str, str] | None = None,
         deadline: float = 900.0,
-        program: str = "keras_selfattn.benchmarks.worker",
+        program: str = "benchmarks.worker",
     ) -> None:
         self._deadline = deadline
         self._buffer = b""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import erf
 
-from keras_selfattn.benchmarks.case import EPSILON, Array, Case
+from benchmarks.case import EPSILON, Array, Case
 
 _STEP = 1e-5  # of the central difference, in float64
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from benchmarks.machine import machine, versions
 from keras_selfattn.atomic import write_file
-from keras_selfattn.benchmarks.machine import machine, versions
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from keras_selfattn.benchmarks.process import Worker, WorkerError
-from keras_selfattn.benchmarks.results import Result
+from benchmarks.process import Worker, WorkerError
+from benchmarks.results import Result
 
 _LIMITS = {"float32": 1e-3, "bfloat16": 0.15}  # largest difference of outputs, which are of size 1
 _GRADIENT_LIMIT = 1e-3  # relative

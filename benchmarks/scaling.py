@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keras_selfattn.benchmarks.memory import LEAST_MB, growth_of
-from keras_selfattn.benchmarks.peers.sequence_layers import HEADS, KERNEL
-from keras_selfattn.benchmarks.results import Result, Table
-from keras_selfattn.benchmarks.rounds import Contestant, Settings, Workers, measure_memory
+from benchmarks.memory import LEAST_MB, growth_of
+from benchmarks.peers.sequence_layers import HEADS, KERNEL
+from benchmarks.results import Result, Table
+from benchmarks.rounds import Contestant, Settings, Workers, measure_memory
 
 EXPONENTS = "exponents"  # name of the row that holds them
 REACH = 64  # positions that window attention sees to either side
 _LENGTHS, _WIDTH = (512, 1024, 2048, 4096, 8192), 128
 _WIDTHS, _LENGTH = (64, 128, 256, 512), 1024
 _QUICK_LENGTHS, _QUICK_WIDTHS = (128, 256), (32, 64)
-_BUILD = "keras_selfattn.benchmarks.peers.sequence_layers:build"
+_BUILD = "benchmarks.peers.sequence_layers:build"
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from keras_selfattn.benchmarks.peers.served_model import TOKENS
-from keras_selfattn.benchmarks.process import WorkerError
-from keras_selfattn.benchmarks.results import Result, Table
-from keras_selfattn.benchmarks.rounds import Contestant, Settings
-from keras_selfattn.benchmarks.serving_contest import (
+from benchmarks.peers.served_model import TOKENS
+from benchmarks.process import WorkerError
+from benchmarks.results import Result, Table
+from benchmarks.rounds import Contestant, Settings
+from benchmarks.serving_contest import (
     BATCHES,
     IN_PROCESS,
     SERVERS,
@@ -26,7 +26,7 @@ from keras_selfattn.benchmarks.serving_contest import (
     measure_served,
     write_model,
 )
-from keras_selfattn.benchmarks.usage import PROC
+from benchmarks.usage import PROC
 from keras_selfattn.errors import ConfigError
 
 CONNECTIONS = (1, 64)

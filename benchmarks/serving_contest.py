@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.benchmarks.peers.served_model import EXPECTED, NAME
-from keras_selfattn.benchmarks.process import Child, Worker, WorkerError
-from keras_selfattn.benchmarks.rounds import Contestant, Settings, refusal
-from keras_selfattn.benchmarks.serving_servers import HEALTH_PATH, HOST, free_ports
-from keras_selfattn.benchmarks.usage import anonymous_bytes, cpu_seconds
+from benchmarks.peers.served_model import EXPECTED, NAME
+from benchmarks.process import Child, Worker, WorkerError
+from benchmarks.rounds import Contestant, Settings, refusal
+from benchmarks.serving_servers import HEALTH_PATH, HOST, free_ports
+from benchmarks.usage import anonymous_bytes, cpu_seconds
 
 START_UP = "start-up"
 BATCHES = {f"in process, batch of {count}": count for count in (1, 64)}  # by row
-_CLIENTS = "keras_selfattn.benchmarks.serving_worker"
-_MODEL = "keras_selfattn.benchmarks.peers.served_model"
+_CLIENTS = "benchmarks.serving_worker"
+_MODEL = "benchmarks.peers.served_model"
 _LOOK = 0.02  # seconds between two looks at a server that starts
 _HEALTH_TIMEOUT = 1.0  # seconds
 
 _SERVE = (sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()", "serve")
 _OURS = (*_SERVE, f"--model_name={NAME}", f"--model_base_path={{folder}}/{NAME}")
-_OTHERS = (sys.executable, "-m", "keras_selfattn.benchmarks.serving_servers")
+_OTHERS = (sys.executable, "-m", "benchmarks.serving_servers")
 
 
 @dataclass(frozen=True)

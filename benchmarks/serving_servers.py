@@ -1,6 +1,6 @@
 """The servers that `bench serving` compares ours with, each as its tutorials have it.
 
-    python -m keras_selfattn.benchmarks.serving_servers NAME FOLDER PORT
+    python -m benchmarks.serving_servers NAME FOLDER PORT
 
 They serve the model that `peers.served_model` wrote into FOLDER, on 127.0.0.1:PORT, until they are killed.
 """
@@ -13,7 +13,7 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.benchmarks.peers.served_model import EXPECTED, KERAS_FILE, export_base
+from benchmarks.peers.served_model import EXPECTED, KERAS_FILE, export_base
 
 HOST = "127.0.0.1"
 HEALTH_PATH = "/health"

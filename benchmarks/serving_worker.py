@@ -18,9 +18,9 @@ import grpc
 import grpc.aio
 import numpy as np
 
-from keras_selfattn.benchmarks.peers.served_model import NAME, texts
-from keras_selfattn.benchmarks.usage import anonymous_bytes, cpu_seconds
-from keras_selfattn.benchmarks.worker import serve
+from benchmarks.peers.served_model import NAME, texts
+from benchmarks.usage import anonymous_bytes, cpu_seconds
+from benchmarks.worker import serve
 from keras_selfattn.serving.wire import codec, frames
 from keras_selfattn.serving.wire import messages_pb2 as pb
 

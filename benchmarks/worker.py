@@ -1,4 +1,4 @@
-"""One contestant in a process of its own: `python -m keras_selfattn.benchmarks.worker MODULE:FUNCTION`.
+"""One contestant in a process of its own: `python -m benchmarks.worker MODULE:FUNCTION`.
 
 It answers each line of JSON on standard input with one on standard output: `prepare` builds a case, `check`
 compares it with the reference, `warm` counts the calls that fill a measurement, `time` makes one, `memory` is
@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from keras_selfattn.benchmarks.peak import limit_memory, peak_growth
-from keras_selfattn.benchmarks.prepared import Prepared, differences
+from benchmarks.peak import limit_memory, peak_growth
+from benchmarks.prepared import Prepared, differences
 
 
 class Session:

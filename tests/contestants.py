@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from keras_selfattn.benchmarks.prepared import Prepared
+from benchmarks.prepared import Prepared
 
 
 def counts(fields):

@@ -10,14 +10,14 @@ from click.testing import CliRunner
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
+from benchmarks.accuracy import kernels, linear, ours, peer, run, tagging
+from benchmarks.accuracy.own_process import in_own_process
+from benchmarks.accuracy.peer import Peer, choosing
+from benchmarks.accuracy.sets import FOLDS, SETS, Split, shortened
+from benchmarks.accuracy.store import Key, Store, data_digest
+from benchmarks.accuracy.table import HEADER, cells, markdown
+from benchmarks.commands import main
 from keras_selfattn import training
-from keras_selfattn.benchmarks.accuracy import kernels, linear, ours, peer, run, tagging
-from keras_selfattn.benchmarks.accuracy.own_process import in_own_process
-from keras_selfattn.benchmarks.accuracy.peer import Peer, choosing
-from keras_selfattn.benchmarks.accuracy.sets import FOLDS, SETS, Split, shortened
-from keras_selfattn.benchmarks.accuracy.store import Key, Store, data_digest
-from keras_selfattn.benchmarks.accuracy.table import HEADER, cells, markdown
-from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.series import read_series
 from keras_selfattn.errors import ConfigError, DataError, TrainingError
@@ -505,9 +505,9 @@ def test_the_table_has_the_median_of_seeds_each_the_mean_of_its_folds():
 
 def test_the_markdown_says_how_where_and_when_it_was_measured_and_what_is_left_out(tmp_path, counted):
     outcome, _ = counted.run(tmp_path, only=["trec", "snips"], seeds=1)
-    text = markdown(outcome, "keras-selfattn bench accuracy --data sets")
+    text = markdown(outcome, "python -m benchmarks accuracy --data sets")
     lines = text.splitlines()
-    assert "`keras-selfattn bench accuracy --data sets`" in lines
+    assert "`python -m benchmarks accuracy --data sets`" in lines
     assert sum(line.startswith("| trec | 40 / 2 | 90.0 % |") for line in lines) == 1
     assert all(line.count("|") == len(HEADER) + 1 for line in lines if line.startswith("|"))
     assert f"- snips: there is no folder {tmp_path / 'sets' / 'snips'}" in lines
@@ -519,7 +519,6 @@ def test_the_command_measures_for_real_writes_the_table_and_then_knows_every_row
     lines = "".join(f"{label} {words} thing {n} ?\n" for n in range(20) for label, words in questions.items())
     write(tmp_path / "sets", {"trec/TREC.train.all": lines, "trec/TREC.test.all": lines[:300]})
     asked = [
-        "bench",
         "accuracy",
         "--data",
         str(tmp_path / "sets"),
@@ -547,11 +546,11 @@ def test_the_command_measures_for_real_writes_the_table_and_then_knows_every_row
 
 
 def test_the_command_says_why_nothing_was_measured(tmp_path):
-    missing = CliRunner().invoke(main, ["bench", "accuracy", "--data", str(tmp_path / "none")])
+    missing = CliRunner().invoke(main, ["accuracy", "--data", str(tmp_path / "none")])
     assert (missing.exit_code, "There is no folder" in missing.stderr) == (1, True)
-    empty = CliRunner().invoke(main, ["bench", "accuracy", "--data", str(tmp_path), "--only", "trec"])
+    empty = CliRunner().invoke(main, ["accuracy", "--data", str(tmp_path), "--only", "trec"])
     assert empty.exit_code == 1
     assert f"trec: there is no folder {tmp_path / 'trec'}" in empty.stderr
     both = ["--output", "one.jsonl", "--results", "one.jsonl"]
-    same = CliRunner().invoke(main, ["bench", "accuracy", "--data", str(tmp_path), *both])
+    same = CliRunner().invoke(main, ["accuracy", "--data", str(tmp_path), *both])
     assert "--output and --results must be two files" in same.stderr

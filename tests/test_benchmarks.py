@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from keras_selfattn.benchmarks import encoders, memory, reference, scaling, serving, serving_worker
-from keras_selfattn.benchmarks.case import Case, seeded_lengths
-from keras_selfattn.benchmarks.figures import bars
-from keras_selfattn.benchmarks.figures import scaling as scaling_figure
-from keras_selfattn.benchmarks.peers.keras_blocks import ours
-from keras_selfattn.benchmarks.process import Child, Worker, WorkerError
-from keras_selfattn.benchmarks.results import Result, exponent, write_csv
-from keras_selfattn.benchmarks.rounds import (
+from benchmarks import encoders, memory, reference, scaling, serving, serving_worker
+from benchmarks.case import Case, seeded_lengths
+from benchmarks.commands import main
+from benchmarks.figures import bars
+from benchmarks.figures import scaling as scaling_figure
+from benchmarks.peers.keras_blocks import ours
+from benchmarks.process import Child, Worker, WorkerError
+from benchmarks.results import Result, exponent, write_csv
+from benchmarks.rounds import (
     Contestant,
     Settings,
     Workers,
@@ -29,11 +30,10 @@ from keras_selfattn.benchmarks.rounds import (
     refusal,
     summary,
 )
-from keras_selfattn.benchmarks.serving_contest import IN_PROCESS, OURS, PLAIN, START_UP, Server
-from keras_selfattn.benchmarks.usage import anonymous_bytes, cpu_seconds, tree
-from keras_selfattn.cli.main import main
+from benchmarks.serving_contest import IN_PROCESS, OURS, PLAIN, START_UP, Server
+from benchmarks.usage import anonymous_bytes, cpu_seconds, tree
 
-COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()"]
+COMMAND = [sys.executable, "-m", "benchmarks"]
 SETTINGS = Settings(rounds=3, seconds=1e-4, deadline=60)
 CASE = Case("case", (5, 3, 2), 16, heads=4, dropout=0.0)
 
@@ -250,19 +250,19 @@ def test_rows_of_real_texts_have_their_lengths_in_words(tmp_path):
 
 def test_what_cannot_work_is_refused_before_anything_is_measured(tmp_path):
     (tmp_path / "rows.csv").write_text("text\nsome words\n", encoding="utf-8")
-    wrong_column = ["bench", "attention", "--data", f"{tmp_path}/rows.csv", "--text-column", "words"]
+    wrong_column = ["attention", "--data", f"{tmp_path}/rows.csv", "--text-column", "words"]
     result = CliRunner().invoke(main, wrong_column)
     assert result.exit_code == 1
     assert "no column 'words'" in result.output
-    assert CliRunner().invoke(main, ["bench", "attention", "--rounds", "0"]).exit_code == 2
-    nothing = CliRunner().invoke(main, ["bench", "training", "--only", "no such row"])
+    assert CliRunner().invoke(main, ["attention", "--rounds", "0"]).exit_code == 2
+    nothing = CliRunner().invoke(main, ["training", "--only", "no such row"])
     assert nothing.exit_code == 1
     assert "Nothing to measure" in nothing.output
-    assert CliRunner().invoke(main, ["bench", "serving", "--connections", "0"]).exit_code == 2
+    assert CliRunner().invoke(main, ["serving", "--connections", "0"]).exit_code == 2
 
 
 def test_the_command_measures_ours_and_writes_the_files(tmp_path):
-    arguments = ["bench", "training", "--quick", "--rounds", "1", "--only", "ours", "--no-memory"]
+    arguments = ["training", "--quick", "--rounds", "1", "--only", "ours", "--no-memory"]
     arguments += ["--csv", f"{tmp_path}/out.csv", "--plot", f"{tmp_path}/out.png"]
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
@@ -278,7 +278,7 @@ def test_the_command_measures_ours_and_writes_the_files(tmp_path):
 
 
 def test_without_all_cores_there_is_no_wall_time(tmp_path):
-    arguments = ["bench", "attention", "--quick", "--rounds", "1", "--only", "ours", "--no-memory"]
+    arguments = ["attention", "--quick", "--rounds", "1", "--only", "ours", "--no-memory"]
     arguments += ["--no-all-cores", "--csv", f"{tmp_path}/out.csv"]
     done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
@@ -289,7 +289,7 @@ def test_without_all_cores_there_is_no_wall_time(tmp_path):
 
 @LINUX
 def test_an_interrupt_ends_the_command_and_its_workers():
-    command = [*COMMAND, "bench", "dropout", "--quick", "--only", "ours"]
+    command = [*COMMAND, "dropout", "--quick", "--only", "ours"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert "building" in process.stderr.readline()
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")

@@ -30,7 +30,7 @@ def imported(statement):
         "import keras_selfattn.plots",
         "import keras_selfattn.cli.main",
         "import keras_selfattn.cli.query",
-        "import keras_selfattn.cli.bench",
+        "import benchmarks.commands",
     ],
 )
 def test_light_parts_load_nothing_heavy(statement):

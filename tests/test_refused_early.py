@@ -96,7 +96,6 @@ def test_none_of_it_waits_for_tensorflow(tmp_path):
         (["trian"], "Did you mean 'train'"),
         (["exprot"], "Did you mean 'export'?"),
         (["Evaluate"], "Did you mean 'evaluate'?"),
-        (["bench", "memroy"], "'memory'"),
         (["train", "t.csv", "--outptu", "x"], "--output"),
     ],
 )

@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from keras_selfattn.benchmarks.serving_servers import free_ports
-from keras_selfattn.benchmarks.soak import run as soak_run
-from keras_selfattn.benchmarks.soak import versions as soak_versions
-from keras_selfattn.benchmarks.soak.clients import Client, GrpcClient, Lost, Refused, RestClient, Unconnected
-from keras_selfattn.benchmarks.soak.promises import Ending, Promise, promises
-from keras_selfattn.benchmarks.soak.run import Soak
-from keras_selfattn.benchmarks.soak.samples import Sample, lives
-from keras_selfattn.benchmarks.soak.tally import GRPC, REST, Failure, Kill, Tally
-from keras_selfattn.benchmarks.soak.template import VERSION_FILE
-from keras_selfattn.benchmarks.soak.versions import Versions
-from keras_selfattn.benchmarks.usage import Usage, children, usage
-from keras_selfattn.cli.main import main
+from benchmarks.commands import main
+from benchmarks.serving_servers import free_ports
+from benchmarks.soak import run as soak_run
+from benchmarks.soak import versions as soak_versions
+from benchmarks.soak.clients import Client, GrpcClient, Lost, Refused, RestClient, Unconnected
+from benchmarks.soak.promises import Ending, Promise, promises
+from benchmarks.soak.run import Soak
+from benchmarks.soak.samples import Sample, lives
+from benchmarks.soak.tally import GRPC, REST, Failure, Kill, Tally
+from benchmarks.soak.template import VERSION_FILE
+from benchmarks.soak.versions import Versions
+from benchmarks.usage import Usage, children, usage
 
-COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()", "bench", "soak"]
+COMMAND = [sys.executable, "-m", "benchmarks", "soak"]
 LINUX = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads Linux' files")
 MB = 2**20
 SERVER = 7  # a pid
@@ -298,7 +298,7 @@ def broken_run(_settings, _workers):
 def test_a_broken_promise_is_the_exit_status(monkeypatch, tmp_path):
     monkeypatch.setattr(soak_run, "run", broken_run)
     file = tmp_path / "looks.csv"
-    result = CliRunner().invoke(main, ["bench", "soak", "--csv", str(file)])
+    result = CliRunner().invoke(main, ["soak", "--csv", str(file)])
     assert result.exit_code == 1
     assert "BROKEN" in result.output
     rows = list(csv.DictReader(file.read_text().splitlines()))

@@ -12,8 +12,8 @@ from sklearn.linear_model import RidgeClassifierCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from keras_selfattn.benchmarks.accuracy.peer import Fitted, Peer, timed
-from keras_selfattn.benchmarks.accuracy.sets import Split
+from benchmarks.accuracy.peer import Fitted, Peer, timed
+from benchmarks.accuracy.sets import Split
 
 _KERNELS = 10_000
 _TAPS = (7, 9, 11)

@@ -17,8 +17,8 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.svm import LinearSVC
 
-from keras_selfattn.benchmarks.accuracy.peer import Fitted, Peer, accuracy, choosing, timed
-from keras_selfattn.benchmarks.accuracy.sets import Split
+from benchmarks.accuracy.peer import Fitted, Peer, accuracy, choosing, timed
+from benchmarks.accuracy.sets import Split
 
 # Words and, each by itself, punctuation marks: "!" tells of a review what no word does.
 _WORD = r"\w+|[^\w\s]"

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy.own_process import in_own_process
+from benchmarks.accuracy.peer import accuracy, labelled, timed
+from benchmarks.accuracy.served import measure_served
+from benchmarks.accuracy.sets import Split
 from keras_selfattn import training
-from keras_selfattn.benchmarks.accuracy.own_process import in_own_process
-from keras_selfattn.benchmarks.accuracy.peer import accuracy, labelled, timed
-from keras_selfattn.benchmarks.accuracy.served import measure_served
-from keras_selfattn.benchmarks.accuracy.sets import Split
 from keras_selfattn.metrics.calibration import calibration_error
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Probabilities

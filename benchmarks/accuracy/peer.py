@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn.benchmarks.accuracy.sets import Split
+from benchmarks.accuracy.sets import Split
 from keras_selfattn.data.labelled import LabelledRows, split_rows
 
 _WARM, _TIMED = 5, 50

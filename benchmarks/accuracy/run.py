@@ -7,11 +7,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.accuracy import kernels, linear, ours, tagging
+from benchmarks.accuracy.peer import Peer, measure_peer
+from benchmarks.accuracy.sets import SETS, DataSet, Split, shortened
+from benchmarks.accuracy.store import Key, Store, data_digest, fingerprint
 from keras_selfattn import __version__
-from keras_selfattn.benchmarks.accuracy import kernels, linear, ours, tagging
-from keras_selfattn.benchmarks.accuracy.peer import Peer, measure_peer
-from keras_selfattn.benchmarks.accuracy.sets import SETS, DataSet, Split, shortened
-from keras_selfattn.benchmarks.accuracy.store import Key, Store, data_digest, fingerprint
 from keras_selfattn.errors import ConfigError, DataError, TrainingError
 from keras_selfattn.tasks import Task, task_named
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.benchmarks.accuracy.peer import cpu_ms_of_one
+from benchmarks.accuracy.peer import cpu_ms_of_one
 from keras_selfattn.export import export_saved_model
 from keras_selfattn.export.card import size_of
 from keras_selfattn.models.base import RawModel

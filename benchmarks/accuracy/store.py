@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn.benchmarks.machine import machine, versions
+from benchmarks.machine import machine, versions
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 

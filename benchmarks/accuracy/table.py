@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from keras_selfattn.benchmarks.accuracy.ours import NAME
-from keras_selfattn.benchmarks.accuracy.run import Outcome, SetResult
+from benchmarks.accuracy.ours import NAME
+from benchmarks.accuracy.run import Outcome, SetResult
 
 HEADER = (
     "set",

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.svm import LinearSVC
 
-from keras_selfattn.benchmarks.accuracy.peer import Fitted, Peer, accuracy, choosing, timed
-from keras_selfattn.benchmarks.accuracy.sets import Split
+from benchmarks.accuracy.peer import Fitted, Peer, accuracy, choosing, timed
+from benchmarks.accuracy.sets import Split
 
 _BUCKETS = 2**20
 _AFFIX = 4

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn.benchmarks.prepared import Prepared
+from benchmarks.prepared import Prepared
 
 
 def ours(fields: dict[str, Any]) -> Prepared:

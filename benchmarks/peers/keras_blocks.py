@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn.benchmarks.case import EPSILON, FEED_FORWARD, Array, Case
+from benchmarks.case import EPSILON, FEED_FORWARD, Array, Case
 
 Block = dict[str, Array]
 

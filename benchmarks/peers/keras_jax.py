@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from keras_selfattn.benchmarks.case import Case
-from keras_selfattn.benchmarks.peers import keras_blocks
-from keras_selfattn.benchmarks.prepared import Prepared, along
+from benchmarks.case import Case
+from benchmarks.peers import keras_blocks
+from benchmarks.prepared import Prepared, along
 
 
 def ours(fields: dict[str, Any]) -> Prepared:

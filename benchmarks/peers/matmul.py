@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from keras_selfattn.benchmarks.prepared import Prepared
+from benchmarks.prepared import Prepared
 
 SIZE = 2048  # rows and columns: three matrices of 16 MB, beyond most caches
 

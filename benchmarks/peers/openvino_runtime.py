@@ -5,10 +5,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-from keras_selfattn.benchmarks.case import Case
-from keras_selfattn.benchmarks.machine import cores
-from keras_selfattn.benchmarks.peers.keras_tensorflow import save_kerashub
-from keras_selfattn.benchmarks.prepared import Prepared
+from benchmarks.case import Case
+from benchmarks.machine import cores
+from benchmarks.peers.keras_tensorflow import save_kerashub
+from benchmarks.prepared import Prepared
 
 
 def build(fields: dict[str, Any]) -> Prepared:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn.benchmarks.case import EPSILON, FEED_FORWARD, Array, Case
-from keras_selfattn.benchmarks.prepared import Prepared, along
+from benchmarks.case import EPSILON, FEED_FORWARD, Array, Case
+from benchmarks.prepared import Prepared, along
 
 Form = Callable[[Any, Any], Any]
 _NORMS = {"norm1": "attention", "norm2": "feed_forward"}

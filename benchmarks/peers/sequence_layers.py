@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn.benchmarks.prepared import Prepared
+from benchmarks.prepared import Prepared
 
 KERNEL = 9  # positions that a convolution sees
 HEADS = 8

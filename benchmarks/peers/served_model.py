@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.benchmarks.prepared import Prepared
+from benchmarks.prepared import Prepared
 
 NAME = "text"
 TOKENS = 64

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import grpc
 import numpy as np
 
-from keras_selfattn.benchmarks.serving_servers import HOST
-from keras_selfattn.benchmarks.soak.tally import GRPC, REST, Failure, Tally
-from keras_selfattn.benchmarks.soak.template import NAME
+from benchmarks.serving_servers import HOST
+from benchmarks.soak.tally import GRPC, REST, Failure, Tally
+from benchmarks.soak.template import NAME
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
 

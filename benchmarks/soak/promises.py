@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from keras_selfattn.benchmarks.soak.samples import Life, Sample, lives
-from keras_selfattn.benchmarks.soak.tally import Failure, Kill, Tally
-from keras_selfattn.benchmarks.usage import Usage
+from benchmarks.soak.samples import Life, Sample, lives
+from benchmarks.soak.tally import Failure, Kill, Tally
+from benchmarks.usage import Usage
 
 # Growth of a process beyond what it had at first.
 _MOST_GROWTH = 1.05

@@ -1,5 +1,6 @@
 """A soak from its beginning to its end: the server, the versions, the clients, the kills and the looks."""
 
+import os
 import random
 import subprocess
 import sys
@@ -10,13 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from keras_selfattn.benchmarks.process import WorkerError
-from keras_selfattn.benchmarks.soak.clients import clients
-from keras_selfattn.benchmarks.soak.promises import Ending, Promise, promises
-from keras_selfattn.benchmarks.soak.samples import Sample
-from keras_selfattn.benchmarks.soak.served import Served
-from keras_selfattn.benchmarks.soak.tally import Kill, Tally
-from keras_selfattn.benchmarks.soak.versions import Versions
+from benchmarks.process import CHECKOUT, WorkerError
+from benchmarks.soak.clients import clients
+from benchmarks.soak.promises import Ending, Promise, promises
+from benchmarks.soak.samples import Sample
+from benchmarks.soak.served import Served
+from benchmarks.soak.tally import Kill, Tally
+from benchmarks.soak.versions import Versions
 
 _LOOK_SECONDS = 0.25
 # For the last version and the last worker, when nobody asks any more.
@@ -75,10 +76,11 @@ def run(settings: Settings, workers: Sequence[int]) -> Iterator[Soak]:
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         template = Path(folder) / "template"
         made = subprocess.run(
-            [sys.executable, "-m", "keras_selfattn.benchmarks.soak.template", str(template)],
+            [sys.executable, "-m", "benchmarks.soak.template", str(template)],
             check=False,
             capture_output=True,
             text=True,
+            env={**os.environ, **CHECKOUT},
         )
         if made.returncode:
             raise WorkerError(f"the model cannot be made: {made.stderr.strip()[-300:]}")

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.usage import Usage
 from keras_selfattn.atomic import write_file
-from keras_selfattn.benchmarks.usage import Usage
 
 _MB = 2**20
 

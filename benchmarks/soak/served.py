@@ -12,11 +12,11 @@ from pathlib import Path
 
 import grpc
 
-from keras_selfattn.benchmarks.process import Child, WorkerError
-from keras_selfattn.benchmarks.serving_servers import HOST, free_ports
-from keras_selfattn.benchmarks.soak.tally import GRPC, REST, Kill
-from keras_selfattn.benchmarks.soak.template import NAME
-from keras_selfattn.benchmarks.usage import PROC, Usage, children, usage
+from benchmarks.process import Child, WorkerError
+from benchmarks.serving_servers import HOST, free_ports
+from benchmarks.soak.tally import GRPC, REST, Kill
+from benchmarks.soak.template import NAME
+from benchmarks.usage import PROC, Usage, children, usage
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 _START_SECONDS = 180.0

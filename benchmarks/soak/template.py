@@ -1,6 +1,6 @@
 """The model that a soak serves: it answers with its own version, which it reads from a file.
 
-    python -m keras_selfattn.benchmarks.soak.template FOLDER
+    python -m benchmarks.soak.template FOLDER
 
 writes it once, which takes TensorFlow and seconds; `versions` makes a version of it by copying it and writing
 another number into that file, which takes neither.

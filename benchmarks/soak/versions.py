@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from keras_selfattn.benchmarks.soak.template import VERSION_FILE, version_text
+from benchmarks.soak.template import VERSION_FILE, version_text
 
 # Of each so many versions one is copied in place.
 _HALF_COPIED_EVERY = 4

@@ -34,7 +34,6 @@ _COMMANDS = (
     "query",
     "status",
     "metadata",
-    "bench",
 )
 
 # Seconds after which a signal that was lost is raised once more.
@@ -83,14 +82,8 @@ def _short_warnings() -> Iterator[None]:
         warnings.formatwarning = before
 
 
-class _Commands(NearestGroup):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        return importlib.import_module(f"keras_selfattn.cli.{cmd_name}").command
+class CommandGroup(NearestGroup):
+    """A group whose commands end with one line for what users can mend, and that a signal interrupts."""
 
     def invoke(self, ctx: click.Context) -> Any:
         with _signals_interrupt() as received, _short_warnings():
@@ -105,6 +98,16 @@ class _Commands(NearestGroup):
                     click.echo(f"Error: {error}", err=True)
                     sys.exit(exit_status(error))
                 raise
+
+
+class _Commands(CommandGroup):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        return importlib.import_module(f"keras_selfattn.cli.{cmd_name}").command
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})

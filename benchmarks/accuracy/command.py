@@ -1,4 +1,4 @@
-"""`keras-selfattn bench accuracy`: the models with their defaults beside linear ones, on public sets."""
+"""`python -m benchmarks accuracy`: the models with their defaults beside linear ones, on public sets."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from keras_selfattn.cli.console import columns, console, import_tensorflow, program
+from keras_selfattn.cli.console import columns, console, import_tensorflow
 
 if TYPE_CHECKING:
-    from keras_selfattn.benchmarks.accuracy.run import Outcome
+    from benchmarks.accuracy.run import Outcome
 
 _PIPE = 160  # columns
 
@@ -42,7 +42,7 @@ def accuracy(
     A set is a folder of --data with the files that its authors give out; one that is missing is skipped and
     named. Interrupt it when you like: the same command goes on where it stopped.
     """
-    from keras_selfattn.benchmarks.accuracy.store import Store
+    from benchmarks.accuracy.store import Store
     from keras_selfattn.errors import ConfigError
 
     results = results or (Path("accuracy.jsonl") if output is None else output.with_suffix(".jsonl"))
@@ -50,7 +50,7 @@ def accuracy(
         raise ConfigError(f"--output and --results must be two files. Received {output} for both.")
     store = Store(results)
     import_tensorflow()
-    from keras_selfattn.benchmarks.accuracy.run import run
+    from benchmarks.accuracy.run import run
 
     command = _command(folder, only, seeds, quick)
     outcome = run(
@@ -71,8 +71,8 @@ def accuracy(
 
 
 def _print(outcome: "Outcome") -> None:
-    from keras_selfattn.benchmarks.accuracy.table import HEADER, NOTES, NUMERIC, cells
-    from keras_selfattn.benchmarks.machine import machine, versions
+    from benchmarks.accuracy.table import HEADER, NOTES, NUMERIC, cells
+    from benchmarks.machine import machine, versions
 
     table = columns(None, *HEADER, right=NUMERIC)
     for result in outcome.sets:
@@ -86,8 +86,8 @@ def _print(outcome: "Outcome") -> None:
 
 
 def _write(output: Path | None, outcome: "Outcome", command: str) -> None:
+    from benchmarks.accuracy.table import markdown
     from keras_selfattn.atomic import write_file
-    from keras_selfattn.benchmarks.accuracy.table import markdown
 
     if output is not None:
         write_file(output, markdown(outcome, command).encode())
@@ -95,6 +95,6 @@ def _write(output: Path | None, outcome: "Outcome", command: str) -> None:
 
 def _command(folder: Path, only: tuple[str, ...], seeds: int, quick: bool) -> str:
     """Return what to call for the same table."""
-    words = [program(), "bench", "accuracy", "--data", str(folder), "--seeds", str(seeds)]
+    words = ["python", "-m", "benchmarks", "accuracy", "--data", str(folder), "--seeds", str(seeds)]
     words += [word for name in only for word in ("--only", name)]
     return " ".join([*words, *(["--quick"] if quick else [])])

@@ -1,4 +1,4 @@
-"""`keras-selfattn bench`: layers and client beside their peers, measured in the same run."""
+"""`python -m benchmarks`: layers and client beside their peers, measured in the same run."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from keras_selfattn.cli.bench_accuracy import accuracy
-from keras_selfattn.cli.bench_report import check_plot, number, report
-from keras_selfattn.cli.bench_soak import soak
+from benchmarks.accuracy.command import accuracy
+from benchmarks.report import check_plot, number, report
+from benchmarks.soak.command import soak
 from keras_selfattn.cli.console import columns, console
-from keras_selfattn.cli.nearest import NearestGroup
+from keras_selfattn.cli.main import CommandGroup
 from keras_selfattn.cli.task_options import separator_option
 from keras_selfattn.errors import DataError
 
@@ -34,17 +34,17 @@ _SERVED = {
 _SHARE = {"times ours": "× ours", "of matmul rate": "of peak"}
 
 
-@click.group("bench", cls=NearestGroup)
-def command() -> None:
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+def main() -> None:
     """Measure layers and client beside their peers: time, memory, and that all compute the same.
 
     Every contestant runs in a process of its own; they are measured in turns. A peer that is not installed is
-    skipped and named: `pip install 'keras-selfattn[bench,backends]'` brings them. CPU time is of one thread.
+    skipped and named: `pip install '.[bench,backends]'` brings them. CPU time is of one thread.
     """
 
 
-command.add_command(accuracy)
-command.add_command(soak)
+main.add_command(accuracy)
+main.add_command(soak)
 
 
 def _options(function: Callable) -> Callable:
@@ -88,7 +88,7 @@ def _encoder_options(function: Callable) -> Callable:
     return _options(function)
 
 
-@command.command("attention")
+@main.command("attention")
 @_encoder_options
 def attention(
     data: Path | None,
@@ -104,7 +104,7 @@ def attention(
     _encoders(False, data, text_column, separator, memory, all_cores, csv_file, plot, settings)
 
 
-@command.command("training")
+@main.command("training")
 @_encoder_options
 def training(
     data: Path | None,
@@ -120,33 +120,33 @@ def training(
     _encoders(True, data, text_column, separator, memory, all_cores, csv_file, plot, settings)
 
 
-@command.command("memory")
+@main.command("memory")
 @_options
 def memory(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     """Peak memory of inference and training, and how it grows with the length."""
-    from keras_selfattn.benchmarks import memory as benchmark
+    from benchmarks import memory as benchmark
 
     check_plot(plot)
     shown = _MEMORY | {"memory exponent": "exponent"}
     report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("memory MB", "MB"))
 
 
-@command.command("dropout")
+@main.command("dropout")
 @_options
 def dropout(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     """Dropout in training: time for each element, the share that it drops and the variance."""
-    from keras_selfattn.benchmarks import dropout as benchmark
+    from benchmarks import dropout as benchmark
 
     check_plot(plot)
     shown = {"ns per element": "ns per element", **_CPU, **_MEMORY, "rate": "dropped", "variance": "variance"}
     report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("ns per element", "ns per element"))
 
 
-@command.command("scaling")
+@main.command("scaling")
 @_options
 def scaling(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     """Convolution, recurrence and attention against length and width, on paper and measured."""
-    from keras_selfattn.benchmarks import scaling as benchmark
+    from benchmarks import scaling as benchmark
 
     check_plot(plot)
     names = ("sequential operations", "maximum path length")
@@ -155,7 +155,7 @@ def scaling(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     report(benchmark.run(_settings(settings)), shown, csv_file, plot, None)
 
 
-@command.command("serving")
+@main.command("serving")
 @_options
 @click.option(
     "--seconds", type=click.FloatRange(0, min_open=True), default=5.0, help="Seconds of one measurement."
@@ -171,21 +171,21 @@ def serving(
     csv_file: Path | None, plot: Path | None, seconds: float, connections: tuple[int, ...], **settings: Any
 ) -> None:
     """Our server beside others in Python on the same model: requests, latency, CPU time, memory, start-up."""
-    from keras_selfattn.benchmarks import serving as benchmark
+    from benchmarks import serving as benchmark
 
     check_plot(plot)
     table = benchmark.run(replace(_settings(settings), seconds=seconds), connections)
     report(table, _SERVED, csv_file, plot, ("requests/s", "requests/s"))
 
 
-@command.command("client")
+@main.command("client")
 @click.option("--rounds", type=click.IntRange(1), default=7, help="Measurements of each client.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="CSV to write.")
 def client(rounds: int, csv_file: Path | None) -> None:
     """Our client beside TensorFlow Serving's stub: import, memory, codec and calls. Takes a few minutes."""
+    from benchmarks.client import compare
+    from benchmarks.machine import machine, versions
     from keras_selfattn.atomic import write_file
-    from keras_selfattn.benchmarks.client import compare
-    from keras_selfattn.benchmarks.machine import machine, versions
 
     rows = compare(rounds, lambda what: click.echo(f"measuring {what}", err=True))
     console.print(machine(), versions(), sep="\n", highlight=False, soft_wrap=True)
@@ -211,7 +211,7 @@ def _encoders(
     plot: Path | None,
     settings: dict[str, Any],
 ) -> None:
-    from keras_selfattn.benchmarks import encoders
+    from benchmarks import encoders
 
     check_plot(plot)
     texts = None if data is None else ("/".join(data.parts[-2:]), _texts(data, text_column, separator))
@@ -223,7 +223,7 @@ def _encoders(
 
 
 def _settings(options: dict[str, Any]) -> Any:
-    from keras_selfattn.benchmarks.rounds import Settings
+    from benchmarks.rounds import Settings
 
     seconds = 0.01 if options["quick"] else Settings.seconds
     return Settings(**options, seconds=seconds, progress=lambda text: click.echo(text, err=True))

@@ -1,4 +1,4 @@
-"""Results of `keras-selfattn bench`, as tables on the terminal and as files."""
+"""Results of `python -m benchmarks`, as tables on the terminal and as files."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ from keras_selfattn.cli.console import columns, console
 from keras_selfattn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from keras_selfattn.benchmarks.results import Result, Table
+    from benchmarks.results import Result, Table
 
 _LEAST = {"cpu median ms": "cpu min ms", "wall median ms": "wall min ms"}  # shown behind it
 _PIPE = 120  # columns
@@ -50,8 +50,8 @@ def report(
     Raises:
         ConfigError: nothing was measured.
     """
-    from keras_selfattn.benchmarks.machine import machine, versions
-    from keras_selfattn.benchmarks.results import write_csv
+    from benchmarks.machine import machine, versions
+    from benchmarks.results import write_csv
 
     if not table.results:
         raise ConfigError("Nothing to measure: no row and contestant together hold all that --only asks for.")
@@ -105,8 +105,8 @@ def number(name: str, value: float | None) -> str:
 def _draw(table: "Table", drawn: tuple[str, str] | None, plot: Path) -> None:
     import io
 
+    from benchmarks import figures
     from keras_selfattn.atomic import write_file
-    from keras_selfattn.benchmarks import figures
 
     figure = figures.scaling(table.results) if drawn is None else figures.bars(table.results, *drawn)
     image = io.BytesIO()

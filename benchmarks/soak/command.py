@@ -1,4 +1,4 @@
-"""`keras-selfattn bench soak`: our server under load for minutes, whose every promise is checked."""
+"""`python -m benchmarks soak`: our server under load for minutes, whose every promise is checked."""
 
 import sys
 from pathlib import Path
@@ -10,8 +10,8 @@ from keras_selfattn.cli.console import columns, console
 from keras_selfattn.cli.exit_status import FAILED
 
 if TYPE_CHECKING:
-    from keras_selfattn.benchmarks.soak.promises import Promise
-    from keras_selfattn.benchmarks.soak.run import Soak
+    from benchmarks.soak.promises import Promise
+    from benchmarks.soak.run import Soak
 
 _VERDICTS = {True: "kept", False: "BROKEN", None: "too short to tell"}
 _POSITIVE = click.FloatRange(0, min_open=True)
@@ -46,10 +46,10 @@ def soak(workers: tuple[int, ...], csv_file: Path | None, **settings: Any) -> No
     place, file by file, and some of these are never finished. What the server promises is printed with what
     was found; if a promise is broken the exit status is 1.
     """
-    from keras_selfattn.benchmarks.machine import machine, versions
-    from keras_selfattn.benchmarks.process import WorkerError
-    from keras_selfattn.benchmarks.soak.run import Settings, run
-    from keras_selfattn.benchmarks.soak.samples import write_csv
+    from benchmarks.machine import machine, versions
+    from benchmarks.process import WorkerError
+    from benchmarks.soak.run import Settings, run
+    from benchmarks.soak.samples import write_csv
     from keras_selfattn.errors import ConfigError
 
     if not sys.platform.startswith("linux"):
