@@ -11,10 +11,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.bits import keep_mask
 from keras_selfattn.layers.checks import checked_rate, checked_seed
 from keras_selfattn.layers.seeds import SeedDraws, split_seed
 from keras_selfattn.layers.shapes import arange, sizes
+from keras_selfattn.layers.tensorflow.dropout_bits import keep_mask
 from keras_selfattn.layers.tokens import Numbers
 
 Tensor = Any

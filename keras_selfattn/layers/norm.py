@@ -10,8 +10,8 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.dtypes import wide_dtype
-from keras_selfattn.layers.packing import PackedTokens
 from keras_selfattn.layers.tensorflow import runs_kernels, tf
+from keras_selfattn.layers.tensorflow.packing import PackedTokens
 from keras_selfattn.layers.token_layer import Tokens
 
 Tensor = Any

@@ -12,16 +12,16 @@ from keras import ops
 
 from keras_selfattn.layers.affine import affine
 from keras_selfattn.layers.attention import attend, weighted_sum
-from keras_selfattn.layers.block_attention import Formula, attend_in_blocks
 from keras_selfattn.layers.checks import checked_window
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.heads import SelfAttentionBase
 from keras_selfattn.layers.masks import Pairs, distances
-from keras_selfattn.layers.packing import PackedTokens
 from keras_selfattn.layers.query_blocks import block_size, map_queries
 from keras_selfattn.layers.seeds import part_of_draw
 from keras_selfattn.layers.shapes import arange, sizes
 from keras_selfattn.layers.tensorflow import runs_kernels
+from keras_selfattn.layers.tensorflow.block_attention import Formula, attend_in_blocks
+from keras_selfattn.layers.tensorflow.packing import PackedTokens
 from keras_selfattn.layers.token_layer import Tokens
 from keras_selfattn.layers.tokens import Numbers
 from keras_selfattn.layers.window import Blocks

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 
 from keras_selfattn.layers.masks import Pairs, token_mask
-from keras_selfattn.layers.packing import PackedTokens, by_size
 from keras_selfattn.layers.tensorflow import runs_kernels
+from keras_selfattn.layers.tensorflow.packing import PackedTokens, by_size
 from keras_selfattn.layers.tokens import PaddedTokens
 
 Tensor = Any

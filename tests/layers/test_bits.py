@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from backend import BACKEND
 
-from keras_selfattn.layers import bits
 from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.tensorflow import dropout_bits as bits
 
 if BACKEND != "tensorflow":
     pytest.skip("other backends draw from their own generators", allow_module_level=True)

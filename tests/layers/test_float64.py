@@ -13,9 +13,11 @@ from test_scored import CASES
 from variants import MAKE, takes
 
 from keras_selfattn import layers
-from keras_selfattn.layers import blocks, packing, query_blocks, scored, token_layer, window
+from keras_selfattn.layers import query_blocks, scored, token_layer, window
 from keras_selfattn.layers.angles import sinusoids
 from keras_selfattn.layers.relative import alibi_slopes
+from keras_selfattn.layers.tensorflow import block_walk as blocks
+from keras_selfattn.layers.tensorflow import packing
 
 # JAX has no float64 unless all of it is asked to; on PyTorch Keras' own matmul returns float32.
 pytestmark = pytest.mark.skipif(BACKEND != "tensorflow", reason="Keras computes in float64 on TensorFlow")

@@ -20,9 +20,9 @@ if BACKEND != "tensorflow":
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from keras_selfattn.layers import blocks
 from keras_selfattn.layers.masks import Pairs
-from keras_selfattn.layers.packing import PackedTokens
+from keras_selfattn.layers.tensorflow import block_walk as blocks
+from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 WIDTH = 16
 

@@ -14,8 +14,10 @@ if BACKEND != "tensorflow":
 
 import tensorflow as tf
 
-from keras_selfattn.layers import block_attention, blocks, packing, token_layer
+from keras_selfattn.layers import token_layer
 from keras_selfattn.layers.masks import Pairs
+from keras_selfattn.layers.tensorflow import block_attention, packing
+from keras_selfattn.layers.tensorflow import block_walk as blocks
 
 BATCH, LENGTH, WIDTH = 5, 13, 6
 ATTENTION = [name for name, make in MAKE.items() if isinstance(make(), token_layer.TokenLayer)]

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from keras_selfattn.layers.masks import Pairs, all_of, within
-from keras_selfattn.layers.packing import PackedTokens
 from keras_selfattn.layers.tensorflow import tf
+from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 Tensor = Any
 State = tuple[Any, ...]

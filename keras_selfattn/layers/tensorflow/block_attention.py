@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from keras_selfattn.layers.attention import masked_softmax, widened
-from keras_selfattn.layers.blocks import Block, State, Stretch, Walk
 from keras_selfattn.layers.dtypes import wide_dtype
 from keras_selfattn.layers.masks import Pairs
-from keras_selfattn.layers.packing import PackedTokens
 from keras_selfattn.layers.tensorflow import tf
+from keras_selfattn.layers.tensorflow.block_walk import Block, State, Stretch, Walk
+from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 Tensor = Any
 Heads = tuple[Tensor, Tensor, Tensor]
