@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
-from benchmarks.accuracy import kernels, linear, ours, peer, run, tagging
+from benchmarks.accuracy import kernels, linear_models, ours, peer, run, tagging
 from benchmarks.accuracy.own_process import in_own_process
 from benchmarks.accuracy.peer import Peer, choosing
 from benchmarks.accuracy.sets import FOLDS, SETS, Split, shortened
@@ -165,7 +165,7 @@ def test_the_short_form_keeps_few_rows_and_folds_and_no_label_that_training_lack
 def test_the_log_count_ratio_is_that_of_the_paper():
     """By hand: counts of class and rest, plus one each, over their sums: (3, 1, 2) / 6 and (1, 3, 1) / 5."""
     present = sparse.csr_matrix([[1.0, 0, 0], [1.0, 0, 1.0], [0, 1.0, 0], [0, 1.0, 0]])
-    ratio = linear.log_count_ratio(present, np.array([True, True, False, False]), 1.0)
+    ratio = linear_models.log_count_ratio(present, np.array([True, True, False, False]), 1.0)
     np.testing.assert_allclose(ratio, np.log([(3 / 6) / (1 / 5), (1 / 6) / (3 / 5), (2 / 6) / (1 / 5)]))
 
 
@@ -173,14 +173,14 @@ def test_nb_svm_weighs_as_the_paper_does_and_tells_classes_apart():
     """β of the SVM's weights and 1 - β of their mean size, times the ratio; counts above 1 are 1."""
     counts = np.array([[2.0, 0, 1], [3, 0, 0], [0, 1, 1], [0, 4, 0]])
     targets = ["a", "a", "b", "b"]
-    model = linear.NaiveBayesSVM(beta=0.25).fit(sparse.csr_matrix(counts), targets)
+    model = linear_models.NaiveBayesSVM(beta=0.25).fit(sparse.csr_matrix(counts), targets)
     inside = np.array([False, False, True, True])
-    ratio = linear.log_count_ratio(sparse.csr_matrix((counts > 0) * 1.0), inside, 1.0)
+    ratio = linear_models.log_count_ratio(sparse.csr_matrix((counts > 0) * 1.0), inside, 1.0)
     machine = LinearSVC(C=1.0, random_state=0).fit((counts > 0) * ratio, inside)
     expected = ratio * (0.75 * np.abs(machine.coef_[0]).mean() + 0.25 * machine.coef_[0])
     np.testing.assert_allclose(model.weights_[:, 0], expected, rtol=1e-5)
     assert model.predict(counts).tolist() == targets
-    three = linear.NaiveBayesSVM().fit(np.eye(3), ["a", "b", "c"])
+    three = linear_models.NaiveBayesSVM().fit(np.eye(3), ["a", "b", "c"])
     assert three.predict(np.eye(3)[[2, 0, 1]]).tolist() == ["c", "a", "b"]
 
 
@@ -254,7 +254,7 @@ def few_texts(count, words):
 def test_the_best_text_model_is_chosen_on_dev_rows_and_trained_on_them_too():
     """What only dev rows hold is known afterwards, and the test rows are not looked at."""
     train, dev = few_texts(20, {"a": "good", "b": "bad"}), few_texts(20, {"a": "lovely", "b": "awful"})
-    fitted = linear.fit(Split(train, dev, LabelledRows([None], [None], "must not be read")), 0)
+    fitted = linear_models.fit(Split(train, dev, LabelledRows([None], [None], "must not be read")), 0)
     assert len(fitted.choices) == 8
     assert fitted.choices[fitted.name] == max(fitted.choices.values())
     assert fitted.predict(["lovely", "awful", "good", "bad"]) == ["a", "b", "a", "b"]
@@ -434,7 +434,7 @@ def test_another_configuration_of_model_peer_data_or_version_is_measured_anew(tm
         changed.setattr(ours, "config_of", lambda *_, **__: training.TrainConfig(epochs=7))
         assert counted.run(tmp_path, seeds=1)[1] == [("ours", 0)]
     with monkeypatch.context() as changed:
-        other = Peer("linear", {"C": 3}, False, linear.fit)
+        other = Peer("linear", {"C": 3}, False, linear_models.fit)
         changed.setitem(run.PEERS, "text", other)
         assert counted.run(tmp_path, seeds=1)[1] == [("linear", 0)]
     with monkeypatch.context() as changed:

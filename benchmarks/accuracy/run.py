@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.accuracy import kernels, linear, ours, tagging
+from benchmarks.accuracy import kernels, linear_models, ours, tagging
 from benchmarks.accuracy.peer import Peer, measure_peer
 from benchmarks.accuracy.sets import SETS, DataSet, Split, shortened
 from benchmarks.accuracy.store import Key, Store, data_digest, fingerprint
@@ -15,7 +15,7 @@ from keras_selfattn import __version__
 from keras_selfattn.errors import ConfigError, DataError, TrainingError
 from keras_selfattn.tasks import Task, task_named
 
-PEERS: dict[str, Peer] = {"text": linear.PEER, "series": kernels.PEER, "tokens": tagging.PEER}
+PEERS: dict[str, Peer] = {"text": linear_models.PEER, "series": kernels.PEER, "tokens": tagging.PEER}
 # What figures may change with, besides our own version.
 _OURS_ON, _PEERS_ON = ("keras", "tensorflow", "numpy"), ("scikit-learn", "numpy")
 

@@ -19,7 +19,7 @@ from .core import DEFAULT_SIGNATURE
 from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
-from .memory import Which
+from .metadata_cache import Which
 from .row_stream import Row, check_rows, rows_in_a_call
 from .signatures import ModelMetadata
 from .sync import Client

@@ -9,7 +9,7 @@ from .connection import Connection
 from .core import Core
 from .security import TLS, MetadataSource
 from .targets import Targets
-from .tasks import Tasks
+from .task_calls import Tasks
 from .transport import TransportSettings, at_least_one
 
 

@@ -26,7 +26,7 @@ from . import batches
 from .answers import Prediction, with_text
 from .failures import Asked
 from .inputs import Inputs, checked_inputs, rowwise
-from .memory import Memory, Which, is_name
+from .metadata_cache import MetadataCache, Which, is_name
 from .signatures import ModelMetadata, Signature
 from .steps import PREDICT, Many, Request, Steps
 
@@ -60,7 +60,7 @@ class Core:
         self.asked = Asked(target, model, encrypted)
         self.model = model
         self.max_batch_size = max_batch_size
-        self.memory = Memory(self.asked)
+        self.memory = MetadataCache(self.asked)
 
     def predict(
         self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Which

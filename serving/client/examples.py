@@ -21,7 +21,7 @@ from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError
 from .answers import ClassScore
 from .core import DEFAULT_SIGNATURE, Core
-from .memory import Which
+from .metadata_cache import Which
 from .steps import CLASSIFY, MULTI_INFERENCE, REGRESS, Many, Request, Steps
 
 _T = TypeVar("_T")

@@ -18,7 +18,7 @@ from ..errors import DeadlineExceededError, InvalidInputError, NotFoundError, Un
 from ..wire import messages_pb2 as pb
 from .answers import VersionStatus, version_status
 from .core import Core
-from .memory import Which, is_name
+from .metadata_cache import Which, is_name
 from .steps import GET_MODEL_STATUS, RELOAD, Pause, Request, Steps
 
 _POLL_SECONDS = 0.1

@@ -10,7 +10,7 @@ from . import batches
 from .answers import with_text
 from .core import Core
 from .inputs import Inputs, checked_inputs
-from .memory import Which
+from .metadata_cache import Which
 from .signatures import Signature
 from .steps import Request, Steps
 from .transport import at_least_one

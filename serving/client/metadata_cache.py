@@ -57,7 +57,7 @@ class Which:
         return spec
 
 
-class Memory:
+class MetadataCache:
     """The metadata of a model's versions, each asked for once.
 
     Which version is the latest, or bears a label, changes under our feet. Every answer names its version,

@@ -19,7 +19,7 @@ from .answers import Classification, Explanation, Labelling, Prediction, with_te
 from .core import DEFAULT_SIGNATURE, Core
 from .examples import serialized_example
 from .inputs import Inputs
-from .memory import Which
+from .metadata_cache import Which
 from .signatures import ModelMetadata, TensorSpec
 from .steps import Steps
 
