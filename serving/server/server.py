@@ -239,17 +239,23 @@ class Server:
         if self.config.rest_api_port:
             shared = self._membership.rest_socket if self._membership else None
             rest = RestServer(rest_api, self.config, shared)
-        await self._step(LOADED)
-        port = listen(server, self.config, self._tls)
-        await server.start()
-        await self._step(LISTENS)
-        if rest is not None:
-            await rest.start()
-            self._rest_port = rest.port
-        self._port.set_result(port)
-        if not self._stopping:  # or nobody could tell this loop, which was not there yet
-            await self._stop_requested.wait()
-        await self._drain(server, rest, (grpc_api.in_flight, rest_api.in_flight))
+        try:
+            await self._step(LOADED)
+            port = listen(server, self.config, self._tls)
+            await server.start()
+            await self._step(LISTENS)
+            if rest is not None:
+                await rest.start()
+                self._rest_port = rest.port
+            self._port.set_result(port)
+            if not self._stopping:  # or nobody could tell this loop, which was not there yet
+                await self._stop_requested.wait()
+            await self._drain(server, rest, (grpc_api.in_flight, rest_api.in_flight))
+        finally:
+            if rest is not None:
+                await rest.abort()
+            # One that is dropped while it runs keeps its port, and its garbage collection waits for ever.
+            await server.stop(None)
 
     async def _step(self, step: str) -> None:
         """Go on when the other workers of a first start have done what this one has, or it must stop."""

@@ -340,13 +340,18 @@ def test_a_rest_port_in_use_is_an_error(tf1_base, server):
         Server(ServerConfig("default", tf1_base, port=0, rest_api_port=server.rest_port)).start()
 
 
-def test_a_rest_port_that_cannot_be_listened_on_is_an_error(tf1_base, monkeypatch):
+def test_a_rest_port_that_cannot_be_listened_on_is_an_error_and_grpcs_is_closed(tf1_base, monkeypatch):
     def start(listener):
         raise OSError("no more of them")
 
-    monkeypatch.setattr(Listener, "start", start)
-    with pytest.raises(errors.ServerStartError, match="cannot listen for REST on port .*: no more of them"):
-        Server(ServerConfig("default", tf1_base, port=0, rest_api_port=-1)).start()
+    with bind("127.0.0.1", 0, "port", listens=False) as free:
+        port = free.getsockname()[1]
+    with monkeypatch.context() as patched:
+        patched.setattr(Listener, "start", start)
+        with pytest.raises(errors.ServerStartError, match="cannot listen for REST on port .*: no more"):
+            Server(ServerConfig("default", tf1_base, port=port, rest_api_port=-1)).start()
+    with Server(ServerConfig("default", tf1_base, port=port)) as server, Client(server.target) as client:
+        client.wait_until_ready(timeout=20)
 
 
 def test_connections_are_kept_for_the_next_request(server):

@@ -75,6 +75,7 @@ class Listener:
     async def wait_closed(self) -> None:
         """Return when the socket is closed. Those that had connected by then are answered."""
         if self._accepting is None:
+            self._socket.close()
             return
         accepting, self._accepting = self._accepting, None
         await asyncio.wait({accepting})  # which takes the socket out of the loop

@@ -142,3 +142,4 @@ class RestServer:
                 transport.abort()
         if self._task is not None:
             await asyncio.wait({self._task})
+        await self._server.listener.wait_closed()
