@@ -1,8 +1,13 @@
 """Settings every test shares."""
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
+
+# For `benchmarks`, which no install has. Behind it, so that what is installed is what is tested.
+sys.path.append(str(Path(__file__).parents[1]))
 
 # TensorFlow's own notes at import are no warnings of ours.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
