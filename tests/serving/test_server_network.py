@@ -14,7 +14,8 @@ from tensorflow_serving.apis import predict_pb2
 
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import TLS, Client
-from keras_selfattn.serving.server import Server, ServerConfig, profile_service_pb2
+from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server.runtime import profile_service_pb2
 from keras_selfattn.serving.server.runtime.listening import is_loopback
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
