@@ -20,7 +20,7 @@ from keras_selfattn.serving.server.config import SETTINGS
 from keras_selfattn.serving.server.runtime.lean_tensorflow import import_runtime
 
 if TYPE_CHECKING:
-    from keras_selfattn.serving.server.serve_forever import Serving
+    from keras_selfattn.serving.server.until_stopped import Serving
 
 _FAILED_TO_START = 255  # as TensorFlow Serving's binary
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 from .config import ServerConfig
 
 if TYPE_CHECKING:
-    from .serve_forever import serve_forever
     from .server import Server
+    from .until_stopped import serve_forever
 
 __all__ = ["Server", "ServerConfig", "serve_forever"]
 
-_MODULES = {"Server": ".server", "serve_forever": ".serve_forever"}
+_MODULES = {"Server": ".server", "serve_forever": ".until_stopped"}
 
 
 def __getattr__(name: str) -> Any:

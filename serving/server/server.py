@@ -36,7 +36,7 @@ from .runtime import profiler
 from .runtime.accepting import grpc_server
 from .runtime.listening import check_addresses, credentials, listen, local_target, server_options
 from .runtime.metrics import Metrics, metrics_path
-from .serve_forever import SIGNAL_SECONDS
+from .until_stopped import SIGNAL_SECONDS
 from .workers.membership import LISTENS, LOADED, Membership
 
 _log = logging.getLogger(__name__)

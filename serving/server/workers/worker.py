@@ -13,7 +13,7 @@ from ...errors import ServingError
 from ...wire import messages_pb2 as pb
 from ..runtime import descriptors
 from ..runtime.lean_tensorflow import import_runtime
-from ..serve_forever import serve_until_signal
+from ..until_stopped import serve_until_signal
 from .assignment import ASK_ALL, AVAILABLE, DO, FAILED, READY, STEP, Assignment
 from .membership import Membership
 from .peer import Peer
