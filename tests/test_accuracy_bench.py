@@ -18,6 +18,7 @@ from benchmarks.accuracy.store import Key, Store, data_digest
 from benchmarks.accuracy.table import HEADER, cells, markdown
 from benchmarks.commands import main
 from keras_selfattn import training
+from keras_selfattn.cli.main import main as keras_selfattn
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.series import read_series
 from keras_selfattn.errors import ConfigError, DataError, TrainingError
@@ -324,7 +325,7 @@ def test_ours_is_trained_as_the_command_trains_without_a_flag(tmp_path, monkeypa
 
     monkeypatch.setattr(training, "train", stop)
     write(tmp_path, {name: content})
-    CliRunner().invoke(main, ["train", str(tmp_path / name), "--output", str(tmp_path / "run")])
+    CliRunner().invoke(keras_selfattn, ["train", str(tmp_path / name), "--output", str(tmp_path / "run")])
     found = task_named(task, tmp_path)
     assert asked["config"] == ours.config_of(found, len(asked["rows"]), quick=False)
     assert asked["model"].config == found.model({}).config
