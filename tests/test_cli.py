@@ -126,7 +126,7 @@ def test_an_export_is_compared_inspected_listed_and_removed(reviews):
         done.stderr
     )
     assert "│ tokens: string [?, ?]" in done.stdout
-    assert "49 warmup requests" in " ".join(done.stdout.split())
+    assert "106 warmup requests" in " ".join(done.stdout.split())
     shown = json.loads(run("inspect", "models/narrow/2", "--json", cwd=reviews).stdout)
     assert shown["card"]["labels"] == ["bad", "good"]
     assert shown["operations"]["Softmax"] == 8
