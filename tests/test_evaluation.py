@@ -274,12 +274,12 @@ def test_the_example_of_a_run_is_a_row_that_it_answers_rightly(run):
 
 
 def test_an_example_with_half_a_surrogate_pair_is_written_as_utf_8(tmp_path):
-    texts = ["good \ud83d film", "bad \ud83d film"] * 20
+    texts = [f"{word} \ud83d film {n}" for n in range(20) for word in ("good", "bad")]
     small = models.TextClassifier(models.TextConfig(width=8, num_layers=1, num_heads=1, ngram_buckets=64))
     config = training.TrainConfig(epochs=1)
     training.train((texts, ["+", "-"] * 20), tmp_path / "run", model=small, config=config, verbose=0)
     found = json.loads((tmp_path / "run" / "example.json").read_text(encoding="utf-8"))
-    assert found["input"] in ("good ? film", "bad ? film")
+    assert found["input"].replace("?", "\ud83d") in texts
 
 
 def test_settings_that_are_not_for_the_targets_are_refused_before_training(tmp_path):
