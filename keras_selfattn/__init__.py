@@ -13,11 +13,17 @@ Keras:
 """
 
 import importlib
+import os
 from types import ModuleType
 
 __version__ = "0.1.0"
 
 _SUBPACKAGES = ("data", "export", "layers", "models", "plots", "serving", "training")
+
+# `export` and `serving` are links to folders beside this one; a checkout on Windows, or an archive, may hold
+# files in their place. An install has the folders themselves.
+if not os.path.isdir(os.path.join(__path__[0], "export")):
+    __path__.append(os.path.dirname(__path__[0]))
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -1,6 +1,7 @@
 """Who may import whom, proven in fresh interpreters."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 import keras_selfattn.layers
 
+ROOT = Path(__file__).parents[1]
 HEAVY = ("tensorflow", "keras", "tensorflow_serving", "pandas", "sklearn", "matplotlib")
 
 
@@ -89,3 +91,23 @@ def test_subpackages_load_on_first_use_and_a_wrong_name_is_an_attribute_error():
     assert "models" in dir(keras_selfattn)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = keras_selfattn.nothing
+
+
+def test_a_checkout_without_symbolic_links_imports_what_one_with_them_does(tmp_path):
+    """Git on Windows, and archives, leave a text file where a link was."""
+    for folder, linked in (("keras_selfattn", ("export", "serving")), ("serving", ())):
+        shutil.copytree(
+            ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", *linked)
+        )
+        for name in linked:
+            (tmp_path / folder / name).write_text(f"../{name}", encoding="utf-8")
+    program = "import keras_selfattn.serving.client as client; print(client.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=120,
+    )
+    assert Path(done.stdout.strip()) == tmp_path / "serving" / "client" / "__init__.py"
