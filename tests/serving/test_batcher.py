@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 
 from keras_selfattn.serving import errors
+from keras_selfattn.serving.server.api.predict import ArraysCall
 from keras_selfattn.serving.server.batching.batcher import Batcher
 from keras_selfattn.serving.server.batching.batching_parameters import BatchingParameters
-from keras_selfattn.serving.server.models.graph_call import Call
 from keras_selfattn.serving.server.runtime.metrics import Metrics
+from keras_selfattn.serving.wire import messages_pb2 as pb
+
+ECHO = pb.SignatureDef(
+    inputs={"inputs": pb.TensorInfo(name="x")}, outputs={"outputs": pb.TensorInfo(name="y")}
+)
 
 
 class ByHand(Executor):
@@ -53,7 +58,7 @@ class Asking:
         self.asked = []
 
     async def ask(self, model, *rows, deadline=None):
-        call = Call({"x": np.array(rows)}, ["y"], lambda arrays: arrays)
+        call = ArraysCall(ECHO, {"inputs": np.array(rows)})
         self.asked.append(asyncio.ensure_future(self.batcher.run(model, call, deadline)))
         for _ in range(3):
             await asyncio.sleep(0)

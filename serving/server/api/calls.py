@@ -8,6 +8,7 @@ servables/tensorflow/get_model_metadata_impl.cc.
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,9 +25,9 @@ from ..models.served_models import Models
 from ..runtime.deadlines import seconds_left
 from ..runtime.metrics import Metrics
 from .admission import Admission, examples_bytes, predict_bytes
-from .classify import classify_call, multi_inference_call, regress_call
+from .classify import ClassifyCall, MultiInferenceCall, RegressCall
 from .management import Management
-from .predict import predict_call
+from .predict import PredictCall
 
 _M = TypeVar("_M", bound=Message)
 _T = TypeVar("_T")
@@ -39,7 +40,7 @@ _MANY = 1000
 # Larger requests are not parsed to say whose they were, when they are refused.
 _MOST_REFUSED = 2**16
 
-_CALLS_ON_EXAMPLES = {CLASSIFY: classify_call, REGRESS: regress_call}
+_CALLS_ON_EXAMPLES = {CLASSIFY: ClassifyCall, REGRESS: RegressCall}
 
 
 class Sizes(NamedTuple):
@@ -86,10 +87,7 @@ class Api:
         """A PredictResponse."""
         request = await self._parse(pb.PredictRequest, data)
         spec = _spec(request)
-
-        def prepare(servable: Servable) -> Call[pb.PredictResponse]:
-            return predict_call(servable, request, self._encode)
-
+        prepare = partial(PredictCall, request=request, encode=self._encode)
         with self._metrics.request(self.known(spec), PREDICT, "GRPC"):
             sizes = Sizes(len(data), predict_bytes(request))
             return await self.infer(spec, PREDICT, prepare, _serialized, sizes, deadline)
@@ -110,10 +108,7 @@ class Api:
         """A MultiInferenceResponse."""
         request = await self._parse(pb.SerializedMultiInferenceRequest, data)
         spec = request.tasks[0].model_spec if request.tasks else pb.ModelSpec()
-
-        def prepare(servable: Servable) -> Call[pb.MultiInferenceResponse]:
-            return multi_inference_call(servable, request, self._check_method)
-
+        prepare = partial(MultiInferenceCall, request=request, check_method=self._check_method)
         with self._metrics.request(self.known(spec), MULTI_INFERENCE, "GRPC"):
             sizes = Sizes(len(data), examples_bytes(request))
             return await self.infer(spec, MULTI_INFERENCE, prepare, _serialized, sizes, deadline)
@@ -185,11 +180,7 @@ class Api:
         deadline: float | None,
     ) -> bytes:
         """Return what `finish` makes of the response; `api` is CLASSIFY or REGRESS. See `infer`."""
-        make = _CALLS_ON_EXAMPLES[api]
-
-        def prepare(servable: Servable) -> Call[Any]:
-            return make(servable, request, self._check_method)
-
+        prepare = partial(_CALLS_ON_EXAMPLES[api], request=request, check_method=self._check_method)
         sizes = Sizes(size, examples_bytes(request))
         return await self.infer(_spec(request), api, prepare, finish, sizes, deadline)
 

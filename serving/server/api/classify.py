@@ -10,7 +10,6 @@ import numpy as np
 
 from ...errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
 from ...wire import messages_pb2 as pb
-from ..models.graph_call import Call
 from ..models.quantised import code_of
 from ..models.servable import DEFAULT_SIGNATURE, Servable
 from .predict import answering_spec
@@ -20,9 +19,7 @@ REGRESS = "tensorflow/serving/regress"
 _INPUTS, _CLASSES, _SCORES, _OUTPUTS = "inputs", "classes", "scores", "outputs"
 
 
-def classify_call(
-    servable: Servable, request: pb.SerializedInputRequest, check_method: bool
-) -> Call[pb.ClassificationResponse]:
+class ClassifyCall:
     """The call that a ClassificationRequest asks for.
 
     Args:
@@ -34,37 +31,39 @@ def classify_call(
         InvalidArgumentError: there is no such signature, it is not one to classify with, or no input.
         FailedPreconditionError: the signature lacks the inputs or outputs of Classify.
     """
-    signature = _signature(servable, request.model_spec, check_method, CLASSIFY)
-    fed, fetches = _classify_tensors(signature)
-    examples = _examples(request.input)
 
-    def respond(arrays: Sequence[np.ndarray]) -> pb.ClassificationResponse:
-        result = _classified(signature, len(examples), dict(zip(fetches, arrays, strict=True)))
-        return pb.ClassificationResponse(
-            result=result, model_spec=answering_spec(servable, request.model_spec)
-        )
+    def __init__(self, servable: Servable, request: pb.SerializedInputRequest, check_method: bool):
+        self._signature = _signature(servable, request.model_spec, check_method, CLASSIFY)
+        self._spec = answering_spec(servable, request.model_spec)
+        fed, self.fetches = _classify_tensors(self._signature)
+        self._examples = _examples(request.input)
+        self.feeds = {fed: self._examples}
 
-    return Call({fed: examples}, fetches, respond)
-
-
-def regress_call(
-    servable: Servable, request: pb.SerializedInputRequest, check_method: bool
-) -> Call[pb.RegressionResponse]:
-    """The call that a RegressionRequest asks for; arguments and errors as in `classify_call`."""
-    signature = _signature(servable, request.model_spec, check_method, REGRESS)
-    fed, fetches = _regress_tensors(signature)
-    examples = _examples(request.input)
-
-    def respond(arrays: Sequence[np.ndarray]) -> pb.RegressionResponse:
-        result = _regressed(signature, len(examples), dict(zip(fetches, arrays, strict=True)))
-        return pb.RegressionResponse(result=result, model_spec=answering_spec(servable, request.model_spec))
-
-    return Call({fed: examples}, fetches, respond)
+    def respond(self, arrays: Sequence[np.ndarray]) -> pb.ClassificationResponse:
+        """Return the classes and scores of each example; errors as TensorFlow Serving has them."""
+        tensors = dict(zip(self.fetches, arrays, strict=True))
+        result = _classified(self._signature, len(self._examples), tensors)
+        return pb.ClassificationResponse(result=result, model_spec=self._spec)
 
 
-def multi_inference_call(
-    servable: Servable, request: pb.SerializedMultiInferenceRequest, check_method: bool
-) -> Call[pb.MultiInferenceResponse]:
+class RegressCall:
+    """The call that a RegressionRequest asks for; arguments and errors as of `ClassifyCall`."""
+
+    def __init__(self, servable: Servable, request: pb.SerializedInputRequest, check_method: bool):
+        self._signature = _signature(servable, request.model_spec, check_method, REGRESS)
+        self._spec = answering_spec(servable, request.model_spec)
+        fed, self.fetches = _regress_tensors(self._signature)
+        self._examples = _examples(request.input)
+        self.feeds = {fed: self._examples}
+
+    def respond(self, arrays: Sequence[np.ndarray]) -> pb.RegressionResponse:
+        """Return the number of each example; errors as TensorFlow Serving has them."""
+        tensors = dict(zip(self.fetches, arrays, strict=True))
+        result = _regressed(self._signature, len(self._examples), tensors)
+        return pb.RegressionResponse(result=result, model_spec=self._spec)
+
+
+class MultiInferenceCall:
     """The call that a MultiInferenceRequest asks for: one run of the graph for all of its tasks.
 
     Every input tensor of the tasks' signatures is fed the same examples: signatures share one only in
@@ -74,32 +73,36 @@ def multi_inference_call(
         InvalidArgumentError: tasks that contradict each other, an unknown signature, or no input.
         UnimplementedError: a task is neither Classify nor Regress.
     """
-    fed: set[str] = set()
-    fetches: list[str] = []
-    signatures: dict[str, pb.SignatureDef] = {}
-    for task in request.tasks:
-        name = _task_signature(task, request.tasks[0], signatures)
-        if name not in servable.signatures:
-            raise InvalidArgumentError(f"Requested signature not found in model graph: {name}")
-        signatures[name] = servable.signatures[name]
-        task_input, outputs = _task_tensors(task, signatures[name], check_method)
-        fed.add(task_input)
-        fetches += [output for output in outputs if output not in fetches]
-    examples = _examples(request.input)
 
-    def respond(arrays: Sequence[np.ndarray]) -> pb.MultiInferenceResponse:
-        tensors = dict(zip(fetches, arrays, strict=True))
+    def __init__(self, servable: Servable, request: pb.SerializedMultiInferenceRequest, check_method: bool):
+        self._servable = servable
+        self._tasks = request.tasks
+        self._signatures: dict[str, pb.SignatureDef] = {}
+        self.fetches: list[str] = []
+        fed: set[str] = set()
+        for task in request.tasks:
+            name = _task_signature(task, request.tasks[0], self._signatures)
+            if name not in servable.signatures:
+                raise InvalidArgumentError(f"Requested signature not found in model graph: {name}")
+            self._signatures[name] = servable.signatures[name]
+            task_input, outputs = _task_tensors(task, servable.signatures[name], check_method)
+            fed.add(task_input)
+            self.fetches += [output for output in outputs if output not in self.fetches]
+        self._examples = _examples(request.input)
+        self.feeds = dict.fromkeys(sorted(fed), self._examples)
+
+    def respond(self, arrays: Sequence[np.ndarray]) -> pb.MultiInferenceResponse:
+        """Return a result for each task; errors as TensorFlow Serving has them."""
+        tensors = dict(zip(self.fetches, arrays, strict=True))
+        rows = len(self._examples)
         response = pb.MultiInferenceResponse()
-        for task, signature in zip(request.tasks, signatures.values(), strict=True):
-            result = response.results.add(model_spec=answering_spec(servable, task.model_spec))
+        for task, signature in zip(self._tasks, self._signatures.values(), strict=True):
+            result = response.results.add(model_spec=answering_spec(self._servable, task.model_spec))
             if task.method_name == CLASSIFY:
-                classified = _classified(signature, len(examples), tensors)
-                result.classification_result.CopyFrom(classified)
+                result.classification_result.CopyFrom(_classified(signature, rows, tensors))
             else:
-                result.regression_result.CopyFrom(_regressed(signature, len(examples), tensors))
+                result.regression_result.CopyFrom(_regressed(signature, rows, tensors))
         return response
-
-    return Call(dict.fromkeys(sorted(fed), examples), fetches, respond)
 
 
 def _task_signature(task: pb.InferenceTask, first: pb.InferenceTask, seen: Mapping[str, object]) -> str:

@@ -7,6 +7,8 @@ share one codec. Calls that are not here answer UNIMPLEMENTED, as gRPC does by i
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import grpc
 import grpc.aio
@@ -61,63 +63,75 @@ class GrpcApi:
             "Regress": api.regress,
             "MultiInference": api.multi_inference,
         }
-        limited = {name: _admitted(api, name, method) for name, method in inference.items()}
+        prediction = {
+            name: _Handler(method, self.in_flight, admit=partial(api.admitted, name))
+            for name, method in inference.items()
+        }
+        prediction["GetModelMetadata"] = _Handler(api.get_model_metadata, self.in_flight)
+        _register(server, _PREDICTION, prediction)
         model = {
             "GetModelStatus": api.get_model_status,
             "HandleReloadConfigRequest": api.reload_config,
         }
-        self.add_service(server, _PREDICTION, {**limited, "GetModelMetadata": api.get_model_metadata})
         self.add_service(server, _MODEL, model)
 
     def add_service(self, server: grpc.aio.Server, name: str, methods: Mapping[str, Method]) -> None:
         """Register a service; its calls are drained like all others."""
-        handlers = {method: self._handler(answer) for method, answer in methods.items()}
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+        _register(server, name, {each: _Handler(method, self.in_flight) for each, method in methods.items()})
 
-    def _handler(self, method: Method) -> "grpc.RpcMethodHandler[bytes, bytes]":
-        async def handle(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
-            if self.in_flight.draining:
-                # Said here, because gRPC's own stop answers CANCELLED, which clients do not retry.
-                await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
-            # Until its answer is on the wire, which is after this function has returned.
-            self.in_flight.begin()
-            context.add_done_callback(self._ended)  # pyright: ignore[reportArgumentType]
-            remaining = context.time_remaining()
-            deadline = None if remaining is None else time.monotonic() + remaining
-            return await _answered(context, method(data, deadline))
 
-        return grpc.unary_unary_rpc_method_handler(handle)
+class _Handler:
+    """Answers the calls of one method of gRPC's.
+
+    Args:
+        method: makes the answer of a request.
+        in_flight: counts the calls, and refuses them when the server stops.
+        admit: a context that each request is answered in; raises a ServingError for one too many.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        in_flight: InFlight,
+        admit: Callable[[bytes], AbstractContextManager[object]] = nullcontext,
+    ):
+        self._method = method
+        self._in_flight = in_flight
+        self._admit = admit
+
+    async def handle(self, data: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        """Return the answer; an error becomes the call's status."""
+        if self._in_flight.draining:
+            # Said here, because gRPC's own stop answers CANCELLED, which clients do not retry.
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
+        # Until its answer is on the wire, which is after this method has returned.
+        self._in_flight.begin()
+        context.add_done_callback(self._ended)  # pyright: ignore[reportArgumentType]
+        remaining = context.time_remaining()
+        deadline = None if remaining is None else time.monotonic() + remaining
+        try:
+            with self._admit(data):
+                return await self._method(data, deadline)
+        except ServingError as error:
+            await context.abort(error.code, _cut(error.details))
+        except Exception:  # noqa: BLE001 - the client gets a status, the log the traceback
+            _log.exception("a request failed")
+            await context.abort(grpc.StatusCode.INTERNAL, "internal error; the server's log has the cause")
+        raise AssertionError("abort always raises")
 
     def _ended(self, servicer_context: object) -> None:
-        self.in_flight.end()
+        self._in_flight.end()
+
+
+def _register(server: grpc.aio.Server, service: str, handlers: Mapping[str, _Handler]) -> None:
+    known = {name: grpc.unary_unary_rpc_method_handler(each.handle) for name, each in handlers.items()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, known),))
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
     """Return whether a record of gRPC's is: it logs a traceback for each client that leaves too early."""
     error = record.exc_info[1] if record.exc_info else None
     return type(error).__name__ != "ExecuteBatchError"
-
-
-def _admitted(api: Api, name: str, method: Method) -> Method:
-    """`method`, which refuses what is more than the server takes on."""
-
-    async def infer(data: bytes, deadline: float | None) -> bytes:
-        with api.admitted(name, data):
-            return await method(data, deadline)
-
-    return infer
-
-
-async def _answered(context: grpc.aio.ServicerContext, answer: Awaitable[bytes]) -> bytes:
-    """The answer; an error becomes the call's status."""
-    try:
-        return await answer
-    except ServingError as error:
-        await context.abort(error.code, _cut(error.details))
-    except Exception:  # noqa: BLE001 - the client gets a status, the log the traceback
-        _log.exception("a request failed")
-        await context.abort(grpc.StatusCode.INTERNAL, "internal error; the server's log has the cause")
-    raise AssertionError("abort always raises")
 
 
 class Health:

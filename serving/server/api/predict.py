@@ -5,6 +5,7 @@ tensorflow/cc/saved_model/util.cc.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,15 +14,12 @@ from ...wire import codec
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import CodecError
 from ..models import quantised
-from ..models.graph_call import Call
 from ..models.servable import DEFAULT_SIGNATURE, Servable
 
+_Sent = TypeVar("_Sent")
 
-def predict_call(
-    servable: Servable,
-    request: pb.PredictRequest,
-    encode: Callable[[np.ndarray], pb.TensorProto] = codec.encode_fields,
-) -> Call[pb.PredictResponse]:
+
+class PredictCall:
     """The call that a PredictRequest asks for.
 
     Args:
@@ -33,29 +31,39 @@ def predict_call(
         FailedPreconditionError: the signature does not exist.
         InvalidArgumentError: inputs or output_filter do not fit it.
     """
-    name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-    if name not in servable.signatures:
-        raise FailedPreconditionError(f'Serving signature key "{name}" not found.')
-    signature = servable.signatures[name]
-    aliases = _output_aliases(signature, request.output_filter)
 
-    def sent(alias: str) -> np.ndarray:
-        return _decoded(alias, request.inputs[alias])
+    def __init__(
+        self,
+        servable: Servable,
+        request: pb.PredictRequest,
+        encode: Callable[[np.ndarray], pb.TensorProto] = codec.encode_fields,
+    ):
+        name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+        if name not in servable.signatures:
+            raise FailedPreconditionError(f'Serving signature key "{name}" not found.')
+        signature = servable.signatures[name]
+        self._aliases = _output_aliases(signature, request.output_filter)
+        self._encode = encode
+        self._spec = answering_spec(servable, request.model_spec)
+        self.feeds = _feeds(signature, request.inputs, _decoded)
+        self.fetches = [signature.outputs[alias].name for alias in self._aliases]
 
-    def respond(arrays: Sequence[np.ndarray]) -> pb.PredictResponse:
+    def respond(self, arrays: Sequence[np.ndarray]) -> pb.PredictResponse:
+        """Return the outputs as tensors.
+
+        Raises:
+            UnimplementedError: an output has a type that no message can carry.
+        """
         outputs: dict[str, pb.TensorProto] = {}
-        for alias, array in zip(aliases, arrays, strict=True):
+        for alias, array in zip(self._aliases, arrays, strict=True):
             try:
-                outputs[alias] = quantised.encode(array, encode)
+                outputs[alias] = quantised.encode(array, self._encode)
             except CodecError as error:
                 raise UnimplementedError(f"output {alias} cannot be sent: {error}") from error
-        return pb.PredictResponse(outputs=outputs, model_spec=answering_spec(servable, request.model_spec))
-
-    feeds = _feeds(signature, request.inputs.keys(), sent)
-    return Call(feeds, [signature.outputs[alias].name for alias in aliases], respond)
+        return pb.PredictResponse(outputs=outputs, model_spec=self._spec)
 
 
-def arrays_call(signature: pb.SignatureDef, inputs: Mapping[str, np.ndarray]) -> Call[dict[str, np.ndarray]]:
+class ArraysCall:
     """The call for all outputs of a signature, by name.
 
     Args:
@@ -65,10 +73,15 @@ def arrays_call(signature: pb.SignatureDef, inputs: Mapping[str, np.ndarray]) ->
     Raises:
         InvalidArgumentError: the inputs do not fit it.
     """
-    aliases = sorted(signature.outputs)
-    fetches = [signature.outputs[alias].name for alias in aliases]
-    feeds = _feeds(signature, inputs.keys(), inputs.__getitem__)
-    return Call(feeds, fetches, lambda arrays: dict(zip(aliases, arrays, strict=True)))
+
+    def __init__(self, signature: pb.SignatureDef, inputs: Mapping[str, np.ndarray]):
+        self._aliases = sorted(signature.outputs)
+        self.feeds = _feeds(signature, inputs, _unchanged)
+        self.fetches = [signature.outputs[alias].name for alias in self._aliases]
+
+    def respond(self, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the outputs by name."""
+        return dict(zip(self._aliases, arrays, strict=True))
 
 
 def answering_spec(servable: Servable, asked: pb.ModelSpec) -> pb.ModelSpec:
@@ -79,16 +92,16 @@ def answering_spec(servable: Servable, asked: pb.ModelSpec) -> pb.ModelSpec:
 
 
 def _feeds(
-    signature: pb.SignatureDef, sent: Collection[str], array: Callable[[str], np.ndarray]
+    signature: pb.SignatureDef, sent: Mapping[str, _Sent], array_of: Callable[[str, _Sent], np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Arrays by tensor name for every input of the signature, checked as TensorFlow Serving checks."""
+    """Return arrays by tensor name for every input of the signature, checked as TensorFlow Serving checks."""
     _check_input_count(signature, sent)
     feeds: dict[str, np.ndarray] = {}
     used = [alias for alias in sorted(signature.inputs) if alias in sent]
     for alias in sorted(signature.inputs):
         info = signature.inputs[alias]
         if alias in sent:
-            feeds[info.name] = array(alias)
+            feeds[info.name] = array_of(alias, sent[alias])
         elif alias in signature.defaults:
             feeds[info.name] = _decoded(alias, signature.defaults[alias])
         else:
@@ -102,6 +115,10 @@ def _feeds(
             f"Inputs contains invalid name. Used request inputs: {_join(used)}, request input: {_join(sent)}"
         )
     return feeds
+
+
+def _unchanged(alias: str, array: np.ndarray) -> np.ndarray:
+    return array
 
 
 def _decoded(alias: str, proto: pb.TensorProto) -> np.ndarray:

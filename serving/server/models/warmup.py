@@ -18,9 +18,9 @@ from ...errors import InvalidArgumentError, ServingError, UnimplementedError
 from ...wire import messages_pb2 as pb
 from .graph_call import Call
 from ..runtime.metrics import Metrics
-from ..api.predict import predict_call
+from ..api.predict import PredictCall
 from .servable import Servable
-from ..api.classify import classify_call, multi_inference_call, regress_call
+from ..api.classify import ClassifyCall, MultiInferenceCall, RegressCall
 
 _log = logging.getLogger(__name__)
 
@@ -100,13 +100,13 @@ def _call(servable: Servable, log: Any) -> Call[Any]:
     request = getattr(log, kind).request.SerializeToString() if kind else b""
     match kind:
         case "predict_log":
-            return predict_call(servable, pb.PredictRequest.FromString(request))
+            return PredictCall(servable, pb.PredictRequest.FromString(request))
         case "classify_log":
-            return classify_call(servable, pb.SerializedInputRequest.FromString(request), False)
+            return ClassifyCall(servable, pb.SerializedInputRequest.FromString(request), False)
         case "regress_log":
-            return regress_call(servable, pb.SerializedInputRequest.FromString(request), False)
+            return RegressCall(servable, pb.SerializedInputRequest.FromString(request), False)
         case "multi_inference_log":
             message = pb.SerializedMultiInferenceRequest.FromString(request)
-            return multi_inference_call(servable, message, False)
+            return MultiInferenceCall(servable, message, False)
         case _:
             raise UnimplementedError(f"Unsupported log_type for warmup: {kind}")

@@ -8,8 +8,11 @@ import contextlib
 import logging
 import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
 
 from ...errors import (
     HTTP_STATUS,
@@ -23,10 +26,9 @@ from ...wire import messages_pb2 as pb
 from ..api.calls import CLASSIFY, PREDICT, REGRESS, Api, Sizes
 from ..api.in_flight import InFlight
 from ..api.management import Management
-from ..api.predict import arrays_call
+from ..api.predict import ArraysCall
 from ..batching.runner import Runner
 from ..config import ServerConfig
-from ..models.graph_call import Call
 from ..models.servable import Servable
 from ..runtime.metrics import CONTENT_TYPE, Metrics
 from . import routes
@@ -195,13 +197,8 @@ class RestApi:
             return _Answer(await _unless_gone(receive, infer(asks, spec, body, deadline)))
 
     async def _predict(self, asks: str, spec: pb.ModelSpec, body: bytes, deadline: float) -> bytes:
-        def prepare(servable: Servable) -> Call[bytes]:
-            name, rows, inputs = predict_inputs(body, servable.signatures)
-            call = arrays_call(servable.signatures[name], inputs)
-            return Call(call.feeds, call.fetches, lambda arrays: predict_outputs(call.respond(arrays), rows))
-
         sizes = await self._sizes(body)
-        return await self._api.infer(spec, PREDICT, prepare, bytes, sizes, deadline)
+        return await self._api.infer(spec, PREDICT, partial(_PredictCall, body=body), bytes, sizes, deadline)
 
     async def _sizes(self, body: bytes, are_examples: bool = False) -> Sizes:
         return Sizes(len(body), await self._runner.off_loop(len(body), json_bytes, body, are_examples))
@@ -210,12 +207,8 @@ class RestApi:
         sizes = await self._sizes(body, are_examples=True)
         with self._api.admission.growth(*sizes):
             request = await self._runner.off_loop(max(sizes), _examples_request, spec, body)
-        write = classify_outputs if asks == routes.CLASSIFY else regress_outputs
-
-        def finish(response: Any) -> bytes:
-            return write(response.result)
-
-        return await self._api.on_examples(_API_OF[asks], request, finish, len(body), deadline)
+        write = _classes_json if asks == routes.CLASSIFY else _numbers_json
+        return await self._api.on_examples(_API_OF[asks], request, write, len(body), deadline)
 
     async def _body(self, scope: dict[str, Any], receive: _Receive) -> bytes:
         """The request's body, inflated; within the limits of size and time."""
@@ -257,6 +250,19 @@ class RestApi:
         raise _HttpError(413, f"the body is larger than {self._most_bytes} bytes, this server's limit")
 
 
+class _PredictCall:
+    """The call that a body of `:predict` asks for; errors as of `predict_inputs` and `ArraysCall`."""
+
+    def __init__(self, servable: Servable, body: bytes):
+        name, self._in_rows, inputs = predict_inputs(body, servable.signatures)
+        self._call = ArraysCall(servable.signatures[name], inputs)
+        self.feeds, self.fetches = self._call.feeds, self._call.fetches
+
+    def respond(self, arrays: Sequence[np.ndarray]) -> bytes:
+        """Return the outputs as JSON, in rows if the inputs came so."""
+        return predict_outputs(self._call.respond(arrays), self._in_rows)
+
+
 def _preflight(scope: dict[str, Any]) -> _Answer:
     origin = dict(scope["headers"]).get(b"origin", b"").decode("latin-1")
     if not origin.startswith(("http://", "https://")):
@@ -275,6 +281,14 @@ def _examples_request(spec: pb.ModelSpec, body: bytes) -> pb.SerializedInputRequ
         request.input.example_list_with_context.examples.extend(serialized)
         request.input.example_list_with_context.context = context.SerializeToString()
     return request
+
+
+def _classes_json(response: pb.ClassificationResponse) -> bytes:
+    return classify_outputs(response.result)
+
+
+def _numbers_json(response: pb.RegressionResponse) -> bytes:
+    return regress_outputs(response.result)
 
 
 async def _unless_gone(receive: _Receive, work: Awaitable[bytes]) -> bytes:
