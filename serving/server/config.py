@@ -1,6 +1,6 @@
-"""The server's settings, each with its default, its rule and its words, checked once.
+"""The server's settings, each with its default, its rule and its help text, checked once.
 
-A setting bears the name of TensorFlow Serving's flag where it has one. The command line is made of this list.
+A setting has the name of TensorFlow Serving's flag if there is one. The command line is built from this list.
 
 Reference: tensorflow_serving/model_servers/main.cc.
 """
@@ -27,7 +27,7 @@ TENSORFLOW = "TensorFlow"
 
 
 class Rule(NamedTuple):
-    """A rule for a setting's value: as a test, and in words that follow "must be"."""
+    """A rule for a setting's value: a test, and a text that follows "must be"."""
 
     holds: Callable[[Any], bool]
     words: str
@@ -71,9 +71,9 @@ def _setting(default: Any, group: str, rule: Rule, words: str) -> Any:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """Settings of a server: what to serve, where and how.
+    """Settings of a server: models, addresses, limits.
 
-    `SETTINGS` has what each setting is for; `keras-selfattn serve --help` prints it.
+    `SETTINGS` has the purpose of each setting; `keras-selfattn serve --help` prints it.
 
     Raises:
         InvalidInputError: a setting is out of its range, or there is nothing to serve.
@@ -270,12 +270,12 @@ class ServerConfig:
 
     @property
     def cpus(self) -> int:
-        """The CPUs that each worker can count on."""
+        """The number of CPUs for each worker."""
         return max(1, (os.cpu_count() or 1) // self.workers)
 
     @property
     def grpc_host(self) -> str:
-        """The address of the gRPC port: what is not encrypted is not for the network unless it is told so."""
+        """The address of the gRPC port: loopback if it is not encrypted and `host` is not set."""
         return self.host or (ALL_ADDRESSES if str(self.ssl_config_file) else LOOPBACK)
 
     @property
@@ -285,4 +285,4 @@ class ServerConfig:
 
 
 SETTINGS: dict[str, About] = {each.name: each.metadata["about"] for each in fields(ServerConfig)}
-"""What each setting is for, by name and in the order of the groups."""
+"""Return the purpose of each setting, by name and in the order of the groups."""

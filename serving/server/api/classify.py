@@ -23,15 +23,15 @@ _INPUTS, _CLASSES, _SCORES, _OUTPUTS = "inputs", "classes", "scores", "outputs"
 def classify_call(
     servable: Servable, request: pb.SerializedInputRequest, check_method: bool
 ) -> Call[pb.ClassificationResponse]:
-    """The call that a ClassificationRequest asks for.
+    """The graph call for a ClassificationRequest.
 
     Args:
-        servable: the version that its model_spec has been resolved to.
+        servable: the version of its model_spec.
         request: the request.
-        check_method: whether the signature's method_name must be Classify's own.
+        check_method: True if the signature's method_name must be Classify's own.
 
     Raises:
-        InvalidArgumentError: there is no such signature, it is not one to classify with, or no input.
+        InvalidArgumentError: there is no such signature, it is not for Classify, or there is no input.
         FailedPreconditionError: the signature lacks the inputs or outputs of Classify.
     """
     signature = _signature(servable, request.model_spec, check_method, CLASSIFY)
@@ -50,7 +50,7 @@ def classify_call(
 def regress_call(
     servable: Servable, request: pb.SerializedInputRequest, check_method: bool
 ) -> Call[pb.RegressionResponse]:
-    """The call that a RegressionRequest asks for; arguments and errors as in `classify_call`."""
+    """The graph call for a RegressionRequest; arguments and errors as in `classify_call`."""
     signature = _signature(servable, request.model_spec, check_method, REGRESS)
     fed, fetches = _regress_tensors(signature)
     examples = _examples(request.input)
@@ -65,10 +65,10 @@ def regress_call(
 def multi_inference_call(
     servable: Servable, request: pb.SerializedMultiInferenceRequest, check_method: bool
 ) -> Call[pb.MultiInferenceResponse]:
-    """The call that a MultiInferenceRequest asks for: one run of the graph for all of its tasks.
+    """The graph call for a MultiInferenceRequest: one run of the graph for all of its tasks.
 
-    Every input tensor of the tasks' signatures is fed the same examples: signatures share one only in
-    exports of TensorFlow 1.
+    Every input tensor of the tasks' signatures gets the same examples: signatures share an input tensor only
+    in exports of TensorFlow 1.
 
     Raises:
         InvalidArgumentError: tasks that contradict each other, an unknown signature, or no input.
@@ -182,7 +182,7 @@ def _examples(proto: pb.SerializedInput) -> np.ndarray:
             examples = proto.example_list.examples
         case "example_list_with_context":
             with_context = proto.example_list_with_context
-            # Of two serialized messages one after the other, a parser takes the fields of both.
+            # A parser reads two concatenated serialized messages as one with the fields of both.
             examples = [with_context.context + example for example in with_context.examples]
     if not examples:
         raise InvalidArgumentError("Input is empty.")
@@ -225,7 +225,7 @@ def _matrix(
     rows: int,
     tensors: Mapping[str, np.ndarray],
 ) -> np.ndarray | None:
-    """An output of Classify, checked; None if the signature has it not.  # [rows, classes]"""
+    """A checked output of Classify; None if the signature lacks it.  # [rows, classes]"""
     if alias not in signature.outputs:
         return None
     array = tensors[signature.outputs[alias].name]

@@ -22,12 +22,12 @@ def predict_call(
     request: pb.PredictRequest,
     encode: Callable[[np.ndarray], pb.TensorProto] = codec.encode_fields,
 ) -> Call[pb.PredictResponse]:
-    """The call that a PredictRequest asks for.
+    """The graph call for a PredictRequest.
 
     Args:
-        servable: the version that its model_spec has been resolved to.
+        servable: the version of its model_spec.
         request: the request.
-        encode: writes an output; TensorFlow Serving uses typed fields unless told otherwise.
+        encode: writes an output; TensorFlow Serving uses typed fields by default.
 
     Raises:
         FailedPreconditionError: the signature does not exist.
@@ -59,7 +59,7 @@ def arrays_call(signature: pb.SignatureDef, inputs: Mapping[str, np.ndarray]) ->
     """The call for all outputs of a signature, by name.
 
     Args:
-        signature: what is called.
+        signature: the signature to call.
         inputs: arrays, by name.
 
     Raises:
@@ -72,7 +72,7 @@ def arrays_call(signature: pb.SignatureDef, inputs: Mapping[str, np.ndarray]) ->
 
 
 def answering_spec(servable: Servable, asked: pb.ModelSpec) -> pb.ModelSpec:
-    """The model_spec of an answer: who was asked, and which version and signature answered."""
+    """The model_spec of an answer: the model, and the version and signature that answered."""
     spec = pb.ModelSpec(name=asked.name, signature_name=asked.signature_name or DEFAULT_SIGNATURE)
     spec.version.value = servable.version
     return spec
@@ -81,7 +81,7 @@ def answering_spec(servable: Servable, asked: pb.ModelSpec) -> pb.ModelSpec:
 def _feeds(
     signature: pb.SignatureDef, sent: Collection[str], array: Callable[[str], np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Arrays by tensor name for every input of the signature, checked as TensorFlow Serving checks."""
+    """Arrays by tensor name for every input of the signature, with TensorFlow Serving's checks."""
     _check_input_count(signature, sent)
     feeds: dict[str, np.ndarray] = {}
     used = [alias for alias in sorted(signature.inputs) if alias in sent]
@@ -122,7 +122,7 @@ def _check_input_count(signature: pb.SignatureDef, names: Collection[str]) -> No
 
 
 def _output_aliases(signature: pb.SignatureDef, output_filter: Iterable[str]) -> list[str]:
-    """The outputs to fetch: those asked for, or all."""
+    """The outputs to fetch: the requested ones, or all."""
     aliases: list[str] = []
     for alias in output_filter:
         if alias not in signature.outputs:

@@ -1,4 +1,4 @@
-"""A request made ready for the graph: what to feed and fetch, and how to say what comes out."""
+"""A request prepared for the graph: feeds, fetches, and the function that makes the response."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ _Response = TypeVar("_Response")
 
 @dataclass(frozen=True)
 class Call(Generic[_Response]):
-    """A request as a servable runs it.
+    """A request in the form that a servable runs.
 
     Attributes:
         feeds: arrays by tensor name.
         fetches: tensor names.
-        respond: the response to the values of `fetches`; raises a ServingError if they cannot be it.
+        respond: makes the response from the values of `fetches`; raises a ServingError if they do not fit.
     """
 
     feeds: dict[str, np.ndarray]
