@@ -135,7 +135,7 @@ def _asked(front: RawFront, example: Any) -> Request:
     try:
         return front.asked(example)
     except (DataError, TypeError, ValueError) as error:
-        raise ExportError(f"The example of the training is no row of the model's: {error}") from error
+        raise ExportError(f"The example of the training is not a row for the model: {error}") from error
 
 
 def _model_contract(
@@ -181,7 +181,7 @@ def _as_requests(specs: Mapping[str, Any], samples: Mapping[str, Any]) -> list[R
     try:
         rows = {name: np.asarray(tf.constant(samples[name], spec.dtype)) for name, spec in specs.items()}
     except (TypeError, ValueError) as error:
-        raise ExportError(f"`samples` are no arrays of the inputs' types: {error}") from error
+        raise ExportError(f"`samples` must be arrays of the inputs' types: {error}") from error
     counts = {len(values) if values.ndim else 0 for values in rows.values()}
     if len(counts) != 1 or 0 in counts:
         raise ExportError(f"`samples` must hold the same number of rows for each input. Received {counts}.")

@@ -72,7 +72,7 @@ def _check(saved_model: Any) -> None:
     oldest = read(Path(__file__).with_name(f"tensorflow-{OLDEST}.txt").read_text(encoding="utf-8"))
     here = registered()
     if saved_model.meta_graphs[0].graph_def.library.gradient:
-        raise ExportError("The graph holds gradients, which serve nobody.")
+        raise ExportError("The graph holds gradients, which a served model does not need.")
     for node in _nodes(saved_model):
         if _FORBIDDEN.search(node.op) and node.op not in _HARMLESS:
             raise ExportError(

@@ -132,7 +132,7 @@ def check_target(target: Path, *, overwrite: bool = False) -> None:
     """Raise FileExistsError if `new_directory` could not put a folder at `target`."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         kind = "a link" if target.is_symlink() else "a file"
-        raise FileExistsError(f"{target} is {kind}, which no folder replaces")
+        raise FileExistsError(f"{target} is {kind}, which a folder cannot replace")
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already")
 

@@ -174,7 +174,7 @@ def _named(where: str, label: Any) -> str:
         name.encode()
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise DataError(
-            f"{where} is no text that UTF-8 can hold. Received {label!r} ({error.reason}); write it in "
+            f"{where} is not valid in UTF-8. Received {label!r} ({error.reason}); write it in "
             "other characters."
         ) from None
     return name

@@ -41,7 +41,7 @@ def read_arrays(
     if not file.exists():
         raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
     if not zipfile.is_zipfile(file):
-        raise DataError(f"{file} is no .npz file that can be read. Write it with numpy.savez.")
+        raise DataError(f"{file} is not a readable .npz file. Write it with numpy.savez.")
     try:
         # Opened here: NumPy leaves a file without arrays open.
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
@@ -53,7 +53,7 @@ def read_arrays(
             raise DataError(
                 f"{file} holds pickled objects, which can run code and are not read. {instead}"
             ) from None
-        raise DataError(f"{file} is no .npz file that can be read: {error}.") from error
+        raise DataError(f"{file} is not a readable .npz file: {error}.") from error
     arrays = {name: array for name, array in found.items() if isinstance(array, np.ndarray)}
     for name in needed:
         if name not in arrays:

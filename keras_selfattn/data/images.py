@@ -84,8 +84,8 @@ def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
     files, others = _image_files(folder)
     if others:
         warnings.warn(
-            f"{folder}: {len(others)} files are no .png, .jpg or .jpeg in a class's folder and are passed "
-            f"over, such as {others[0].relative_to(folder)}.",
+            f"{folder}: {len(others)} files are not .png, .jpg or .jpeg files in a class's folder and are "
+            f"skipped, such as {others[0].relative_to(folder)}.",
             stacklevel=4,
         )
     if not files:

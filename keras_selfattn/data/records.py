@@ -138,8 +138,8 @@ def as_separator(
     found = _SPELLED.get(separator.lower(), separator) if isinstance(separator, str) else ""
     if len(found) != 1 or found in '"\r\n' or found.isalnum():
         raise ConfigError(
-            "`separator` (--separator) must be one character that is no letter, digit, quote or line break, "
-            f"such as ';', '|' or '\\t'. Received {separator!r}."
+            "`separator` (--separator) must be one character other than a letter, digit, quote or line "
+            f"break, such as ';', '|' or '\\t'. Received {separator!r}."
         )
     return found
 
@@ -154,7 +154,7 @@ def other_separator(file: Path, columns: Sequence[str]) -> str:
     spelled = r"\t" if mark == "\t" else mark
     return (
         f" That is one column with '{spelled}' in its name: a .csv is separated by commas, a .tsv by tabs. "
-        f"If '{spelled}' stands between columns, say so with --separator '{spelled}' (`separator` in Python)."
+        f"If '{spelled}' separates the columns, add --separator '{spelled}' (`separator` in Python)."
     )
 
 
@@ -250,5 +250,5 @@ def _json_record(file: Path, line: int, content: str) -> dict[str, Any]:
         raise DataError(f"{file} cannot be parsed: line {line} is not JSON ({error}).") from error
     if not isinstance(record, dict):
         found = content.strip()[:40]
-        raise DataError(f"{file} cannot be parsed: line {line} is no JSON object but {found!r}.")
+        raise DataError(f"{file} cannot be parsed: line {line} must be a JSON object. Received {found!r}.")
     return record

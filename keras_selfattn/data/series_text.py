@@ -35,9 +35,9 @@ def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str],
             if tag.lower() == "data":
                 break
             continue
-        raise DataError(f"{file}: line {number} comes before @data and is no tag but {line[:40]!r}.")
+        raise DataError(f"{file}: line {number} comes before @data and is not a tag: {line[:40]!r}.")
     else:
-        raise DataError(f"{file} has no @data: it is no .ts file.")
+        raise DataError(f"{file} has no @data: it is not a .ts file.")
     has_label = _checked_header(file, header, labelled=labelled)
     said, *known = header.get("classlabel", "").split() or ["false"]
     known = known if said.lower() == "true" else []

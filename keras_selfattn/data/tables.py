@@ -93,8 +93,8 @@ def texts_of(file: Path, column: str, records: Sequence[Record]) -> list[str]:
         if isinstance(value, list | dict):
             kind = "a list" if isinstance(value, list) else "an object"
             raise DataError(
-                f"{file}: the {column!r} in line {line} is no text but {kind}, {str(value)[:60]}. Lists of "
-                "tokens are read with the task tokens (--task tokens)."
+                f"{file}: the {column!r} in line {line} must be a text. Received {kind}, {str(value)[:60]}. "
+                "Lists of tokens are read with the task tokens (--task tokens)."
             )
     return [_as_text(record.get(column)) for _, record in records]
 
@@ -110,7 +110,9 @@ def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
     read = LabelReader()
     for line, record in records:
         if isinstance(record[column], dict):
-            raise DataError(f"{file}: the {column!r} in line {line} is no label but {record[column]!r}.")
+            raise DataError(
+                f"{file}: the {column!r} in line {line} must be a label. Received {record[column]!r}."
+            )
     return [read(f"{file}: the {column!r} in line {line}", _bare(record[column])) for line, record in records]
 
 
@@ -129,7 +131,9 @@ def _label_lists(
         if separator is not None and (value is None or isinstance(value, str)):
             value = (value or "").split(separator)
         if not isinstance(value, list) or any(isinstance(name, list | dict) for name in value):
-            raise DataError(f"{file}: the {column!r} in line {line} is no list of labels but {value!r}.")
+            raise DataError(
+                f"{file}: the {column!r} in line {line} must be a list of labels. Received {value!r}."
+            )
         given = (name for name in value if _as_text(name).strip())
         names = (read(f"{file}: a {column!r} in line {line}", _bare(name)) for name in given)
         found.append(LabelList(dict.fromkeys(names)))

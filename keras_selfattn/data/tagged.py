@@ -83,7 +83,9 @@ def _conllu_token(file: Path, line: int, content: str, column: str) -> _Token | 
         )
     first, mark, second = fields[0].partition("-" if "-" in fields[0] else ".")
     if not first.isdecimal() or (mark and not second.isdecimal()):
-        raise DataError(f"{file}: line {line} begins with {fields[0]!r:.40}, which is no number of a token.")
+        raise DataError(
+            f"{file}: line {line} begins with {fields[0]!r:.40}, which is not the number of a token."
+        )
     if mark:
         return None
     label = fields[_CONLLU_COLUMNS[column]].strip()
@@ -152,12 +154,16 @@ def _json(file: Path, text: str, label: str, column: str) -> LabelledRows:
 
 def _strings(file: Path, line: int, column: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise DataError(f"{file}: the {column!r} in line {line} is no list but {value!r:.60}.")
+        raise DataError(f"{file}: the {column!r} in line {line} must be a list. Received {value!r:.60}.")
     for item in value:
         if item is None or isinstance(item, list | dict | bool):
-            raise DataError(f"{file}: the {column!r} in line {line} hold {item!r:.60}, which is no string.")
+            raise DataError(
+                f"{file}: the {column!r} in line {line} hold {item!r:.60}, which is not a string."
+            )
         if item == "":
-            raise DataError(f"{file}: the {column!r} in line {line} hold '', which no token and no label is.")
+            raise DataError(
+                f"{file}: the {column!r} in line {line} hold '', which is neither a token nor a label."
+            )
     return value
 
 

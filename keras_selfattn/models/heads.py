@@ -167,8 +167,8 @@ class MultiLabelHead(Head):
             raise DataError("No row has a label. Give at least one label to one row.")
         if set(labels) <= _BITS and len(set(map(len, targets))) == 1 and len(targets[0]) > 1:
             raise DataError(
-                "Label 0 (counted from 0) must be one name or number, or a list of the names that the row "
-                f"bears. Received {targets[0]!r}; as all rows are, that is a vector of zeros and ones."
+                "Label 0 (counted from 0) must be one name or number, or a list of the row's label "
+                f"names. Received {targets[0]!r}; as all rows are, that is a vector of zeros and ones."
             )
         return cls(labels)
 

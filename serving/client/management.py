@@ -97,7 +97,7 @@ def server_config(config: str | Sequence[ModelConfig]) -> pb.ModelServerConfig:
             return text_format.Parse(config, pb.ModelServerConfig())
         except text_format.ParseError as error:
             raise InvalidInputError(
-                f"config is no ModelServerConfig in protobuf's text form: {error}"
+                f"config must be a ModelServerConfig in protobuf's text format: {error}"
             ) from error
     if isinstance(config, ModelConfig) or not isinstance(config, Iterable):
         raise InvalidInputError(f"config must be a list of ModelConfig, or text. Received {config!r:.60}")

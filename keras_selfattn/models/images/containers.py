@@ -69,5 +69,5 @@ def _as_image(row: int, image: Any) -> np.ndarray:
     with np.errstate(over="ignore"):
         found = found.astype(np.float32, copy=False)
     if not np.isfinite(found).all():
-        raise DataError(f"Image {row} (counted from 0) has pixels that are no finite numbers.")
+        raise DataError(f"Image {row} (counted from 0) has pixels that are not finite numbers.")
     return found
