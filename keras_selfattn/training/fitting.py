@@ -26,7 +26,7 @@ _FLOOR = 0.02
 # Fewer validation rows are too noisy to compare epochs: on data sets of series with 5 to 24 of them,
 # attention was 1.6 points worse in the epoch that they selected than in the last one.
 _TELLING = 100
-# Whether each monitored metric is minimised or maximised.
+# The direction of each monitored metric: minimised or maximised.
 _METRIC_MODES = {"val_loss": "min", "val_accuracy": "max"}
 
 
