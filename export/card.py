@@ -1,4 +1,4 @@
-"""The model card: what a stranger must know of a SavedModel, as JSON beside it.
+"""The model card: origin, signatures and figures of a SavedModel, as JSON beside it.
 
 `docs/model-card.schema.json` describes it.
 """
@@ -33,14 +33,14 @@ _VERSIONED = ("tensorflow", "keras", "numpy")
 
 @dataclass(frozen=True)
 class Training:
-    """The origin of a model, as a run folder tells it.
+    """The origin of a model, as recorded in its run folder.
 
     Args:
         data: for each part of the data ("train", "validation", "test") its name and number of rows.
         metrics: figures, with the name of the part they were measured on as "split".
-        settings: how it was trained.
+        settings: the settings of its training.
         example: a row of the data as the model reads it, of JSON types or an array, which the card shows with
-            its answer; None where there is none to show.
+            its answer, or None.
 
     Example:
 
@@ -65,16 +65,16 @@ def model_card(
     training: Training | None,
     measured: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the card of a model, but for its digest.
+    """Return the card of a model, without its digest.
 
     Args:
-        contract: what is written.
+        contract: the signatures to write.
         cases: requests that the model has answered; the first of each signature is its example.
         precision: as `export_saved_model`'s.
-        comparison: with the model as it is, if there was one.
+        comparison: with the unchanged model, if there was one.
         operations: names of the graph's operations.
-        training: where the model comes from, if that is known.
-        measured: what the check measured.
+        training: the origin of the model, if known.
+        measured: the figures of the check.
     """
     versions = {name: version(name) for name in _VERSIONED}
     examples = {case.signature: case for case in reversed(cases)}
@@ -119,7 +119,7 @@ def read_card(folder: str | Path) -> dict[str, Any] | None:
         card = json.loads(Path(folder, FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    # Others may write files of this name; ours say what they are of.
+    # Other tools may write files of this name; ours have these keys.
     ours = isinstance(card, dict) and isinstance(card.get("files"), dict) and "format" in card
     return card if ours else None
 
@@ -175,9 +175,9 @@ def _described(tensor: Any) -> dict[str, Any]:
 
 
 def _plain(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return arrays as JSON types, bytes that are no text as TensorFlow Serving's REST API has them.
+    """Return arrays as JSON types; bytes that are not UTF-8 as in TensorFlow Serving's REST API.
 
-    One with too many numbers to read is left out.
+    Arrays with too many numbers to read are left out.
     """
     found = {name: np.asarray(array) for name, array in arrays.items()}
     return {name: _as_json(array.tolist()) for name, array in found.items() if array.size <= _SHOWN}

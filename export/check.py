@@ -1,9 +1,9 @@
-"""Runs a SavedModel as strangers would and compares its answers with the expected ones.
+"""Run a SavedModel as a server would and compare its answers with the expected ones.
 
-A program of its own, run in a fresh process: `python -P check.py <saved model> <cases.json>`. Keras is shut
-out, and with it our layers, so that a graph which needs them fails here and not on the server. Both of
-TensorFlow's loaders are tried: signatures as functions, and the session that servers run. Prints what it
-measured as JSON and ends with 0; or with 1 and the reason on standard error.
+A separate program, run in a fresh process: `python -P check.py <saved model> <cases.json>`. It blocks imports
+of Keras, and so of our layers, so that a graph which needs them fails here and not on the server. It tries
+both of TensorFlow's loaders: signatures as functions, and the session that servers run. It prints its
+measurements as JSON and exits with 0; or it exits with 1 and the reason on standard error.
 """
 
 import base64
@@ -23,7 +23,7 @@ Run = Callable[[str, Arrays], Arrays]
 
 
 def main(saved_model: str, cases: str) -> int:
-    """Return 0 if the model in folder `saved_model` answers as the file `cases` says."""
+    """Return 0 if the model in folder `saved_model` gives the answers in the file `cases`, else 1."""
     sys.modules["keras"] = None  # pyright: ignore[reportArgumentType]  any import of it now fails
     import tensorflow as tf
 
@@ -63,7 +63,7 @@ def _as_functions(tf: Any, saved_model: str) -> Run:
     loaded = tf.saved_model.load(saved_model)
 
     def run(signature: str, inputs: Arrays) -> Arrays:
-        call = loaded.signatures[signature]  # whose variables live as long as `loaded` does
+        call = loaded.signatures[signature]  # its variables live as long as `loaded`
         specs = call.structured_input_signature[1]
         answer = call(**{name: tf.constant(value, specs[name].dtype) for name, value in inputs.items()})
         return {name: value.numpy() for name, value in answer.items()}
@@ -73,7 +73,7 @@ def _as_functions(tf: Any, saved_model: str) -> Run:
 
 def _as_session(tf: Any, saved_model: str) -> Run:
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
-    # What our server runs: see its option of the same meaning.
+    # As in our server: see its option of the same meaning.
     options = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1)
     session = tf.compat.v1.Session(graph=tf.Graph(), config=options)
     with session.graph.as_default():
@@ -105,7 +105,7 @@ def _change(answers: list[Arrays], tolerance: float) -> str | None:
 def _same(first: np.ndarray, other: np.ndarray, allowed: float) -> bool:
     if first.dtype.kind == "f" and first.shape == other.shape:
         return bool(np.allclose(first, other, rtol=allowed, atol=allowed, equal_nan=True))
-    # Labels of two loaders are compared with the model's, which tells those that may differ.
+    # Labels of both loaders are compared with the model's, where it is known which may differ.
     return allowed > 0 or np.array_equal(first, other)
 
 
@@ -134,7 +134,7 @@ def _distance(name: str, wanted: np.ndarray, value: np.ndarray, tolerance: float
 
 
 def _other(name: str, wanted: np.ndarray, value: np.ndarray, case: dict[str, Any]) -> str | None:
-    """Compare what has no distance: labels may differ only where two of them are as probable."""
+    """Compare outputs without a distance: labels may differ only where two are equally probable."""
     different = wanted != value
     probabilities = case["outputs"].get("probabilities")
     if name == "label" and probabilities is not None and probabilities.shape[:-1] == wanted.shape:

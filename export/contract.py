@@ -1,4 +1,4 @@
-"""The contract of a SavedModel: its signatures, and what each needs to be tried, warmed up and described."""
+"""The contract of a SavedModel: its signatures, with requests to try, warm up and describe each."""
 
 import dataclasses
 from collections import Counter
@@ -36,18 +36,18 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class Contract:
-    """All that is written of a model.
+    """Everything that is exported of a model.
 
     Args:
-        task: "classification", "labelling" or "regression"; of this library's own models with what they read
-            before it, as "text-classification".
+        task: "classification", "labelling" or "regression"; for this library's own models with the kind of
+            their rows before it, as in "text-classification".
         signatures: by name.
         tracked: variables, tables and modules that the functions use.
         labels: label names in the order of the classes, or None.
-        vocabulary_size: different token ids, or None if tokens are not the model's business.
+        vocabulary_size: the number of token ids, or None for a model without tokens.
         config: the model's settings as JSON types.
-        named: from rows as the model reads them to inputs by name; None where that is what a caller gives.
-        made_up: whether the first request of each signature is made up, and no row of anybody's data.
+        named: turns rows as the model reads them into inputs by name; None if callers pass inputs by name.
+        made_up: True if the first request of each signature is invented, not a row of real data.
     """
 
     task: str
@@ -70,10 +70,10 @@ def contract_for(
     samples: Mapping[str, Any] | None = None,
     example: Any = None,
 ) -> Contract:
-    """Return what is written of a model that uses `weights`; the other arguments as `export_saved_model`'s.
+    """Return the contract of a model that uses `weights`; the other arguments are `export_saved_model`'s.
 
     Args:
-        example: a row as a model of raw rows reads it, which is asked first.
+        example: a row as a model of raw rows reads it; it becomes the first request.
 
     Raises:
         ExportError: if the inputs are unknown, or the labels do not fit the outputs.
@@ -131,11 +131,11 @@ def _raw_contract(
 
 
 def _asked(front: RawFront, example: Any) -> Request:
-    """Return the call that asks for one row."""
+    """Return the request for one row."""
     try:
         return front.asked(example)
     except (DataError, TypeError, ValueError) as error:
-        raise ExportError(f"The example of the training is no row of the model's: {error}") from error
+        raise ExportError(f"The example of the training is not a row for the model: {error}") from error
 
 
 def _model_contract(
@@ -168,7 +168,7 @@ def _model_contract(
 
 
 def _given(front: Front, samples: Mapping[str, Any]) -> list[Request]:
-    """Return a user's own rows as calls of several sizes."""
+    """Return the user's rows as requests of several sizes."""
     if not isinstance(samples, Mapping) or not set(front.specs) <= set(samples):
         received = ", ".join(samples) if isinstance(samples, Mapping) else type(samples).__name__
         raise ExportError(
@@ -181,7 +181,7 @@ def _as_requests(specs: Mapping[str, Any], samples: Mapping[str, Any]) -> list[R
     try:
         rows = {name: np.asarray(tf.constant(samples[name], spec.dtype)) for name, spec in specs.items()}
     except (TypeError, ValueError) as error:
-        raise ExportError(f"`samples` are no arrays of the inputs' types: {error}") from error
+        raise ExportError(f"`samples` must be arrays of the inputs' types: {error}") from error
     counts = {len(values) if values.ndim else 0 for values in rows.values()}
     if len(counts) != 1 or 0 in counts:
         raise ExportError(f"`samples` must hold the same number of rows for each input. Received {counts}.")
@@ -189,7 +189,7 @@ def _as_requests(specs: Mapping[str, Any], samples: Mapping[str, Any]) -> list[R
 
 
 def _tried(model: keras.Model, weights: Weights, front: Front, request: Request) -> tuple[Any, list[Tensor]]:
-    """Return what a model returns for a request, and its attention weights, if it has any."""
+    """Return the outputs of a model for a request, and its attention weights, if it has any."""
     raw = [tf.constant(request[name], spec.dtype) for name, spec in front.specs.items()]
     with model_errors("serving_default", request), weights.used():
         inputs = front(*raw)
@@ -200,7 +200,7 @@ def _tried(model: keras.Model, weights: Weights, front: Front, request: Request)
 
 @contextmanager
 def model_errors(signature: str, request: Request) -> Iterator[None]:
-    """Raise whatever a model fails with as ExportError."""
+    """Raise every error of a model as ExportError."""
     try:
         yield
     except Exception as error:
@@ -212,7 +212,7 @@ def model_errors(signature: str, request: Request) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what an error says, without the stack that TensorFlow puts before it."""
+    """Return the message of an error, without the stack that TensorFlow puts before it."""
     lines = [line.strip() for line in str(error).splitlines()]
     noise = ("File ", "[[", "Detected at node", "Graph execution error")
     return next((line for line in lines if line and not line.startswith(noise)), type(error).__name__)
@@ -234,7 +234,7 @@ def _output_names(model: keras.Model, outputs: Any) -> list[str] | None:
 
 
 def _output_shape(model: keras.Model, outputs: Tensor) -> list[int | None]:
-    """Return the shape of a model's one output, unknown sizes as None where the model tells them."""
+    """Return the shape of a model's only output, with None for unknown sizes."""
     try:
         known: Any = model.output
     except (AttributeError, ValueError):

@@ -1,4 +1,4 @@
-"""The written graph: what it is made of, checked, and the parts that `tf.saved_model.save` leaves wrong.
+"""Check the operations of a written graph, and correct the parts that `tf.saved_model.save` leaves wrong.
 
 Reference: tensorflow/core/protobuf/{saved_model,meta_graph}.proto, tensorflow/core/framework/graph.proto.
 """
@@ -22,9 +22,9 @@ from keras_selfattn.errors import ExportError
 
 from .kernels import Operation, read, registered, type_name
 
-OLDEST = "2.16"  # the oldest TensorFlow Serving that a graph of ours is for
+OLDEST = "2.16"  # the oldest TensorFlow Serving that can load our graphs
 
-# What is of no use to a served model, or makes its answers differ from one another.
+# Operations that a served model does not need, or that make its answers change.
 _FORBIDDEN = re.compile(
     r"Random|Normal(?!iz)|Stateful.*Uniform|Multinomial|CandidateSampler|Rng|Dropout"
     r"|Grad$|Grad[A-Z_]|Gradient|^ResourceApply|PyFunc"
@@ -40,7 +40,7 @@ def read_saved_model(path: Path) -> Any:
 
 
 def count_operations(saved_model: Any) -> Counter[str]:
-    """Return how often each operation occurs in the first graph and its functions; calls are not counted."""
+    """Return the count of each operation in the first graph and its functions; calls are not counted."""
     return Counter(node.op for node in _nodes(saved_model))
 
 
@@ -48,7 +48,7 @@ def finish(folder: Path, method_names: Mapping[str, str]) -> list[str]:
     """Check a graph that `tf.saved_model.save` wrote, and set its signatures' method names.
 
     Args:
-        folder: of the SavedModel, which nobody else sees yet.
+        folder: the SavedModel's, which is not visible yet.
         method_names: of each signature.
 
     Returns:
@@ -56,7 +56,7 @@ def finish(folder: Path, method_names: Mapping[str, str]) -> list[str]:
 
     Raises:
         ExportError: for an operation that draws random numbers or trains, or that the TensorFlow of this
-            process or the oldest one has not.
+            process or the oldest one lacks.
     """
     path = folder / "saved_model.pb"
     saved_model = read_saved_model(path)
@@ -72,7 +72,7 @@ def _check(saved_model: Any) -> None:
     oldest = read(Path(__file__).with_name(f"tensorflow-{OLDEST}.txt").read_text(encoding="utf-8"))
     here = registered()
     if saved_model.meta_graphs[0].graph_def.library.gradient:
-        raise ExportError("The graph holds gradients, which serve nobody.")
+        raise ExportError("The graph holds gradients, which a served model does not need.")
     for node in _nodes(saved_model):
         if _FORBIDDEN.search(node.op) and node.op not in _HARMLESS:
             raise ExportError(
@@ -106,7 +106,7 @@ def _unknown(node: Any, operations: Mapping[str, Operation]) -> str | None:
 
 
 def _types(node: Any) -> dict[str, str]:
-    """Return the types of a node by attribute; those at their default are left out of the file."""
+    """Return the types of a node by attribute, with the defaults that the file leaves out."""
     definition: Any = op_def_registry.get(node.op)
     values = {attribute.name: attribute.default_value for attribute in getattr(definition, "attr", ())}
     values |= dict(node.attr)
@@ -116,7 +116,7 @@ def _types(node: Any) -> dict[str, str]:
 
 
 def _renew_fingerprint(folder: Path) -> None:
-    """Let the fingerprint be that of the changed file, and nothing else: TensorFlow adds a random number."""
+    """Recompute the fingerprint from the changed file, without the random number that TensorFlow adds."""
     fingerprinting_utils.write_fingerprint(str(folder))
     path = folder / "fingerprint.pb"
     fingerprint: Any = fingerprint_pb2.FingerprintDef.FromString(path.read_bytes())

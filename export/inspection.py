@@ -1,4 +1,4 @@
-"""Inspection of any SavedModel's folder: read from its files, without loading or running it."""
+"""Inspect any SavedModel's folder from its files, without loading or running it."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from .versions import latest_version
 
 @dataclass(frozen=True)
 class Tensor:
-    """One input or output of a signature: dtype name, and sizes with None where any is taken."""
+    """One input or output of a signature: the dtype name, and sizes with None for any size."""
 
     dtype: str
     shape: tuple[int | None, ...] | None
@@ -36,7 +36,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class SignatureView:
-    """One way to call a model: its inputs and outputs by name, and the call that it is for."""
+    """A signature: its inputs and outputs by name, and the API call that it is for."""
 
     method_name: str
     inputs: Mapping[str, Tensor]
@@ -50,13 +50,13 @@ class Inspection:
     Args:
         path: the folder.
         signatures: by name.
-        operations: how often each occurs, in functions too.
+        operations: the count of each, in functions too.
         variables: dtype and sizes of each in the checkpoint, by name.
         bytes: of all files but the card.
         tensorflow: the version that wrote it.
-        warmup_requests: how many lie beside it.
+        warmup_requests: their number.
         card: the model card, or None.
-        intact: whether the files are those that the card was written for; None without a card.
+        intact: True if the files have the card's digest; None without a card.
 
     Example:
 
@@ -77,10 +77,10 @@ class Inspection:
 
 
 def inspect_saved_model(path: str | Path) -> Inspection:
-    """Return what is in a SavedModel, or in the newest version under a base path.
+    """Return the contents of a SavedModel, or of the newest version under a base path.
 
     Args:
-        path: a SavedModel's folder, whoever wrote it, or a folder of versions.
+        path: any SavedModel's folder, or a folder of versions.
 
     Raises:
         ExportError: if there is no SavedModel, or its graph cannot be read.
@@ -167,7 +167,7 @@ def _tensor(info: Any) -> Tensor:
 
 
 def _variables(folder: Path) -> dict[str, Tensor]:
-    """Return what the checkpoint holds but its own table of contents."""
+    """Return the variables of the checkpoint, without its own table of contents."""
     if not (folder / "variables" / "variables.index").is_file():
         return {}
     reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))

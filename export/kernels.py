@@ -1,7 +1,7 @@
-"""The operations that a TensorFlow has on a CPU, and their types: as text, one operation a line.
+"""The CPU operations of a TensorFlow version and their types, as text with one operation on each line.
 
-A program of its own: run by the Python of the oldest TensorFlow that exports are for, it writes the table
-beside it, `tensorflow-2.16.txt`:
+It is also a program: run by the Python of the oldest supported TensorFlow, it writes the table beside it,
+`tensorflow-2.16.txt`:
 
     python -P export/kernels.py > export/tensorflow-2.16.txt
 
@@ -20,7 +20,7 @@ Constraints = Mapping[str, frozenset[str]]
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation as a TensorFlow knows it.
+    """An operation of a TensorFlow version.
 
     Args:
         attributes: names.
@@ -31,7 +31,7 @@ class Operation:
     kernels: tuple[Constraints, ...]
 
     def takes(self, types: Mapping[str, str]) -> bool:
-        """Return whether a kernel takes the types that a node has."""
+        """Return True if a kernel takes the types of a node."""
         return any(all(types.get(name) in allowed for name, allowed in k.items()) for k in self.kernels)
 
 
@@ -54,7 +54,7 @@ def _read_line(line: str) -> tuple[str, Operation]:
 
 
 def type_name(number: int) -> str:
-    """Return what TensorFlow calls a type, such as "float" for 1 (tensorflow/core/framework/types.proto)."""
+    """Return TensorFlow's name of a type, such as "float" for 1 (tensorflow/core/framework/types.proto)."""
     from tensorflow.core.framework import types_pb2
 
     types: Any = types_pb2

@@ -1,4 +1,4 @@
-"""Narrower numbers: a model at another precision, and what that costs and gains."""
+"""A model at another precision, and its size, speed and accuracy beside the original."""
 
 import json
 import tempfile
@@ -25,7 +25,7 @@ from .weights import NarrowWeights, Weights
 PRECISIONS = ("float32", "bfloat16", "float16-weights", "int8-weights")
 
 _HALF = {"float16", "bfloat16"}
-_ROUNDS = 5  # of which the median is taken
+_ROUNDS = 5  # measured; the result is their median
 _BATCH = 32  # rows
 
 
@@ -37,8 +37,8 @@ class Measurement:
         precision: its name.
         weight_bytes: of the weights in the file.
         row_ms: CPU milliseconds for a request of one row.
-        batch_ms: the same for 32 rows, or all there are.
-        accuracy: share of the rows given whose label is answered.
+        batch_ms: the same for 32 rows, or for all rows if there are fewer.
+        accuracy: share of the rows whose label is predicted.
     """
 
     precision: str
@@ -50,12 +50,12 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A model as it is beside itself at another precision, on the same rows.
+    """Compare a model with itself at another precision, on the same rows.
 
     Args:
         before: as it is.
         after: as it is to be written.
-        rows: how many both answered.
+        rows: the number of rows that both answered.
         changed: rows that they answer with different labels.
 
     Example:
@@ -73,7 +73,7 @@ class Comparison:
 
     @property
     def accuracy_drop(self) -> float:
-        """By how much the accuracy falls; negative if it rises."""
+        """The fall of the accuracy; negative if it rises."""
         return self.before.accuracy - self.after.accuracy
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,14 +82,14 @@ class Comparison:
 
 
 def at_precision(model: keras.Model, precision: str | None) -> tuple[keras.Model, Weights]:
-    """Return a model that computes at a precision, with the weights to be written; `model` stays as it is.
+    """Return a model that computes at a precision, with the weights to write; `model` is not changed.
 
     Args:
         model: any Keras model.
-        precision: one of `PRECISIONS`, or None: as the model is.
+        precision: one of `PRECISIONS`, or None for the model's own.
 
     Raises:
-        ExportError: for another name, or a model that cannot be made again from its config.
+        ExportError: for another name, or a model that cannot be rebuilt from its config.
     """
     if precision is not None and precision not in PRECISIONS:
         raise ExportError(
@@ -107,7 +107,7 @@ def at_precision(model: keras.Model, precision: str | None) -> tuple[keras.Model
 
 
 def computes_in_half(model: keras.Model) -> bool:
-    """Return whether a layer of a model computes in float16 or bfloat16."""
+    """Return True if a layer of a model computes in float16 or bfloat16."""
     layers = model._flatten_layers(include_self=False)
     return bool(_HALF & {layer.compute_dtype for layer in layers})
 
@@ -119,7 +119,7 @@ def compare(
     precision: str,
     evaluation: tuple[Mapping[str, Any], Sequence[str]],
 ) -> Comparison:
-    """Return what two contracts of one model answer, on the same rows, in turns.
+    """Compare the answers of two contracts of one model on the same rows, in turns.
 
     Args:
         before: the model as it is.
@@ -145,7 +145,7 @@ def compare(
 
 
 def _recast(model: keras.Model, dtype: str) -> keras.Model:
-    """Return the same model with another dtype policy; what it returns stays in float32."""
+    """Return the same model with another dtype policy; its outputs stay in float32."""
     if isinstance(model, RawModel):
         recast: Any = type(model).from_config({**model.get_config(), "dtype": dtype})
         recast.set_weights(model.get_weights())
@@ -156,7 +156,7 @@ def _recast(model: keras.Model, dtype: str) -> keras.Model:
 def _made_again(model: keras.Model, dtype: str) -> keras.Model:
     """Return a model read back from its own file, with other dtype policies in the file's config.
 
-    Through the file, since that alone brings all of a model's state: vocabularies, means and variances.
+    Only the file contains all of a model's state: vocabularies, means and variances.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.keras")
@@ -166,7 +166,7 @@ def _made_again(model: keras.Model, dtype: str) -> keras.Model:
                 model.save(path)
             _rewrite_config(path, lambda config: _with_policy(config, dtype, _last_layers(model)))
             return cast(keras.Model, keras.saving.load_model(path, compile=False, safe_mode=False))
-        except Exception as error:  # whatever the layers of others raise
+        except Exception as error:  # other people's layers may raise anything
             raise ExportError(
                 f"The model cannot be made again in {dtype} from its config: {error}. Give its own classes "
                 "get_config and register them, or build the model with that dtype policy."
@@ -183,7 +183,7 @@ def _rewrite_config(path: Path, change: Callable[[Any], Any]) -> None:
 
 
 def _last_layers(model: keras.Model) -> set[str]:
-    """Return the names of the layers whose outputs a model returns, as far as it tells."""
+    """Return the names of the layers whose outputs a model returns, as far as they are known."""
     if isinstance(model, keras.Sequential):
         last = model.layers[-1:]
     else:
@@ -196,7 +196,7 @@ def _last_layers(model: keras.Model) -> set[str]:
 
 
 def _with_policy(config: Any, dtype: str, last: set[str]) -> Any:
-    """Return a config with another dtype policy in it, but for the last layers, which keep float32."""
+    """Return a config with another dtype policy, except for the last layers, which keep float32."""
     if isinstance(config, list):
         return [_with_policy(item, dtype, last) for item in config]
     if not isinstance(config, dict):
@@ -229,7 +229,7 @@ def _checked(contract: Contract, evaluation: Any) -> tuple[Mapping[str, Any], Se
         raise ExportError(f"`evaluation` has no label that the model knows, but {min(labels)!r}.")
     if not known.all():
         other = [label for label in labels if label not in names]
-        # Wrong before and after, they would make a fall look smaller.
+        # They are wrong before and after, and would make a fall look smaller.
         warnings.warn(
             f"{len(other):,} of {len(labels):,} rows of `evaluation` have a label that the model does not "
             f"know, such as {min(other)!r}. They are left out of the comparison.",

@@ -1,4 +1,4 @@
-"""Writes a model as the next SavedModel version: checked in a fresh process, then made visible at once."""
+"""Write a model as the next SavedModel version: check it in a fresh process, then rename it into place."""
 
 import functools
 import re
@@ -22,8 +22,8 @@ from .trial import live_answers, try_saved_model
 from .versions import MOST, check_keep, clean, keep_newest, next_version
 from .warmup import write_warmup
 
-# By how much answers of a model and of its graph, whose operations fuse and round once instead of twice, may
-# differ; relative to numbers above 1.
+# Largest difference between answers of a model and of its graph, relative to numbers above 1. Operations of
+# a graph fuse, and round once instead of twice.
 _FULL, _HALF = 1e-5, 5e-2
 
 
@@ -46,31 +46,31 @@ def export_saved_model(
 ) -> Path:
     """Write `<base_path>/<version>/`, a SavedModel that any TensorFlow Serving can serve; return its path.
 
-    Of a `TextClassifier` its signatures take raw text: `serving_default`, `classify` (serialized
-    `tf.Example`), `tokens` and `explain`; docs/savedmodel.md has them all. Of another model they take its own
-    inputs or those of `preprocess`. The graph holds stock operations only, and none that trains or draws
-    random numbers; real warmup requests and a model card lie beside it.
+    The signatures of a `TextClassifier` take raw text: `serving_default`, `classify` (serialized
+    `tf.Example`), `tokens` and `explain`; docs/savedmodel.md lists all. Those of another model take its own
+    inputs or those of `preprocess`. The graph has stock operations only, and none that trains or draws
+    random numbers. Warmup requests and a model card are written beside it.
 
     The folder is written under a hidden name, loaded in a fresh process without Keras, compared there with
     the model's own answers, and renamed: a reader sees a whole, checked version or none.
 
     Args:
         model: a trained `TextClassifier`, or any Keras model with known inputs.
-        base_path: the folder of all versions of this model; made if it is not there.
-        version: a positive integer that is not taken; by default the next one.
-        preprocess: what runs in the graph before the model: a `tf.function` with an input signature, a
+        base_path: the folder of all versions of this model; created if missing.
+        version: an unused positive integer; by default the next one.
+        preprocess: runs in the graph before the model: a `tf.function` with an input signature, a
             `tf.Module` whose `__call__` is one, or a Keras layer on strings, such as TextVectorization.
         labels: names of the classes, in order, of a model that returns probabilities `[batch, classes]`, or
             `[batch, length, classes]`.
-        signatures: more functions by name, each a `tf.function` with an input signature; one with the
-            name of a signature that is there takes its place.
-        samples: a few real rows by input, for check, warmup and the card's example. By default made up.
+        signatures: more functions by name, each a `tf.function` with an input signature; it replaces an
+            existing signature of the same name.
+        samples: a few real rows by input, for check, warmup and the card's example. By default invented.
         precision: "float32", "bfloat16" (stored and computed), "float16-weights" or "int8-weights" (stored;
-            computed in float32). By default as the model is.
+            computed in float32). By default the model's own.
         evaluation: rows, and their labels, on which model and export are compared before anything is written.
         max_accuracy_drop: refuse if the accuracy on them falls by more than this share.
         report: called with the comparison.
-        training: where the model comes from, for the card.
+        training: the origin of the model, for the card.
         keep: remove all but this many of the highest versions, once the new one is whole.
         progress: called with the name of each stage as it begins.
 
@@ -145,7 +145,7 @@ def _save(contract: Contract, folder: Path) -> list[str]:
         module,
         str(folder),
         signatures={name: signature.function for name, signature in contract.signatures.items()},
-        # They would bring the training ops along, dropout's random numbers among them.
+        # They would add the training operations, including dropout's random numbers.
         options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
     )
     return graph.finish(folder, {name: each.method_name for name, each in contract.signatures.items()})
@@ -153,7 +153,7 @@ def _save(contract: Contract, folder: Path) -> list[str]:
 
 @contextmanager
 def _errors_named(base: Path) -> Iterator[None]:
-    """Raise what goes wrong in writing as ExportError."""
+    """Raise errors of writing as ExportError."""
     try:
         yield
     except FileExistsError as error:
@@ -161,7 +161,7 @@ def _errors_named(base: Path) -> Iterator[None]:
     except (OSError, tf.errors.OpError) as error:
         raise ExportError(f"{base} cannot be written: {error}.") from error
     except AssertionError as error:
-        # What tf.saved_model.save says of a table that it cannot find.
+        # The message of tf.saved_model.save for a table that it cannot find.
         raise ExportError(
             "The model, `preprocess` or `signatures` use a table or variable that is not saved along: "
             f"{error} Let a layer hold it as a Keras weight, or give a tf.Module that holds it as an "

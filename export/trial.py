@@ -1,4 +1,4 @@
-"""The trial of a written SavedModel: a fresh process must answer as the live model does."""
+"""Try a written SavedModel: a fresh process must give the answers of the live model."""
 
 import base64
 import json
@@ -25,7 +25,7 @@ _PROGRAM = Path(__file__).with_name("check.py")
 # Seconds for the fresh process: importing TensorFlow and loading take about ten on two busy cores.
 _TIMEOUT = 600.0
 _EAGER = threading.Lock()
-# By how much a row of probabilities may miss a sum of 1.
+# Largest difference of the sum of a row's probabilities from 1.
 _SUM_ERROR = 1e-3
 
 
@@ -34,7 +34,7 @@ class Case:
     """A request, and the answer of the live model.
 
     Args:
-        signature: the name of the signature it is for.
+        signature: the name of its signature.
         request: inputs by name.
         outputs: the answer by name.
     """
@@ -45,10 +45,10 @@ class Case:
 
 
 def live_answers(contract: Contract) -> list[Case]:
-    """Return what the live model answers to the requests of each signature, without any graph.
+    """Return the live model's answers to the requests of each signature, without any graph.
 
     Raises:
-        ExportError: if it fails on one, or returns probabilities that are none.
+        ExportError: if it fails on one, or returns invalid probabilities.
     """
     cases = []
     with _eagerly():
@@ -63,12 +63,12 @@ def live_answers(contract: Contract) -> list[Case]:
 
 
 def try_saved_model(folder: Path, cases: Sequence[Case], tolerance: float) -> dict[str, Any]:
-    """Ask a SavedModel all of the cases, in a fresh process without Keras, and return what that measured.
+    """Run all cases on a SavedModel, in a fresh process without Keras, and return its measurements.
 
     Args:
         folder: the SavedModel.
         cases: requests and answers.
-        tolerance: by how much numbers may differ, relative to those above 1.
+        tolerance: the largest difference of numbers, relative to those above 1.
 
     Raises:
         ExportError: if an answer differs, changes between two runs, or does not come.
@@ -76,7 +76,7 @@ def try_saved_model(folder: Path, cases: Sequence[Case], tolerance: float) -> di
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary, "cases.json")
         write_cases(path, cases, tolerance)
-        # -P keeps the script's own folder off the path: its neighbours are no top-level modules.
+        # -P keeps the script's own folder off the path: its neighbours are not top-level modules.
         command = [sys.executable, "-P", str(_PROGRAM), str(folder), str(path)]
         try:
             done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
@@ -120,7 +120,7 @@ def _answer(
     except ExportError:
         if needed or any(len(array) for array in request.values()):
             raise
-        return None  # a model of a user's own may not take a batch of none
+        return None  # a user's model may not accept an empty batch
     if not isinstance(answer, Mapping) or not all(isinstance(value, tf.Tensor) for value in answer.values()):
         raise ExportError(f"The signature {name!r} must return a dict of tensors by name.")
     return {key: np.asarray(value) for key, value in answer.items()}
@@ -128,7 +128,7 @@ def _answer(
 
 @contextmanager
 def _eagerly() -> Iterator[None]:
-    # The switch is the process's: of two threads, the later must not take the other's for what was before.
+    # The switch is global: of two threads, the second must not save the first one's value as the original.
     with _EAGER:
         before = tf.config.functions_run_eagerly()
         tf.config.run_functions_eagerly(True)
@@ -142,7 +142,7 @@ def _check_probabilities(case: Case) -> None:
     found = case.outputs.get("probabilities")
     if found is None or "label" not in case.outputs or not found.size:
         return
-    if "labels" in case.outputs:  # which do not exclude each other
+    if "labels" in case.outputs:  # which need not sum to 1
         return
     sums = found.sum(axis=-1)
     sums = sums[sums != 0]  # masked positions

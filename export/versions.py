@@ -66,11 +66,11 @@ def keep_newest(base_path: str | Path, count: int, always: int | None = None) ->
 
     Args:
         base_path: the folder of all versions.
-        count: how many stay.
-        always: a version that stays even if it is not among them.
+        count: the number of versions to keep.
+        always: a version to keep even if it is not among them.
 
     Raises:
-        ExportError: if `count` is no positive integer, or a version cannot be removed.
+        ExportError: if `count` is not a positive integer, or a version cannot be removed.
 
     Example:
 
@@ -91,7 +91,7 @@ def check_keep(count: int | None) -> None:
 
 
 def clean(base_path: str | Path) -> None:
-    """Remove what killed exports left under a base path."""
+    """Remove the hidden folders of killed exports under a base path."""
     if Path(base_path).is_dir():
         remove_dead_drafts(Path(base_path), r"[0-9]+")
 

@@ -26,8 +26,8 @@ def write_warmup(folder: Path, signatures: Mapping[str, Signature], cases: Seque
     Args:
         folder: of the SavedModel.
         signatures: by name.
-        cases: requests that the model has answered. One that fails would keep a server from serving at all;
-            so those of no rows, which are an error to the Classify call, are left out.
+        cases: requests that the model has answered. A failing request would keep a server from serving, so
+            requests without rows are left out: the Classify call refuses them.
     """
     path = folder / FILE
     path.parent.mkdir(exist_ok=True)
@@ -40,9 +40,9 @@ def write_warmup(folder: Path, signatures: Mapping[str, Signature], cases: Seque
 
 
 def _requests(case: Case) -> Iterator[Request]:
-    """Yield a case's request; and of the signature that most ask, each of its rows by itself.
+    """Yield a case's request and, for the most used signature, each of its rows alone.
 
-    Rows differ in length, and kernels are made for each length when it first comes.
+    Rows differ in length, and TensorFlow prepares kernels for each length at its first use.
     """
     rows = _rows(case.request)
     if rows:

@@ -1,4 +1,4 @@
-"""A model's weights in the file: as they are, or narrower, to be widened once when it is loaded."""
+"""A model's weights in the file: unchanged, or in a narrower type and widened once when it is loaded."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,19 +13,19 @@ from .signatures.preprocessing import layer_resources
 
 Tensor = Any
 
-# Smaller ones, biases and scales of normalisation among them, are a vanishing share of the file.
+# Smaller weights, such as biases and scales of normalisation, are a tiny share of the file.
 _LEAST_NARROWED = 1024  # numbers
 _LEVELS = 127  # of int8, on either side of 0
 
 
 class Weights:
-    """The weights of a model, used as they are.
+    """The unchanged weights of a model.
 
     Args:
-        model: whose weights they are.
+        model: the owner of the weights.
 
     Attributes:
-        tracked: what is saved: variables and tables.
+        tracked: the saved variables and tables.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -38,18 +38,18 @@ class Weights:
 
     @property
     def size(self) -> int:
-        """Bytes of what is saved."""
+        """Bytes of the saved weights."""
         return sum(_bytes(item) for item in self.tracked if isinstance(item, tf.Variable))
 
 
 class NarrowWeights(Weights):
-    """Weights that are stored in a narrower type and computed with in their own.
+    """Weights stored in a narrower type than the one they are computed in.
 
-    They are widened when the SavedModel is loaded, once: a request costs what it did, and the server holds
-    both forms in memory.
+    They are widened once, when the SavedModel is loaded: a request costs as much as before, and the server
+    holds both forms in memory.
 
     Args:
-        model: whose weights they are.
+        model: the owner of the weights.
         dtype: "float16", or "int8" with a float32 scale for each row or column, whichever is the closer.
     """
 
@@ -73,7 +73,7 @@ class NarrowWeights(Weights):
 
 
 class _Widened(tf.saved_model.experimental.TrackableResource):
-    """A float32 variable that no checkpoint holds: it is made of narrower ones when it is loaded."""
+    """A float32 variable that is not in the checkpoint, but computed from narrower ones when loaded."""
 
     def __init__(self, stored: Sequence[np.ndarray], shape: tuple[int, ...], place: int) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class _Widened(tf.saved_model.experimental.TrackableResource):
     # TensorFlow calls these two: when the resource is made, and after the checkpoint has been read.
 
     def _create_resource(self) -> Tensor:
-        # By any other name it would be shared with every other export of this process.
+        # Another name would share it with every other export of this process.
         name = anonymous_name() if tf.executing_eagerly() else self._name
         return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=self._shape, shared_name=name, container="")
 
@@ -104,7 +104,7 @@ class _Widened(tf.saved_model.experimental.TrackableResource):
 
 class _Float16(_Widened):
     def __init__(self, weight: np.ndarray, place: int) -> None:
-        # What float16 cannot hold is cut to what it can, instead of becoming infinite.
+        # Numbers beyond float16's range are clipped, instead of becoming infinite.
         most = np.finfo(np.float16).max
         super().__init__([weight.clip(-most, most).astype(np.float16)], weight.shape, place)
 

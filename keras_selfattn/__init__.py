@@ -5,9 +5,9 @@ Keras:
 
 - `layers`: self-attention, position encodings, pooling, the encoder.
 - `models`: classifiers that read raw text and carry their own vocabulary and labels.
-- `data`: files to texts and labels; the built-in first data set.
+- `data`: readers of files, and the built-in first data set.
 - `plots`: pictures of position encodings and attention weights.
-- `training`: from a table of labelled rows, or from texts without labels, to a run folder.
+- `training`: trains on labelled rows, or on texts without labels, and writes a run folder.
 - `export`: versioned, checked SavedModels that take raw text.
 - `serving`: the server (TensorFlow Serving's gRPC API) and the client.
 """

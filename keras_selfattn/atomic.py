@@ -1,7 +1,7 @@
 """Folders and files that appear whole or not at all.
 
-What a reader may see is written beside its place under a temporary name and renamed. A draft is locked by the
-process that writes it; the kernel takes the lock of a dead one back, and then anybody may remove the draft.
+Content is written beside its place under a temporary name and then renamed. The writing process locks its
+draft. The kernel releases the lock of a dead process, and then any process may remove the draft.
 """
 
 import contextlib
@@ -16,22 +16,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-# Folders whose files are something else.
+# Folders of special files.
 _NO_FILES = ("dev", "proc")
 
 
 @contextmanager
 def new_directory(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield an empty folder beside `target` that takes its place when the block ends without an exception.
+    """Yield an empty folder beside `target` that replaces it when the block ends without an exception.
 
-    On any exception, KeyboardInterrupt included, it is removed, and `target` is as it was.
+    On any exception, KeyboardInterrupt included, it is removed and `target` is unchanged.
 
     Args:
-        target: where the folder appears; parents are made.
-        overwrite: whether a folder there is replaced, once the new one is whole.
+        target: the path of the folder; parents are created.
+        overwrite: True replaces an existing folder, once the new one is whole.
 
     Raises:
-        FileExistsError: if `target` exists and is not to be replaced, or is a file.
+        FileExistsError: if `target` exists without `overwrite`, or is a file.
     """
     check_target(target, overwrite=overwrite)
     with draft_directory(target) as draft:
@@ -41,11 +41,11 @@ def new_directory(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def draft_directory(target: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `target`, hidden by a leading dot; what is not published is removed."""
+    """Yield an empty folder beside `target`, hidden by a leading dot; remove it unless it is published."""
     _make_parent(target)
     draft, lock = _locked_draft(target)
     try:
-        draft.chmod(0o777 & ~_umask())  # mkdtemp's 0700 would shut out a server under another user
+        draft.chmod(0o777 & ~_umask())  # mkdtemp's 0700 would exclude a server under another user
         yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -53,20 +53,20 @@ def draft_directory(target: Path) -> Iterator[Path]:
 
 
 def remove_dead_drafts(parent: Path, names: str) -> list[Path]:
-    """Remove the draft folders in a folder whose writers were killed; those of living ones stay.
+    """Remove draft folders whose writers were killed; keep those of running writers.
 
     Args:
-        parent: where the drafts are.
-        names: regular expression for the names that they would have had.
+        parent: the folder of the drafts.
+        names: regular expression for their final names.
 
     Returns:
-        What was removed.
+        The removed folders.
     """
     removed = []
     for draft in parent.iterdir():
         if not re.fullmatch(rf"\.{names}\.tmp-[a-z0-9_]{{8}}", draft.name):
             continue
-        with contextlib.suppress(OSError):  # gone meanwhile, or on a file system without locks
+        with contextlib.suppress(OSError):  # removed meanwhile, or on a file system without locks
             lock = _lock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)
             try:
                 shutil.rmtree(draft)
@@ -91,7 +91,7 @@ def publish(draft: Path, target: Path, *, overwrite: bool = False) -> None:
     """Rename a finished draft to `target`, after its content has reached the disk.
 
     Raises:
-        FileExistsError: if `target` exists and is not to be replaced; another process may have made it.
+        FileExistsError: if `target` exists without `overwrite`; another process may have created it.
     """
     sync_tree(draft)
     if overwrite and target.exists():
@@ -107,14 +107,14 @@ def publish(draft: Path, target: Path, *, overwrite: bool = False) -> None:
 
 
 def write_file(target: Path, content: bytes) -> None:
-    """Write a file that appears whole, in place of one that is there."""
+    """Write a file that appears whole, and replaces an existing one."""
     with new_file(target) as file:
         file.write(content)
 
 
 @contextmanager
 def new_file(target: Path) -> Iterator[BinaryIO]:
-    """Yield a file to write to; it appears at `target`, in place of what is there, if the block succeeds."""
+    """Yield a file to write to; it replaces `target` if the block succeeds."""
     _make_parent(target)
     descriptor, draft = tempfile.mkstemp(prefix=f".{target.name}.tmp-", dir=target.parent)
     try:
@@ -132,7 +132,7 @@ def check_target(target: Path, *, overwrite: bool = False) -> None:
     """Raise FileExistsError if `new_directory` could not put a folder at `target`."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         kind = "a link" if target.is_symlink() else "a file"
-        raise FileExistsError(f"{target} is {kind}, which no folder replaces")
+        raise FileExistsError(f"{target} is {kind}, which a folder cannot replace")
     if target.exists() and not overwrite:
         raise FileExistsError(f"{target} exists already")
 
@@ -144,16 +144,16 @@ def check_writable(target: Path) -> None:
         parent = parent.parent
     if not parent.is_dir():
         raise NotADirectoryError(f"{parent} is not a folder")
-    # No flag of a folder tells as much: file systems are read-only, names too long.
+    # Flags of the folder are not enough: file systems can be read-only, names too long.
     Path(tempfile.mkdtemp(prefix=f".{target.name}.tmp-", dir=parent)).rmdir()
 
 
 @contextmanager
 def text_destination(target: Path) -> Iterator[TextIO]:
-    """Yield what text for `target` is written to, in UTF-8 and with line ends as they are.
+    """Yield a text stream for `target`, in UTF-8 and with unchanged line ends.
 
-    A file appears when all is written. A link stays one, and what is no file is written to as it is: a pipe,
-    a device, /dev/stdout of a shell.
+    A file appears when all is written. A link stays a link. Special files, such as a pipe, a device or a
+    shell's /dev/stdout, are written to directly.
     """
     stream = target.exists() and is_stream(target)
     with target.open("ab") if stream else new_file(_resolved(target)) as file:
@@ -164,7 +164,7 @@ def text_destination(target: Path) -> Iterator[TextIO]:
 
 
 def is_stream(target: Path) -> bool:
-    """Return whether what is at `target` is no file that another could take the place of."""
+    """Return True if `target` is a special file, which a rename must not replace."""
     return not target.is_file() or target.absolute().parts[1] in _NO_FILES
 
 
@@ -193,7 +193,7 @@ def sync(path: Path) -> None:
 
 
 def _replace(draft: Path, target: Path) -> None:
-    """Put `draft` where `target` is; the old folder goes only after that."""
+    """Move `draft` to `target`, and remove the old folder only after that."""
     old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old-", dir=target.parent))
     try:
         target.rename(old / "old")
@@ -219,7 +219,7 @@ def _locked_draft(target: Path) -> tuple[Path, int]:
         draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.tmp-", dir=target.parent))
         with contextlib.suppress(FileNotFoundError):
             lock = _lock(draft, fcntl.LOCK_EX)
-            if draft.exists():  # or else it was taken for a dead one before it was locked
+            if draft.exists():  # otherwise it was removed as a dead one before it was locked
                 return draft, lock
             os.close(lock)
 

@@ -4,10 +4,10 @@
     ├── DataError      (ValueError)  a file, a table or its rows
     ├── ConfigError    (ValueError)  a setting out of range, or two that contradict
     ├── RunError       (OSError)     a run folder: exists, is missing, is not one
-    ├── TrainingError  (RuntimeError)  training that came to nothing
+    ├── TrainingError  (RuntimeError)  training that failed
     └── ExportError    (RuntimeError)  a SavedModel that cannot be written, or did not pass its check
 
-What goes wrong between client and server is in `keras_selfattn.serving.errors`.
+Errors between client and server are in `keras_selfattn.serving.errors`.
 """
 
 
@@ -28,7 +28,7 @@ class RunError(SelfAttentionError, OSError):
 
 
 class TrainingError(SelfAttentionError, RuntimeError):
-    """Training came to nothing, for example because the loss became NaN or infinite."""
+    """Training failed, for example because the loss became NaN or infinite."""
 
 
 class ExportError(SelfAttentionError, RuntimeError):

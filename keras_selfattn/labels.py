@@ -1,4 +1,4 @@
-"""Labels as names, whatever type and container they come in: one rule for files, arrays and lists."""
+"""Read labels of any type and container as names: one rule for files, arrays and lists."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ _NUMBERS = ("a boolean", "an integer", "a fraction")
 
 
 class LabelList(list[str]):
-    """The labels of a row that may bear any number of them, even if it bears exactly one."""
+    """The labels of a row that may have any number of them, even if it has exactly one."""
 
 
 class LabelReader:
-    """Reads the labels of one column, of which no two may be mistaken for each other.
+    """Read the labels of one column, and refuse labels that could be confused.
 
     `1`, `2.0` and `True` would become classes of which some compare equal, and `"1"` the same class as `1`.
     So numbers must all be of one type, and a name must come from one type only.
@@ -30,7 +30,7 @@ class LabelReader:
     """
 
     def __init__(self) -> None:
-        # Where a name was first read, and the first number, each with the label.
+        # The place and the label of the first occurrence of each name, and of the first number.
         self._names: dict[str, tuple[str, Any]] = {}
         self._number: tuple[str, Any] | None = None
 
@@ -38,12 +38,12 @@ class LabelReader:
         """Return a label by name.
 
         Args:
-            where: which one it is, as a sentence about it begins.
-            label: text, bytes in UTF-8, a number or a boolean; of another type what `str` makes of it.
+            where: its place, as the beginning of a sentence.
+            label: text, bytes in UTF-8, a number or a boolean; another type is converted by `str`.
 
         Raises:
-            DataError: for a label that is missing, several, no text that UTF-8 can hold, or of another type
-                than one read before that it could be mistaken for.
+            DataError: for a label that is missing, several, invalid in UTF-8, or of another type than an
+                earlier one with which it could be confused.
         """
         name, kind = _named(where, label), _kind(label)
         seen = [self._names.setdefault(name, (where, label))]
@@ -60,10 +60,10 @@ class LabelReader:
 
 
 def as_names(labels: Any) -> list[str]:
-    """Return the one label of each row by name.
+    """Return the name of each row's label.
 
     Args:
-        labels: in any container; also as one column, `[rows, 1]` or a list of lists of one.
+        labels: in any container, or as one column, `[rows, 1]` or a list of lists of one.
 
     Raises:
         DataError: if there are none, or for one that `LabelReader` refuses, with its row.
@@ -77,13 +77,13 @@ def as_names(labels: Any) -> list[str]:
 
 
 def as_name_lists(labels: Any) -> list[LabelList]:
-    """Return the labels of each row by name.
+    """Return the names of each row's labels.
 
     Args:
         labels: lists, sets or arrays in any container.
 
     Raises:
-        DataError: if there are none, a row's are no list, or one that `LabelReader` refuses, with its row.
+        DataError: if there are none, a row's are not a list, or one that `LabelReader` refuses, with its row.
     """
     if labels is None:
         raise DataError("Labels are needed with raw rows. Received None; give a list of labels a row.")
@@ -96,10 +96,10 @@ def as_name_lists(labels: Any) -> list[LabelList]:
 
 
 def may_bear_several(labels: Any) -> bool:
-    """Return whether labels are of rows that may bear any number of them.
+    """Return True if rows may have any number of labels.
 
-    They are where labels come in lists, unless each list holds exactly one: that is a column of one label a
-    row, as scikit-learn and Keras have it. A set is never a column, nor is a `LabelList`.
+    This holds if labels are lists, unless each list holds exactly one: that is a column of one label for each
+    row, as in scikit-learn and Keras. A set is never a column, nor is a `LabelList`.
 
     Example:
 
@@ -111,7 +111,7 @@ def may_bear_several(labels: Any) -> bool:
 
 
 def without_column(labels: np.ndarray) -> np.ndarray:
-    """Return an array `[rows, ..., 1]` of one label a place as `[rows, ...]`; any other as it is."""
+    """Return a column of labels `[rows, ..., 1]` as `[rows, ...]`; any other array unchanged."""
     return labels[..., 0] if labels.ndim > 1 and labels.shape[-1] == 1 else labels
 
 
@@ -123,10 +123,10 @@ def sorted_names(names: Iterable[str]) -> list[str]:
 
 
 def indices_of(names: Sequence[str], known: Sequence[str]) -> np.ndarray:
-    """Return the places of names among those known, int64.
+    """Return the indices of names among the known ones, int64.
 
     Raises:
-        DataError: for a name that is not known.
+        DataError: for an unknown name.
     """
     index = {name: place for place, name in enumerate(known)}
     unknown = sorted_names({name for name in names if name not in index})
@@ -160,7 +160,7 @@ def _is_list(names: Any) -> bool:
 
 
 def _holds_one(names: Any) -> bool:
-    """Return whether labels of a row are one in a list: a row of a column."""
+    """Return True if a row's labels are a list of one: a row of a column."""
     return _is_list(names) and not isinstance(names, LabelList | set | frozenset) and len(names) == 1
 
 
@@ -174,7 +174,7 @@ def _named(where: str, label: Any) -> str:
         name.encode()
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise DataError(
-            f"{where} is no text that UTF-8 can hold. Received {label!r} ({error.reason}); write it in "
+            f"{where} is not valid in UTF-8. Received {label!r} ({error.reason}); write it in "
             "other characters."
         ) from None
     return name
@@ -188,7 +188,7 @@ def _is_missing(label: Any) -> bool:
 
 
 def _kind(label: Any) -> str:
-    """Return what type of label it is, in words; NumPy's types are those of Python."""
+    """Return the type of a label in words; NumPy's types count as Python's."""
     if isinstance(label, str | bytes):
         return "text"
     if isinstance(label, bool | np.bool_):

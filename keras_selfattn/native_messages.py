@@ -1,4 +1,4 @@
-"""Messages of native code on standard error while it starts, kept from the user."""
+"""Suppress messages of native code on standard error while it starts."""
 
 import os
 import sys
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def held_back_stderr() -> Iterator[None]:
-    """Hold back what native code writes to standard error; on an exception it is written after all.
+    """Suppress native code's output to standard error; on an exception, write it after all.
 
-    The messages come from C++ before any log level applies, so the file descriptor is what can be turned.
+    The messages come from C++ before any log level applies, so the file descriptor is redirected.
     """
     sys.stderr.flush()
     saved = os.dup(2)

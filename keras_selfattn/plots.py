@@ -104,13 +104,14 @@ def attention_heatmaps(
     """Return the attention weights of one sample as heat maps, a panel for each head, a row for each layer.
 
     All panels share one colour scale, from 0 to the largest weight. The heads of one layer fill a grid, as
-    square as their number allows. Heads and layers are counted from 0 in what is given. Where tokens stand
-    too close to be read, only every second, third and so on is written.
+    square as their number allows. Heads and layers are counted from 0. If tokens are too close to be read,
+    only every second, third and so on is written.
 
     Args:
         weights: float `[query, key]`, `[heads, query, key]` or `[layers, heads, query, key]`, at most 16
-            heads and layers: one sample of what `MultiHeadSelfAttention` returns with `return_weights=True`;
-            of an `Encoder`'s list, `[weights[0] for weights in all_weights]`.
+            heads and layers: one sample of the weights of `MultiHeadSelfAttention` with
+                `return_weights=True`;
+            for an `Encoder`'s list, `[weights[0] for weights in all_weights]`.
         tokens: one string for each query and key; by default the axes show positions.
         title: text above the panels.
 
@@ -182,7 +183,7 @@ def pooling_heatmap(
 
 
 def _figure(width: float, height: float, title: str | None) -> "Figure":
-    """An empty figure of so many inches, outside pyplot's care."""
+    """An empty figure of a size in inches, not managed by pyplot."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
@@ -234,12 +235,12 @@ def _columns(panels: int) -> int:
 
 
 def _count(axis: Any) -> None:
-    """Write whole numbers along an axis; on a single cell too, where matplotlib wants two ticks."""
+    """Write whole numbers along an axis, also for a single cell, where matplotlib requires two ticks."""
     axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
 
 def _label(axis: "Axis", tokens: list[str] | None, inches: float, rotation: int) -> None:
-    """Write the tokens along an axis, or as many as can be read; without tokens, positions."""
+    """Write the tokens along an axis, or as many as are readable; without tokens, positions."""
     if tokens is None:
         _count(axis)
         return
@@ -260,7 +261,7 @@ def _checked_array(name: str, array: Array, *shapes: str) -> np.ndarray:
     if hasattr(array, "detach"):  # PyTorch's: NumPy reads it only without gradient, on the CPU, not bfloat16
         array = array.detach().cpu().double()
     try:
-        values = np.asarray(array).astype("float64")  # in two steps: a tensor gives its own dtype only
+        values = np.asarray(array).astype("float64")  # in two steps: a tensor converts to its own dtype only
     except (TypeError, ValueError) as error:
         raise ValueError(f"`{name}` must be an array of numbers. Received {array!r}.") from error
     if values.ndim not in {1 + shape.count(",") for shape in shapes}:

@@ -1,14 +1,14 @@
 """The run folder: everything about one training, written whole or not at all.
 
 model.keras        the model, with its vocabulary and label names
-metrics.json       figures on the rows held out, those of the task; rows, split
+metrics.json       figures of the task on the held-out rows; rows, split
 config.json        kind of model, its settings and those of the training, data, seed, versions
-history.csv        loss and metrics of each epoch; attention_… where it is trained beside another path, which
-                   val_… are of, too
+history.csv        loss and metrics of each epoch; beside another path, attention_… are of attention alone,
+                   and val_… of both paths
 classes.csv        precision, recall, F1 of each class
-confusion.csv      of one label a row: rows by label, columns by prediction
-vocabulary.txt     of texts: one token a line, in the order of the ids from 2 on
-example.json       a row held out, with its target: what the card of an export shows; if one is short enough
+confusion.csv      for one label a row: rows by label, columns by prediction
+vocabulary.txt     for texts: one token on each line, in the order of the ids from 2 on
+example.json       a held-out row with its target, for the card of an export; if one is short enough
 """
 
 import csv
@@ -48,13 +48,13 @@ def write_run(
     """Write the files of a run into an empty folder.
 
     Args:
-        folder: where; `atomic.new_directory` makes it appear whole.
+        folder: the folder; `atomic.new_directory` makes it appear whole.
         model: the trained model.
-        figures: on the rows held out.
-        split: what those rows were, such as "validation".
-        history: values by name, one an epoch.
-        settings: what `config.json` records besides the model's config, labels and versions.
-        example: a row that is shown to people, as JSON types, if there is one.
+        figures: on the held-out rows.
+        split: the name of those rows' split, such as "validation".
+        history: values by name, one for each epoch.
+        settings: entries for `config.json` besides the model's config, labels and versions.
+        example: a row for the card, as JSON types, if there is one.
     """
     model.save(folder / "model.keras")
     _write_json(folder / "metrics.json", {**figures.summary(), "rows": figures.rows, "split": split})
@@ -69,24 +69,24 @@ def write_run(
     epochs = range(1, 1 + len(next(iter(history.values()), ())))
     _write_csv(folder / "history.csv", ["epoch", *history], zip(epochs, *history.values(), strict=True))
     if example is not None:
-        # Half of a surrogate pair, which Python's texts may hold, has no UTF-8.
+        # A lone surrogate, which Python's texts may hold, is invalid in UTF-8.
         text = json.dumps(example, ensure_ascii=False) + "\n"
         (folder / "example.json").write_bytes(text.encode(errors="replace"))
     for name, table in figures.tables().items():
         _write_csv(folder / f"{name}.csv", table.header, table.rows)
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is not None:
-        # A token may be a line break itself, so each is written as a JSON string.
+        # A token may be a line break, so each is written as a JSON string.
         lines = [json.dumps(token, ensure_ascii=False) + "\n" for token in tokenizer.vocabulary]
         (folder / "vocabulary.txt").write_text("".join(lines), encoding="utf-8")
 
 
 def check_output(target: Path, *, overwrite: bool) -> None:
-    """Raise RunError where no run folder could be written; before anything is read or trained.
+    """Raise RunError if no run folder could be written there; called before reading and training.
 
     Args:
         target: the run folder.
-        overwrite: whether a run folder there is to be replaced.
+        overwrite: True replaces an existing run folder.
     """
     with writing(target):
         check_target(target, overwrite=overwrite)
@@ -97,7 +97,7 @@ def check_output(target: Path, *, overwrite: bool) -> None:
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Let errors of the file system say which run folder cannot be written."""
+    """Turn errors of the file system into errors that name the run folder."""
     try:
         yield
     except RunError:
@@ -114,7 +114,7 @@ def load_run(folder: Path) -> "RawModel":
     """Return the model of a run folder.
 
     Raises:
-        RunError: if the folder is missing, is no run, or its model cannot be read.
+        RunError: if the folder is missing, is not a run, or its model cannot be read.
     """
     from keras_selfattn.models import load
     from keras_selfattn.models.base import RawModel
@@ -129,10 +129,10 @@ def load_run(folder: Path) -> "RawModel":
 
 
 def task_of_run(folder: Path) -> Task:
-    """Return the task that the model of a run folder has learned.
+    """Return the task of a run folder's model.
 
     Raises:
-        RunError: if the folder is missing, is no run, or its settings cannot be read.
+        RunError: if the folder is missing, is not a run, or its settings cannot be read.
     """
     check_run(folder)
     config = read_config(folder)
@@ -156,11 +156,11 @@ def task_of_run(folder: Path) -> Task:
 
 
 def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> LabelledRows:
-    """Return the rows of a file, read as those of the run's training were unless `given` says otherwise.
+    """Return the rows of a file, read like those of the run's training unless `given` says otherwise.
 
     Raises:
-        RunError: as `task_of_run` does.
-        ConfigError: for something given that is not for the task, or not for the file.
+        RunError: as for `task_of_run`.
+        ConfigError: for an argument that is not for the task, or not for the file.
         DataError: for a file that cannot be read.
     """
     task = task_of_run(folder)
@@ -170,31 +170,31 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
             f"{folder / 'config.json'} is damaged: `reading` must hold arguments of the task {task.name}, "
             f"{', '.join(task.reading)}. Received {reading!r}. Train the run again."
         )
-    # Images in an .npz have one size already, and lines of JSON nothing between columns.
+    # Images in an .npz already have one size, and lines of JSON have no separator.
     unfit = {".npz": "image_size", **dict.fromkeys((".jsonl", ".ndjson"), "separator")}
     reading = {name: value for name, value in reading.items() if name != unfit.get(path.suffix.lower())}
     try:
         return task.rows(path, {**reading, **given})
-    except ConfigError:  # a file of another form than that of training, for which its columns mean nothing
+    except ConfigError:  # a file in another format than in training, without its columns
         counts = {name: value for name, value in reading.items() if not isinstance(value, str)}
         return task.rows(path, {**counts, **given})
 
 
 def is_pretrained(folder: Path) -> bool:
-    """Return whether a run folder holds a model that was trained on texts without labels.
+    """Return True if a run folder holds a model that was trained on texts without labels.
 
     Raises:
-        RunError: if the folder is missing, is no run, or its settings cannot be read.
+        RunError: if the folder is missing, is not a run, or its settings cannot be read.
     """
     check_run(folder)
     return read_config(folder).get("kind") == _PRETRAINED
 
 
 def corpus_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> list[str]:
-    """Return the texts of a file, read as those of a pretraining were unless `given` says otherwise.
+    """Return the texts of a file, read like those of a pretraining unless `given` says otherwise.
 
     Raises:
-        ConfigError: for something given that does not say how texts are read.
+        ConfigError: for an argument that is not for reading texts.
         DataError: for a file that cannot be read.
     """
     for name in set(given) - {"text", "separator"}:
@@ -210,7 +210,7 @@ def corpus_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> list[s
 
 
 def check_run(folder: Path) -> None:
-    """Raise RunError where there is no run folder."""
+    """Raise RunError if there is no run folder."""
     if not folder.exists():
         raise RunError(f"There is no run folder {folder}. Train one with `keras-selfattn train`.")
     if not (folder / "model.keras").is_file():
@@ -227,7 +227,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
 
 
 def read_example(folder: Path) -> Any:
-    """Return the row in a run folder's `example.json`, as JSON types; None where it has none.
+    """Return the row in a run folder's `example.json`, as JSON types; None if there is none.
 
     Raises:
         RunError: if it cannot be read.

@@ -1,4 +1,4 @@
-"""Tasks that can be learned from a file: how the rows of each are read, and the model that learns them."""
+"""Tasks that can be learned from a file: the reader and the model of each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from keras_selfattn.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
 
-# Of all models: fields of `EncoderConfig`.
+# Settings of all models: fields of `EncoderConfig`.
 _SHARED = frozenset({"width", "num_layers", "num_heads", "dropout"})
-# Arguments of readers that are numbers; the others are texts.
+# Numeric arguments of readers; the others are texts.
 _COUNTS = frozenset({"image_size", "context", "horizon"})
 
 
@@ -23,13 +23,13 @@ class Task:
     """One kind of rows with one kind of targets.
 
     Args:
-        name: what the command line calls it.
+        name: its name on the command line.
         kind: class name of its model.
-        endings: of the files that are taken for it unless a task is named.
+        endings: endings of the files for it, unless a task is named.
         reading: arguments of `read`, with their defaults.
         settings: fields of the model's config that a user may set, besides those of all models.
-        chosen: fields of the config that a training from a file sets otherwise than the config does.
-        read: from a path and the arguments of `reading` to rows.
+        chosen: fields of the config with other defaults when training from a file.
+        read: returns rows from a path and the arguments of `reading`.
     """
 
     name: str
@@ -63,11 +63,11 @@ class Task:
 
         Args:
             given: the fields.
-            start: run folder whose vocabulary and weights it begins with, where the task is text.
+            start: for text, the run folder whose vocabulary and weights it starts from.
 
         Raises:
             ConfigError: for a field of another task, one out of range, or one that contradicts `start`.
-            RunError: for a `start` that holds no model of text.
+            RunError: for a `start` without a model of text.
         """
         from keras_selfattn import models
 
@@ -81,7 +81,7 @@ class Task:
         return models.TextClassifier({**self.chosen, **settings}, start=start)
 
     def checked_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of the model's config that were given, without those that are None.
+        """Return the given fields of the model's config, without those that are None.
 
         Raises:
             ConfigError: for a field of another task.
@@ -92,7 +92,7 @@ class Task:
         return settings
 
     def takes(self, name: str, value: Any) -> bool:
-        """Return whether the value, as JSON has it, can be that of an argument of `reading`."""
+        """Return True if a JSON value is valid for an argument of `reading`."""
         kind = int if name in _COUNTS else str
         return name in self.reading and (value is None or type(value) is kind)
 
@@ -108,10 +108,10 @@ class Task:
 
 
 def task_named(name: str | None, path: Path) -> Task:
-    """Return the task of that name or, without one, the first that a file's ending stands for.
+    """Return the task of that name or, without one, the first task for a file's ending.
 
     Raises:
-        DataError: for an ending that stands for none, or if there is no such file.
+        DataError: for an ending without a task, or if there is no such file.
     """
     if name is not None:
         return next(task for task in TASKS if task.name == name)
@@ -163,10 +163,10 @@ def _forecast(path: Path, context: int, horizon: int, **columns: Any) -> Labelle
     return cut_windows(read_long_series(path, **columns), context, horizon, str(path))
 
 
-# On held-out rows two answered as well as one or half a point better; each takes as long again.
+# On held-out rows two were as good as one or half a point better; each takes the same time again.
 _MEMBERS = {"members": 2}
 _FRAME_COLUMNS = {"row_id": None, "time": None, "values": None, "separator": None}
-# Where files of one ending serve several, the first is meant unless another is named.
+# If several tasks have the same ending, the first is the default.
 TASKS = (
     Task(
         name="text",

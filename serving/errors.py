@@ -1,4 +1,4 @@
-"""Errors between a client and a model, one exception a kind.
+"""Errors between a client and a model, one exception for each kind.
 
     ServingError                        everything below; .code .details .target .model .signature .rows
      ├─ InvalidInputError               refused before anything was sent or started (also a ValueError)
@@ -32,17 +32,17 @@ import grpc
 
 
 class ServingError(Exception):
-    """The root of all errors of the client and the server.
+    """The base class of all errors of the client and the server.
 
     Args:
-        message: what happened, to whom, and what to do next.
-        details: the server's own words, without additions; the message where there are none.
+        message: the failure, the server, and the next step.
+        details: the server's own words, without additions; the message if there are none.
         target: the server's address, "host:port"; empty on the server's side.
         model: the model's name; empty where none is involved.
 
     Attributes:
         signature: the signature that was called; empty where none is involved.
-        rows: which rows of a larger batch failed; None if they are not known.
+        rows: the failed rows of a larger batch; None if they are not known.
 
     Example:
         >>> ServingError("no answer", target="localhost:8500").target
@@ -85,7 +85,7 @@ class CancelledError(ServingError):
 
 
 class UnknownError(ServingError):
-    """The server failed without saying how."""
+    """The server failed without a reason."""
 
     code = grpc.StatusCode.UNKNOWN
 
@@ -109,7 +109,7 @@ class NotFoundError(ServingError):
 
 
 class AlreadyExistsError(ServingError):
-    """Something that was to be created exists."""
+    """The thing to create already exists."""
 
     code = grpc.StatusCode.ALREADY_EXISTS
 
@@ -151,7 +151,7 @@ class UnimplementedError(ServingError):
 
 
 class InternalError(ServingError):
-    """Something is broken on the way or in the server."""
+    """Something is broken in the server or on the way to it."""
 
     code = grpc.StatusCode.INTERNAL
 
@@ -173,7 +173,7 @@ class DataLossError(ServingError):
 
 
 class UnauthenticatedError(ServingError):
-    """The server does not know who calls."""
+    """The server does not know the caller."""
 
     code = grpc.StatusCode.UNAUTHENTICATED
 
@@ -219,7 +219,7 @@ HTTP_STATUS: dict[grpc.StatusCode, int] = {
     grpc.StatusCode.UNAVAILABLE: 503,
     grpc.StatusCode.DATA_LOSS: 500,
 }
-"""What a status is over REST, as in tensorflow_serving/model_servers/http_rest_api_handler.cc."""
+"""The HTTP status of a gRPC status, as in tensorflow_serving/model_servers/http_rest_api_handler.cc."""
 
 _CODE_OF_NUMBER: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 

@@ -31,7 +31,7 @@ def pytest_addoption(parser):
 
 @pytest.fixture(scope="session")
 def whole(request):
-    """Whether a test marked slow is to run whole: without --whole it is a short form of itself."""
+    """True if a test marked slow runs whole; without --whole it runs shortened."""
     return request.config.getoption("--whole")
 
 

@@ -1,4 +1,4 @@
-"""What the workers of test_benchmarks.py build: contestants that behave, and some that do not."""
+"""Contestants for the workers of test_benchmarks.py: some behave, and some do not."""
 
 import os
 import sys

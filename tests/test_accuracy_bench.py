@@ -1,4 +1,4 @@
-"""`bench accuracy`: sets are read as they are given out, peers compute what they say, rows are kept."""
+"""`bench accuracy` reads published files, its peers compute their definitions, and results are kept."""
 
 import dataclasses
 import json
@@ -253,7 +253,7 @@ def few_texts(count, words):
 
 
 def test_the_best_text_model_is_chosen_on_dev_rows_and_trained_on_them_too():
-    """What only dev rows hold is known afterwards, and the test rows are not looked at."""
+    """The final model knows words that only dev rows hold; the test rows are not read."""
     train, dev = few_texts(20, {"a": "good", "b": "bad"}), few_texts(20, {"a": "lovely", "b": "awful"})
     fitted = linear_models.fit(Split(train, dev, LabelledRows([None], [None], "must not be read")), 0)
     assert len(fitted.choices) == 8

@@ -1,4 +1,4 @@
-"""The benchmarks: what they compute is right, and no contestant can bring the others down. No test times."""
+"""The benchmarks compute right figures, and no contestant can stop the others. No test measures time."""
 
 import asyncio
 import csv
@@ -193,7 +193,7 @@ def test_growth_is_fitted_for_those_who_have_every_size():
 
 
 def test_path_lengths_of_both_forms_of_convolution():
-    """What k = 9 sees grows to 9 n in one layer when stacked in gaps, by 9 when not."""
+    """With k = 9, a dilated layer multiplies the receptive field by 9, and a plain one adds 9."""
     assert [scaling.dilated_path(n, 9) for n in (1, 2, 9, 10, 81, 82, 6561)] == [1, 1, 1, 2, 2, 3, 4]
     assert [scaling.stacked_path(n, 9) for n in (1, 9, 10, 81, 1024)] == [1, 1, 2, 9, 114]
     assert scaling.dilated_path(5**3, 5) == 3  # math.log(125, 5) is above 3
@@ -379,7 +379,7 @@ def test_what_a_process_uses_is_that_of_all_it_started_and_all_of_them_end_with_
 
 
 def is_running(pid):
-    """Whether a process is there and no zombie: what has lost its parent may wait long for another."""
+    """True if a process exists and is not a zombie, which may wait long for a new parent."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text("utf-8")
     except OSError:

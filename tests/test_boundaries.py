@@ -1,4 +1,4 @@
-"""Who may import whom, proven in fresh interpreters."""
+"""Imports point one way, proven in fresh interpreters."""
 
 import re
 import shutil

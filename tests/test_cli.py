@@ -1,4 +1,4 @@
-"""The command line, as a user runs it: the steps on a CSV of one's own, and what goes wrong."""
+"""The command line, as a user runs it: the steps on the user's CSV, and the errors."""
 
 import contextlib
 import csv

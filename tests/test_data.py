@@ -1,4 +1,4 @@
-"""Tables, splits, batches and the built-in names: what is read, and how bad files are refused."""
+"""Tables, splits, batches and the built-in names are read, and bad files refused."""
 
 import numpy as np
 import pandas as pd
@@ -81,16 +81,20 @@ def test_rows_bear_several_labels_as_json_lists_or_between_separators(tmp_path):
             "cannot be parsed: unexpected end of data, in the row from line 3",
         ),
         ("t.csv", "text,label,label\na,+,-\n", "two columns named 'label'"),
-        ("t.jsonl", '{"text": "a", "label": {"+": 1}}\n', "the 'label' in line 1 is no label but {'\\+': 1}"),
+        (
+            "t.jsonl",
+            '{"text": "a", "label": {"+": 1}}\n',
+            "the 'label' in line 1 must be a label. Received {'\\+': 1}",
+        ),
         (
             "t.jsonl",
             '{"text": "a", "label": ["+"]}\n{"text": "b", "label": "-"}\n',
-            "the 'label' in line 2 is no list of labels but '-'",
+            "the 'label' in line 2 must be a list of labels. Received '-'",
         ),
-        ("t.jsonl", '{"text": "a", "label": [["+"]]}\n', "in line 1 is no list of labels"),
+        ("t.jsonl", '{"text": "a", "label": [["+"]]}\n', "in line 1 must be a list of labels"),
         ("t.jsonl", "[" * 100_000, "line 1 is not JSON"),
         ("t.jsonl", '{"text": "a", "label": "+"}\n{"text": ', "cannot be parsed: line 2 is not JSON"),
-        ("t.jsonl", "[1]\n", "line 1 is no JSON object"),
+        ("t.jsonl", "[1]\n", "line 1 must be a JSON object"),
         ("t.xlsx", "text", "no known ending"),
     ],
 )
@@ -290,7 +294,7 @@ def test_unshuffled_batches_tell_where_each_row_went():
 
 def test_lists_are_no_texts(tmp_path):
     file = written(tmp_path, "t.jsonl", '{"text": "a", "label": "x"}\n{"text": ["a", "b"], "label": "y"}\n')
-    with pytest.raises(DataError, match=r"'text' in line 2 is no text but a list, .*--task tokens"):
+    with pytest.raises(DataError, match=r"'text' in line 2 must be a text. Received a list, .*--task tokens"):
         read_table(file)
     with pytest.raises(DataError, match=r"'text' in line 2 is no text but a list"):
         read_corpus(file)

@@ -38,7 +38,7 @@ def test_every_public_name_has_an_example():
 
 
 def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
-    """Every snippet but the one that asks a server, in order, as one program."""
+    """Every snippet except the client's, in order, as one program."""
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     snippets = [code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "Client" not in code]

@@ -1,4 +1,4 @@
-"""What `evaluate` tells of a model: mistakes, and rows with labels that training never had."""
+"""`evaluate` reports mistakes, and rows with labels that training never had."""
 
 import csv
 import json

@@ -223,8 +223,8 @@ def test_the_patch_size_follows_the_size_of_the_image_by_the_rule():
         (np.zeros((2, 0, 8)), r"Image 0 .* Received shape \(0, 8, 1\)"),
         ([np.zeros((8, 8)), [[1, 2], [3]]], "Image 1 .* must be an array"),
         ([np.zeros((8, 8)), None], "Image 1 .* must be an array"),
-        ([np.zeros((8, 8)), np.full((8, 8), np.nan)], "Image 1 .* no finite numbers"),
-        ([np.zeros((8, 8)), np.full((8, 8), 1e300)], "Image 1 .* no finite numbers"),
+        ([np.zeros((8, 8)), np.full((8, 8), np.nan)], "Image 1 .* not finite numbers"),
+        ([np.zeros((8, 8)), np.full((8, 8), 1e300)], "Image 1 .* not finite numbers"),
         (np.full((2, 8, 8), "x"), "Image 0 .* must hold numbers. Received dtype <U1"),
         (np.zeros((8, 8)), r"Received shape \(8, 8\); wrap a single image in a list"),
         (np.zeros((3, 8, 8)), "Images and labels differ in number. Received 3 and 2"),
@@ -241,7 +241,7 @@ def test_images_that_cannot_train_are_refused(images, said):
 def test_images_that_cannot_be_answered_are_refused(trained):
     with pytest.raises(DataError, match=r"Image 1 .* is 7 x 6 with 3 channels. .* of 7 x 6 with 1 channel\."):
         trained.predict([np.zeros((7, 6)), np.zeros((7, 6, 3))], verbose=0)
-    with pytest.raises(DataError, match="no finite numbers"):
+    with pytest.raises(DataError, match="not finite numbers"):
         trained.predict([np.full((7, 6), np.inf)], verbose=0)
     assert trained.predict([], verbose=0).shape == (0, 2)
 

@@ -1,4 +1,4 @@
-"""Images from folders and .npz files: what comes of them, and what is said of those that cannot be used."""
+"""Images from folders and .npz files are read, and unusable ones refused with their names."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_what_is_no_image_is_passed_over_and_counted(tmp_path):
     for name in ("cat/notes.txt", "labels.csv", ".hidden", "cat/.b.png"):
         (folder / name).write_text("no image")
     (folder / ".git").mkdir()
-    with pytest.warns(UserWarning, match=r"2 files are no .png, .jpg or .jpeg .*, such as cat/notes.txt"):
+    with pytest.warns(UserWarning, match=r"2 files are not .png, .jpg or .jpeg .*, such as cat/notes.txt"):
         assert len(read_images(folder)) == 2
 
 
@@ -144,7 +144,7 @@ def test_arrays_that_cannot_be_used_are_named(tmp_path, arrays, said):
 def test_an_npz_file_that_is_none_is_refused(tmp_path, content):
     file = save(tmp_path, x=GREY[None], y=np.zeros(1, int))
     file.write_bytes(file.read_bytes()[:100] if content is None else content)
-    with pytest.raises(DataError, match="is no .npz file that can be read"):
+    with pytest.raises(DataError, match="is not a readable .npz file"):
         read_images(file)
     with pytest.raises(DataError, match="`image_size` is for folders"):
         read_images(file, image_size=8)

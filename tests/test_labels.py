@@ -41,7 +41,7 @@ def test_lists_that_are_no_column_are_of_several_labels(labels):
 
 
 def test_labels_read_as_lists_stay_lists_whichever_rows_are_left():
-    """A part of rows that bear several may bear one each: it must not become another task."""
+    """Rows with several labels can be split so that each has one: this must not change the task."""
     assert may_bear_several(as_name_lists([["a"], ["b", "c"]])[:1])
 
 
@@ -72,10 +72,10 @@ def test_lists_of_labels_of_several_types_are_refused_with_the_row():
 
 @pytest.mark.parametrize("label", ["\ud800", b"\xff", "a\udcff"])
 def test_labels_that_utf_8_cannot_hold_are_refused_with_the_row(label):
-    with pytest.raises(DataError, match="Label 1 .* is no text that UTF-8 can hold. Received") as refused:
+    with pytest.raises(DataError, match="Label 1 .* is not valid in UTF-8. Received") as refused:
         as_names(["a", label])
     str(refused.value).encode()
-    with pytest.raises(DataError, match="A label of row 1 .* is no text that UTF-8 can hold"):
+    with pytest.raises(DataError, match="A label of row 1 .* is not valid in UTF-8"):
         as_name_lists([["a"], ["b", label]])
 
 
@@ -99,9 +99,9 @@ def written(folder, *labels):
     [
         ([1, 2.0], "'label' in line 2 is a fraction, 2.0, where others are an integer: .* line 1 is 1"),
         ([True, 1], "'label' in line 2 is an integer"),
-        (["a", "\ud800"], "'label' in line 2 is no text that UTF-8 can hold"),
+        (["a", "\ud800"], "'label' in line 2 is not valid in UTF-8"),
         ([["1"], ["a", 1]], "'label' in line 2 is an integer"),
-        ([["a"], ["\ud800"]], "'label' in line 2 is no text that UTF-8 can hold"),
+        ([["a"], ["\ud800"]], "'label' in line 2 is not valid in UTF-8"),
     ],
 )
 def test_a_file_of_such_labels_is_refused_with_the_line(labels, said, tmp_path):

@@ -1,4 +1,4 @@
-"""The whole path: a trained model, exported, served, asked by our client and by the stock one."""
+"""The whole path: a trained model is exported, served, and queried by our client and the stock one."""
 
 import grpc
 import keras

@@ -1,4 +1,4 @@
-"""Learning from texts without labels: what is hidden, what is learned, and what a classifier begins with."""
+"""Pretraining: the hidden tokens, the loss, and the start of a classifier from it."""
 
 import math
 

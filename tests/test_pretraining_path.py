@@ -16,7 +16,7 @@ def invoke(*arguments):
 
 
 def words(done):
-    """What was printed, however it was broken into lines."""
+    """The printed words, without line breaks."""
     return " ".join(done.output.split())
 
 

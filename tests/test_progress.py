@@ -1,4 +1,4 @@
-"""The progress of a training: what has passed, what is left, and what each figure is of."""
+"""The progress of a training: the time so far, the time left, and clear names for figures."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Training again on all rows: what the second model has seen, for how long, and what the figures are of."""
+"""Training again on all rows: the rows and epochs of the second model, and the rows of the figures."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What can be refused is refused before a file is read, and long before anything is trained."""
+"""Invalid arguments are refused before a file is read, and long before training."""
 
 import subprocess
 import sys
@@ -28,12 +28,12 @@ def test_an_output_that_cannot_be_a_run_folder(table, tmp_path, command):
     (tmp_path / "folder" / "thesis.txt").touch()
     (tmp_path / "link").symlink_to(tmp_path / "folder")
     for output, said, *more in (
-        (table, "is a file, which no folder replaces"),
+        (table, "is a file, which a folder cannot replace"),
         (table / "run", "cannot be written"),
         (tmp_path / ("x" * 300), "cannot be written"),
         (tmp_path / "folder", "exists already"),
         (tmp_path / "folder", "is not a run folder, so it is not replaced", "--overwrite"),
-        (tmp_path / "link", "is a link, which no folder replaces", "--overwrite"),
+        (tmp_path / "link", "is a link, which a folder cannot replace", "--overwrite"),
     ):
         done = invoke(command, table, "--output", output, *more)
         assert done.exit_code == 1, done.output
@@ -87,7 +87,7 @@ def test_none_of_it_waits_for_tensorflow(tmp_path):
         [sys.executable, "-c", code, str(tmp_path / "file")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "is a file, which no folder replaces" in done.stderr
+    assert "is a file, which a folder cannot replace" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tables with another separator between columns: it is named, and can be said, wherever tables are read."""
+"""A table with another separator gives a hint, and `separator` works wherever tables are read."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.run_folder import corpus_for_run, rows_for_run
 from keras_selfattn.serving.client import Signature, TensorSpec
 
-SEEN = "';' stands between columns, say so with --separator ';'"
+SEEN = "';' separates the columns, add --separator ';'"
 
 
 def written(folder, name, content):
@@ -56,7 +56,7 @@ def test_a_tab_is_taken_however_people_spell_it(tmp_path, spelled):
 @pytest.mark.parametrize("wrong", ["", "ab", "x", "1", '"', "\n", ";;"])
 def test_what_is_no_separator_is_refused(tmp_path, wrong):
     with pytest.raises(
-        ConfigError, match="must be one character that is no letter, digit, quote or line break"
+        ConfigError, match="must be one character other than a letter, digit, quote or line break"
     ):
         read_table(written(tmp_path, "t.csv", "text,label\na,+\n"), separator=wrong)
 

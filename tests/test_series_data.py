@@ -1,4 +1,4 @@
-"""Files of series: what each form means, and how bad files are refused with the place."""
+"""Files of series are read in each format, and bad files refused with the place."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Models of series: raw arrays in, labels or numbers out, whatever the padding and whatever is missing."""
+"""Models of series: raw arrays in, labels or numbers out, for any padding and any missing values."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""The soak: it finds what it looks for, and a short one of our own server keeps every promise."""
+"""The soak test finds broken promises, and a short one of our own server keeps every promise."""
 
 import csv
 import os

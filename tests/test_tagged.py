@@ -1,4 +1,4 @@
-"""Files of tokens with labels: what is read, and what is refused by file and line."""
+"""Files of tokens with labels are read, and bad ones refused with file and line."""
 
 import json
 
@@ -88,11 +88,15 @@ def test_json_lines_hold_lists_of_tokens_and_labels(write):
         ("a.conll", b"a X\n\xff Y\n", "is not UTF-8: byte 0xff in line 2"),
         ("a.conll", "", "is empty"),
         ("a.jsonl", '{"tokens": ["a"], "labels": ["x", "y"]}', "line 1 has 1 'tokens' and 2 'labels'"),
-        ("a.jsonl", '{"tokens": "a", "labels": ["x"]}', "the 'tokens' in line 1 is no list but 'a'"),
+        (
+            "a.jsonl",
+            '{"tokens": "a", "labels": ["x"]}',
+            "the 'tokens' in line 1 must be a list. Received 'a'",
+        ),
         (
             "a.jsonl",
             '{"tokens": [""], "labels": ["x"]}',
-            "'tokens' in line 1 hold '', which no token and no label is",
+            "'tokens' in line 1 hold '', which is neither a token nor a label",
         ),
         ("a.jsonl", '{"tokens": ["a"], "labels": [null]}', "the 'labels' in line 1 hold None"),
         ("a.jsonl", '{"tokens": ["a"]}', "has no column 'labels'"),

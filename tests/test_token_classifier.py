@@ -1,4 +1,4 @@
-"""TokenClassifier: a label for every token, whatever the rows' lengths; padding counts for nothing."""
+"""TokenClassifier: a label for every token of rows of any lengths; padding has no effect."""
 
 import keras
 import numpy as np

@@ -126,7 +126,7 @@ def test_an_existing_run_is_refused_before_training_and_replaced_where_asked(run
 
 def test_a_file_is_never_replaced(tmp_path):
     (tmp_path / "run").touch()
-    with pytest.raises(RunError, match="is a file, which no folder replaces"):
+    with pytest.raises(RunError, match="is a file, which a folder cannot replace"):
         trained(tmp_path / "run", overwrite=True)
 
 
@@ -365,7 +365,7 @@ def test_figures_by_hand():
 
 
 def test_figures_of_label_sets_by_hand():
-    """Of four labels borne, three are found, beside one that is not borne; c occurs nowhere."""
+    """Three of four true labels are predicted, and one wrong label; c occurs nowhere."""
     true = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 0]], bool)
     predicted = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0]], bool)
     figures = label_set_report(["a", "b", "c"], true, predicted)

@@ -1,4 +1,4 @@
-"""Tuning: what is tried, what is kept, when it ends, and what of it the run records."""
+"""Tuning: its trials, the settings it keeps, its end, and its record in the run folder."""
 
 import dataclasses
 import json

@@ -105,7 +105,7 @@ def _failures(left: Sequence[Failure], count: int, kills: Sequence[Kill]) -> Pro
 
 
 def _growth(samples: list[Sample]) -> Iterator[Promise]:
-    """Of each process that lived long enough what it held in the end beside its first minute."""
+    """Compare the end of each process that lived long enough with its first minute."""
     lasted = samples[-1].seconds if samples else 0.0
     first = min(_FIRST_SECONDS, lasted / 3)
     for what, unit, number, factor, spare in _HELD:

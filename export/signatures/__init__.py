@@ -1,1 +1,1 @@
-"""The ways to call a SavedModel: from raw rows to named answers, in the graph."""
+"""The signatures of a SavedModel: from raw rows to named answers, in the graph."""

@@ -1,4 +1,4 @@
-"""Rows of very different lengths in one batch: each is padded to its like, not to the longest of all.
+"""Rows of very different lengths in one batch: each is padded to rows of similar length, not to the longest.
 
 Axes: B (rows), T (positions), C (classes).
 """
@@ -22,24 +22,24 @@ def by_length(
     padding_id: int,
     beside: Tensor | None = None,
 ) -> Tensor:
-    """Return what a model returns for each row, `[B, C]`, and bounds what short rows pay for long ones.
+    """Return the outputs of a model for each row, `[B, C]`, with bounded padding.
 
-    Where padding all rows to the longest adds more than the tokens that there are, rows are sorted by length
-    and go through the model in groups, in each of which none is shorter than half of the longest.
+    If padding all rows to the longest would more than double the tokens, rows are sorted by length and go
+    through the model in groups. In a group no row is shorter than half of the longest.
 
     Args:
         ids: int32 ragged `[B, T]`.
         outputs: from padded ids, int32 `[B, T]`, to float32 `[B, C]`; or from a list of them and `beside`.
         columns: C.
-        padding_id: what fills the rows.
-        beside: what else there is of each row, `[B, ...]`.
+        padding_id: the id of padding.
+        beside: other inputs of each row, `[B, ...]`.
     """
     others = [] if beside is None else [beside]
     lengths = tf.cast(ids.row_lengths(), tf.int32)  # [B]
     padded = tf.size(lengths) * tf.reduce_max(tf.concat([lengths, [0]], axis=0))
     total = tf.size(ids.flat_values)
 
-    # In a function of its own, a branch that is not taken costs its callers nothing.
+    # As a separate function, a branch that is not taken costs its callers nothing.
     @tf.function(autograph=False, experimental_attributes={"_noinline": True})
     def in_groups(values: Tensor, splits: Tensor, *others: Tensor) -> Tensor:
         rows = _ragged.from_row_splits(values, splits, validate=False)

@@ -16,7 +16,7 @@ Tensor = Any
 
 
 def attention_layers(model: keras.layers.Layer) -> list[TokenLayer]:
-    """Return the layers of a model that can return weights, each once, but none within another of them."""
+    """Return the layers of a model that can return weights, each once, without layers inside such a layer."""
     found: dict[int, TokenLayer] = {}
     for layer in model._flatten_layers(include_self=False, recursive=False):
         inner = [layer] if isinstance(layer, TokenLayer) else attention_layers(layer)
@@ -28,7 +28,7 @@ def attention_layers(model: keras.layers.Layer) -> list[TokenLayer]:
 def collected_weights(model: keras.layers.Layer) -> Iterator[list[Tensor]]:
     """Let the attention layers of a model put their weights, `[B, H, T, S]` each, into the list yielded.
 
-    The model can be of any kind, and returns what it always does.
+    The model can be of any kind, and its outputs do not change.
     """
     found: list[Tensor] = []
     with ExitStack() as stack:
@@ -38,7 +38,7 @@ def collected_weights(model: keras.layers.Layer) -> Iterator[list[Tensor]]:
 
 
 def named_weights(weights: list[Tensor], *, together: bool) -> dict[str, Tensor]:
-    """Return weights as `weights`, float32 `[B, L, H, T, S]`; or apart, as `weights_0`, `weights_1`, …"""
+    """Return weights as `weights`, float32 `[B, L, H, T, S]`; or separately as `weights_0`, `weights_1`, …"""
     weights = [tf.cast(weight, tf.float32) for weight in weights]
     if together:
         return {"weights": tf.stack(weights, axis=1)}
@@ -54,7 +54,7 @@ def _returning_weights(layer: TokenLayer, found: list[Tensor]) -> Iterator[None]
         found.extend(weights if isinstance(weights, list) else [weights])
         return (outputs, weights) if return_weights else outputs
 
-    # Past Keras' own __setattr__, which tracks what is set; for this one call, on this one layer.
+    # Bypass Keras' __setattr__, which tracks attributes; for this one call, on this one layer.
     attributes: Any = vars(layer)
     attributes["call"] = collecting
     try:

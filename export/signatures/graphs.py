@@ -31,12 +31,12 @@ REGRESS = "tensorflow/serving/regress"
 
 @dataclass(frozen=True)
 class Signature:
-    """One way to call a model.
+    """A signature of a model.
 
     Args:
         function: a `tf.function` with an input signature, which returns tensors by name.
         requests: calls to try it with; the first is an example of one row.
-        method_name: which of TensorFlow Serving's calls it is for.
+        method_name: the call of TensorFlow Serving that it is for.
     """
 
     function: Any
@@ -57,7 +57,7 @@ class Graphs:
         self._traced = tf.function(self._outputs, autograph=False)
 
     def signatures(self, requests: Sequence[Request]) -> dict[str, Signature]:
-        """Return those that follow from what the model takes and returns."""
+        """Return the signatures that fit the model's inputs and outputs."""
         front, answers = self._front, self._answers
         found = {
             MOST_ASKED: Signature(_function(front.specs, lambda *raw: self._core(self._read(*raw))), requests)
@@ -118,7 +118,7 @@ class Graphs:
         )
 
     def _read(self, *raw: Tensor) -> Any:
-        """Return what the model takes, as the front reads it."""
+        """Return the model's inputs, preprocessed by the front."""
         with self._weights.used():
             return self._front(*raw)
 
@@ -137,7 +137,7 @@ class Graphs:
 
 
 def _function(specs: Mapping[str, Any], function: Callable[..., dict[str, Tensor]]) -> Any:
-    def call(*raw: Tensor) -> dict[str, Tensor]:  # whose inputs are named by their specs alone
+    def call(*raw: Tensor) -> dict[str, Tensor]:  # the specs alone name its inputs
         return function(*raw)
 
     return tf.function(call, input_signature=list(specs.values()), autograph=False)

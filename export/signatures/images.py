@@ -1,4 +1,4 @@
-"""Images, as numbers or as files, to what an image model takes, inside the graph.
+"""Preprocess images, as numbers or as files, for an image model, inside the graph.
 
 Axes: B (batch), H (height), W (width), C (channels).
 """
@@ -16,14 +16,14 @@ from .preprocessing import Request, in_batches
 
 Tensor = Any
 
-# Numbers in all the made-up images: 32 of 128 x 128, fewer of larger ones.
+# Numbers in all the invented images: 32 of 128 x 128, fewer of larger ones.
 _MOST = 2**19
 # Side of the example that the card shows.
 _EXAMPLE = 8
 
 
 class ImageFront:
-    """Images of any height and width to those of the size that a model was trained on.
+    """Resize images of any height and width to the size that a model was trained on.
 
     Attributes:
         file_specs: the input that holds files instead.
@@ -39,7 +39,7 @@ class ImageFront:
         }
         self.file_specs = {"encoded": tf.TensorSpec([None], tf.string, name="encoded")}
         self.tracked: list[Any] = []
-        # The pixels of a file are bytes; a model of other numbers would take them for something else.
+        # The pixels of a file are bytes; a model of other numbers would misread them.
         self.reads_files = model.byte_pixels
 
     def __call__(self, *raw: Tensor) -> Tensor:
@@ -56,11 +56,11 @@ class ImageFront:
         return {"image": np.stack([np.asarray(image) for image in images])}
 
     def asked(self, row: Any) -> Request:
-        """Return the call that asks for an image."""
+        """Return the request for an image."""
         return dict(self.named([np.asarray(row)]))
 
     def file_request(self, request: Request) -> Request:
-        """Return the call that asks for the images of another as files."""
+        """Return the request for the images of another request, as files."""
         pixels = request["image"].round().clip(0, 255).astype(np.uint8)
         return {"encoded": np.array([tf.io.encode_png(image).numpy() for image in pixels], dtype=object)}
 
@@ -72,7 +72,7 @@ class ImageFront:
         return [{"image": example}, *made[0], {"image": self._made_up(2, height + 3, max(1, width - 1))}]
 
     def file_requests(self) -> list[Request]:
-        """Return calls to try a signature with that takes files."""
+        """Return requests to try a signature that takes files."""
         sizes = [(self._height, self._width), (self._height + 3, self._width + 1)] * 3
         images = [self._made_up(1, *size)[0].clip(0, 255).astype(np.uint8) for size in sizes]
         encode: Sequence[Any] = [tf.io.encode_png, tf.io.encode_jpeg] * 3
@@ -86,7 +86,7 @@ class ImageFront:
         return tf.ensure_shape(image, [self._height, self._width, self._channels])
 
     def _sized(self, images: Tensor) -> Tensor:
-        """Return images `[..., H, W, C]` of the trained size; those that have it as they are."""
+        """Return images `[..., H, W, C]` resized to the trained size; images of this size are not changed."""
         same = tf.reduce_all(tf.shape(images)[-3:-1] == [self._height, self._width])
         return tf.cond(same, lambda: images, lambda: resized(images, self._height, self._width))
 

@@ -1,4 +1,4 @@
-"""From what a model returns to answers with names, inside the graph.
+"""Turn a model's outputs into named answers, inside the graph.
 
 Axes: B (batch), T (positions), C (classes).
 """
@@ -16,10 +16,10 @@ Tensor = Any
 
 
 class Answers(Protocol):
-    """Names what a model returns.
+    """Names for a model's outputs.
 
     Attributes:
-        task: what the model does, as the card calls it.
+        task: the model's task, as the card calls it.
     """
 
     task: str
@@ -35,7 +35,7 @@ class Classification:
     Args:
         labels: label names in the order of the classes.
 
-    The model returns probabilities `[B, C]`; or, of two classes, that of the second, `[B, 1]`.
+    The model returns probabilities `[B, C]`; or, for two classes, the probability of the second, `[B, 1]`.
     """
 
     task = "classification"
@@ -48,7 +48,7 @@ class Classification:
         return self._likeliest(tf.concat([1 - found, found], axis=-1) if found.shape[-1] == 1 else found)
 
     def classes(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return all labels and their scores, `[B, C]` each, as the Classify call has it."""
+        """Return all labels and their scores, `[B, C]` each, for the Classify call."""
         scores = named["probabilities"]
         return {"classes": tf.broadcast_to(self._labels, tf.shape(scores)), "scores": scores}
 
@@ -62,9 +62,9 @@ class Classification:
 
 
 class LabelSets(Classification):
-    """Any number of labels for a row: those of at least even probability.
+    """Any number of labels for a row: those with a probability of one half or more.
 
-    The model returns probabilities `[B, C]` that do not exclude each other, of one label or more.
+    The model returns probabilities `[B, C]` that need not sum to 1, of one label or more.
     """
 
     task = "multi-label"
@@ -80,7 +80,7 @@ class Labelling:
 
     Args:
         labels: label names in the order of the classes.
-        decoder: what chooses the labels of a row together; by default each is the likeliest.
+        decoder: selects the labels of a row together; by default each is the most likely.
 
     The model returns probabilities `[B, T, C]`. Positions that it masks get "" and zeros.
     """
@@ -112,11 +112,11 @@ class Labelling:
 
 
 class Numbers:
-    """The numbers a model returns, under the names that it has for them.
+    """The numbers of a regression model, under the names of its outputs.
 
     Args:
         names: of the outputs; None for a single one, which is called "predictions".
-        single: whether there is one number for a row, `[B]` or `[B, 1]`.
+        single: True if there is one number for a row, `[B]` or `[B, 1]`.
     """
 
     task = "regression"
@@ -131,14 +131,14 @@ class Numbers:
         return {name: _float32(value) for name, value in named}
 
     def regressed(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return one number for each row, `[B]`, as the Regress call has it."""
+        """Return one number for each row, `[B]`, for the Regress call."""
         return {"outputs": tf.reshape(tf.cast(named["predictions"], tf.float32), [-1])}
 
 
 def answers_for(
     output_shape: list[int | None] | None, labels: Sequence[str] | None, names: Sequence[str] | None
 ) -> Answers:
-    """Return what fits a model.
+    """Return the answers that fit a model.
 
     Args:
         output_shape: the shape of its output, batch first; None if there are several.

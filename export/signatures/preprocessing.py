@@ -1,4 +1,4 @@
-"""From what a caller sends to what a model takes, inside the graph.
+"""Turn a caller's inputs into a model's inputs, inside the graph.
 
 Axes: B (batch), T (positions).
 """
@@ -19,36 +19,36 @@ from keras_selfattn.models.text.vocabulary import PADDING_ID
 Tensor = Any
 Request = dict[str, np.ndarray]
 
-# Longest text that `explain` answers for: weights of all pairs take 4 layers heads T^2 bytes a row, 8 MB here
+# Longest text of `explain`: the weights of all pairs take 4 layers heads T^2 bytes a row, 8 MB here
 # for two layers of four heads.
 EXPLAINED_TOKENS = 512
-_MOST_TOKENS = 64  # of the texts of which a server has seen each length before its first caller's
+_MOST_TOKENS = 64  # of the warmup texts: one of each length
 
 _TEXTS = ("good film", "What a film!", "", "Ünknown ☃ 日本語 text.", "one two three four five six seven " * 5)
 
 
 class Front(Protocol):
-    """From named raw inputs to the inputs of a model.
+    """Preprocessing from named raw inputs to the inputs of a model.
 
     Attributes:
         specs: the raw inputs by name; the first axis of each is the batch.
-        tracked: tables and other resources that must be saved along.
+        tracked: tables and other resources that must be saved, too.
     """
 
     specs: dict[str, Any]
     tracked: list[Any]
 
     def __call__(self, *raw: Tensor) -> Any:
-        """Return what the model takes."""
+        """Return the model's inputs."""
         ...
 
     def requests(self) -> list[Request]:
-        """Return calls to try the model with, of several sizes; the first is an example of one row."""
+        """Return requests to try the model with, of several sizes; the first is an example of one row."""
         ...
 
 
 class TextFront:
-    """Raw text to what a text model's core takes: token ids, and logits of the wide path if it has one."""
+    """Preprocess raw text for a text model's core: token ids, and logits of the wide path if there is one."""
 
     subject = "text"
 
@@ -62,12 +62,12 @@ class TextFront:
         return self._model.beside_wide(self._tokenizer(raw[0]), raw[0])  # the ids ragged [B, T]
 
     def of_tokens(self, tokens: Tensor) -> Any:
-        """Return the same of tokens, string `[B, T]`, "" as padding; the ids padded."""
+        """Return the same for tokens, string `[B, T]`, "" as padding; the ids are padded."""
         ids = self.ids(tokens)
         return self._model.beside_wide(ids, tf.strings.reduce_join(tokens, axis=1, separator=self._between))
 
     def alone(self, ids: Tensor) -> Any:
-        """Return the same of token ids, int32 `[B, T]`, of which the wide path says nothing."""
+        """Return the same for token ids, int32 `[B, T]`, without the wide path."""
         return self._model.beside_wide(ids)
 
     def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,7 +80,7 @@ class TextFront:
         return tokens.to_tensor(""), ids.to_tensor(PADDING_ID)
 
     def ids(self, tokens: Tensor) -> Tensor:
-        """Return the ids of tokens, string `[B, T]`, cut as texts are, int32 `[B, T]`; "" is padding."""
+        """Return the ids of tokens, string `[B, T]`, cut like texts, int32 `[B, T]`; "" is padding."""
         config = self._tokenizer.config
         tokens = tf.strings.unicode_transcode(
             tokens[:, : config.max_tokens], "UTF-8", "UTF-8", errors="replace"
@@ -95,22 +95,22 @@ class TextFront:
         return in_batches({"text": _strings([*texts, *_TEXTS, "\t\n ", *texts[::-1]])})
 
     def request_of_lengths(self) -> Request:
-        """Return the call that asks for texts of 1 to 64 tokens, of each length one."""
+        """Return the request for texts of 1 to 64 tokens, one of each length."""
         tokens = [token for token in self._tokenizer.vocabulary if token.strip()][:3] or ["a"]
         texts = [self._between.join((tokens * count)[:count]) for count in range(1, _MOST_TOKENS + 1)]
         return {"text": _strings(texts)}
 
     def asked(self, row: str) -> Request:
-        """Return the call that asks for a text."""
+        """Return the request for a text."""
         return {"text": _strings([row])}
 
     def token_request(self, request: Request) -> Request:
-        """Return the call that asks for the tokens of the texts of another."""
+        """Return the request for the tokens of another request's texts."""
         tokens, _ = self.explained(tf.constant(request["text"], tf.string))
         return {"tokens": tokens.numpy()}
 
     def token_requests(self) -> list[Request]:
-        """Return calls to try a signature with that takes tokens."""
+        """Return requests to try a signature that takes tokens."""
         words = self._tokenizer.vocabulary[:6]
         rows = [words, [words[0]], ["", ""], [*words, "unknown-token"]]
         length = max(map(len, rows))
@@ -118,7 +118,7 @@ class TextFront:
 
 
 class PlainFront:
-    """The inputs of a Keras model as they are, each under its name."""
+    """The unchanged inputs of a Keras model, each under its name."""
 
     def __init__(self, model: keras.Model) -> None:
         self._structure = _inputs(model)
@@ -126,7 +126,7 @@ class PlainFront:
         names = [_input_name(tensor, place) for place, tensor in enumerate(tensors)]
         if len(set(names)) != len(names):
             raise ExportError(f"The inputs of the model need names that differ. They are {', '.join(names)}.")
-        # Keras takes the size of the first batch for a rule where a model was built by calling it.
+        # Keras fixes the size of the first batch if a model was built by calling it.
         self.specs = {
             name: tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype, name=name)
             for name, tensor in zip(names, tensors, strict=True)
@@ -141,11 +141,11 @@ class PlainFront:
 
 
 class PreprocessFront:
-    """A user's own function from raw inputs to a model's.
+    """The user's own function from raw inputs to a model's inputs.
 
     Args:
-        preprocess: a `tf.function` with an input signature, a `tf.Module` whose `__call__` is one (which is
-            what brings tables along), or a Keras layer or any function that takes one string tensor `[B]`.
+        preprocess: a `tf.function` with an input signature, a `tf.Module` whose `__call__` is one (its
+            tables are saved, too), or a Keras layer or any function that takes one string tensor `[B]`.
     """
 
     def __init__(self, preprocess: Callable[..., Any]) -> None:
@@ -170,13 +170,13 @@ class PreprocessFront:
 
 
 def in_batches(rows: Request) -> list[Request]:
-    """Return rows as calls of several sizes: the first row, none, a few, and 32 at most."""
+    """Return rows as requests of several sizes: the first row, none, a few, and 32 at most."""
     sizes = (slice(1), slice(0), slice(1, 6), slice(32))
     return [{name: values[size] for name, values in rows.items()} for size in sizes]
 
 
 def made_up(specs: dict[str, Any]) -> list[Request]:
-    """Return calls for inputs of which nothing but dtype and shape is known."""
+    """Return requests for inputs of which only dtype and shape are known."""
     random = np.random.default_rng(0)
     return [
         {name: _made_up(spec, batch, length, random) for name, spec in specs.items()}
@@ -190,12 +190,12 @@ def _made_up(spec: Any, batch: int, length: int, random: np.random.Generator) ->
         return random.choice(_strings(_TEXTS), size=shape)
     if spec.dtype.is_floating:
         return random.normal(size=shape).astype(spec.dtype.as_numpy_dtype)
-    # The numbers that an embedding of anything takes.
+    # Valid ids for any embedding.
     return random.integers(0, 2, size=shape).astype(spec.dtype.as_numpy_dtype)
 
 
 def layer_resources(layer: keras.layers.Layer) -> list[Any]:
-    """Return variables and lookup tables of a Keras layer and of all below it."""
+    """Return variables and lookup tables of a Keras layer and of all its sublayers."""
     below = layer._flatten_layers(include_self=True, recursive=True)
     resource = tf.saved_model.experimental.TrackableResource
     tables = [value for part in below for value in vars(part).values() if isinstance(value, resource)]
@@ -204,7 +204,7 @@ def layer_resources(layer: keras.layers.Layer) -> list[Any]:
 
 def _inputs(model: keras.Model) -> Any:
     try:
-        # A functional model keeps them as they were given, a dict for example; `inputs` is flat.
+        # A functional model keeps their structure, a dict for example; `inputs` is flat.
         inputs = getattr(model, "_inputs_struct", None)
         inputs = model.inputs if inputs is None else inputs
     except (AttributeError, ValueError):

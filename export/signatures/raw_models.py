@@ -1,4 +1,4 @@
-"""Fronts and answers of this library's own models in the graph, one of each kind for each."""
+"""Preprocessing and named answers of this library's own models in the graph."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
@@ -26,24 +26,24 @@ from .tokens import TokenFront
 
 
 class RawFront(Front, Protocol):
-    """The front of a model of raw rows.
+    """The preprocessing of a model of raw rows.
 
     Attributes:
-        subject: what its rows are, as the card's task begins.
+        subject: the kind of its rows, with which the card's task begins.
     """
 
     subject: str
 
     def asked(self, row: Any) -> Request:
-        """Return the call that asks for a row, which is as the model reads it, or its JSON types."""
+        """Return the request for a row, given as the model reads it or as JSON types."""
         ...
 
 
 def raw_front(model: RawModel) -> RawFront:
-    """Return what stands before the model's core in the graph.
+    """Return the preprocessing before the model's core in the graph.
 
     Raises:
-        ExportError: for a model that answers no requests.
+        ExportError: for a model that cannot answer requests.
     """
     if isinstance(model, MaskedTokenModel):
         raise ExportError(
@@ -54,12 +54,12 @@ def raw_front(model: RawModel) -> RawFront:
 
 
 def raw_answers(head: Head) -> Answers:
-    """Return the names of what a head returns."""
+    """Return the names for a head's outputs."""
     return _found(_ANSWERS, head)(head)
 
 
 def _found(known: Mapping[type, Any], asked: Any) -> Any:
-    """Return what is known of the class of an object, or of the nearest class above it."""
+    """Return the entry for the class of an object, or for its nearest base class."""
     for kind in type(asked).__mro__:
         if kind in known:
             return known[kind]

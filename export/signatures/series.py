@@ -1,4 +1,4 @@
-"""The front of models of series: padded frames of numbers.
+"""The preprocessing for models of series: padded frames of numbers.
 
 Axes: B (batch), T (frames), F (features of a frame).
 """
@@ -13,15 +13,15 @@ from keras_selfattn.models.series.classifier import SeriesModel
 
 from .preprocessing import Request, Tensor, in_batches
 
-# Frames of the longest row made up.
+# Frames of the longest invented row.
 _LONGEST = 64
 
 
 class SeriesFront:
-    """Series as they are, float32 `[B, T, F]`: frames of NaN at the end are padding, other NaN is missing."""
+    """Series, float32 `[B, T, F]`: frames of NaN at the end are padding, other NaN are missing values."""
 
     subject = "series"
-    # What fills the rows of a batch of `tf.Example`s.
+    # Padding of the rows of a batch of `tf.Example`s.
     padding = float("nan")
 
     def __init__(self, model: SeriesModel) -> None:
@@ -35,7 +35,7 @@ class SeriesFront:
         return raw[0]
 
     def asked(self, row: Any) -> Request:
-        """Return the call that asks for a series `[T, F]`; null, as JSON has it, is a missing value."""
+        """Return the request for a series `[T, F]`; null, as in JSON, is a missing value."""
         return {"values": np.asarray(row, np.float32).reshape(1, -1, len(self._mean))}
 
     def requests(self) -> list[Request]:

@@ -1,4 +1,4 @@
-"""Inputs as serialized `tf.Example`, which is what the Classify, Regress and MultiInference calls bring.
+"""Inputs as serialized `tf.Example`, the format of the Classify, Regress and MultiInference calls.
 
 Reference: tensorflow/core/example/example.proto; tensorflow_serving/apis/input.proto.
 """
@@ -14,7 +14,7 @@ Tensor = Any
 
 
 def can_parse(specs: dict[str, Any]) -> bool:
-    """Return whether Examples can hold the inputs: at most the first axis after the batch is unknown."""
+    """Return True if Examples can hold the inputs: at most the first axis after the batch is unknown."""
     return all(
         spec.shape.rank is not None
         and all(size is not None for size in spec.shape[2:])
@@ -27,7 +27,7 @@ def parsed(serialized: Tensor, specs: dict[str, Any], padding: float = 0) -> lis
     """Return the inputs held by Examples `[B]`, each a feature under its input's name.
 
     An input of unknown length is a flat list of its numbers; rows are padded to the longest, with zeros
-    unless the model takes something else for `padding`.
+    unless the model has another `padding`.
     """
     features = {name: _feature(spec) for name, spec in specs.items()}
     found = tf.io.parse_example(serialized, features)

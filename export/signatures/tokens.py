@@ -1,4 +1,4 @@
-"""Rows of tokens to the features that a model of them takes, inside the graph.
+"""Turn rows of tokens into the features of a token model, inside the graph.
 
 Axes: B (batch), T (tokens).
 """
@@ -15,12 +15,12 @@ from .preprocessing import EXPLAINED_TOKENS, Request, in_batches
 
 Tensor = Any
 
-# What tokens may look like beyond those that training saw.
+# Kinds of tokens beyond those that training saw.
 _STRANGE = ("Ünknown", "☃", "日本語", "x" * 300, "\x00", "3.14", " ")
 
 
 class TokenFront:
-    """Tokens to features, as in training. "" is padding, wherever it stands."""
+    """Turn tokens into features, as in training. "" is padding at any position."""
 
     subject = "token"
 
@@ -33,11 +33,11 @@ class TokenFront:
         return self._features(raw[0])  # [B, T, features]
 
     def beginning(self, tokens: Tensor) -> Tensor:
-        """Return the features of the first tokens, as many as `explain` answers for."""
+        """Return the features of the first tokens, up to the limit of `explain`."""
         return self(tokens[:, :EXPLAINED_TOKENS])
 
     def asked(self, row: Sequence[str]) -> Request:
-        """Return the call that asks for a row of tokens."""
+        """Return the request for a row of tokens."""
         return {"tokens": np.array([[token.encode() for token in row]], dtype=object)}
 
     def requests(self) -> list[Request]:

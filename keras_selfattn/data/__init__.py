@@ -1,4 +1,4 @@
-"""Files to rows with targets, splits, and the built-in first data set."""
+"""Readers of files to rows with targets, splits, and the built-in first data set."""
 
 from keras_selfattn.data.corpus import read_corpus
 from keras_selfattn.data.images import read_images

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_selfattn.errors import DataError
 
-# What NumPy and zipfile raise of a file that is damaged, encrypted or packed in another way.
+# Errors of NumPy and zipfile for a file that is damaged, encrypted or compressed in another way.
 _UNREADABLE = (
     *(ValueError, OSError, EOFError, TypeError, RuntimeError, MemoryError),
     *(zipfile.BadZipFile, zlib.error),
@@ -22,13 +22,13 @@ def read_arrays(
     """Return some arrays of an .npz file; nothing pickled is read.
 
     Args:
-        file: as `numpy.savez` writes it.
-        needed: names of arrays that it must have.
-        instead: what to store in place of Python objects, for the message.
-        optional: names of those that it may have.
+        file: a file in the format of `numpy.savez`.
+        needed: names of the required arrays.
+        instead: the replacement for Python objects, for the message.
+        optional: names of the optional arrays.
 
     Raises:
-        DataError: if it is missing or none, or lacks an array that is needed.
+        DataError: if it is missing or not an .npz file, or lacks a required array.
 
     Example:
 
@@ -41,11 +41,11 @@ def read_arrays(
     if not file.exists():
         raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
     if not zipfile.is_zipfile(file):
-        raise DataError(f"{file} is no .npz file that can be read. Write it with numpy.savez.")
+        raise DataError(f"{file} is not a readable .npz file. Write it with numpy.savez.")
     try:
-        # Opened here: NumPy leaves open what it finds no arrays in.
+        # Opened here: NumPy leaves a file without arrays open.
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
-            # A file in it that is no array comes as bytes.
+            # NumPy returns a file in it that is not an array as bytes.
             found = {name: archive[name] for name in archive.files if name in {*needed, *optional}}
             held = ", ".join(map(repr, archive.files)) or "nothing"
     except _UNREADABLE as error:
@@ -53,7 +53,7 @@ def read_arrays(
             raise DataError(
                 f"{file} holds pickled objects, which can run code and are not read. {instead}"
             ) from None
-        raise DataError(f"{file} is no .npz file that can be read: {error}.") from error
+        raise DataError(f"{file} is not a readable .npz file: {error}.") from error
     arrays = {name: array for name, array in found.items() if isinstance(array, np.ndarray)}
     for name in needed:
         if name not in arrays:

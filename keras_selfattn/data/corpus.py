@@ -10,17 +10,17 @@ _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 
 
 def read_corpus(path: str | Path, text: str = "text", *, separator: str | None = None) -> list[str]:
-    """Read texts from a `.txt` file, one a line, or a column of a table, in UTF-8; blank ones are left out.
+    """Read texts from the lines of a `.txt` file or a column of a table, in UTF-8, without blank ones.
 
     Args:
         path: a `.txt`, `.csv`, `.tsv`, `.jsonl` or `.ndjson` file.
-        text: name of the column with the texts, of a table.
-        separator: what stands between the columns of a table, as `records.iter_records` has it.
+        text: for a table, the name of the column with the texts.
+        separator: the separator of columns, as for `records.iter_records`.
 
     Raises:
-        ConfigError: for a separator that is none, or of a file that has none.
+        ConfigError: for an invalid separator, or one for a file without columns.
         DataError: if the file is missing, empty, of another kind, not UTF-8 (with the line), cannot be
-            parsed, has no such column (with those it has), a list for a text, or no text that is not blank.
+            parsed, has no such column (with its columns), has a list in place of a text, or only blank texts.
 
     Example:
 

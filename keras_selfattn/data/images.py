@@ -1,4 +1,4 @@
-"""Labelled images from a folder of a subfolder a class, or from an .npz file."""
+"""Labelled images from a folder with a subfolder for each class, or from an .npz file."""
 
 import struct
 import warnings
@@ -24,20 +24,19 @@ def read_images(path: str | Path, image_size: int | None = None) -> LabelledRows
     """Read images and their labels from a folder or an .npz file.
 
     A folder holds a subfolder for each class, named as the class, with .png, .jpg and .jpeg files. Names that
-    begin with a dot are passed over; other files are counted in a warning. The images come as uint8
+    begin with a dot are skipped; other files are counted in a warning. The images are uint8
     `[height, width]`, or `[height, width, 3]` if any of them is in colour; transparency is dropped.
 
     An .npz file holds `x`, numbers `[rows, height, width]` or `[rows, height, width, channels]`, and `y`, an
-    integer or a string a row, or a column of them.
+    integer or a string for each row, or a column of them.
 
     Args:
         path: the folder or the file.
-        image_size: height and width that the images of a folder are resized to; by default all have one size.
+        image_size: new height and width of a folder's images; by default all must have one size.
 
     Raises:
-        DataError: if there is nothing at `path`, it holds no images, they are of several sizes (with some of
-            them), a file cannot be read as an image (with its name), or arrays are missing or of another
-            kind.
+        DataError: if `path` does not exist or holds no images, they have several sizes (with examples), a
+            file cannot be read as an image (with its name), or arrays are missing or of another kind.
 
     Example:
 
@@ -85,8 +84,8 @@ def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
     files, others = _image_files(folder)
     if others:
         warnings.warn(
-            f"{folder}: {len(others)} files are no .png, .jpg or .jpeg in a class's folder and are passed "
-            f"over, such as {others[0].relative_to(folder)}.",
+            f"{folder}: {len(others)} files are not .png, .jpg or .jpeg files in a class's folder and are "
+            f"skipped, such as {others[0].relative_to(folder)}.",
             stacklevel=4,
         )
     if not files:
@@ -105,7 +104,7 @@ def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
 
 
 def _image_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the images in the classes' folders, in order, and the files that are none."""
+    """Return the images in the classes' folders, in order, and the other files."""
     files, others = [], []
     for place in _seen(folder):
         if not place.is_dir():
@@ -132,7 +131,7 @@ def _read_all(folder: Path, files: list[Path], image_size: int | None) -> list[n
     from PIL import Image
 
     images, broken = [], []
-    # What Pillow's readers raise: they are parsers, one for each kind of file.
+    # Errors of Pillow's readers, which are parsers, one for each kind of file.
     errors = (OSError, SyntaxError, ValueError, TypeError, EOFError, struct.error, zlib.error)
     for file in files:
         try:
@@ -152,7 +151,7 @@ def _read(file: Path, image_size: int | None) -> np.ndarray:
     from PIL import Image
 
     with Image.open(file) as image:
-        if image.mode.startswith("I"):  # 16 bits, of which a byte keeps the upper
+        if image.mode.startswith("I"):  # 16 bits; a byte keeps the upper eight
             upper = np.asarray(image).astype(np.int64) >> 8
             found: Any = Image.fromarray(upper.clip(0, 255).astype(np.uint8))
         else:

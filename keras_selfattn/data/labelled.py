@@ -1,4 +1,4 @@
-"""Rows with their targets, whatever a row is; checked and split before anything is trained on them."""
+"""Rows of any kind with their targets, checked and split before training."""
 
 import hashlib
 from collections import Counter
@@ -13,13 +13,13 @@ from keras_selfattn.errors import DataError
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Rows with a target each.
+    """Rows with one target each.
 
     Args:
-        inputs: one a row, in any container: a text, a list of tokens, a series, an image. Kept as a list.
-        targets: as many, alike: a label, a list of labels, numbers.
-        source: where they come from, for messages and records.
-        where: of each row its place in the source, for messages: the number of its line, or the name of its
+        inputs: one for each row, in any container: a text, a list of tokens, a series, an image.
+        targets: one for each row, all of one kind: a label, a list of labels, numbers.
+        source: the name of their source, for messages and records.
+        where: the place of each row in the source, for messages: the number of its line, or the name of its
             file; None counts the rows, from 0 on.
 
     Example:
@@ -41,12 +41,12 @@ class LabelledRows:
         return len(self.inputs)
 
     def take(self, rows: Sequence[int]) -> "LabelledRows":
-        """Return some of the rows, in the order of their numbers given."""
+        """Return some of the rows, in the order of the given numbers."""
         inputs, targets = ([column[row] for row in rows] for column in (self.inputs, self.targets))
         return LabelledRows(inputs, targets, self.source, [self.place(row) for row in rows])
 
     def place(self, row: int) -> int | str:
-        """Return where in the source a row is: the number of its line, or a name.
+        """Return the place of a row in the source: the number of its line, or a name.
 
         Example:
 
@@ -56,19 +56,19 @@ class LabelledRows:
         return f"row {row}" if self.where is None else self.where[row]
 
     def split(self, held_out: float, seed: int) -> tuple["LabelledRows", "LabelledRows"]:
-        """Split as `split_rows` does; rows that depend on each other have a way of their own."""
+        """Split like `split_rows`; subclasses with dependent rows split differently."""
         return split_rows(self, held_out, seed)
 
 
 def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[LabelledRows, LabelledRows]:
-    """Split rows at random into kept and held out, each class in the same share where it has the rows.
+    """Split rows at random into kept and held-out ones, with the same share of each class if possible.
 
-    An input that occurs twice falls on one side. The first part keeps a row of every label.
+    All rows with the same input are in one part. The first part keeps a row of every label.
 
     Args:
-        rows: what to split.
+        rows: the rows to split.
         held_out: share of the rows in the second part, in (0, 1).
-        seed: of the draw.
+        seed: of the random split.
 
     Raises:
         DataError: if either part would be empty.
@@ -84,7 +84,7 @@ def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[Labelled
         by_class.setdefault(_class(rows.targets[group[0]]), []).append(group)
     groups = [group for groups in by_class.values() for group in _chosen(groups, held_out, random)]
     groups = _spared(rows, groups)
-    if not groups:  # every class's draw came out 0, or is needed: the largest that can gives one input
+    if not groups:  # no class can give its share: the largest that can gives one input
         largest_first = sorted(by_class.values(), key=len, reverse=True)
         groups = _spared(rows, [group for groups in largest_first for group in groups[::-1]])[:1]
     held = [row for group in groups for row in group]
@@ -104,7 +104,7 @@ def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[Labelled
 
 
 def label_names(targets: Sequence[Any]) -> set[str]:
-    """Return the labels in targets, one or several a row; none where targets are numbers."""
+    """Return the labels in targets, one or several for each row; none if targets are numbers."""
     names = set()
     for target in targets:
         if isinstance(target, str):
@@ -115,11 +115,11 @@ def label_names(targets: Sequence[Any]) -> set[str]:
 
 
 def as_rows(given: Any, source: str) -> LabelledRows:
-    """Return rows as they are, or those of a pair, `(inputs, targets)`, each in any container.
+    """Return rows unchanged, or the rows of a pair, `(inputs, targets)`, each in any container.
 
     Args:
         given: the rows.
-        source: what messages call those of a pair.
+        source: the name of a pair's rows in messages.
 
     Raises:
         DataError: for anything else.
@@ -140,7 +140,7 @@ def as_rows(given: Any, source: str) -> LabelledRows:
 
 
 def _key(given: Any) -> Hashable:
-    """Return a key that two rows with the same input share."""
+    """Return a key that is the same for rows with the same input."""
     if isinstance(given, str):
         return given
     if isinstance(given, np.ndarray):
@@ -150,12 +150,12 @@ def _key(given: Any) -> Hashable:
 
 
 def _class(target: Any) -> str:
-    """Return the keys that rows are split by: a single label; rows with others are all of one kind."""
+    """Return the keys for the split: a row's label if it has one; all other rows have one key."""
     return target if isinstance(target, str) else ""
 
 
 def _spared(rows: LabelledRows, groups: list[list[int]]) -> list[list[int]]:
-    """Return those groups of rows without which, in this order, each of their labels still has a row."""
+    """Return the groups of rows that can be removed in this order while each of their labels keeps a row."""
     left = Counter(name for target in rows.targets for name in label_names([target]))
     spared = []
     for group in groups:
@@ -167,14 +167,14 @@ def _spared(rows: LabelledRows, groups: list[list[int]]) -> list[list[int]]:
 
 
 def _as_list(column: Any) -> Any:
-    """A column as a list, by place; what is none is left to those who read the rows."""
+    """A column as a list; anything else is left to the readers of the rows."""
     if isinstance(column, list | str | bytes) or not hasattr(column, "__iter__"):
         return column
     return list(np.asarray(column) if hasattr(column, "__array__") else column)
 
 
 def _chosen(groups: list[list[int]], share: float, random: np.random.Generator) -> list[list[int]]:
-    """Draw a share of a class's inputs, but never all; what is left of a fraction decides by its size."""
+    """Draw a share of a class's inputs, but never all; the fraction is the probability of one more."""
     exact = share * len(groups)
     count = int(exact) + int(random.random() < exact - int(exact))
     return [groups[index] for index in random.permutation(len(groups))[: min(count, len(groups) - 1)]]

@@ -1,8 +1,8 @@
-"""The built-in first data set: what fifty languages look like, in names, sentences and mixed texts.
+"""The built-in first data set: names, sentences and mixed texts in fifty languages.
 
-Names alone teach no sentence: few of them hold "the", "is" or "of". So messages of Django (`messages`) and
-texts composed of frequent words (the stopwordsiso package) and phrases (CLDR) stand beside them. All three
-come with packages, so that nothing is downloaded.
+Names alone are not enough to learn sentences: few of them hold "the", "is" or "of". So the data set also has
+messages of Django (`messages`) and texts composed of frequent words (the stopwordsiso package) and phrases
+(CLDR). All three come with packages, so nothing is downloaded.
 """
 
 import datetime
@@ -21,13 +21,13 @@ from keras_selfattn.data.labelled import LabelledRows, split_rows
 from keras_selfattn.data.messages import load_messages
 from keras_selfattn.data.names import LANGUAGES, Name, all_names, load_names, split_by_thing
 
-HELD_OUT = 0.1  # share of the things named that the figures are measured on; a tenth of the rest validates
+HELD_OUT = 0.1  # share of the named things for the figures; a tenth of the rest is for validation
 _MESSAGES, _COMPOSED = 400, 250  # texts of each language; of the messages, the longest
 _WORDS = 0.7  # share of frequent words among the pieces of a composed text; the rest are names and phrases
-_REPEATED = 3  # times from which on a word of the messages is a frequent one
+_REPEATED = 3  # occurrences from which on a word of the messages is a frequent word
 _PIECES = (3, 14)  # of a composed text
-_STOP_WORDS = {"nb": "no"}  # where stopwordsiso names a language otherwise than CLDR does
-# Scripts written without blanks, and what ends a sentence where it is no full stop.
+_STOP_WORDS = {"nb": "no"}  # languages with other codes in stopwordsiso than in CLDR
+# Scripts written without blanks, and ends of sentences other than a full stop.
 _WITHOUT_BLANKS = frozenset({"ja", "th", "zh"})
 _ENDS = {"ja": "。", "zh": "。", "th": "", "hi": "।", "bn": "।"}
 
@@ -47,22 +47,22 @@ class LanguageRows(NamedTuple):
 
 
 def language_rows(languages: Sequence[str] = LANGUAGES, seed: int = 0) -> LanguageRows:
-    """Return rows that teach which of `languages` a text is written in.
+    """Return texts labelled with their language, one of `languages`.
 
     No text of training and validation is a held-out name.
 
     Args:
         languages: at least two CLDR language codes.
-        seed: of the splits and of what is composed.
+        seed: of the splits and of the composed texts.
 
     Raises:
-        DataError: as `load_names` does.
+        DataError: as for `load_names`.
     """
     unique = load_names(languages)
     kept, held_out = split_by_thing(unique, HELD_OUT, seed)
     names, validation = (names_table(part) for part in split_by_thing(kept, HELD_OUT, seed + 1))
     hidden = {name.text.casefold() for name in unique}  # messages and phrases that are a name are not needed
-    # Names that several languages share are of no use alone; beside the words of one of them they are.
+    # Names that several languages share are useless alone, but useful beside the words of one of them.
     phrases: defaultdict[str, list[str]] = defaultdict(list)
     for name in split_by_thing(all_names(languages), HELD_OUT, seed)[0]:
         phrases[name.language].append(name.text)
@@ -114,7 +114,7 @@ def _composed(language: str, words: Sequence[str], phrases: Sequence[str], draw:
 
 
 def _frequent_words(language: str, messages: Sequence[str]) -> list[str]:
-    """Return stop words, of which not every language has a list, and the words that messages repeat."""
+    """Return stop words, if the language has a list, and the words that messages repeat."""
     import stopwordsiso  # here: nothing else of this package needs it
 
     counts = Counter(word for text in messages for word in text.lower().split() if word.isalpha())
@@ -124,7 +124,7 @@ def _frequent_words(language: str, messages: Sequence[str]) -> list[str]:
 
 @functools.cache
 def _phrases(language: str) -> list[str]:
-    """Return dates, spans of time and measures as the language writes them, in a fixed order."""
+    """Return dates, spans of time and measures in the form of the language, in a fixed order."""
     locale = Locale.parse(language)
     days = (datetime.date(2001, 1, 1) + datetime.timedelta(days=37 * step) for step in range(40))
     found = [format_date(day, "full", locale=locale) for day in days]

@@ -1,7 +1,7 @@
 """Real sentences in many languages: the messages of Django, read from its translation catalogues.
 
-Django is installed for them alone and never imported. Its catalogues (BSD licence) hold several hundred
-messages in each of some hundred languages, checked by people who write them.
+Django is installed only for them and never imported. Its catalogues (BSD licence) hold several hundred
+messages in each of some hundred languages, checked by speakers of them.
 """
 
 import functools
@@ -16,12 +16,12 @@ from babel.messages.mofile import read_mo
 
 from keras_selfattn.errors import ConfigError
 
-# Where Django names a language otherwise than CLDR does.
+# Languages with other codes in Django than in CLDR.
 _FOLDERS = {"zh": "zh_Hans", "no": "nb"}
-# English is what the others are translated from: it is read from one of the fullest.
+# The others are translated from English, which is read from one of the fullest catalogues.
 _ENGLISH = "en"
 _TRANSLATED = "de"
-# "%(name)s", "%d", "{name}", "<b>" and "&nbsp;" are of no language, nor are quotation marks around them.
+# "%(name)s", "%d", "{name}", "<b>" and "&nbsp;" belong to no language; nor do quotation marks around them.
 _FIELD = r"%\(\w+\)[\d.]*\w?|%[sd]|%\w\b|\{[^{}]*\}|<[^<>]*>|&\w+;"
 _QUOTES = "[\"'“”„«»‘’]"
 _MARKUP = re.compile(f"{_QUOTES}(?:{_FIELD}){_QUOTES}|{_FIELD}")
@@ -29,7 +29,7 @@ _MARKUP = re.compile(f"{_QUOTES}(?:{_FIELD}){_QUOTES}|{_FIELD}")
 
 @functools.cache
 def load_messages(language: str) -> tuple[str, ...]:
-    """Return Django's messages in a language, longest first; none in a language that it does not know.
+    """Return Django's messages in a language, longest first; none for an unknown language.
 
     Args:
         language: a CLDR code, such as "en".

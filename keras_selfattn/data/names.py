@@ -1,7 +1,7 @@
 """Names of languages, places, scripts and currencies in fifty languages.
 
-The names come from the Unicode Common Locale Data Repository (CLDR), which the Babel package carries, so
-that every machine has real labelled text without a download.
+The names come from the Unicode Common Locale Data Repository (CLDR), which is part of the Babel package, so
+every machine has real labelled text without a download.
 
 Reference: Unicode Technical Standard 35, "Locale Data Markup Language", part 2 (names), part 4 (time zones).
 """
@@ -24,7 +24,7 @@ LANGUAGES = tuple(_CODES.split())
 
 
 class Name(NamedTuple):
-    """A name, what it names ("territory:DE"), and the language it is written in."""
+    """A name, the named thing ("territory:DE"), and the language of the name."""
 
     text: str
     thing: str
@@ -52,13 +52,13 @@ def load_names(languages: Sequence[str] = LANGUAGES) -> list[Name]:
 
 
 def all_names(languages: Sequence[str] = LANGUAGES) -> list[Name]:
-    """Return the CLDR names of `languages`, in a fixed order; one that they share, once for each of them.
+    """Return the CLDR names of `languages`, in a fixed order; a shared name appears once for each of them.
 
     Args:
         languages: as in `load_names`.
 
     Raises:
-        DataError: as `load_names` does.
+        DataError: as for `load_names`.
     """
     found: dict[tuple[str, str], Name] = {}
     for code in _checked(languages):
@@ -69,15 +69,15 @@ def all_names(languages: Sequence[str] = LANGUAGES) -> list[Name]:
 
 
 def split_by_thing(names: Sequence[Name], held_out: float, seed: int) -> tuple[list[Name], list[Name]]:
-    """Split so that all names of one thing fall on one side: no translation of a test name is in training.
+    """Split so that all names of one thing are in one part: no translation of a test name is in training.
 
     Args:
-        names: what to split.
+        names: the names to split.
         held_out: share of the things in the second part, in (0, 1).
-        seed: which things those are.
+        seed: of the random split.
 
     Returns:
-        The kept and the held-out names, each in the order given.
+        The kept and the held-out names, each in the given order.
     """
     kept: list[Name] = []
     held: list[Name] = []

@@ -1,4 +1,4 @@
-"""Rows of CSV, TSV and JSON Lines files, one after the other, each checked, in memory for one."""
+"""Rows of CSV, TSV and JSON Lines files, read and checked one by one, with one in memory."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from keras_selfattn.errors import ConfigError, DataError
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
-# How people spell them where a shell or a file takes no tab.
+# Spellings of separators for shells and files that cannot hold a tab.
 _SPELLED = {
     **dict.fromkeys((r"\t", r"'\t'", r"$'\t'", "tab"), "\t"),
     "comma": ",",
@@ -19,7 +19,7 @@ _SPELLED = {
     "space": " ",
 }
 
-# The line that a row begins on, and its values by column.
+# The line of a row's beginning, and its values by column.
 Record = tuple[int, dict[str, Any]]
 
 
@@ -31,19 +31,19 @@ def iter_records(
 ) -> Iterator[Record]:
     """Yield the rows of a `.csv`, `.tsv`, `.jsonl` or `.ndjson` file in UTF-8, by column name.
 
-    A .csv is RFC 4180's: quotes may enclose commas and line breaks. A .tsv is IANA's
-    text/tab-separated-values: no quoting at all. Empty lines are no rows.
+    A .csv follows RFC 4180: quotes may enclose commas and line breaks. A .tsv follows IANA's
+    text/tab-separated-values, without quoting. Empty lines are skipped.
 
     Args:
         path: the file.
-        wrap: what to read the opened file through, such as a progress bar that counts its bytes.
-        separator: what stands between the columns of a .csv or .tsv: one character, or the name of one, such
-            as ";" or "\\t"; by default a comma or a tab, after the ending.
+        wrap: wraps the opened file, for example in a progress bar that counts its bytes.
+        separator: the separator of columns of a .csv or .tsv: one character, or the name of one, such
+            as ";" or "\\t"; by default a comma or a tab, by the file's ending.
 
     Raises:
-        ConfigError: for a separator that is none, or of a file of JSON Lines.
+        ConfigError: for an invalid separator, or one for a file of JSON Lines.
         DataError: if the file is missing, empty, of another kind, not UTF-8, or a row cannot be parsed; with
-            the line, when that row is reached.
+            the line, when the iteration reaches that row.
 
     Example:
 
@@ -59,7 +59,7 @@ def iter_records(
     separator = as_separator(separator, file) or _SEPARATORS[ending]
     with _opened(file) as opened:
         content: Any = opened if wrap is None else wrap(opened)
-        # Split at line feeds alone: JSON strings and quoted fields may hold other line separators.
+        # Split only at line feeds: JSON strings and quoted fields may hold other line separators.
         newline = "\n" if separator is None else ""
         lines = io.TextIOWrapper(content, encoding="utf-8-sig", newline=newline)
         try:
@@ -74,10 +74,10 @@ def iter_records(
 
 
 def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file in UTF-8 with their numbers, from 1 on, without what ends them.
+    """Yield the lines of a file in UTF-8 with their numbers, from 1 on, without their line ends.
 
     Raises:
-        DataError: if the file is missing, empty, or not UTF-8; with the line, when that is reached.
+        DataError: if the file is missing, empty, or not UTF-8; with the line, when the iteration reaches it.
 
     Example:
 
@@ -101,10 +101,10 @@ def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def checked_ending(file: Path, endings: Collection[str]) -> str:
-    """Return the ending of a file in lower case, if it is among those known.
+    """Return the ending of a file in lower case, if it is known.
 
     Raises:
-        DataError: if it is none of them; or there is no file at all, or a folder instead.
+        DataError: if it is unknown, or there is no file, or a folder instead.
     """
     ending = file.suffix.lower()
     if ending in endings:
@@ -118,10 +118,10 @@ def checked_ending(file: Path, endings: Collection[str]) -> str:
 def as_separator(
     separator: str | None, file: Path, endings: Collection[str] = (".csv", ".tsv")
 ) -> str | None:
-    """Return what stands between columns as one character, however it is spelled; None for none given.
+    """Return the separator of columns as one character, from any of its spellings; None for None.
 
     Raises:
-        ConfigError: for what is no such character, or a file whose ending is none of those given.
+        ConfigError: for an invalid separator, or a file with another ending than those given.
 
     Example:
 
@@ -138,14 +138,14 @@ def as_separator(
     found = _SPELLED.get(separator.lower(), separator) if isinstance(separator, str) else ""
     if len(found) != 1 or found in '"\r\n' or found.isalnum():
         raise ConfigError(
-            "`separator` (--separator) must be one character that is no letter, digit, quote or line break, "
-            f"such as ';', '|' or '\\t'. Received {separator!r}."
+            "`separator` (--separator) must be one character other than a letter, digit, quote or line "
+            f"break, such as ';', '|' or '\\t'. Received {separator!r}."
         )
     return found
 
 
 def other_separator(file: Path, columns: Sequence[str]) -> str:
-    """Return what to do about a table whose one column looks like several with another separator, or ""."""
+    """Return a hint for a table whose only column looks like several with another separator, or ""."""
     if len(columns) != 1 or file.suffix.lower() not in (".csv", ".tsv"):
         return ""
     mark = next((mark for mark in ";\t|," if mark in columns[0]), None)
@@ -154,7 +154,7 @@ def other_separator(file: Path, columns: Sequence[str]) -> str:
     spelled = r"\t" if mark == "\t" else mark
     return (
         f" That is one column with '{spelled}' in its name: a .csv is separated by commas, a .tsv by tabs. "
-        f"If '{spelled}' stands between columns, say so with --separator '{spelled}' (`separator` in Python)."
+        f"If '{spelled}' separates the columns, add --separator '{spelled}' (`separator` in Python)."
     )
 
 
@@ -173,7 +173,7 @@ def _opened(file: Path) -> BinaryIO:
 
 
 def _not_utf8(file: Path) -> DataError:
-    """The error that says where: decoding in pieces does not know the line."""
+    """Return the error with the line, which decoding in pieces does not know."""
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             try:
@@ -187,9 +187,9 @@ def _not_utf8(file: Path) -> DataError:
 
 
 def _rows(file: Path, lines: io.TextIOBase, separator: str, *, quoted: bool) -> Iterator[Record]:
-    """Rows of separated values. Not pandas', which lets a comma too many pass."""
+    """Rows of separated values. pandas is not used: it accepts an extra comma."""
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    # Above any field: Python's limit of 131,072 characters is for untrusted input of unknown size.
+    # Larger than any field: Python's limit of 131,072 characters is for untrusted input of unknown size.
     csv.field_size_limit(2**31 - 1)
     reader = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
     header: list[str] | None = None
@@ -221,7 +221,7 @@ def _rows(file: Path, lines: io.TextIOBase, separator: str, *, quoted: bool) -> 
 
 
 def _first_line(file: Path) -> str:
-    """Return a line that cannot be parsed, as it is."""
+    """Return a line that cannot be parsed, unchanged."""
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
         return lines.readline().strip()
 
@@ -250,5 +250,5 @@ def _json_record(file: Path, line: int, content: str) -> dict[str, Any]:
         raise DataError(f"{file} cannot be parsed: line {line} is not JSON ({error}).") from error
     if not isinstance(record, dict):
         found = content.strip()[:40]
-        raise DataError(f"{file} cannot be parsed: line {line} is no JSON object but {found!r}.")
+        raise DataError(f"{file} cannot be parsed: line {line} must be a JSON object. Received {found!r}.")
     return record

@@ -1,4 +1,4 @@
-"""One question of everyday life in each of the fifty languages, to ask a model that never saw it."""
+"""One everyday question in each of the fifty languages, which are never in the training data."""
 
 SENTENCES = {
     "en": "Excuse me, where is the train station?",

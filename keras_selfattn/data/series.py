@@ -1,4 +1,4 @@
-"""Series with their targets from files: `.ts`, UCR's `.tsv` and `.txt`, `.npz`, and tables of a frame a line.
+"""Series with their targets from files: `.ts`, UCR's `.tsv` and `.txt`, `.npz`, and tables of frames.
 
 Axes: T (frames), F (features).
 """
@@ -19,7 +19,7 @@ from keras_selfattn.labels import LabelReader, without_column
 
 _TABLES = (".csv", ".jsonl", ".ndjson")
 _ENDINGS = (".ts", ".tsv", ".txt", ".npz", *_TABLES)
-# What the command line calls an argument, where that is another word.
+# The options of arguments with other names on the command line.
 _FLAGS = {"row_id": " (--id)"}
 
 
@@ -35,25 +35,26 @@ def read_series(
     """Read series and the label of each.
 
     - `.ts`, the form of the UEA and UCR archives: dimensions separated by ":", values by ",", "?" is missing,
-      the label last. Not with time stamps.
+      the label last. Without time stamps.
     - `.tsv` and `.txt`, UCR's older forms: the label, then the values, separated by tabs, blanks or commas;
       NaN at the end pads shorter series.
     - `.npz` with `x`, `[rows, length, features]` or `[rows, length]`, and `y`; with `lengths`, `[rows]`,
-      where series are shorter. Nothing pickled is read.
-    - `.csv`, `.jsonl`, `.ndjson` with a frame a line: a column tells the series, the label is repeated.
+      if series are shorter. Pickled data is not read.
+    - `.csv`, `.jsonl`, `.ndjson` with a frame on each line: a column identifies the series, the label is
+      repeated.
 
     Args:
         path: the file.
         label: a table's column with the labels; "label" if None.
-        row_id: a table's column that tells which series a frame belongs to; "id" if None.
-        time: a table's column that orders the frames of a series; by default they are in their order.
-        values: a table's columns with values, separated by commas; by default all that are left.
-        separator: what stands between the columns of a `.csv`, as `records.iter_records` has it.
+        row_id: a table's column that identifies the series of a frame; "id" if None.
+        time: a table's column that orders the frames of a series; by default the order of lines.
+        values: a table's columns with values, separated by commas; by default all others.
+        separator: the separator of columns of a `.csv`, as for `records.iter_records`.
 
     Raises:
-        ConfigError: for a column, or a separator, of a file that is no table.
-        DataError: if the file is missing or of another kind, or what it holds are no labelled series; with
-            the line or row.
+        ConfigError: for a column or a separator with a file that is not a table.
+        DataError: if the file is missing or of another kind, or does not hold labelled series; with the line
+            or row.
 
     Example:
 
@@ -82,7 +83,7 @@ def read_regression(
     values: str | None = None,
     separator: str | None = None,
 ) -> LabelledRows:
-    """Read series and the number of each, or several in an `.npz`; all else as `read_series`.
+    """Read series and the number of each, or several in an `.npz`; otherwise like `read_series`.
 
     Example:
 
@@ -109,7 +110,7 @@ def read_long_series(
     values: str | None = None,
     separator: str | None = None,
 ) -> list[np.ndarray]:
-    """Read series without targets, to forecast: the files of `read_series`, labels or none.
+    """Read series without targets, to forecast: the files of `read_series`, with or without labels.
 
     A table without a column "id" is one series, unless `row_id` names another column. UCR's `.tsv` and `.txt`
     have a label first.
@@ -129,7 +130,7 @@ def read_long_series(
 
 
 class _Series(NamedTuple):
-    """Series `[T, F]`, as many targets or none, and where each is, if the file has lines for it."""
+    """Series `[T, F]`, their targets or none, and the line of each, if the file has lines."""
 
     series: list[np.ndarray]
     targets: Sequence[Any]
@@ -139,11 +140,11 @@ class _Series(NamedTuple):
 def _read(
     file: Path, columns: Mapping[str, str | None], separator: str | None, *, labelled: bool = True
 ) -> _Series:
-    """Return what a file holds; no targets are needed unless `labelled`."""
+    """Return the content of a file; targets are required if `labelled`."""
     ending = checked_ending(file, _ENDINGS)
     if ending not in _TABLES:
         _check_no_columns(file, columns)
-        # Others with columns tell by their signs what stands between those.
+        # Other files with columns show their separator themselves.
         as_separator(separator, file, (".csv",))
     if ending == ".ts":
         return _Series(*read_ts(file, labelled=labelled))
@@ -158,7 +159,7 @@ def _read(
 
 
 def _check_no_columns(file: Path, columns: Mapping[str, str | None]) -> None:
-    """Raise ConfigError if a column is named, of a file that has none."""
+    """Raise ConfigError if a column is named for a file without columns."""
     for name, column in columns.items():
         if column is not None:
             raise ConfigError(

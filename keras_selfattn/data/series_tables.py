@@ -1,4 +1,4 @@
-"""Series from tables with a frame a line.
+"""Series from tables with a frame on each line.
 
 Axes: T (frames), F (features).
 """
@@ -23,19 +23,19 @@ def read_frames(
     *,
     separator: str | None = None,
 ) -> tuple[list[np.ndarray], list[str], list[int | str]]:
-    """Return series `[T, F]`, in the order in which they begin, the label of each, and where it begins.
+    """Return series `[T, F]` in order of their first lines, with the label and the first line of each.
 
     Args:
         file: a `.csv`, `.jsonl` or `.ndjson`.
-        label: column with the label, the same in all frames of a series; None if there is none to read.
-        row_id: column that tells the series; "id" if None, and without a label that may be absent: all frames
-            are one series.
+        label: column with the label, the same in all frames of a series; None to read no labels.
+        row_id: column that identifies the series; "id" if None. Without labels it may be absent: then all
+            frames are one series.
         time: column that orders the frames: numbers by value, others (ISO dates) as text.
         values: columns with values; by default all other columns.
-        separator: what stands between the columns of a `.csv`.
+        separator: the separator of columns of a `.csv`.
 
     Raises:
-        DataError: for a missing column, a value that is no number, or labels that differ; with the line.
+        DataError: for a missing column, a value that is not a number, or labels that differ; with the line.
     """
     told_by = row_id or "id"
     needed = row_id if label is None else told_by

@@ -1,4 +1,4 @@
-"""The text forms of the UEA and UCR archives of series.
+"""The text formats of the UEA and UCR archives of series.
 
 Axes: T (frames), F (features).
 
@@ -20,7 +20,7 @@ def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str],
     """Return the series `[T, F]` of a `.ts` file, their labels and lines; labels are needed if `labelled`.
 
     Raises:
-        DataError: for a file that is none, with the line.
+        DataError: for an invalid file, with the line.
     """
     header: dict[str, str] = {}
     series: list[np.ndarray] = []
@@ -35,9 +35,9 @@ def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str],
             if tag.lower() == "data":
                 break
             continue
-        raise DataError(f"{file}: line {number} comes before @data and is no tag but {line[:40]!r}.")
+        raise DataError(f"{file}: line {number} comes before @data and is not a tag: {line[:40]!r}.")
     else:
-        raise DataError(f"{file} has no @data: it is no .ts file.")
+        raise DataError(f"{file} has no @data: it is not a .ts file.")
     has_label = _checked_header(file, header, labelled=labelled)
     said, *known = header.get("classlabel", "").split() or ["false"]
     known = known if said.lower() == "true" else []
@@ -60,7 +60,7 @@ def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str], list[int]]:
     A label that is an integer written as a float, such as "1.0000000e+00", is that integer.
 
     Raises:
-        DataError: for a file that is none, with the line.
+        DataError: for an invalid file, with the line.
     """
     series, labels, where = [], [], []
     for number, line in _lines(file):
@@ -78,7 +78,7 @@ def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str], list[int]]:
 
 
 def _checked_header(file: Path, header: dict[str, str], *, labelled: bool) -> bool:
-    """Return whether rows end with a label, or a number to be predicted."""
+    """Return True if rows end with a label, or a number to predict."""
     if header.get("timestamps", "false").lower() == "true":
         raise DataError(
             f"{file} has time stamps (@timeStamps true), which are not read. Write values at even distances."
@@ -143,7 +143,7 @@ def _as_integer(label: str) -> str:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield lines with their numbers; blank ones are none."""
+    """Yield lines with their numbers, without blank ones."""
     try:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
     except FileNotFoundError:

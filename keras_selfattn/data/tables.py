@@ -1,4 +1,4 @@
-"""Labelled texts from CSV, TSV and JSON Lines files, checked before anything is trained on them."""
+"""Labelled texts from CSV, TSV and JSON Lines files, checked before training."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,21 +23,21 @@ def read_table(
 ) -> LabelledRows:
     """Read a text and a label column of a `.csv`, `.tsv`, `.jsonl` or `.ndjson` file in UTF-8.
 
-    Every value is taken as it is written: "NA" is a text, "007" a label. An empty text is a row like others.
-    A .csv may quote fields (RFC 4180); a .tsv has no quoting (IANA's text/tab-separated-values). Where JSON
-    Lines have lists as labels, or `label_separator` is given, a row bears any number of them.
+    Values are not interpreted: "NA" is a text, "007" a label. An empty text is a valid row. A .csv may quote
+    fields (RFC 4180); a .tsv has no quoting (IANA's text/tab-separated-values). If JSON Lines have lists as
+    labels, or `label_separator` is given, a row has any number of labels.
 
     Args:
         path: the file.
         text: name of the column with the texts.
         label: name of the column with the labels.
-        label_separator: what stands between the labels of a row, where it can bear several.
-        separator: what stands between the columns; as `records.iter_records` has it.
+        label_separator: the separator of a row's labels, if it can have several.
+        separator: the separator of columns, as for `records.iter_records`.
 
     Raises:
-        ConfigError: for a `separator` of columns that is none, or of a file that has none.
+        ConfigError: for an invalid `separator`, or one for a file without columns.
         DataError: for an empty `label_separator`; if the file is missing, empty, of another kind, not UTF-8
-            (with the line), has no such column (with those it has), rows of another width (with the line), no
+            (with the line), has no such column (with its columns), rows of another width (with the line), no
             rows, or rows without a label (with their number and first line).
 
     Example:
@@ -65,10 +65,10 @@ def read_table(
 def read_columns(
     file: Path, columns: Sequence[str], hint: str = "", *, separator: str | None = None
 ) -> list[Record]:
-    """Return the rows of a table, which must have these columns; where one lacks, `hint` says what to do.
+    """Return the rows of a table, which must have these columns; `hint` is the next step if one is missing.
 
     Raises:
-        DataError: as `read_table` does.
+        DataError: as for `read_table`.
     """
     records = list(iter_records(file, separator=separator))
     if not records:
@@ -83,7 +83,7 @@ def read_columns(
 
 
 def texts_of(file: Path, column: str, records: Sequence[Record]) -> list[str]:
-    """Return the texts of a column; what is absent or null is empty.
+    """Return the texts of a column; absent and null values are empty.
 
     Raises:
         DataError: for a list or an object in place of a text, with the line.
@@ -93,14 +93,14 @@ def texts_of(file: Path, column: str, records: Sequence[Record]) -> list[str]:
         if isinstance(value, list | dict):
             kind = "a list" if isinstance(value, list) else "an object"
             raise DataError(
-                f"{file}: the {column!r} in line {line} is no text but {kind}, {str(value)[:60]}. Lists of "
-                "tokens are read with the task tokens (--task tokens)."
+                f"{file}: the {column!r} in line {line} must be a text. Received {kind}, {str(value)[:60]}. "
+                "Lists of tokens are read with the task tokens (--task tokens)."
             )
     return [_as_text(record.get(column)) for _, record in records]
 
 
 def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
-    """Return the one label of each row."""
+    """Return the single label of each row."""
     missing = [line for line, record in records if not _as_text(record.get(column)).strip()]
     if missing:
         raise DataError(
@@ -110,12 +110,14 @@ def _labels(file: Path, column: str, records: Sequence[Record]) -> list[str]:
     read = LabelReader()
     for line, record in records:
         if isinstance(record[column], dict):
-            raise DataError(f"{file}: the {column!r} in line {line} is no label but {record[column]!r}.")
+            raise DataError(
+                f"{file}: the {column!r} in line {line} must be a label. Received {record[column]!r}."
+            )
     return [read(f"{file}: the {column!r} in line {line}", _bare(record[column])) for line, record in records]
 
 
 def _bare(value: Any) -> Any:
-    """Return a text without the blanks around it, and anything else as it is."""
+    """Return a text without the blanks around it, and anything else unchanged."""
     return value.strip() if isinstance(value, str) else value
 
 
@@ -129,7 +131,9 @@ def _label_lists(
         if separator is not None and (value is None or isinstance(value, str)):
             value = (value or "").split(separator)
         if not isinstance(value, list) or any(isinstance(name, list | dict) for name in value):
-            raise DataError(f"{file}: the {column!r} in line {line} is no list of labels but {value!r}.")
+            raise DataError(
+                f"{file}: the {column!r} in line {line} must be a list of labels. Received {value!r}."
+            )
         given = (name for name in value if _as_text(name).strip())
         names = (read(f"{file}: a {column!r} in line {line}", _bare(name)) for name in given)
         found.append(LabelList(dict.fromkeys(names)))
@@ -137,5 +141,5 @@ def _label_lists(
 
 
 def _as_text(value: Any) -> str:
-    """A value as it is written; what is absent or null is empty. A lone surrogate, no UTF-8, becomes "?"."""
+    """Return a value as text; absent and null are empty. A lone surrogate, invalid in UTF-8, becomes "?"."""
     return "" if value is None else str(value).encode(errors="replace").decode()

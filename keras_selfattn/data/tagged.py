@@ -17,7 +17,7 @@ _FORM = 1
 
 
 class _Token(NamedTuple):
-    """A token with its label, and the line that they stand in."""
+    """A token with its label and their line."""
 
     line: int
     text: str
@@ -31,17 +31,17 @@ def read_tagged(
 
     A `.conllu` file has ten columns (Universal Dependencies): ranges ("3-4"), empty nodes ("8.1") and
     comments are left out. A `.conll` or `.txt` file has the token in the first column and its label in the
-    last, between them tabs or blanks; "-DOCSTART-" is no token. In both an empty line ends a row. A `.jsonl`
-    or `.ndjson` file has a list of tokens and a list of labels in each line.
+    last, separated by tabs or blanks; "-DOCSTART-" is not a token. In both an empty line ends a row. A
+    `.jsonl` or `.ndjson` file has a list of tokens and a list of labels on each line.
 
     Args:
         path: the file.
-        text: of JSON Lines, name of the column with the tokens; "tokens" if None.
-        label: of JSON Lines, name of the column with the labels; "labels" if None.
-        column: of CoNLL-U, the one with the labels: "upos", "xpos", "feats" or "deprel"; "upos" if None.
+        text: for JSON Lines, name of the column with the tokens; "tokens" if None.
+        label: for JSON Lines, name of the column with the labels; "labels" if None.
+        column: for CoNLL-U, the column with the labels: "upos", "xpos", "feats" or "deprel"; "upos" if None.
 
     Raises:
-        ConfigError: for an argument that is for other files.
+        ConfigError: for an argument of another kind of file.
         DataError: if the file is missing, empty, of another kind, not UTF-8, has no rows, or a line cannot be
             read, has no token, or no label; with the line.
 
@@ -73,7 +73,7 @@ def _conllu(file: Path, text: str, label: str, column: str) -> LabelledRows:
 
 
 def _conllu_token(file: Path, line: int, content: str, column: str) -> _Token | None:
-    """Return what a line holds; None for a comment, a range or an empty node."""
+    """Return the token of a line; None for a comment, a range or an empty node."""
     if content.startswith("#"):
         return None
     fields = content.split("\t")
@@ -83,11 +83,13 @@ def _conllu_token(file: Path, line: int, content: str, column: str) -> _Token | 
         )
     first, mark, second = fields[0].partition("-" if "-" in fields[0] else ".")
     if not first.isdecimal() or (mark and not second.isdecimal()):
-        raise DataError(f"{file}: line {line} begins with {fields[0]!r:.40}, which is no number of a token.")
+        raise DataError(
+            f"{file}: line {line} begins with {fields[0]!r:.40}, which is not the number of a token."
+        )
     if mark:
         return None
     label = fields[_CONLLU_COLUMNS[column]].strip()
-    # No features at all are an answer; elsewhere "_" says that nobody has given one.
+    # "No features" is a label; in other columns "_" means that there is no annotation.
     if label == "_" and column != "feats":
         raise DataError(f"{file}: the token in line {line} has no {column} ('_'). Choose another column.")
     return _Token(line, fields[_FORM], label)
@@ -110,7 +112,7 @@ def _columns_token(file: Path, line: int, content: str) -> _Token | None:
 
 
 def _rows(file: Path, token_of: Callable[[int, str], _Token | None]) -> LabelledRows:
-    """Return the rows of a file of a token a line, with an empty line between rows."""
+    """Return the rows of a file with one token on each line and an empty line between rows."""
     rows = list(_between_blanks(file, token_of))
     for token in (token for row in rows for token in row):
         if not token.text or not token.label:
@@ -152,17 +154,21 @@ def _json(file: Path, text: str, label: str, column: str) -> LabelledRows:
 
 def _strings(file: Path, line: int, column: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise DataError(f"{file}: the {column!r} in line {line} is no list but {value!r:.60}.")
+        raise DataError(f"{file}: the {column!r} in line {line} must be a list. Received {value!r:.60}.")
     for item in value:
         if item is None or isinstance(item, list | dict | bool):
-            raise DataError(f"{file}: the {column!r} in line {line} hold {item!r:.60}, which is no string.")
+            raise DataError(
+                f"{file}: the {column!r} in line {line} hold {item!r:.60}, which is not a string."
+            )
         if item == "":
-            raise DataError(f"{file}: the {column!r} in line {line} hold '', which no token and no label is.")
+            raise DataError(
+                f"{file}: the {column!r} in line {line} hold '', which is neither a token nor a label."
+            )
     return value
 
 
 def _as_text(token: Any) -> str:
-    # A lone surrogate, which JSON can hold, is no UTF-8.
+    # A lone surrogate, which JSON can hold, is invalid in UTF-8.
     return str(token).encode(errors="replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Windows of long series, each with what comes next: the rows that a forecaster learns from.
+"""Windows of long series, each with the values after it: the rows of a forecaster.
 
 Axes: T (frames), F (features).
 """
@@ -17,8 +17,8 @@ class Windows(LabelledRows):
     """Rows that overlap in time: they are split by time, not at random.
 
     Args:
-        inputs, targets, source, where: as of `LabelledRows`.
-        places: of each row its series and the frame that it begins with.
+        inputs, targets, source, where: as for `LabelledRows`.
+        places: the series and the first frame of each row.
         horizon: values in a target.
     """
 
@@ -26,12 +26,12 @@ class Windows(LabelledRows):
     horizon: int = 1
 
     def place(self, row: int) -> int | str:
-        """Return the series of a window and the frame that it begins with, both counted from 0."""
+        """Return the series of a window and its first frame, both counted from 0."""
         series, frame = self.places[row]
         return f"series {series}, frame {frame}"
 
     def split(self, held_out: float, seed: int) -> tuple[LabelledRows, LabelledRows]:
-        """Hold out the last windows of each series; no value held out is a target, or seen, in the rest."""
+        """Hold out the last windows of each series; no held-out value is an input or a target in the rest."""
         by_series: dict[int, list[int]] = {}
         for row, (series, _) in enumerate(self.places):
             by_series.setdefault(series, []).append(row)
@@ -41,7 +41,7 @@ class Windows(LabelledRows):
             first = len(rows) - max(1, round(held_out * len(rows)))
             begin = self.places[rows[first]][1]
             before = [row for row in rows[:first] if self.places[row][1] <= begin - self.horizon]
-            # A series too short for both teaches.
+            # A series that is too short for both is for training.
             kept += before or rows
             held += rows[first:] if before else []
         if not held:
@@ -55,15 +55,15 @@ class Windows(LabelledRows):
 def cut_windows(
     series: Sequence[np.ndarray], context: int, horizon: int, source: str = "the series"
 ) -> Windows:
-    """Return every window of some frames, with the values of the first feature that come next.
+    """Return every window of `context` frames, with the next values of the first feature.
 
-    Windows whose targets are missing are left out.
+    Windows with missing targets are left out.
 
     Args:
         series: float `[T, F]` each, or `[T]` of one feature.
         context: frames of a window.
-        horizon: values that come next.
-        source: where the series come from, for messages and records.
+        horizon: the number of next values.
+        source: the name of the source, for messages and records.
 
     Raises:
         ConfigError: for a context or horizon below 1.

@@ -1,11 +1,11 @@
-"""Calibration: the distance of predicted probabilities from how often predictions are right."""
+"""Calibration: the distance of predicted probabilities from the rate of right predictions."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-# What Guo et al. and all after them use.
+# The number of bins of Guo et al. and later papers.
 _BINS = 15
 
 

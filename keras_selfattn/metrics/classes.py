@@ -1,4 +1,4 @@
-"""Figures of predictions of one label a row, by scikit-learn's definitions."""
+"""Figures of predictions of one label for each row, by scikit-learn's definitions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class ClassificationReport(Report):
         macro_f1: mean of the F1 of the classes that occur among labels or predictions.
         classes: figures of each class, in the order of the model's labels.
         confusion: int `[classes, classes]`, rows by label, columns by prediction.
-        calibration_error: how far confidence is from accuracy, in [0, 1]; None where none was given.
+        calibration_error: the distance of confidence from accuracy, in [0, 1]; None without confidence.
     """
 
     accuracy: float
@@ -32,7 +32,7 @@ class ClassificationReport(Report):
 
     @property
     def rows(self) -> int:
-        """Number of rows the figures are of."""
+        """The number of rows."""
         return int(self.confusion.sum())
 
     def summary(self) -> dict[str, float]:
@@ -57,7 +57,7 @@ class ClassificationReport(Report):
 
 
 def with_unknown(labels: Sequence[str], true: Iterable[str]) -> list[str]:
-    """Return the labels that a model knows, and behind them, in order, those that it does not.
+    """Return the labels that a model knows, followed by the unknown ones, in order.
 
     Example:
 
@@ -77,8 +77,8 @@ def classification_report(
 
     Args:
         labels: every label the model knows, in its order.
-        true: the label of each row. One that the model does not know is a class of its own, behind the
-            others, that is never predicted.
+        true: the label of each row. An unknown label is a separate class after the others, which is never
+            predicted.
         predicted: the prediction for each row, one of `labels`.
         confidence: the probability of each prediction, float `[rows]`.
 

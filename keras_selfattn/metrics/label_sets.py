@@ -1,4 +1,4 @@
-"""Figures of predictions of several labels a row, from the counts of each label."""
+"""Figures of predictions of several labels for each row, from the counts of each label."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from keras_selfattn.metrics.report import (
 
 @dataclass(frozen=True)
 class LabelSetReport(Report):
-    """Figures of predictions of any number of labels a row.
+    """Figures of predictions of any number of labels for each row.
 
     Args:
-        accuracy: share of rows whose labels were predicted, all of them and no others.
+        accuracy: share of rows for which exactly the true labels were predicted.
         micro_f1: F1 over all labels of all rows.
         macro_f1: mean of the F1 of the labels that occur among labels or predictions.
         classes: figures of each label, in the model's order.
@@ -34,7 +34,7 @@ class LabelSetReport(Report):
 
     @property
     def rows(self) -> int:
-        """Number of rows the figures are of."""
+        """The number of rows."""
         return self.count
 
     def summary(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Figures of a model that guesses tokens hidden from it."""
+"""Figures of a model that predicts hidden tokens."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from keras_selfattn.metrics.report import Columns, Report
 
 @dataclass(frozen=True)
 class MaskedTokenReport(Report):
-    """Figures of guessed tokens.
+    """Figures of predicted tokens.
 
     Args:
-        accuracy: share of the hidden tokens that the model takes for the likeliest.
-        perplexity: e to the mean cross-entropy, in nats: as of a guess among so many tokens, all alike.
-        commonest: accuracy of always guessing the token that is hidden most often.
+        accuracy: share of the hidden tokens that are the model's most likely ones.
+        perplexity: e to the mean cross-entropy, in nats: the number of equally likely tokens.
+        commonest: accuracy of always predicting the most frequent hidden token.
         tokens: number of hidden tokens.
         count: number of rows.
     """
@@ -25,7 +25,7 @@ class MaskedTokenReport(Report):
 
     @property
     def rows(self) -> int:
-        """Number of rows the figures are of."""
+        """The number of rows."""
         return self.count
 
     def summary(self) -> dict[str, float]:

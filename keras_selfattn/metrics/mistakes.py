@@ -1,4 +1,4 @@
-"""The rows that a model gets wrong, each as a line of a table, the worst first."""
+"""The rows that a model predicts wrongly, each as a line of a table, the worst first."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -15,18 +15,18 @@ _Line = tuple[Any, ...]
 
 
 def mistakes_of(head: Head, rows: LabelledRows, outputs: Any) -> Columns:
-    """Return the rows that a model gets wrong, worst first.
+    """Return the rows that a model predicts wrongly, worst first.
 
-    Of labels the worst is that of which the model was surest: `probability` is that of the answer. Where a
-    row has several labels, it is that of the surest wrong decision on one of them; a label that the model
-    does not know it decides against for certain. Where a row has a label for each token, a line is of one
-    token. Numbers are never quite right, so all rows are there, the one with the largest mean error first.
-    The first column is the line of a row, or says otherwise where it is.
+    For labels, the worst row is the most confident one; `probability` is that of the prediction. If a row has
+    several labels, it is that of the most confident wrong decision on one of them; an unknown label counts as
+    rejected with certainty. If a row has a label for each token, a line is one token. Numbers are never
+    exactly right, so all rows are listed, the one with the largest mean error first. The first column is the
+    line of a row, or another place.
 
     Args:
-        head: the end of the model.
+        head: the head of the model.
         rows: as the head reads them.
-        outputs: what the model predicts for the rows, in their order.
+        outputs: the model's predictions for the rows, in their order.
     """
     columns, found, score = _FINDERS[NumbersHead if isinstance(head, NumbersHead) else type(head)]
     lines = sorted(found(head, rows, outputs), key=lambda line: -line[-1])
@@ -86,7 +86,7 @@ def _of_numbers(head: Head, rows: LabelledRows, outputs: np.ndarray) -> list[_Li
 
 
 def _short(number: float) -> float:
-    """Return a number in as many digits as a float32 has."""
+    """Return a number with the digits of a float32."""
     return float(f"{number:.7g}")
 
 

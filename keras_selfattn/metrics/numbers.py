@@ -1,4 +1,4 @@
-"""Figures of predicted numbers: their distance from the true ones, beside answers without a model."""
+"""Figures of predicted numbers: their distance from the true ones, beside baselines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class NumberReport(Report):
 
     Args:
         errors: of the model.
-        baselines: of other answers to the same rows, by name.
+        baselines: the errors of baselines on the same rows, by name.
         count: number of rows.
     """
 
@@ -32,11 +32,11 @@ class NumberReport(Report):
 
     @property
     def rows(self) -> int:
-        """Number of rows the figures are of."""
+        """The number of rows."""
         return self.count
 
     def summary(self) -> dict[str, float]:
-        """Return the errors by name; those of a baseline end in its name."""
+        """Return the errors by name; the names for a baseline end in its name."""
         found = _named("", self.errors)
         for name, errors in self.baselines.items():
             found |= _named(f"_of_{name.replace(' ', '_')}", errors)
@@ -54,8 +54,8 @@ def number_report(
 
     Args:
         true: float `[rows, numbers]`.
-        predicted: the same, of the model.
-        baselines: the same, of other answers, by name.
+        predicted: the same, from the model.
+        baselines: the same, from baselines, by name.
 
     Example:
 

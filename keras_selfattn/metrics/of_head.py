@@ -1,4 +1,4 @@
-"""From what a model returns to the report of its task."""
+"""Compute the report of a task from a model's outputs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -22,10 +22,10 @@ def report_of(
     """Return the figures of a model's outputs on rows with known targets.
 
     Args:
-        head: the end of the model.
+        head: the head of the model.
         targets: as the head reads them. Labels that the model does not know count as never predicted.
-        outputs: what the model predicts for the rows, in their order.
-        baselines: answers to the same rows to compare numbers with, by name.
+        outputs: the model's predictions for the rows, in their order.
+        baselines: baseline predictions of numbers for the same rows, by name.
     """
     if isinstance(head, NumbersHead):
         return number_report(head.encoded(targets), outputs, baselines or {})

@@ -1,4 +1,4 @@
-"""Figures of a label for each position: of the labels, and of the spans that they mark."""
+"""Figures of labels for each position: of the labels, and of the spans that they mark."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class LabellingReport(Report):
     """Figures of predictions of a label for each position of a row.
 
     Args:
-        positions: figures of the labels, each position counted alike.
-        spans: figures of the spans that the labels mark; None where they mark none.
+        positions: figures of the labels, with the same weight for each position.
+        spans: figures of the spans that the labels mark; None without spans.
         count: number of rows.
     """
 
@@ -29,7 +29,7 @@ class LabellingReport(Report):
 
     @property
     def rows(self) -> int:
-        """Number of rows the figures are of."""
+        """The number of rows."""
         return self.count
 
     def summary(self) -> dict[str, float]:
@@ -54,7 +54,7 @@ def labelling_report(
     Args:
         labels: every label the model knows, in its order.
         true: the labels of each row.
-        predicted: as many.
+        predicted: the same number of labels.
         confidence: the probability of each prediction, float `[positions of all rows]`.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Columns(NamedTuple):
-    """A table: its header, and its rows of as many values."""
+    """A table: its header, and rows with one value for each column."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -15,7 +15,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassReport:
-    """Figures of one class, each in [0, 1] but `rows`, the number of rows that bear the label."""
+    """Figures of one class, each in [0, 1] except `rows`, the number of rows with the label."""
 
     label: str
     precision: float
@@ -25,12 +25,12 @@ class ClassReport:
 
 
 def precision_recall_f1(right: int, answered: int, there: int) -> tuple[float, float, float]:
-    """Return precision, recall and F1 of counts; 0 where they are not defined.
+    """Return precision, recall and F1 from counts; 0 where they are not defined.
 
     Args:
-        right: what was predicted and is so.
-        answered: what was predicted.
-        there: what is so.
+        right: count of true positives.
+        answered: count of predicted positives.
+        there: count of actual positives.
     """
     return right / max(1, answered), right / max(1, there), 2 * right / max(1, answered + there)
 
@@ -41,15 +41,15 @@ class Report(ABC):
     @property
     @abstractmethod
     def rows(self) -> int:
-        """Number of rows the figures are of."""
+        """The number of rows."""
 
     @abstractmethod
     def summary(self) -> dict[str, float]:
-        """Return the figures of all rows by name, the most telling first."""
+        """Return the figures of all rows by name, the most important first."""
 
     @abstractmethod
     def tables(self) -> dict[str, Columns]:
-        """Return what is worth a file of its own, by name."""
+        """Return the tables to write to separate files, by name."""
 
 
 def class_reports(labels: Sequence[str], columns: Sequence[Any]) -> tuple[ClassReport, ...]:

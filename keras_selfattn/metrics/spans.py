@@ -1,7 +1,7 @@
-"""Spans of tokens that labels such as B-PER and I-PER mark, and how good predicted ones are.
+"""Spans of tokens that labels such as B-PER and I-PER mark, and the figures of predicted spans.
 
-The definitions are those of conlleval, which seqeval has taken over as its default. That package itself is
-left to the tests: it takes two seconds to import and has had no release since 2020.
+The definitions are those of conlleval, which are also seqeval's default. Only the tests use seqeval itself:
+it takes two seconds to import and has had no release since 2020.
 
 Reference: Tjong Kim Sang and De Meulder 2003, "Introduction to the CoNLL-2003 Shared Task", section 2.4.
 """
@@ -16,7 +16,7 @@ from keras_selfattn.models.tokens.span_labels import OUTSIDE
 
 
 class Span(NamedTuple):
-    """Tokens `start` to `stop`, the last left out, of one kind."""
+    """Tokens `start` to `stop`, exclusive, of one kind."""
 
     kind: str
     start: int
@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class SpanReport:
-    """Figures of predicted spans: one is right if its kind, beginning and end are.
+    """Figures of predicted spans: a span is right if its kind, beginning and end are.
 
     Args:
         precision: share of the predicted spans that are right.
@@ -43,7 +43,7 @@ class SpanReport:
 def spans(labels: Sequence[str]) -> list[Span]:
     """Return the spans that the labels of a row mark.
 
-    A span ends before O, B, S and another kind, and after E and S; so an I that follows none begins one.
+    A span ends before O, B, S and another kind, and after E and S; an I that follows no span begins one.
 
     Example:
 
@@ -69,7 +69,7 @@ def span_report(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]
 
     Args:
         true: the labels of each row.
-        predicted: as many.
+        predicted: the same number of labels.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Base of all models of raw rows: `fit`, `predict` and `evaluate` on them, and what a file carries."""
+"""Base of all models of raw rows: `fit`, `predict` and `evaluate` on them, and their saved state."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -21,36 +21,36 @@ Tensor = Any
 class RawModel(DeferredCompile):
     """A front end that reads raw rows, the encoder, and a head, learned from the rows of the first `fit`.
 
-    A subclass says what its rows are; all that is said here holds for each of them.
+    A subclass defines the kind of its rows.
 
     Args:
-        config: what the model is made of; by default, that of its kind.
+        config: the model's settings; by default, those of its kind.
     """
 
     config_type: ClassVar[type[EncoderConfig]]
-    # What one row is, in the plural and as a sentence begins.
+    # The name of the rows, in the plural, as the beginning of a sentence.
     rows_are: ClassVar[str]
-    # Fields of the config that leave attention alone, without what is fitted beside it.
+    # Fields of the config that remove the path that is fitted beside attention.
     alone: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
-        """Return the fields of `TrainConfig` that had better not be its defaults, for a number of rows."""
+        """Return better values than `TrainConfig`'s defaults for a number of rows."""
         return {}
 
     def alternatives(self) -> list[dict[str, Any]]:
-        """Return what tuning tries, in order: fields of the config or of `TrainConfig` with other values."""
+        """Return the trials of tuning, in order: other values of fields of the config or `TrainConfig`."""
         return []
 
     def __init__(self, config: EncoderConfig | dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config = checked_config(self.config_type, config)
-        # Raw rows do not compile, and every new shape of a batch would be compiled anew.
+        # XLA cannot compile raw rows, and would compile for every new shape of a batch.
         self.supports_jit = False
 
     @abstractmethod
     def _is_raw(self, x: Any) -> bool:
-        """Return whether `x` holds raw rows, not what `keras.Model` takes."""
+        """Return True if `x` holds raw rows, not inputs of `keras.Model`."""
 
     @abstractmethod
     def _read_inputs(self, x: Any) -> list[Any]:
@@ -62,11 +62,11 @@ class RawModel(DeferredCompile):
 
     @abstractmethod
     def _learn(self, rows: Rows) -> None:
-        """Learn from the training rows what the front end needs; `DataError` if they cannot train it."""
+        """Learn the front end's state from the training rows; `DataError` if they cannot train it."""
 
     @abstractmethod
     def _features(self, inputs: Sequence[Any]) -> list[np.ndarray]:
-        """Return what the core takes of each row, `[T, ...]`."""
+        """Return the core's features of each row, `[T, ...]`."""
 
     @abstractmethod
     def _build_core(self, head: Head) -> keras.Model:
@@ -74,18 +74,18 @@ class RawModel(DeferredCompile):
 
     @property
     def head(self) -> Head:
-        """The end of the model: labels, loss, metrics."""
+        """The head of the model: labels, loss, metrics."""
         self._check_adapted()
         return cast(Head, self._head)
 
     @property
     def _window(self) -> int | None:
-        """Positions attended to on either side; None for all of the row."""
+        """Positions to attend to on either side; None for the whole row."""
         return getattr(self.config, "window", None)
 
     @property
     def _training_span(self) -> int | None:
-        """Positions of a row that a step of training reads; None for all."""
+        """Positions of a row that a training step reads; None for all."""
         return getattr(self.config, "training_span", None)
 
     @property
@@ -95,12 +95,12 @@ class RawModel(DeferredCompile):
         return self._core
 
     def adapt(self, x: Any, y: Any, sample_weight: Any = None) -> None:
-        """Learn from rows what the model must know of them, and build the layers. `fit` does it first.
+        """Learn the vocabulary, labels and the like from rows, and build the layers. `fit` does it first.
 
         Args:
             x: raw rows.
             y: their targets.
-            sample_weight: float per row, for what is learned from labels here already.
+            sample_weight: float per row, for the parts that learn from labels here.
 
         Raises:
             DataError: for no rows, columns of unequal length, or targets that cannot be learned.
@@ -125,17 +125,17 @@ class RawModel(DeferredCompile):
         seed: int = 0,
         **kwargs: Any,
     ) -> Any:
-        """Train on raw rows and targets, in batches of like length; other inputs as in `keras.Model.fit`.
+        """Train on raw rows and targets, in batches of similar length; other inputs as in `keras.Model.fit`.
 
         Args:
-            x: raw rows; or what `keras.Model.fit` takes, with what the core takes.
+            x: raw rows; or inputs of `keras.Model.fit`, in the form of the core's.
             y: targets.
-            batch_size: rows in a step, 32 if None; fewer where rows are long, to bound memory.
+            batch_size: rows in a step, 32 if None; fewer if rows are long, to bound memory.
             sample_weight: float per row.
-            class_weight: weights of the classes by label name or by place, or "balanced", which gives each
-                class the same weight in all; where a row has one label.
-            validation_data: `(rows, targets)`, or what `keras.Model.fit` takes.
-            validation_split: share of the rows, taken from the end, that validates instead.
+            class_weight: weights of the classes by label name or by index, or "balanced", which gives each
+                class the same total weight; for one label a row.
+            validation_data: `(rows, targets)`, or any form that `keras.Model.fit` accepts.
+            validation_split: share of the rows, taken from the end, for validation instead.
             shuffle: draw a new order each epoch.
             seed: of that order.
             kwargs: `epochs`, `verbose`, `callbacks`, … of `keras.Model.fit`.
@@ -161,20 +161,20 @@ class RawModel(DeferredCompile):
         head = kind.learned(rows.targets) if self._head is None else self._head
         rows = weighted(rows, head, class_weight)
         if isinstance(validation_data, Rows):
-            head.encoded(validation_data.targets)  # or a model would have learned that trains on nothing
+            head.encoded(validation_data.targets)  # raises before the model learns anything
         if self._head is None:
             self._adapt(rows, head)
         if isinstance(validation_data, Rows):
             validation_data = self._batches(validation_data, batch_size).dataset()
         batches = self._batches(rows, batch_size, training=True, shuffle=shuffle, seed=seed)
-        # The batches come in their order already.
+        # The batches have their order already.
         return super().fit(batches.dataset(), validation_data=validation_data, shuffle=False, **kwargs)
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
-        """Return the outputs for raw rows in their order: one array, or a list where each row has its own.
+        """Return the outputs for raw rows in their order: one array, or a list with an array for each row.
 
         Args:
-            x: raw rows; or what `keras.Model.predict` takes.
+            x: raw rows; or inputs of `keras.Model.predict`.
             batch_size: rows in a step.
             kwargs: `verbose`, `callbacks`, … of `keras.Model.predict`.
         """
@@ -198,7 +198,7 @@ class RawModel(DeferredCompile):
         sample_weight: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Return the loss and metrics on raw rows and targets, or on what `keras.Model.evaluate` takes."""
+        """Return the loss and metrics on raw rows and targets, or on inputs of `keras.Model.evaluate`."""
         if not self._is_raw(x):
             tensors = {} if y is None else {"batch_size": batch_size}
             return super().evaluate(x, y, sample_weight=sample_weight, **tensors, **kwargs)
@@ -206,7 +206,7 @@ class RawModel(DeferredCompile):
         return super().evaluate(self._batches(rows, batch_size).dataset(), **kwargs)
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
-        """Return what is answered to raw rows without a model, by name; none where nothing is usual."""
+        """Return the predictions of the usual baselines for raw rows, by name, if there are any."""
         return {}
 
     def get_config(self) -> dict[str, Any]:
@@ -223,10 +223,10 @@ class RawModel(DeferredCompile):
         self._prepare(rows)
 
     def _prepare(self, rows: Rows) -> None:
-        """Learn from the training rows what layers of the core must know before training."""
+        """Fit the layers of the core that learn from the training rows before training."""
 
     def _assemble(self, head: Head) -> None:
-        """Build the layers, once the front end has what it needs."""
+        """Build the layers, once the front end has its state."""
         self._head = head
         self._core = self._build_core(head)
         self.built = True
@@ -245,7 +245,7 @@ class RawModel(DeferredCompile):
         return rows
 
     def _beside(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
-        """Return what goes into the core beside the features of each row, if anything does."""
+        """Return the core's inputs beside the features of each row, if there are any."""
         return None
 
     def _batches(
@@ -270,7 +270,7 @@ class RawModel(DeferredCompile):
         )
 
     def _predicted(self, batches: LengthSortedBatches, **kwargs: Any) -> Any:
-        """Return the outputs of rows that are read already, in their order, as `predict` does."""
+        """Return the outputs of preprocessed rows, in their order, like `predict`."""
         if self.head.per_position:
             return self._predicted_positions(batches, **kwargs)
         found = super().predict(batches.dataset(), **kwargs)

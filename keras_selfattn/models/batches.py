@@ -1,4 +1,4 @@
-"""Batches of rows of unequal length: like lengths together, each batch padded to its own longest row."""
+"""Batches of rows of similar length, each padded to its own longest row."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -10,38 +10,37 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
 
-# Batches whose rows are sorted by length together: enough that a batch holds like lengths, few enough that
-# every epoch mixes the rows anew.
+# Batches whose rows are sorted by length together: enough that a batch holds similar lengths, few enough
+# that every epoch mixes the rows.
 _POOL = 50
 _BATCH_SIZE = 32  # Keras' own
-# Pairs of positions in a batch that attend to each other, which memory grows with: of 64 rows of 362 tokens,
-# or 1 of 2,896.
+# Most attention pairs in a batch, which determine its memory: 64 rows of 362 tokens, or 1 of 2,896.
 _MAX_PAIRS = 2**23
 
 
 class LengthSortedBatches:
-    """Yields rows `[batch, longest row, ...]`, padded, with their targets and weights.
+    """Yield padded rows `[batch, longest row, ...]` with their targets and weights.
 
     Rows of integers are padded with 0, rows of floats with NaN: neither is a value that a row can hold.
-    Targets of one array a row are padded with 0: the mask of the outputs tells which of them count.
+    Targets with one array for each row are padded with 0; the mask of the outputs excludes the padding.
 
     Args:
         rows: an array for each row, `[T, ...]`, all of one dtype and of the same axes after the first.
         targets: `[rows, ...]`, or an array `[T]` for each row, or None.
         weights: float `[rows]`, or None.
-        beside: `[rows, ...]`, what goes into the model beside the rows; they come as a pair then.
-        batch_size: rows in a batch at most. The last may hold fewer; and where rows are long, batches are
+        beside: `[rows, ...]`, other inputs of the model; the inputs of a batch are then a pair.
+        batch_size: the most rows in a batch. The last batch may hold fewer. If rows are long, batches have a
             half, a quarter, … of the size, so that memory stays bounded.
-        window: how far positions attend to either side; by default to all of the row.
-        span: positions of a longer row that a batch holds: a run of so many, drawn anew at each iteration;
-            by default all. For targets of whole rows.
-        shuffle: draw a new order at each iteration; otherwise the longest rows come last, and `order` tells
-            which row is where.
-        seed: of the shuffling and of the spans. The nth iteration of equal seeds is the same.
+        window: positions to attend to on either side; by default the whole row.
+        span: positions of a longer row in a batch: a random span in each iteration; by default all. For
+            targets of whole rows.
+        shuffle: True draws a new order at each iteration; otherwise the longest rows come last, and `order`
+            has the positions of the rows.
+        seed: of the shuffling and of the spans. The nth iterations of equal seeds are equal.
 
     Attributes:
         lengths: T of each row in a batch, int64 `[rows]`.
-        order: which row is where without shuffling, int64 `[rows]`.
+        order: the order of the rows without shuffling, int64 `[rows]`.
 
     Example:
 
@@ -91,7 +90,7 @@ class LengthSortedBatches:
             yield (rows, *self._columns(chosen))
 
     def dataset(self) -> tf.data.Dataset:
-        """Return the batches as Keras wants them: their number known, the axes that vary unknown."""
+        """Return the batches in Keras' form: with a known number, and unknown sizes where they vary."""
         of_rows: Any = tf.TensorSpec([None, None, *self._rows[0].shape[1:]], tf.as_dtype(self._rows[0].dtype))
         if self._beside is not None:
             shape = [None, *self._beside.shape[1:]]
@@ -111,7 +110,7 @@ class LengthSortedBatches:
         return isinstance(self._targets, list)
 
     def _spanned(self, place: int) -> np.ndarray:
-        """Return a row, or a run of it where it is longer than a batch holds."""
+        """Return a row, or a random span of a longer one."""
         row, length = self._rows[place], self.lengths[place]
         start = 0 if len(row) == length else self._starts.integers(len(row) - length + 1)
         return row[start : start + length]
@@ -140,10 +139,10 @@ class LengthSortedBatches:
 
 
 def checked_size(batch_size: int | None) -> int:
-    """Return how many rows a batch holds: as many as given, or 32 for None.
+    """Return the number of rows of a batch: the given one, or 32 for None.
 
     Raises:
-        ConfigError: for what is no positive integer.
+        ConfigError: if it is not a positive integer.
     """
     if batch_size is None:
         return _BATCH_SIZE

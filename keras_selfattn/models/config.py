@@ -14,11 +14,11 @@ class EncoderConfig:
     """Fields of all models: the encoder between the front end of a task and its head.
 
     Args:
-        width: features of a position. Divisible by `num_heads`.
+        width: features of a position, divisible by `num_heads`.
         num_layers: encoder blocks.
         num_heads: attention heads.
         feed_forward_dim: width of the blocks' hidden layer; None for 4 times `width`.
-        dropout: share in [0, 1) dropped in training.
+        dropout: rate in [0, 1), in training.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -51,34 +51,34 @@ class EncoderConfig:
 class TextConfig(EncoderConfig):
     """Config of a `TextClassifier`: the fields of `EncoderConfig`, and these. Every default works.
 
-    Beside the wide path, one block with a dropout of 0.2, 0.3 before it and 0.5 before the head, answered
-    best on held-out rows of public sets.
+    Beside the wide path, one block with a dropout of 0.2, 0.3 before it and 0.5 before the head, was best on
+    held-out rows of public data sets.
 
     Args:
-        tokens: "words" (runs of letters and digits; punctuation, and each sign of scripts written without
-            spaces, by itself) or "characters" (Unicode code points).
-        lowercase: whether to fold case first. True for words; set it to False where case tells classes apart.
-        vocabulary_size: most tokens that get a vector of their own; the rest share one.
-        min_count: occurrences in the training texts below which a token counts as unknown, so that the
-            unknown token's vector is trained too.
-        max_tokens: a longer text is cut at its end: a bound of what one row can cost.
-        window: how many tokens to either side a token attends to; a text of no more is attended to whole. The
-            cost of a row grows with its length, not with its square.
-        training_span: tokens of a longer text that a step of training reads: a run of so many, drawn anew in
-            each epoch. Answers are from all tokens.
+        tokens: "words" (runs of letters and digits; single punctuation marks, and single signs of scripts
+            without spaces) or "characters" (Unicode code points).
+        lowercase: True folds case first. Set it to False if case distinguishes the classes.
+        vocabulary_size: the most tokens with a separate vector; the rest share one.
+        min_count: tokens with fewer occurrences in the training texts are unknown, so that the unknown
+            token's vector is trained, too.
+        max_tokens: longer texts are cut at the end, to bound the cost of a row.
+        window: tokens to attend to on either side. The cost of a row grows with its length, not with its
+            square.
+        training_span: tokens of a longer text that a training step reads: a random span in each epoch.
+            Predictions use all tokens.
         max_ngram: 1 embeds tokens alone, 2 adds each pair with the token before, 3 also each triple with both
-            neighbours. Word order at short range is then known before the first attention layer. Where the
-            wide path knows pairs of words, more than 1 overfits; of characters, 3 helps.
-        ngram_buckets: rows of each hashed n-gram table and, where tokens are words, of the table for their
-            beginnings, ends and shapes.
-        word_dropout: share in [0, 1) of the words that training hides, so that no single one decides.
-        embedding_dropout: share in [0, 1) that training drops of the vectors of words, before anything else.
-        members: encoders side by side whose answers are averaged; `training.train` trains each on its own,
+            neighbours, so that short-range word order is known before the first attention layer. Beside the
+            wide path's pairs of words, more than 1 overfits; for characters, 3 helps.
+        ngram_buckets: rows of each hashed n-gram table and, for words, of the table for their beginnings,
+            ends and shapes.
+        word_dropout: share in [0, 1) of the words that training hides, so that no single word decides.
+        embedding_dropout: dropout rate in [0, 1) of the vectors of words, before anything else.
+        members: number of encoders, whose outputs are averaged; `training.train` trains each separately,
             `fit` all together. The command line trains two.
-        head_dropout: share in [0, 1) that training drops of a text's vector before the head: more than
-            elsewhere, since of a few thousand rows the head learns by heart.
-        wide: whether a linear model of words, pairs and pieces of words is learned beside attention, and
-            answers with it. It takes 4 bytes for each of its n-grams and classes, 32 MB at most.
+        head_dropout: dropout rate in [0, 1) of a text's vector before the head: higher than elsewhere,
+            because the head memorises a few thousand rows.
+        wide: True adds a linear model of words, pairs and pieces of words beside attention. It takes 4 bytes
+            for each of its n-grams and classes, 32 MB at most.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -128,11 +128,11 @@ class ImageConfig(EncoderConfig):
     """Config of an `ImageClassifier`: the fields of `EncoderConfig`, and these. Every default works.
 
     Args:
-        patch_size: side of the square patches, in pixels. None for the smallest of 2, 4, 8 and 16 that leaves
-            64 patches or fewer, and 16 where none does: 2 for images of 8 x 8, 4 for 28 x 28, 16 from
-            128 x 128 on. What does not fill a patch is padded with the mean pixel.
-        augment: whether each image is shifted at random in training, by whole pixels and at most a twelfth of
-            its side. Set it to False where the place in the image tells classes apart.
+        patch_size: side of the square patches, in pixels. None for the smallest of 2, 4, 8 and 16 that gives
+            64 patches or fewer, and 16 if none does: 2 for images of 8 x 8, 4 for 28 x 28, 16 from
+            128 x 128 on. Partial patches are padded with the mean pixel.
+        augment: True shifts each image at random in training, by whole pixels and at most a twelfth of its
+            side. Set it to False if the position in the image distinguishes the classes.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -159,13 +159,13 @@ class TokenConfig(EncoderConfig):
     """Config of a `TokenClassifier`: the fields of `EncoderConfig`, and these. Every default works.
 
     Args:
-        vocabulary_size: most words, whatever their case, that get a vector of their own; the rest share one.
-        min_count: occurrences in the training rows below which a word counts as unknown.
+        vocabulary_size: the most words, without regard to case, with a separate vector; the rest share one.
+        min_count: words with fewer occurrences in the training rows are unknown.
         hash_buckets: rows of the table for beginnings, ends and shapes of words; at least 2.
-        word_dropout: share in [0, 1) of the words that training hides, but for beginning, end and shape.
-        window: how many tokens to either side a token attends to. The cost of a row grows with its length,
-            not with its square; rows of any length are taken whole.
-        members: encoders side by side whose answers are averaged; `training.train` trains each on its own,
+        word_dropout: share in [0, 1) of the words that training hides, except their beginning, end and shape.
+        window: tokens to attend to on either side. The cost of a row grows with its length, not with its
+            square; rows are never cut.
+        members: number of encoders, whose outputs are averaged; `training.train` trains each separately,
             `fit` all together. The command line trains two.
 
     Raises:
@@ -194,30 +194,30 @@ class TokenConfig(EncoderConfig):
 
 
 def check_count(name: str, value: Any) -> None:
-    """Raise ConfigError naming the field if `value` is no positive integer."""
+    """Raise ConfigError naming the field if `value` is not a positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"`{name}` must be a positive integer. Received {value!r}.")
 
 
 def check_share(name: str, value: Any) -> None:
-    """Raise ConfigError naming the field if `value` is no share of what training drops."""
+    """Raise ConfigError naming the field if `value` is not a dropout rate."""
     if not (is_number(value) and 0 <= value < 1):
         raise ConfigError(f"`{name}` must be a number in [0, 1). Received {value!r}.")
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a finite number, not a text of one."""
+    """Return True if a value is a finite number, not a text."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def differing(config: EncoderConfig) -> dict[str, Any]:
-    """Return the fields of a config that are not its defaults."""
+    """Return the fields of a config that differ from their defaults."""
     default = type(config)().to_dict()
     return {name: value for name, value in config.to_dict().items() if value != default[name]}
 
 
 def checked_config(kind: type[EncoderConfig], config: Any) -> Any:
-    """Return a config of that kind: the one given, one of its dict, or the default for None."""
+    """Return a config of a kind: the given one, one from its dict, or the default for None."""
     if config is None:
         return kind()
     if isinstance(config, dict):

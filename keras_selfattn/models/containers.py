@@ -1,4 +1,4 @@
-"""Columns of raw inputs, in whatever container a user has them, checked."""
+"""Checked columns of raw inputs from any container."""
 
 from typing import Any, NamedTuple
 
@@ -8,20 +8,20 @@ from keras_selfattn.errors import DataError
 
 
 class Rows(NamedTuple):
-    """Columns of equal length: raw inputs, targets as the head reads them, and float32 weights if any."""
+    """Columns of equal length: raw inputs, targets as the head reads them, and float32 weights or None."""
 
     inputs: list[Any]
     targets: list[Any]
     weights: np.ndarray | None = None
 
     def part(self, place: slice) -> "Rows":
-        """Return a run of the rows."""
+        """Return a slice of the rows."""
         weights = None if self.weights is None else self.weights[place]
         return Rows(self.inputs[place], self.targets[place], weights)
 
 
 def check_columns(what: str, rows: Rows) -> None:
-    """Raise DataError for no rows, or columns of unequal length; `what` are the inputs, in the plural."""
+    """Raise DataError for no rows, or columns of unequal length; `what` names the inputs, in the plural."""
     if not rows.inputs:
         raise DataError("There are no rows. Give at least two, of two classes.")
     for name, column in (("labels", rows.targets), ("sample weights", rows.weights)):
@@ -32,13 +32,13 @@ def check_columns(what: str, rows: Rows) -> None:
 
 
 def split_end(rows: Rows, share: float) -> tuple[Rows, Rows]:
-    """Split a share off the end, as Keras' `validation_split` does; at least one row."""
+    """Split a share off the end, like Keras' `validation_split`; at least one row."""
     kept = len(rows.inputs) - max(1, int(len(rows.inputs) * share))
     return rows.part(slice(kept)), rows.part(slice(kept, None))
 
 
 def are_texts(x: Any) -> bool:
-    """Return whether `x` is a list, array, Series or eager tensor of rows, not ids, tensors or a data set."""
+    """Return True if `x` is a list, array, Series or eager tensor of rows, not ids, tensors or a data set."""
     if isinstance(x, str | bytes):
         raise DataError("Texts come as a list. Received one string; wrap it in a list: [text].")
     if isinstance(x, list | tuple):
@@ -50,13 +50,13 @@ def as_texts(x: Any) -> list[str]:
     """Return texts as str; bytes are read as UTF-8.
 
     Raises:
-        DataError: for a row that is not text, with its number.
+        DataError: for a row that is not a text, with its number.
     """
     return [_as_text(row, text) for row, text in enumerate(as_column("texts", x))]
 
 
 def are_token_lists(x: Any) -> bool:
-    """Return whether `x` is a list, array or Series of rows of strings; no features, tensors or data set."""
+    """Return True if `x` is a list, array or Series of rows of strings, not features or a data set."""
     if isinstance(x, str | bytes):
         raise DataError("Rows come as a list of lists of tokens. Received one string.")
     if isinstance(x, list | tuple):
@@ -68,14 +68,14 @@ def as_token_lists(x: Any) -> list[list[str]]:
     """Return rows of tokens as lists of str; bytes are read as UTF-8. A row may be empty, a token may not.
 
     Raises:
-        DataError: for a row that is no list of tokens, with its number.
+        DataError: for a row that is not a list of tokens, with its number.
     """
     rows = x if isinstance(x, list | tuple) else list(np.asarray(x))
     return [_as_tokens(row, tokens) for row, tokens in enumerate(rows)]
 
 
 def as_column(what: str, values: Any) -> list[Any]:
-    """Return a column as a list, whatever contains it.
+    """Return a column in any container as a list.
 
     Raises:
         DataError: for an array of other than one axis.
@@ -87,7 +87,7 @@ def as_column(what: str, values: Any) -> list[Any]:
 
 
 def _is_numeric_tensor(x: Any) -> bool:
-    """Return whether `x` is one of the inputs of a model, such as ids, and no row of text."""
+    """Return True if `x` is an input of the core, such as ids, not a row of text."""
     dtype = getattr(x, "dtype", None)
     name = getattr(dtype, "name", str(dtype))
     return bool(getattr(x, "shape", ())) and name.startswith(("int", "uint", "float", "bfloat", "bool"))

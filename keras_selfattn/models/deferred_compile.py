@@ -1,4 +1,4 @@
-"""A model that is compiled before its task is known."""
+"""A model that can be compiled before its task is known."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _DEFAULT = "default"
 
 
 class DeferredCompile(keras.Model):
-    """A model whose loss and metrics may be left to its head, which its first rows tell.
+    """A model whose loss and metrics may come from its head, which the first rows determine.
 
     A subclass sets `_head`, and calls `compile_again` if it was compiled before.
     """
@@ -31,11 +31,11 @@ class DeferredCompile(keras.Model):
             loss = self._head.loss()
         super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
         if self.built:
-            # Or a model saved before it is fitted could not be loaded, whose optimizer then has a state.
+            # Otherwise a model saved before `fit` could not be loaded: its optimizer would have a state.
             self.optimizer.build(self.trainable_variables)
 
     def get_compile_config(self) -> dict[str, Any] | None:
-        """Return what `compile` was asked for: what was left to the task stays so."""
+        """Return the arguments of `compile`, without values that the task supplied."""
         config = super().get_compile_config()
         asked = self._asked.arguments
         if config and asked:
@@ -44,16 +44,16 @@ class DeferredCompile(keras.Model):
         return config
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compile as a saved model was; Keras leaves that to whoever overrides `compile`."""
+        """Compile like the saved model; Keras requires this of classes that override `compile`."""
         self.compile(**keras.saving.deserialize_keras_object(config))
 
     def compile_again(self) -> None:
-        """Compile as was asked, with the loss and the metrics that were left to the head."""
+        """Compile with the stored arguments, and the head's loss and metrics where they were left out."""
         self.compile(self.optimizer, **self._asked.arguments)
 
 
 class _Asked:
-    """Arguments of `compile`, where Keras does not look for the model's own metrics."""
+    """Arguments of `compile`, in an object where Keras does not look for the model's own metrics."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.arguments = arguments

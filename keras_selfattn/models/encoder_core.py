@@ -18,8 +18,8 @@ def encoded(
 ) -> Tensor:
     """Return masked features `[B, T, D]` with positions added and the encoder applied, `[B, T, D]`.
 
-    With `window`, each position attends to so many on either side alone. `dropout` is of what goes into the
-    encoder, by default the config's.
+    With `window`, each position attends only to so many on either side. `dropout` is the rate at the
+    encoder's input, by default the config's.
     """
     dropout = config.dropout if dropout is None else dropout
     x = layers.SinusoidalPositionEncoding(dropout=dropout, dtype=policy, name="positions")(x)
@@ -27,7 +27,7 @@ def encoded(
 
 
 def encoder(config: EncoderConfig, policy: Any, window: int | None = None) -> keras.layers.Layer:
-    """Return the encoder that a config describes."""
+    """Return the encoder of a config."""
     return layers.Encoder(
         config.num_layers,
         config.num_heads,
@@ -47,16 +47,16 @@ def pooled(x: Tensor, dropout: float, policy: Any) -> Tensor:
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class Sum(keras.layers.Layer):
-    """Adds two tensors of one shape; keeps the first one's mask.
+    """Add two tensors of one shape; keep the first one's mask.
 
-    `keras.layers.Add` takes the second for a bias where its shape, without sizes of 0 and 1, is that of one:
-    of a single row without tokens, or of no rows, and fails then.
+    `keras.layers.Add` reads the second as a bias if its shape without sizes of 0 and 1 is that of a bias. It
+    then fails for a single row without tokens, or for no rows.
 
     Call arguments:
         inputs: two tensors.
 
     Returns:
-        A tensor like each.
+        A tensor of the same shape.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Several encoders side by side, whose answers are averaged.
+"""Several encoders whose outputs are averaged.
 
 Axes: B (batch), T (positions), D (features), C (classes).
 """
@@ -13,10 +13,10 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class Averaged(keras.layers.Layer):
-    """The mean of the logits of several encoders; where classes exclude each other, of their logarithms.
+    """The mean of the logits of several encoders, or of their log-probabilities.
 
     Args:
-        exclusive: whether the classes exclude each other: the logits of each are normalised first then.
+        exclusive: True if the classes exclude each other: the logits of each are then normalised first.
 
     Call arguments:
         inputs: float `[..., classes]` of each.
@@ -56,13 +56,13 @@ class Averaged(keras.layers.Layer):
 
 
 def side_by_side(build: Callable[[], keras.Model], members: int) -> tuple[Tensor, Tensor | list[Tensor]]:
-    """Return the input of as many encoders, and the output of the one or of each.
+    """Return the input of the encoders, and the output of the only one or of each.
 
-    The layers of the first lie open, each other's in a model of its own: "member_2", "member_3", …
+    The layers of the first are the core's; those of each other are in a submodel: "member_2", "member_3", …
 
     Args:
         build: makes one of them.
-        members: how many.
+        members: their number.
     """
     first = build()
     others = [build() for _ in range(1, members)]
@@ -72,7 +72,7 @@ def side_by_side(build: Callable[[], keras.Model], members: int) -> tuple[Tensor
 
 
 def logits_of(x: Tensor | list[Tensor], classes: int, *, exclusive: bool) -> Tensor:
-    """Return the logits of features, `[..., D]` to `[..., C]`; of several encoders their average."""
+    """Return the logits of features, `[..., D]` to `[..., C]`; for several encoders their average."""
     several = x if isinstance(x, list) else [x]
     found = [
         keras.layers.Dense(classes, dtype="float32", name=_logits(place))(each)
@@ -82,7 +82,7 @@ def logits_of(x: Tensor | list[Tensor], classes: int, *, exclusive: bool) -> Ten
 
 
 def copy_member(source: keras.Model, target: keras.Model, place: int) -> None:
-    """Give one of the encoders of a core, with its logits, the weights of the only one of another core.
+    """Copy the weights of a core's only encoder, and of its logits, to one of the encoders of another core.
 
     Args:
         source: with one encoder.

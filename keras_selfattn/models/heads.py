@@ -1,4 +1,4 @@
-"""Heads of models: how targets are read and encoded, the last layers, loss and metrics.
+"""Heads of models: reading and encoding of targets, the last layers, loss and metrics.
 
 Axes: B (batch), T (positions), D (features), C (classes).
 """
@@ -19,18 +19,18 @@ from keras_selfattn.models.probabilities import FIRST_SHARES, Mixture, Probabili
 
 Tensor = Any
 
-# From here on a label of several counts as borne.
+# From this probability on, one of several labels counts as predicted.
 THRESHOLD = 0.5
 _BITS = {"0", "1", "0.0", "1.0", "False", "True"}
 
 
 class Head(ABC):
-    """The end of a model.
+    """The head of a model.
 
     Attributes:
-        task: what the model does, as reports and exports call it.
-        per_position: whether there is a target for each position instead of one for each row.
-        watched: what training watches on the validation rows, to stop and to keep the best weights.
+        task: the model's task, as reports and exports call it.
+        per_position: True if there is a target for each position instead of one for each row.
+        watched: the monitored metric on the validation rows, to stop and to keep the best weights.
     """
 
     task: ClassVar[str]
@@ -40,7 +40,7 @@ class Head(ABC):
     @property
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """State that a saved model must bring back, as JSON types, by argument of the model's constructor."""
+        """State to save, as JSON types, by argument of the model's constructor."""
 
     @classmethod
     @abstractmethod
@@ -54,7 +54,7 @@ class Head(ABC):
 
     @abstractmethod
     def encoded(self, targets: Sequence[Any]) -> Any:
-        """Return the targets read as the loss takes them: one array, or one for each row."""
+        """Return the targets in the loss's form: one array, or one for each row."""
 
     @abstractmethod
     def outputs(
@@ -63,21 +63,21 @@ class Head(ABC):
         """Return float32 outputs of pooled features `[B, D]`, or of all positions `[B, T, D]`.
 
         Args:
-            x: the features; of several encoders a list.
-            wide: logits of a wide path beside them, float32 `[B, C]`, where the head has classes.
-            first: the shares that both begin with.
+            x: the features; for several encoders a list.
+            wide: logits of a wide path beside them, float32 `[B, C]`, if the head has classes.
+            first: the initial shares of both.
         """
 
     @abstractmethod
     def loss(self, label_smoothing: float = 0.0) -> Any:
-        """Return the loss that the head is trained with."""
+        """Return the training loss of the head."""
 
     @abstractmethod
     def metrics(self) -> list[Any]:
-        """Return the metrics that are watched in training."""
+        """Return the metrics that training reports."""
 
     def class_weights(self, asked: Any, targets: Sequence[Any]) -> dict[int, float] | None:
-        """Return Keras' `class_weight`, from weights by label name, by place, or "balanced"."""
+        """Return Keras' `class_weight`, from weights by label name, by index, or "balanced"."""
         if asked is not None:
             raise ConfigError(f"`class_weight` is for one label a row. The task is {self.task}.")
         return None
@@ -133,7 +133,7 @@ class ClassHead(Head):
         if asked is None:
             return None
         if isinstance(asked, dict):
-            # Keras takes a class left out for one of weight 1 in some versions and fails in others.
+            # For a missing class, some versions of Keras use a weight of 1 and others fail.
             return dict.fromkeys(range(len(self.labels)), 1.0) | _weights_by_place(asked, self.labels)
         if isinstance(asked, str) and asked == "balanced" and targets:
             counts = Counter(targets)
@@ -167,8 +167,8 @@ class MultiLabelHead(Head):
             raise DataError("No row has a label. Give at least one label to one row.")
         if set(labels) <= _BITS and len(set(map(len, targets))) == 1 and len(targets[0]) > 1:
             raise DataError(
-                "Label 0 (counted from 0) must be one name or number, or a list of the names that the row "
-                f"bears. Received {targets[0]!r}; as all rows are, that is a vector of zeros and ones."
+                "Label 0 (counted from 0) must be one name or number, or a list of the row's label "
+                f"names. Received {targets[0]!r}; as all rows are, that is a vector of zeros and ones."
             )
         return cls(labels)
 
@@ -198,7 +198,7 @@ class MultiLabelHead(Head):
 
 
 def _weights_by_place(asked: dict[Any, Any], labels: Sequence[str]) -> dict[int, float]:
-    """Return weights by the place of the class; a key that is the name of a label is taken for that."""
+    """Return weights by the index of the class; a key that is a label's name means this label."""
     found = {}
     for key, weight in asked.items():
         name = key.decode(errors="replace") if isinstance(key, bytes) else str(key)

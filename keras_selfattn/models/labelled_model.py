@@ -1,4 +1,4 @@
-"""Base of the classifiers: label names, one or several a row."""
+"""Base of the classifiers: label names, one or several for each row."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -10,11 +10,11 @@ from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
 
 
 class Classifier(RawModel):
-    """A model whose head names classes: one of them for a row or, where labels come as lists, any number.
+    """A model whose head predicts one class for each row or, if labels are lists, any number.
 
     Args:
-        config: what the model is made of; by default, that of its kind.
-        multi_label: whether rows may bear several labels; None leaves it to the labels of the first `fit`
+        config: the model's settings; by default, those of its kind.
+        multi_label: True if rows may have several labels; None leaves it to the labels of the first `fit`
             (`labels.may_bear_several`).
     """
 
@@ -31,7 +31,7 @@ class Classifier(RawModel):
 
     @property
     def multi_label(self) -> bool:
-        """True if a row can bear several labels, or none."""
+        """True if a row can have several labels, or none."""
         return isinstance(self._head, MultiLabelHead)
 
     def get_config(self) -> dict[str, Any]:
@@ -43,10 +43,10 @@ class Classifier(RawModel):
 
 
 def class_head(labels: Sequence[str], *, multi_label: bool | None) -> Head:
-    """Return the head that a saved model names.
+    """Return the head of a saved model.
 
     Raises:
-        ConfigError: for no labels, or two that are the same.
+        ConfigError: for no labels, or two equal ones.
     """
     if not labels or len(set(labels)) != len(labels):
         raise ConfigError(f"`labels` must be names that differ, at least one. Received {list(labels)!r}.")

@@ -1,4 +1,4 @@
-"""Loading of `.keras` files: importing this package has registered the classes that they name."""
+"""Load `.keras` files; importing this package registers their classes."""
 
 import zipfile
 import zlib
@@ -11,7 +11,7 @@ from keras_selfattn.errors import RunError
 
 
 def load(path: str | Path) -> keras.Model:
-    """Return the model of a `.keras` file, compiled as it was saved.
+    """Return the model of a `.keras` file, compiled as when it was saved.
 
     Args:
         path: the file, or a run folder that holds `model.keras`.

@@ -1,4 +1,4 @@
-"""Cross-entropies of integer and of 0-or-1 targets, each with label smoothing.
+"""Cross-entropies for integer targets and for 0-or-1 targets, both with label smoothing.
 
 Axes: B (batch), T (positions), C (classes).
 """
@@ -12,7 +12,7 @@ Tensor = Any
 
 
 class _Smoothed(keras.losses.Loss):
-    """A loss of a share of doubt in every label."""
+    """A loss with label smoothing."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class SmoothedCrossentropy(_Smoothed):
         label_smoothing: share in [0, 1) of each target that is spread evenly over all classes.
         reduction: as in `keras.losses.Loss`.
         name: of the loss.
-        dtype: it is computed in.
+        dtype: of the computation.
 
     Example:
 
@@ -48,7 +48,7 @@ class SmoothedCrossentropy(_Smoothed):
     """
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        if len(y_true.shape) == len(y_pred.shape):  # a column of one label a place
+        if len(y_true.shape) == len(y_pred.shape):  # a column of labels
             y_true = ops.squeeze(y_true, axis=-1)
         if not self.label_smoothing:
             return keras.losses.sparse_categorical_crossentropy(y_true, y_pred)  # [B] or [B, T]
@@ -64,7 +64,7 @@ class SmoothedBinaryCrossentropy(_Smoothed):
         label_smoothing: share in [0, 1) of each target that is moved to one half.
         reduction: as in `keras.losses.Loss`.
         name: of the loss.
-        dtype: it is computed in.
+        dtype: of the computation.
 
     Example:
 

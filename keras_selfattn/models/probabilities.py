@@ -1,4 +1,4 @@
-"""From the logits of attention, and of a wide path beside it, to probabilities."""
+"""Turn the logits of attention, and of a wide path beside it, into probabilities."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,12 +9,12 @@ Tensor = Any
 
 
 class Shares(NamedTuple):
-    """The weights that attention and a wide path begin with, and when validation rows may change them.
+    """Initial weights of attention and a wide path, and the validation rows needed to change them.
 
     Args:
-        deep: of attention, which is surer than it should be.
-        wide: of the wide path.
-        rows: validation rows below which they stay as they are.
+        deep: weight of attention, which is overconfident.
+        wide: weight of the wide path.
+        rows: the smallest number of validation rows that changes them.
     """
 
     deep: float = 0.3
@@ -27,13 +27,13 @@ FIRST_SHARES = Shares()
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class Mixture(keras.layers.Layer):
-    """Adds the wide path's logits to those of attention, which in training are alone.
+    """Add the wide path's logits to those of attention; training uses attention's only.
 
     The weights of the two are fitted on validation rows by `calibration.calibrate`, if there are enough.
 
     Args:
-        exclusive: whether a row has one label; the logits of attention are normalised first then.
-        first: the weights until then, and how many rows are enough.
+        exclusive: True if a row has one label; the logits of attention are then normalised first.
+        first: the initial weights, and the number of rows needed to change them.
 
     Call arguments:
         inputs: logits of attention and of the wide path, float `[batch, classes]` each.
@@ -80,7 +80,7 @@ class Mixture(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class Probabilities(keras.layers.Layer):
-    """Turns logits into probabilities, divided by a temperature first, but in training.
+    """Turn logits into probabilities, divided by a temperature except in training.
 
     Args:
         activation: "softmax", or "sigmoid" for labels that do not exclude each other.
@@ -112,7 +112,7 @@ class Probabilities(keras.layers.Layer):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         logits = keras.ops.cast(inputs, "float32")
-        # Or the gradients of a training that goes on would be those of another loss.
+        # Otherwise a continued training would have the gradients of another loss.
         logits = logits if training else logits / self.temperature
         return keras.activations.get(self.activation)(logits)
 

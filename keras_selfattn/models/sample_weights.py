@@ -1,4 +1,4 @@
-"""Weights of training rows: a user's own, and those of classes."""
+"""Weights of training rows: the user's, and those of classes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +15,8 @@ def checked_weights(weights: Any) -> np.ndarray | None:
     """Return weights of rows as float32, or None.
 
     Raises:
-        DataError: for what is not one number a row, in one axis or as a column, finite and at least 0, with
-            the first row of another; or if all are 0.
+        DataError: if they are not one number for each row, in one axis or as a column, finite and at least 0,
+            with the first wrong row; or if all are 0.
     """
     if weights is None:
         return None
@@ -35,11 +35,11 @@ def checked_weights(weights: Any) -> np.ndarray | None:
 
 
 def weighted(rows: Rows, head: Head, class_weight: Any) -> Rows:
-    """Return rows with the weights of their classes, if asked for, multiplied into their own.
+    """Return rows with their weights multiplied by the weights of their classes, if there are any.
 
     Raises:
         ConfigError: for weights of classes that the head does not take.
-        DataError: if no row weighs anything then.
+        DataError: if all resulting weights are 0.
     """
     by_place = head.class_weights(class_weight, rows.targets)
     if by_place is None:
@@ -50,5 +50,5 @@ def weighted(rows: Rows, head: Head, class_weight: Any) -> Rows:
 
 
 def weights_of(targets: Sequence[Any], head: Head, by_place: dict[int, float]) -> np.ndarray:
-    """Return the weights of rows, float32, of which each has one label, by the places of their classes."""
+    """Return the weights of rows with one label each, float32, by the indices of their classes."""
     return np.array([by_place[place] for place in head.encoded(targets).tolist()], "float32")

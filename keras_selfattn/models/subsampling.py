@@ -1,21 +1,21 @@
-"""Subsamples of rows to fit a linear model on, where all of them would be too many."""
+"""Subsamples of rows for a linear model, if all rows would be too many."""
 
 import numpy as np
 
-# Rows of each class that are taken before others, as far as they go.
+# Rows of each class that are taken first.
 _FIRST = 10
 
 
 def stratified_subsample(labels: np.ndarray, costs: np.ndarray, budget: float) -> np.ndarray:
-    """Return rows in random order: all, or as many as cost `budget` at most.
+    """Return rows in random order: all, or as many as cost at most `budget`.
 
-    Where some are left out, ten rows of each class come first, one of each before the second of any: a class
-    with few rows is not lost. One row is returned in any case.
+    If some are left out, ten rows of each class come first, one of each class before the second of any, so no
+    class with few rows is lost. At least one row is returned.
 
     Args:
-        labels: whether a row bears a label, bool `[rows, classes]`.
+        labels: True where a row has a label, bool `[rows, classes]`.
         costs: of each row, `[rows]`.
-        budget: for the costs together.
+        budget: the limit of the total cost.
 
     Returns:
         int64 `[rows]`, the same for the same arguments.

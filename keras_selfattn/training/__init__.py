@@ -1,4 +1,4 @@
-"""Training of the models: labelled rows, or texts without labels, to a run folder."""
+"""Training of the models on labelled rows, or on texts without labels; the result is a run folder."""
 
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.evaluation import evaluate

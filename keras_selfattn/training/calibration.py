@@ -1,4 +1,4 @@
-"""Confidence that means what it says: temperature, and the shares of two paths, fitted on rows held out."""
+"""Calibration of probabilities: a temperature, or the shares of two paths, fitted on held-out rows."""
 
 import math
 from typing import Any
@@ -14,27 +14,27 @@ from keras_selfattn.models.probabilities import Mixture, Probabilities
 
 _PREDICT_BATCH = 256
 _HOTTEST = 10.0
-# Fewer rows tell nothing: one mistake more or less would be another temperature.
+# Fewer rows are too noisy: one more mistake would change the temperature.
 _FEWEST = 20
-# Keras' own: below it probabilities are not told apart.
+# Keras' own: below it probabilities are equal.
 _LEAST = 1e-7
 
 
 def calibrate(model: RawModel, rows: LabelledRows) -> float | None:
-    """Set a classifier's temperature, or the shares of its two paths, to what makes labels likeliest.
+    """Set a classifier's temperature, or the shares of its two paths, to maximise the likelihood of labels.
 
-    Shares say how sure to be, too; where they are fitted, the temperature is 1. A model that is right on
-    all of a few rows would be taken for one that is never wrong: so shares are fitted to labels that are
-    believed but for a share of 1 in `rows` + 2, as in Platt's scaling, and the logarithm of a temperature
-    is expected to be 0, with a deviation of 1. A model without probabilities, and one with fewer than
-    20 rows to go by, is left as it is; so are shares for which its `Mixture` wants more.
+    Shares also scale the confidence, so if they are fitted, the temperature is 1. A model that is right on
+    all of a few rows would seem never to be wrong. So shares are fitted to labels smoothed by 1 in `rows` +
+    2, as in Platt's scaling, and the logarithm of a temperature has a prior of mean 0 and deviation 1. Models
+    without probabilities, or with fewer than 20 rows, are not changed; nor are shares if their `Mixture`
+    needs more rows.
 
     Args:
         model: trained.
-        rows: as many as there are, none of them trained on.
+        rows: held-out rows, none of them trained on.
 
     Returns:
-        The temperature, from 0.1 to 10, or None where nothing was set.
+        The temperature, from 0.1 to 10, or None if nothing was set.
 
     Reference: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 4.2; Platt 1999,
     "Probabilistic Outputs for Support Vector Machines", section 2.2.
@@ -44,27 +44,27 @@ def calibrate(model: RawModel, rows: LabelledRows) -> float | None:
 
 
 def copy_calibration(source: RawModel, target: RawModel) -> None:
-    """Give a model the temperature and shares of another of the same config."""
+    """Copy the temperature and shares of a model to another one of the same config."""
     for layer in source.core.layers:
         if isinstance(layer, Probabilities | Mixture):
             target.core.get_layer(layer.name).set_weights(layer.get_weights())
 
 
 class Calibration:
-    """The fit of what stands between a model's logits and its probabilities.
+    """The fit of the parameters between a model's logits and its probabilities.
 
     Args:
         model: a model that has seen rows.
         rows: none of them trained on.
-        weights: of the rows, as they have in training; by default all the same.
+        weights: of the rows, as in training; by default all the same.
 
     Attributes:
-        possible: whether there are probabilities to calibrate, and enough rows.
+        possible: True if there are probabilities to calibrate, and enough rows.
     """
 
     def __init__(self, model: RawModel, rows: LabelledRows, weights: Any = None) -> None:
         layers = {type(layer): layer for layer in model.core.layers}
-        # A row that weighs nothing tells nothing.
+        # Rows of weight 0 have no effect.
         self._model, self._count = model, len(rows) if weights is None else int(np.count_nonzero(weights))
         self._probabilities: Any = layers.get(Probabilities)
         self._mixture: Any = layers.get(Mixture)
@@ -77,11 +77,11 @@ class Calibration:
         # Rows of tokens can all be empty.
         self.possible = len(self._targets) > 0
         self._weights = np.ones(len(self._targets)) if weights is None else np.asarray(weights)
-        # Read once: attention alone changes from epoch to epoch.
+        # Computed once: only attention changes from epoch to epoch.
         self._batches = model._batches(Rows(model._read_inputs(rows.inputs), []), _PREDICT_BATCH)
 
     def set(self) -> float:
-        """Set the shares or, where they stay as they are, the temperature; return the temperature."""
+        """Set the shares or, if these are not fitted, the temperature; return the temperature."""
         self._probabilities.temperature.assign(1.0)
         if self.mixes:
             self._set_shares()
@@ -101,11 +101,11 @@ class Calibration:
 
     @property
     def mixes(self) -> bool:
-        """True if the model has two paths, and their shares are to be fitted on so many rows."""
+        """True if the model has two paths, and enough rows to fit their shares."""
         return self.possible and self._mixture is not None and self._count >= self._mixture.first.rows
 
     def _set_shares(self) -> tuple[np.ndarray, float]:
-        """Return the logits of both paths together, and their loss; attention's may have changed."""
+        """Return the logits of both paths together, and their loss, with attention's current logits."""
         doubt = 1 / (len(self._targets) + 2)
         if self._wide is None:
             self._wide = self._path([0.0, 1.0])
@@ -120,7 +120,7 @@ class Calibration:
         return shares[0] * deep + shares[1] * wide, float(found.fun)
 
     def _fitted_temperature(self, logits: np.ndarray) -> float:
-        # Doubted labels make a model that is hardly ever wrong unsure on few rows; an expectation does not.
+        # On few rows, smoothed labels would make a nearly perfect model underconfident; a prior does not.
         def loss(log: float) -> float:
             return self._loss(logits / math.exp(log), doubt=0.0) + log**2 / (2 * len(logits))
 
@@ -133,7 +133,7 @@ class Calibration:
         return self._logits()
 
     def _logits(self) -> np.ndarray:
-        """Return what the probabilities are of, float64 `[B, C]`; of a softmax up to a number a row."""
+        """Return the logits of the probabilities, float64 `[B, C]`; for a softmax up to a constant a row."""
         found = self._model._predicted(self._batches, verbose=0)
         found = np.concatenate(found) if self._model.head.per_position else found
         found = found.astype(np.float64)
@@ -143,7 +143,7 @@ class Calibration:
         return logs - np.log(np.maximum(1 - found, _LEAST))
 
     def _loss(self, logits: np.ndarray, doubt: float) -> float:
-        """Return the mean cross-entropy of logits against the targets, a share of each doubted."""
+        """Return the mean cross-entropy of logits against the smoothed targets."""
         if self._probabilities.activation == "sigmoid":
             doubted = self._targets + doubt * (0.5 - self._targets)
             of_rows = np.mean(np.logaddexp(0, logits) - doubted * logits, axis=-1)
@@ -156,10 +156,10 @@ class Calibration:
 
 
 class SharesFitted(keras.callbacks.Callback):
-    """Fits the shares of a model's two paths after each epoch, and says how both answer together.
+    """Fit the shares of a model's two paths after each epoch, and report both paths together.
 
-    Their loss takes the place of `val_loss`, and their accuracy that of `val_accuracy`, if it is watched.
-    Which epoch is best, and when to stop, is then judged of both paths as they will answer together.
+    Their loss replaces `val_loss`, and their accuracy replaces `val_accuracy`, if it is monitored. So the
+    best epoch and the stop depend on both paths together.
 
     Args:
         fit: of the model in training.

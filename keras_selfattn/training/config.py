@@ -1,4 +1,4 @@
-"""Settings of a training, checked where they enter."""
+"""Settings of a training, checked when created."""
 
 import math
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ class TrainConfig:
     """Settings of a training.
 
     Args:
-        epochs: passes over the training rows, at most.
+        epochs: the most passes over the training rows.
         batch_size: rows in a step.
-        learning_rate: peak of the schedule: linear warmup, then a cosine down to nearly 0.
+        learning_rate: peak of the schedule: linear warmup, then cosine decay to nearly 0.
         weight_decay: decoupled, of AdamW.
         patience: epochs without a better validation loss after which training stops; the best weights are
-            restored in any case.
-        validation: share of the rows held out where no validation rows are given, in (0, 1).
-        refit: whether, where rows were held out, a model is then trained on all rows, for the epochs that
-            were best, or for all where fewer than 100 were held out. A tenth of few rows is missed most.
-        label_smoothing: share of each label that is spread over all classes in training, in [0, 1).
-        class_weight: "balanced" gives each class the same weight in all, however few its rows; a dict gives
-            weights by label name or place, finite and at least 0; None counts each row alike.
+            always restored.
+        validation: share of the rows to hold out if there are no validation rows, in (0, 1).
+        refit: True trains a model again on all rows if some were held out, for the best number of epochs, or
+            for all epochs if fewer than 100 rows were held out. It helps most with few rows.
+        label_smoothing: share of each label that training spreads over all classes, in [0, 1).
+        class_weight: "balanced" gives each class the same total weight; a dict gives weights by label name
+            or index, finite and at least 0; None gives each row the same weight.
         seed: of weights, dropout, order and split: the same seed gives the same result on the same machine.
 
     Raises:
@@ -64,7 +64,7 @@ class TrainConfig:
             raise ConfigError(f"`refit` must be True or False. Received {self.refit!r}.")
         if isinstance(self.seed, bool) or not isinstance(self.seed, Integral) or not 0 <= self.seed < 2**32:
             raise ConfigError(f"`seed` must be an integer in [0, 2**32). Received {self.seed!r}.")
-        # As Python's own types, which JSON knows.
+        # As Python's own types, for JSON.
         for name in ("learning_rate", "weight_decay", "validation", "label_smoothing"):
             object.__setattr__(self, name, float(getattr(self, name)))
         object.__setattr__(self, "seed", int(self.seed))

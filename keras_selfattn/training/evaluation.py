@@ -1,4 +1,4 @@
-"""Evaluation on rows with known targets: figures, mistakes, and labels that training never had."""
+"""Evaluation on rows with known targets: figures, mistakes, and labels unknown to the model."""
 
 import dataclasses
 import math
@@ -19,9 +19,9 @@ from keras_selfattn.models.heads import Head
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
 _PREDICT_BATCH = 256
-# Labels in a message, and places of each.
+# Labels in a message, and places for each.
 _SHOWN = 5
-# Characters, tokens and numbers of a row that can be shown as an example: people read it.
+# The most characters, tokens and numbers of an example row, which people read.
 _CHARACTERS, _TOKENS, _NUMBERS = 300, 50, 1000
 
 
@@ -30,9 +30,9 @@ class Evaluation:
     """Outputs and figures of a model on rows with known targets.
 
     Args:
-        head: the end of the model.
-        rows: that were asked, as the model reads them.
-        outputs: what the model predicts for each.
+        head: the head of the model.
+        rows: the evaluated rows, as the model reads them.
+        outputs: the model's prediction for each.
         figures: of all rows together.
     """
 
@@ -42,13 +42,13 @@ class Evaluation:
     figures: Report
 
     def mistakes(self) -> Columns:
-        """Return the rows that are answered wrongly, the worst first, as `mistakes_of` has them."""
+        """Return the wrongly predicted rows, the worst first; see `mistakes_of`."""
         return mistakes_of(self.head, self.rows, self.outputs)
 
     def example(self) -> dict[str, Any] | None:
-        """Return a short row that is answered rightly, as JSON types: the first of the first 256 rows.
+        """Return the first short row with a right prediction among the first 256, as JSON types.
 
-        Where none of them is answered rightly, it is the first short one; where none is short, None.
+        If no prediction is right, it is the first short row; if none is short, None.
         """
         first = self.rows.take(range(min(_PREDICT_BATCH, len(self.rows))))
         wrong = {line[0] for line in mistakes_of(self.head, first, self.outputs[: len(first)]).rows}
@@ -64,7 +64,7 @@ class Evaluation:
 def evaluate(
     model: RawModel, rows: LabelledRows | tuple[Any, Any], *, skip_unknown_labels: bool = False
 ) -> Report:
-    """Return the figures of a model on rows with known targets; as `examine` has them.
+    """Return the figures of a model on rows with known targets; see `examine`.
 
     Example:
 
@@ -81,12 +81,12 @@ def examine(
 ) -> Evaluation:
     """Return figures and mistakes of a model on rows with known targets.
 
-    A row with a label that the model does not know counts as answered wrongly; a warning says how many there
-    are, which labels, and where.
+    A row with an unknown label counts as wrong; a warning gives the number of such rows, their labels and
+    places.
 
     Args:
         model: trained.
-        rows: `LabelledRows`, or a pair of inputs and targets; whatever their containers.
+        rows: `LabelledRows`, or a pair of inputs and targets, in any containers.
         skip_unknown_labels: leave such rows out instead.
 
     Raises:
@@ -106,19 +106,19 @@ def examine(
 
 
 def measured(model: RawModel, rows: LabelledRows) -> Evaluation:
-    """Return figures and mistakes of a model on rows as it reads them; unknown labels count as wrong."""
+    """Return figures and mistakes of a model on preprocessed rows; unknown labels count as wrong."""
     outputs = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
     figures = report_of(model.head, rows.targets, outputs, model.baselines(rows.inputs))
     return Evaluation(model.head, rows, outputs, figures)
 
 
 def told_apart(rows: LabelledRows, labels: Collection[str], what: str = "rows") -> tuple[LabelledRows, str]:
-    """Return the rows whose labels are all known, and what there is to say of the others, or "".
+    """Return the rows whose labels are all known, and a message about the others, or "".
 
     Args:
         rows: as a model reads them.
-        labels: those known.
-        what: the rows are, in the message.
+        labels: the known labels.
+        what: the name of the rows in the message.
 
     Raises:
         DataError: if there are labels, and none of them is known.
@@ -146,18 +146,18 @@ def told_apart(rows: LabelledRows, labels: Collection[str], what: str = "rows") 
 
 
 def read_rows(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows:
-    """Return rows as the model reads them, with targets as that kind of head does."""
+    """Return rows as the model reads them, with targets as its kind of head reads them."""
     if not len(rows):
         raise DataError(f"{rows.source} has no rows. Give at least one.")
     with source_named(rows.source):
         read = model._read(rows.inputs, rows.targets, None, kind)
-    # Of the same class: it knows how its rows are split.
+    # Of the same class, which defines the split of its rows.
     return dataclasses.replace(rows, inputs=read.inputs, targets=read.targets)
 
 
 @contextmanager
 def source_named(source: str) -> Iterator[None]:
-    """Let errors of rows say where the rows come from."""
+    """Add the source of the rows to errors of rows."""
     try:
         yield
     except DataError as error:
@@ -165,7 +165,7 @@ def source_named(source: str) -> Iterator[None]:
 
 
 def _places(rows: LabelledRows, found: list[int]) -> str:
-    """Return where rows are: "lines 3, 7" or names."""
+    """Return the places of rows: "lines 3, 7" or names."""
     places = [rows.place(row) for row in found[:_SHOWN]]
     more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
     lines = all(isinstance(place, int) for place in places)
@@ -182,7 +182,7 @@ def _is_short(given: Any) -> bool:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a row or a target as JSON types; what is no number, a missing value, is null."""
+    """Return a row or a target as JSON types; NaN, a missing value, becomes null."""
     if isinstance(value, np.ndarray):
         return _as_json(value.tolist())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""A training watched on held-out rows: schedule, best epoch, calibration; and one more on all rows."""
+"""Training monitored on held-out rows: schedule, best epoch, calibration; and a second one on all rows."""
 
 import dataclasses
 import math
@@ -19,14 +19,14 @@ from keras_selfattn.models.sample_weights import weights_of
 from keras_selfattn.training.calibration import Calibration, SharesFitted, copy_calibration
 from keras_selfattn.training.config import TrainConfig
 
-# Share of the steps over which the learning rate rises; Adam's first steps are the noisy ones.
+# Share of the steps in which the learning rate rises; Adam's first steps are the noisy ones.
 _WARMUP = 0.1
 # The rate starts and ends at this share of its peak.
 _FLOOR = 0.02
-# Fewer validation rows do not tell epochs apart: on sets of series, with 5 to 24 of them, attention answered
-# 1.6 points worse in the epoch that was best by them than in the last.
+# Fewer validation rows are too noisy to compare epochs: on data sets of series with 5 to 24 of them,
+# attention was 1.6 points worse in the epoch that they selected than in the last one.
 _TELLING = 100
-# Whether each monitored metric is minimised or maximised.
+# The direction of each monitored metric: minimised or maximised.
 _METRIC_MODES = {"val_loss": "min", "val_accuracy": "max"}
 
 
@@ -35,9 +35,9 @@ class Fitted:
     """The outcome of a training with a monitored metric.
 
     Args:
-        history: values by name, one an epoch.
-        best_epoch: whose weights were kept, counted from 1.
-        watched: which of the values told.
+        history: values by name, one for each epoch.
+        best_epoch: the epoch of the kept weights, counted from 1.
+        watched: the name of the monitored metric.
     """
 
     history: dict[str, list[float]]
@@ -50,7 +50,7 @@ class Fitted:
         return self.history[self.watched][self.best_epoch - 1]
 
     def beats(self, other: "Fitted") -> bool:
-        """Return whether the monitored metric is better here than in the other."""
+        """Return True if the monitored metric is better here than in the other."""
         return self.score < other.score if _METRIC_MODES[self.watched] == "min" else self.score > other.score
 
 
@@ -62,7 +62,7 @@ def fit_watched(
     callbacks: Sequence[keras.callbacks.Callback],
     verbose: str | int,
 ) -> Fitted:
-    """Train a model, keep the weights of the epoch that is best on validation rows, and calibrates it.
+    """Train a model, keep the weights of the epoch that is best on validation rows, and calibrate it.
 
     Raises:
         TrainingError: if the loss became NaN or infinite.
@@ -75,7 +75,7 @@ def fit_watched(
     stopping = keras.callbacks.EarlyStopping(
         monitor=watched, mode=_METRIC_MODES[watched], patience=config.patience, restore_best_weights=True
     )
-    # Weighted as in training, or the best epoch would be another one.
+    # Weighted as in training, otherwise another epoch would be best.
     weights = _weights(model.head, rows.targets, validation, config)
     history = _fit(
         model,
@@ -103,19 +103,19 @@ def fit_again(
     verbose: str | int,
     report: Callable[[str], None],
 ) -> None:
-    """Train a model, each of its encoders on its own, with nothing watched.
+    """Train a model, each of its encoders separately, without monitoring.
 
-    The learning rate falls over the epochs given, and the calibration is that of the model before.
+    The learning rate decays over the given epochs. The calibration is copied from the monitored model.
 
     Args:
         model: has seen no rows yet.
-        rows: to train on; none of them is watched.
-        epochs: as `epochs_again` says.
+        rows: to train on; none of them is for validation.
+        epochs: the result of `epochs_again`.
         watched: a model of the same config, or of one encoder.
-        config: how it was trained.
+        config: the settings of its training.
         callbacks: as in `fit_watched`.
         verbose: as in `keras.Model.fit`.
-        report: takes a line as each training begins.
+        report: called with a line as each training begins.
 
     Raises:
         TrainingError: if the loss became NaN or infinite.
@@ -139,37 +139,37 @@ def fit_again(
 
 
 def epochs_again(found: Fitted, validation: LabelledRows, config: TrainConfig) -> int:
-    """Return for how many epochs to train where nothing is watched: as were best, if enough rows told."""
+    """Return the number of epochs without monitoring: the best one, if there were enough validation rows."""
     return found.best_epoch if len(validation) >= _TELLING else config.epochs
 
 
 def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:
-    """Return another model of the same kind, which has seen no rows, with fields of its config changed."""
+    """Return an untrained model of the same kind, with changed fields of its config."""
     config = changed(model.config, changes).to_dict()
     return type(model).from_config({**model.get_config(), "config": config})
 
 
 def changed(config: Any, changes: Mapping[str, Any]) -> Any:
-    """Return a config with those changes that are of its fields."""
+    """Return a config with the changes that are for its fields."""
     fields = {field.name for field in dataclasses.fields(config)}
     return dataclasses.replace(config, **{name: value for name, value in changes.items() if name in fields})
 
 
 def members_of(model: RawModel) -> int:
-    """Return how many encoders a model has."""
+    """Return the number of encoders of a model."""
     return getattr(model.config, "members", 1)
 
 
 def has_two_paths(model: Any) -> bool:
-    """Return whether a model answers with attention and another path; steps train attention alone."""
+    """Return True if a model has another path beside attention; training steps change attention only."""
     return any(isinstance(layer, Mixture) for layer in model.core.layers)
 
 
 def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
-    """Return the values of each epoch under names that say what they are of.
+    """Return the values of each epoch under clear names.
 
-    Where a model has two paths, loss and accuracy of training are of attention alone, and bear its name;
-    those of validation are of both together.
+    If a model has two paths, loss and accuracy of training are of attention alone, and have its name; those
+    of validation are of both together.
     """
     if not has_two_paths(model):
         return dict(history)
@@ -179,7 +179,7 @@ def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> di
 
 
 def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
-    """Let a model learn what it must know of its rows, and return the head that it will have."""
+    """Let a model learn its vocabulary, labels and the like from rows, and return its future head."""
     keras.utils.set_random_seed(config.seed)
     head = model._head_type(rows.targets).learned(rows.targets)
     model.adapt(rows.inputs, rows.targets, _weights(head, rows.targets, rows, config))
@@ -208,7 +208,7 @@ def _fit(
 
 
 def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int) -> "_Scheduled":
-    """Compile a model for so many passes in whole batches; what is returned knows how many there will be."""
+    """Compile a model for a number of passes, and return the callback that corrects the number of steps."""
     schedule: Any = keras.optimizers.schedules.CosineDecay(
         _FLOOR * config.learning_rate,
         1,
@@ -226,10 +226,10 @@ def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: i
 
 
 class _Scheduled(keras.callbacks.Callback):
-    """Spreads a schedule over the steps that a training has: where rows are long, batches are smaller.
+    """Fit a schedule to the steps of a training: with long rows, batches are smaller and steps more.
 
     Args:
-        schedule: a cosine with a warmup, in the optimizer of a model that has not taken a step.
+        schedule: a cosine with a warmup, in the optimizer of a model before its first step.
     """
 
     def __init__(self, schedule: Any) -> None:
@@ -237,12 +237,12 @@ class _Scheduled(keras.callbacks.Callback):
         self._schedule = schedule
 
     def spread(self, steps: int) -> None:
-        """Set how long the rate rises, and falls."""
+        """Set the lengths of the rise and of the decay."""
         warmup = max(1, round(_WARMUP * steps))
         self._schedule.warmup_steps, self._schedule.decay_steps = warmup, max(1, steps - warmup)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # Before the first step, as which Keras compiles what the schedule holds.
+        # Before the first step, when Keras compiles the values of the schedule.
         self.spread(self.params["steps"] * self.params["epochs"])
 
 
@@ -254,6 +254,6 @@ def _check_finite(losses: Sequence[float], config: TrainConfig) -> None:
 
 
 def _weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:
-    """Return the weights of rows by their classes, of which `targets` are those of training, or None."""
+    """Return the weights of rows by their classes, from the training `targets`, or None."""
     by_place = head.class_weights(config.class_weight, targets)
     return None if by_place is None else weights_of(rows.targets, head, by_place)

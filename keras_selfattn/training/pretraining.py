@@ -1,4 +1,4 @@
-"""From texts without labels to the run folder of a model that classifiers can begin with."""
+"""Pretrain a model on texts without labels, and write its run folder; classifiers can start from it."""
 
 import dataclasses
 import math
@@ -34,26 +34,26 @@ def pretrain(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
 ) -> Run:
-    """Train a model to guess hidden tokens of texts, and write its run folder.
+    """Train a model to predict hidden tokens of texts, and write its run folder.
 
-    `TextClassifier(start=output)` then begins with what it has learned.
+    `TextClassifier(start=output)` then starts from its weights.
 
     Args:
-        texts: in any container. Those of over 1,024 characters are cut at spaces, into rows of their own.
+        texts: in any container. Texts of over 1,024 characters are split at spaces into several rows.
         output: the run folder; it appears when all of it is written.
         model: the model to train, which has seen no texts yet.
-        config: how it is trained; by default as the model advises.
-        validation: texts that decide which weights to keep; by default some of the rows are held out.
-        source: where the texts come from, for messages and records.
-        reading: how they were read from their file, such as its column.
-        overwrite: whether an existing run folder is replaced, once the new one is whole.
+        config: the settings of training; by default those that the model advises.
+        validation: texts that select the weights to keep; by default some of the rows are held out.
+        source: the name of the texts' source, for messages and records.
+        reading: the arguments of their reader, such as the column.
+        overwrite: True replaces an existing run folder, once the new one is whole.
         callbacks: more Keras callbacks, such as a progress bar.
         verbose: as in `keras.Model.fit`.
 
     Raises:
-        ConfigError: for `reading` that is no JSON, or settings of labels, such as `class_weight`.
-        DataError: for no texts, too few to hold some of them out, or what is no text.
-        RunError: if `output` cannot be written, exists and is not to be replaced, or is no run folder.
+        ConfigError: for `reading` that is not JSON, or settings of labels, such as `class_weight`.
+        DataError: for no texts, too few to hold some of them out, or values that are not texts.
+        RunError: if `output` cannot be written, exists without `overwrite`, or is not a run folder.
         TrainingError: if the loss became NaN or infinite.
 
     Example:
@@ -96,7 +96,7 @@ def pretrain(
 def evaluate_pretrained(
     model: MaskedTokenModel, texts: Sequence[str], batch_size: int | None = None
 ) -> MaskedTokenReport:
-    """Return how well a model guesses hidden tokens of texts; the same ones of the same texts each time.
+    """Return a model's figures for hidden tokens of texts, which are the same each time.
 
     Args:
         model: trained.

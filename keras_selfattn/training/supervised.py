@@ -1,4 +1,4 @@
-"""From labelled rows to a run folder: one function."""
+"""Train on labelled rows and write a run folder."""
 
 import dataclasses
 import json
@@ -40,15 +40,16 @@ class Run:
 
     Args:
         path: the run folder.
-        model: with the weights of the epoch that was best on the validation rows; or trained again with
-            nothing watched, on all rows or, of several encoders, on those that were not held out.
-        figures: on the rows held out, of a model that was not trained on them.
+        model: with the weights of the epoch that was best on the validation rows; or trained again without
+            monitoring, on all rows or, for several encoders, on those that were not held out.
+        figures: on the held-out rows, of a model that was not trained on them.
         best_epoch: that epoch, counted from 1.
         seconds: of vocabulary and training.
-        rows: that the weights were trained on.
-        again: whether the model was trained again.
-        epochs: that the weights were trained for: as were best, or all where too few rows told which was.
-        changes: settings that tuning found to be better than those asked for.
+        rows: the number of rows that the weights were trained on.
+        again: True if the model was trained again.
+        epochs: the epochs of the final weights: the best number, or all if there were too few validation
+            rows.
+        changes: settings that tuning found better than the given ones.
     """
 
     path: Path
@@ -80,29 +81,28 @@ def train(
     """Train a model of raw rows and write its run folder.
 
     Args:
-        rows: training rows, a pair of inputs and targets or `LabelledRows`, whatever their containers. A
-            share of them is held out for validation if none are given, and trained on afterwards where
-            `config.refit` says so.
+        rows: training rows, a pair of inputs and targets or `LabelledRows`, in any containers. Without
+            `validation`, a share of them is held out, and trained on afterwards with `config.refit`.
         output: the run folder; it appears when all of it is written.
         model: the model to train, which has seen no rows yet; a `TextClassifier` by default.
-        config: how it is trained; by default as its kind advises.
-        validation: rows that decide when to stop and which weights to keep; never trained on. Those with a
-            label that no training row has decide nothing.
-        test: rows for the figures in `metrics.json`; the validation rows where none are given. A label that
-            no training row has counts as answered wrongly.
-        reading: how the rows were read from their file, such as its columns; other files of the run are then
-            read alike.
-        overwrite: whether an existing run folder is replaced, once the new one is whole.
-        tune: seconds in which other settings are tried on the validation rows (`tuning.tuned`). The model of
-            the run is then another one than `model`, with the best of them.
-        callbacks: more Keras callbacks, such as a progress bar; of each training where there are several.
+        config: the settings of training; by default those that the model's kind advises.
+        validation: rows for the stop and the choice of weights; never trained on. Rows with a label that no
+            training row has are ignored for this.
+        test: rows for the figures in `metrics.json`; by default the validation rows. A label that no training
+            row has counts as wrong.
+        reading: the arguments of the rows' reader, such as columns; other files of the run are then read in
+            the same way.
+        overwrite: True replaces an existing run folder, once the new one is whole.
+        tune: seconds for trials of other settings on the validation rows (`tuning.tuned`). The run's model is
+            then a new one with the best settings, not `model`.
+        callbacks: more Keras callbacks, such as a progress bar; used for every training if there are several.
         verbose: as in `keras.Model.fit`.
-        report: takes a line as each training begins.
+        report: called with a line as each training begins.
 
     Raises:
-        ConfigError: for `reading` that is no JSON, or settings that are not for such targets.
+        ConfigError: for `reading` that is not JSON, or settings that are not for such targets.
         DataError: for rows that cannot train the model, before training begins.
-        RunError: if `output` cannot be written, exists and is not to be replaced, or is no run folder.
+        RunError: if `output` cannot be written, exists without `overwrite`, or is not a run folder.
         TrainingError: if the loss became NaN or infinite.
 
     Example:
@@ -136,7 +136,7 @@ def train(
         started = time.perf_counter()
         done = _trained(model, tables, config, refit, tune, report, callbacks=callbacks, verbose=verbose)
         seconds = time.perf_counter() - started
-        # Of rows that the model kept has been trained on, the one before it tells.
+        # For rows that the kept model was trained on, figures come from the model before it.
         told = done.watched.model if refit and test is None else done.model
         found = measured(told, tables[split])
         run = Run(
@@ -166,7 +166,7 @@ def train(
 
 
 class _Trained(NamedTuple):
-    """Trained models: the one to keep, the one validated before it, and the fields of `Run`."""
+    """Trained models: the one to keep, the validated one, and the fields of `Run`."""
 
     model: RawModel
     watched: Tuned
@@ -184,14 +184,14 @@ def _trained(
     report: Callable[[str], None],
     **shown: Any,
 ) -> _Trained:
-    """Train a model that is watched and, with `refit` or several encoders, again with nothing watched."""
+    """Train a monitored model and, with `refit` or several encoders, again without monitoring."""
     again = refit or members_of(model) > 1
     parts = tables["train"], tables["watched"]
     if tune > 0:
         watched = tuned(model, *parts, config, tune, report=report, **shown)
         model = copy_of(model, watched.changes) if again else watched.model
     else:
-        # Another model, where `model` itself is trained afterwards.
+        # A copy, if `model` itself is trained afterwards.
         first = copy_of(model, {"members": 1}) if again else model
         watched = Tuned(first, config, fit_watched(first, *parts, config, **shown), {}, [])
     kept = tables["all" if refit else "train"]
@@ -204,12 +204,12 @@ def _trained(
 
 @contextmanager
 def run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Yield the draft of a run folder; made before training, so that an unwritable place is said first."""
+    """Yield the draft of a run folder, created before training so that an unwritable place fails first."""
     check_output(target, overwrite=overwrite)
     with ExitStack() as stack:
         with writing(target):
             draft = stack.enter_context(new_directory(target, overwrite=overwrite))
-        # What goes wrong in the training itself, such as in a callback, says so in its own words.
+        # Errors of the training itself, such as in a callback, are raised unchanged.
         yield draft
         with writing(target):
             stack.close()
@@ -218,9 +218,9 @@ def run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
 def _checked(
     model: RawModel, rows: LabelledRows, validation: Any, test: Any, config: TrainConfig
 ) -> dict[str, LabelledRows]:
-    """Return "all" rows, those to "train" on, "validation", of it what is "watched", and "test".
+    """Return "all" rows, those to "train" on, "validation", its "watched" part, and "test".
 
-    All are as the model reads them. What is watched has no labels that training lacks.
+    All are as the model reads them. The "watched" rows have no labels that training lacks.
     """
     kind = model._head_type(rows.targets)
     rows = read_rows(model, rows, kind)
@@ -267,7 +267,7 @@ def _check_measurable(rows: LabelledRows, kind: type[Head], name: str) -> None:
 
 
 def as_json(name: str, value: Any) -> Any:
-    """Return what a run folder can record, before a training that could not be recorded."""
+    """Return settings as JSON types; raise before a training that could not be recorded."""
     try:
         json.dumps(value)
     except (TypeError, ValueError) as error:
@@ -276,7 +276,7 @@ def as_json(name: str, value: Any) -> Any:
 
 
 def _described(run: Run, found: Tuned) -> dict[str, Any]:
-    """Return what is recorded of a training."""
+    """Return the record of a training."""
     trials = [dataclasses.asdict(trial) for trial in found.trials]
     return {
         "training": dataclasses.asdict(found.config),
@@ -289,12 +289,12 @@ def _described(run: Run, found: Tuned) -> dict[str, Any]:
 
 
 def described(rows: LabelledRows) -> dict[str, Any]:
-    """Return what is recorded of rows."""
+    """Return the record of rows."""
     return {"source": rows.source, "rows": len(rows)}
 
 
 def described_rows(rows: LabelledRows) -> str:
-    """Return how many rows and classes there are, for a line on the terminal.
+    """Return the numbers of rows and classes, for a line on the terminal.
 
     Example:
 

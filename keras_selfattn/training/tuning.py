@@ -1,4 +1,4 @@
-"""Settings found by trying: one change after the other, each kept if held-out rows are better off."""
+"""Search for settings: one change after the other, each kept if held-out rows improve."""
 
 import dataclasses
 import time
@@ -18,13 +18,13 @@ from keras_selfattn.training.fitting import Fitted, changed, copy_of, fit_watche
 
 @dataclass(frozen=True)
 class Trial:
-    """One training with some settings changed.
+    """One training with some changed settings.
 
     Args:
-        changes: fields of the model's config and of `TrainConfig`, from what was asked for.
-        score: what training watches on the validation rows, in its best epoch; None if the time was over
-            before the training was, or if its loss was no number.
-        seconds: that it took.
+        changes: fields of the model's config and of `TrainConfig` that differ from the given ones.
+        score: the monitored metric on the validation rows, in its best epoch; None if the time was over
+            before the training, or if its loss became NaN.
+        seconds: its duration.
     """
 
     changes: dict[str, Any]
@@ -38,9 +38,9 @@ class Tuned:
 
     Args:
         model: of one encoder, trained with the best settings on the rows that were not held out.
-        config: how it was trained.
-        fitted: what that training found.
-        changes: of the settings, from what was asked for.
+        config: the settings of its training.
+        fitted: the outcome of that training.
+        changes: of the settings, from the given ones.
         trials: all of them, in order; the first changes nothing.
     """
 
@@ -62,20 +62,20 @@ def tuned(
     verbose: str | int = "auto",
     report: Callable[[str], None] = lambda _line: None,
 ) -> Tuned:
-    """Train a model with the settings given, then with one changed after the other while there is time.
+    """Train a model with the given settings, then with one change after the other while there is time.
 
-    A change that leaves the validation rows better off is kept, and the next ones come on top of it. Of many
-    trials some are better by chance alone: hold some hundreds of rows out.
+    A change that improves the validation rows is kept for the next trials. Some of many trials are better by
+    chance alone: hold out some hundreds of rows.
 
     Args:
-        model: has seen no rows yet, and will see none: copies of it are trained.
+        model: an untrained model; copies of it are trained.
         rows: to train on.
-        validation: to judge by.
-        config: the settings of training to begin with.
-        seconds: for all trials but the first, which is trained to its end.
+        validation: to compare by.
+        config: the initial settings of training.
+        seconds: for all trials except the first, which is always finished.
         callbacks: of each training.
         verbose: as in `keras.Model.fit`.
-        report: takes a line about each trial.
+        report: called with a line about each trial.
 
     Raises:
         TrainingError: if the loss of the first trial became NaN or infinite.
@@ -96,7 +96,7 @@ def tuned(
         began, deadline = time.perf_counter(), _Deadline(end)
         try:
             found = trial({**best.changes, **change}, [deadline])
-        except TrainingError:  # a learning rate may be too high; the settings before are not
+        except TrainingError:  # a learning rate may be too high; the earlier settings are not
             trials.append(Trial({**best.changes, **change}, None, _since(began)))
             continue
         if deadline.met:
@@ -108,17 +108,17 @@ def tuned(
 
 
 def _possible(model: RawModel, config: TrainConfig) -> list[dict[str, Any]]:
-    """Return the alternatives that change something, and that the other settings allow."""
+    """Return the alternatives that change something and fit the other settings."""
     found = []
     for change in model.alternatives():
-        with suppress(ConfigError):  # a width that the heads asked for do not divide
+        with suppress(ConfigError):  # a width that the given heads do not divide
             if (changed(model.config, change), changed(config, change)) != (model.config, config):
                 found.append(change)
     return found
 
 
 def described(changes: Mapping[str, Any]) -> str:
-    """Return changes as a line says them.
+    """Return changes in words.
 
     Example:
 
@@ -129,7 +129,7 @@ def described(changes: Mapping[str, Any]) -> str:
 
 
 class _Deadline(keras.callbacks.Callback):
-    """Ends a training when the time is over; `met` says whether it did."""
+    """End a training when the time is over; `met` is then True."""
 
     def __init__(self, end: float) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """The asyncio client: the methods of `Client`, each a coroutine, over an `AsyncTransport`."""
 
-# As they are written, so that help() shows `Inputs` and not what it stands for.
+# Annotations stay unevaluated, so help() shows `Inputs` and not its expansion.
 from __future__ import annotations
 
 import contextlib
@@ -29,7 +29,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _documented_as(method: Callable[..., Any]) -> Callable[[_F], _F]:
-    """Give a coroutine the docstring of the method that blocks: they differ in the waiting alone."""
+    """Give a coroutine the docstring of the blocking method: they differ only in how they wait."""
 
     def documented(coroutine: _F) -> _F:
         coroutine.__doc__ = method.__doc__
@@ -39,10 +39,10 @@ def _documented_as(method: Callable[..., Any]) -> Callable[[_F], _F]:
 
 
 class AsyncClient(BaseClient):
-    """Asks a model as `Client` does, from asyncio: the same arguments and methods, to be awaited.
+    """Query a model from asyncio: the arguments and methods of `Client`, as coroutines.
 
-    Any number of tasks may share one. It belongs to the event loop that first uses it; once that has ended,
-    another may. In a notebook `await` works as it is.
+    Any number of tasks may share one. It belongs to the event loop that first uses it; once that loop has
+    ended, another may use it. In a notebook `await` works at the top level.
 
     Args:
         target: as for `Client`, as are all the others.
@@ -93,7 +93,7 @@ class AsyncClient(BaseClient):
             batches = row_stream.numbered_batches_async(rows, size)
             requests = (stream.request(batch) async for batch in batches)
             calls = self._transport.stream(requests, lambda: time.monotonic() + limit)
-            # Who closes this closes that: otherwise the loop does, a while later.
+            # Closing this also closes that; otherwise the loop does so later.
             async with contextlib.aclosing(calls):
                 async for request, data in calls:
                     for outputs_of_row in stream.answers(request, data):

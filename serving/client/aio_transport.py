@@ -1,4 +1,4 @@
-"""Calls that are awaited, over a channel of one event loop."""
+"""Calls as coroutines, over a channel of one event loop."""
 
 import asyncio
 import inspect
@@ -23,7 +23,7 @@ _asyncio_process: int | None = None
 
 
 class AsyncTransport(Transport):
-    """Drives operations as coroutines.
+    """Run operations as coroutines.
 
     Args:
         settings: how calls are made.
@@ -52,7 +52,7 @@ class AsyncTransport(Transport):
     async def stream(
         self, requests: AsyncIterator[Request], deadline: Callable[[], float]
     ) -> AsyncGenerator[tuple[Request, bytes], None]:
-        """Each request and its answer, in order, with a few calls under way; see SyncTransport."""
+        """Yield each request and its answer, in order, with a few calls in progress; see SyncTransport."""
         pending: deque[tuple[Request, asyncio.Task[bytes]]] = deque()
         failure: Exception | None = None
         try:
@@ -80,7 +80,7 @@ class AsyncTransport(Transport):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """End the calls that are under way."""
+        """End the calls in progress."""
         await asyncio.gather(*(channel.close() for channel in self._channels))
 
     async def _do(self, step: Step, deadline: float) -> Any:
@@ -91,7 +91,7 @@ class AsyncTransport(Transport):
         return await self._send(step, deadline)
 
     async def _send(self, request: Request, deadline: float) -> bytes:
-        """The answer; what is answered to another try where that may be and helps."""
+        """Return the answer, or the answer to a retry where a retry is allowed and can help."""
         place, attempts = self._place(request), 0
         while True:
             try:
@@ -124,7 +124,7 @@ class AsyncTransport(Transport):
             details = "the servers' names, or the metadata of the call, were not found in time"
             raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, details) from None
         except asyncio.CancelledError:
-            # Whoever cancels the task gets that; who closes the client under a call, the client's own error.
+            # A cancelled task raises CancelledError; a client closed during a call, its own error.
             if self._channels[place].closed and not _being_cancelled():
                 raise self._error(request, grpc.StatusCode.CANCELLED, "the client was closed") from None
             raise
@@ -149,13 +149,13 @@ def _being_cancelled() -> bool:
 
 
 class LoopOwner:
-    """The event loop that all channels of a client belong to; another only once that has ended."""
+    """The event loop of all channels of a client; another loop may follow once it has ended."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def claim(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Give the channels to `loop`.
+        """Bind the channels to `loop`.
 
         Raises:
             ClosedError: another loop has them, or they cannot work in this process.
@@ -179,7 +179,7 @@ class AsyncChannel:
 
     Args:
         connection: how to connect.
-        owner: whose loop it is.
+        owner: the loop it belongs to.
     """
 
     def __init__(self, connection: Connection, owner: LoopOwner):
@@ -194,7 +194,7 @@ class AsyncChannel:
         self._calls: dict[str, Call] = {}
 
     async def call(self, method: str, seconds_left: float) -> Call:
-        """As in SyncChannel, of the running event loop; also ClosedError while another loop uses it."""
+        """As in SyncChannel, for the running event loop; also ClosedError while another loop uses it."""
         self._check_closed()
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
@@ -203,12 +203,12 @@ class AsyncChannel:
             await asyncio.wait_for(self._make(), seconds_left)
         self._check_closed()
         if method not in self._calls:
-            assert self._channel is not None  # the lookup was due
+            assert self._channel is not None  # the lookup has made it
             self._calls[method] = self._channel.unary_unary(method)
         return self._calls[method]
 
     async def close(self) -> None:
-        """End the calls that are under way. Closing twice is fine."""
+        """End the calls in progress. Closing twice is fine."""
         self.closed = True
         channel, self._channel = self._channel, None
         if channel is not None and self._loop is asyncio.get_running_loop():
@@ -224,7 +224,7 @@ class AsyncChannel:
         self.lookup = Lookup(self._connection.targets)
 
     async def _make(self) -> None:
-        """Make the channel, or another where the servers have moved; once for all who wait for it."""
+        """Create the channel, or a new one if the servers have moved; once for all waiting callers."""
         assert self._making is not None  # _begin has made it
         async with self._making:
             if self.closed or (self._channel is not None and not self.lookup.due):

@@ -12,13 +12,13 @@ from ..wire import messages_pb2 as pb
 
 
 class Prediction(dict[str, np.ndarray]):
-    """The outputs of a call by name, and who answered.
+    """The outputs of a call by name, and the version that answered.
 
     Args:
         outputs: name to array. A string output is an object array of `str` if all of it is valid UTF-8, else
             of `bytes`. Arrays may be read-only views of the answer: copy one to write to it.
         model: the model's name.
-        version: the version that answered; 0 where the server does not say.
+        version: the version that answered; 0 if the server does not name it.
         signature: the signature that was called.
 
     Example:
@@ -50,7 +50,7 @@ class Classification:
         label: the most probable label.
         score: its probability.
         scores: the probability of every label, in the model's order. A model without the signature `classify`
-            names no other labels than those it answers with: then it holds only the one.
+            does not list its labels: then this holds only the answered one.
 
     Example:
         >>> answer = Classification("pos", 0.75, {"neg": 0.25, "pos": 0.75})
@@ -70,7 +70,7 @@ class Labelling:
     Attributes:
         labels: the label of each position.
         scores: their probabilities, float32.
-        tokens: what the positions hold, where the model says so; else None.
+        tokens: the tokens at the positions, if the model returns them; else None.
 
     Example:
         >>> Labelling(["DET", "NOUN"], np.float32([1, 0.5]), ["the", "film"]).labels
@@ -87,8 +87,8 @@ class Explanation:
     """Attention weights of a model for one text.
 
     Attributes:
-        tokens: the tokens it reads the text as, T of them.
-        weights: float32 `[layers, heads, T, T]`: how much each token (row) attends to each (column).
+        tokens: the T tokens of the text.
+        weights: float32 `[layers, heads, T, T]`: the weight of each token (column) for each query (row).
 
     Example:
         >>> Explanation(["good"], np.ones((1, 1, 1, 1), np.float32)).tokens
@@ -161,7 +161,7 @@ def _as_text(array: np.ndarray) -> np.ndarray:
 
 
 def version_status(proto: pb.ModelVersionStatus) -> VersionStatus:
-    """A version's state as the server told it."""
+    """A version's state as reported by the server."""
     known = proto.state in pb.ModelVersionStatus.State.values()
     return VersionStatus(
         version=proto.version,

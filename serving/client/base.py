@@ -1,4 +1,4 @@
-"""The settings of a client, which both clients take."""
+"""The settings that both clients share."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -46,5 +46,5 @@ class BaseClient:
         return f"{type(self).__name__}({asked.target!r}, {asked.model!r}, timeout={self._timeout:g})"
 
     def _connect(self, settings: TransportSettings) -> None:
-        """Make the transport; nothing is sent yet."""
+        """Create the transport; nothing is sent yet."""
         raise NotImplementedError

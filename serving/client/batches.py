@@ -30,17 +30,17 @@ def parts(
 
 
 def taken(arrays: Mapping[str, np.ndarray], rowwise: Sequence[str], rows: range) -> dict[str, np.ndarray]:
-    """The inputs of one part; those without rows as they are."""
+    """The inputs of one part; inputs without rows are not changed."""
     return {
         name: array[rows.start : rows.stop] if name in rowwise else array for name, array in arrays.items()
     }
 
 
 def joined(asked: Asked, answers: Sequence[Prediction], rows: Sequence[range]) -> Prediction:
-    """The parts' answers as one, in order.
+    """Join the answers of the parts, in order.
 
     Raises:
-        MalformedResponseError: an output has not one entry for each row, or rows of different shapes.
+        MalformedResponseError: an output lacks one entry for each row, or has rows of different shapes.
     """
     first = answers[0]
     if len(answers) == 1:

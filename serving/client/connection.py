@@ -1,4 +1,4 @@
-"""Settings of a client's connections: servers, encryption, retries, limits. The same for both transports.
+"""Settings of a client's connections for both transports: servers, encryption, retries, limits.
 
 Reference: grpc.io/docs/guides/{service-config,retry,health-checking,keepalive}; the service config's fields
 are those of grpc/service_config/service_config.proto.
@@ -24,7 +24,7 @@ from .targets import Targets
 _NO_LIMIT = -1
 _INT_MAX = 2**31 - 1
 
-# Servers hang up on clients that ping more often than they like; gRPC's own allow this much within a call.
+# Servers disconnect clients that ping too often; gRPC's own servers allow this rate within a call.
 _KEEPALIVE_SECONDS = 10
 _KEEPALIVE_TIMEOUT_SECONDS = 5
 
@@ -37,15 +37,15 @@ class Connection:
 
     Args:
         targets: the servers.
-        tls: how to encrypt; gRPC's own ChannelCredentials for what TLS does not cover.
-        insecure: whether to send in clear text to other machines.
-        metadata: sent with every call, or a function that returns it for each.
+        tls: the encryption; gRPC's own ChannelCredentials for anything that TLS does not cover.
+        insecure: True allows clear text to other machines.
+        metadata: sent with every call, or a function that is called for each.
         credentials: gRPC's own per-call credentials; they need `tls`.
         interceptors: gRPC's client interceptors, outermost first. They see messages as bytes.
-        connections: how many to each target, each on a channel of its own.
+        connections: the number to each target, each on a separate channel.
 
     Raises:
-        InvalidInputError: they do not go together, or would send in clear text what was not said to be.
+        InvalidInputError: they contradict each other, or would use clear text without `insecure`.
     """
 
     targets: Targets
@@ -95,11 +95,11 @@ class Connection:
             )
 
     def call_metadata(self) -> Any:
-        """Return the metadata of the next call, unchecked; of a coroutine function what is to be awaited."""
+        """Return the metadata of the next call, unchecked; for a coroutine function, an awaitable."""
         return self.metadata() if callable(self.metadata) else self.metadata or ()
 
     def channel_credentials(self) -> grpc.ChannelCredentials | None:
-        """Those of the channel and the calls together; None for clear text."""
+        """The credentials of the channel and the calls; None for clear text."""
         if self.tls is None:
             return None
         channel = self.tls.credentials() if isinstance(self.tls, TLS) else self.tls
@@ -114,22 +114,20 @@ class Connection:
             # gRPC receives at most 4 MiB unless told otherwise: less than one batch of attention weights.
             ("grpc.max_receive_message_length", _NO_LIMIT),
             ("grpc.max_send_message_length", _NO_LIMIT),
-            # gRPC quietly makes no retry of a call with more bytes than this, 256 KiB unless told otherwise.
+            # gRPC silently does not retry a call with more bytes than this; its default is 256 KiB.
             ("grpc.per_rpc_retry_buffer_size", _INT_MAX),
-            # A server that starts a moment later is found within that moment, not after gRPC's growing
-            # back-off.
+            # Find a server that starts a moment later within that moment, not after gRPC's growing back-off.
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
-            # A connection that is dead without a word (a cable, a firewall) is noticed while calls wait on
-            # it.
+            # Notice a silently dead connection (a cable, a firewall) while calls wait on it.
             ("grpc.keepalive_time_ms", _KEEPALIVE_SECONDS * 1000),
             ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_SECONDS * 1000),
-            ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_SECONDS * 1000),  # a minute, unless told
+            ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_SECONDS * 1000),  # gRPC's default is a minute
         ]
         if self.connections > 1:
             options.append(("grpc.use_local_subchannel_pool", 1))  # channels share connections otherwise
         if self.targets.loopback:
-            options.append(("grpc.enable_http_proxy", 0))  # no proxy is asked for this very machine
+            options.append(("grpc.enable_http_proxy", 0))  # no proxy for this machine
         if isinstance(self.tls, TLS) and (self.tls.server_name or self.targets.several):
             name = self.tls.server_name or self.targets.hosts[0]
             options += [("grpc.ssl_target_name_override", name), ("grpc.default_authority", name)]
@@ -137,13 +135,13 @@ class Connection:
 
 
 def service_config(several: bool, connections: int = 1) -> dict[str, Any]:
-    """Retries, and how calls are spread: over all servers that are healthy.
+    """The retries, and the spread of calls over all healthy servers.
 
     Args:
-        several: whether there is a choice. Only then the servers' health is watched: with one there is
-            nothing to do about it, and gRPC writes a line to stderr for a server without the health service.
-        connections: how many there are to each. Of several, gRPC could try a call again on the one that
-            failed alone: the transports do it.
+        several: True if there are several servers. Only then is their health watched: with one server it
+            changes nothing, and gRPC writes a line to stderr for a server without the health service.
+        connections: the number to each. With several, the transports retry: gRPC could retry a call only on
+            the connection that failed.
     """
     service, method = RELOAD.strip("/").split("/")
     config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
@@ -152,7 +150,7 @@ def service_config(several: bool, connections: int = 1) -> dict[str, Any]:
     if connections == 1:
         config["methodConfig"] = [
             {"name": [{}], "retryPolicy": retries.POLICY},
-            # A reload that has arrived may not be sent again: another may have come in between.
+            # A reload may have arrived, so it is not sent again: another could have come in between.
             {"name": [{"service": service, "method": method}]},
         ]
         config["retryThrottling"] = retries.THROTTLING

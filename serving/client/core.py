@@ -1,4 +1,4 @@
-"""A client without a transport: requests, checks, memory of the metadata.
+"""A client without a transport: requests, checks, cached metadata.
 
 Each operation is a generator of `steps`; the tasks built on it are in `tasks`, `examples` and `management`.
 
@@ -38,13 +38,13 @@ _M = TypeVar("_M", bound=Message)
 
 
 class Core:
-    """The operations on one model, and what is remembered of its metadata.
+    """The operations on one model, and its cached metadata.
 
     Args:
         target: the server's address, for messages.
         model: the model's name.
         max_batch_size: the most rows in one call; None for no limit.
-        encrypted: whether the connection is, for messages.
+        encrypted: True if the connection is encrypted, for messages.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Core:
     def predict_parts(
         self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Which
     ) -> Steps[tuple[list[Prediction], list[range]]]:
-        """The answers for the parts of a batch, all of one version, and which rows each is for.
+        """The answers for the parts of a batch, all of one version, with the rows of each.
 
         Strings are still `bytes`.
         """
@@ -81,17 +81,17 @@ class Core:
         try:
             return (yield from self._predict_known(inputs, signature, names, which, known))
         except (InvalidArgumentError, InvalidInputError, FailedPreconditionError) as error:
-            # It was checked against memory, and a newer version may have other inputs.
+            # It was checked against cached metadata, and a newer version may have other inputs.
             fresh = None if known is None else (yield from self.memory.fresh(which, error, signature))
             if fresh is None:
                 raise
             return (yield from self._predict_known(inputs, signature, names, which, fresh))
 
     def parsed(self, message: type[_M], answer: bytes) -> _M:
-        """An answer as the message it should be.
+        """Parse an answer.
 
         Raises:
-            MalformedResponseError: it is not.
+            MalformedResponseError: it does not parse.
         """
         try:
             return message.FromString(answer)
@@ -99,7 +99,7 @@ class Core:
             raise self.asked.malformed(f"{message.DESCRIPTOR.name} does not parse: {error}") from error
 
     def signature(self, known: ModelMetadata | None, name: str) -> Signature | None:
-        """A signature, as far as it is known.
+        """A signature, if it is known.
 
         Raises:
             FailedPreconditionError: the model has no such signature.
@@ -111,10 +111,10 @@ class Core:
         raise self.asked.error(grpc.StatusCode.FAILED_PRECONDITION, details, name)
 
     def output_names(self, outputs: Sequence[str] | None) -> Sequence[str]:
-        """The outputs asked for as a list, empty for all.
+        """The requested outputs as a list, empty for all.
 
         Raises:
-            InvalidInputError: they are no list of names.
+            InvalidInputError: they are not a list of names.
         """
         if outputs is None:
             return []
@@ -124,10 +124,10 @@ class Core:
         return names
 
     def check_outputs(self, outputs: Sequence[str], name: str, signature: Signature | None) -> None:
-        """Refuse outputs that a signature has not.
+        """Refuse outputs that a signature lacks.
 
         Raises:
-            InvalidInputError: that.
+            InvalidInputError: the signature lacks one.
         """
         unknown = [output for output in outputs if signature and output not in signature.outputs]
         if unknown:
@@ -188,7 +188,7 @@ class Core:
         name: str,
         request: Callable[[Which, range], Request],
     ) -> Steps[list[Prediction]]:
-        """The parts that another version answered are asked of the last one's: it has just taken over."""
+        """Request parts of other versions again from the last answer's version, which has just taken over."""
         last = found[-1].version
         one: list[Prediction] = []
         for answer, part in zip(found, rows, strict=True):
@@ -202,7 +202,7 @@ class Core:
         self, version: int, part: range, name: str, request: Callable[[Which, range], Request]
     ) -> Steps[Prediction]:
         which = Which(version)
-        # Of several servers some may not have it yet, and calls go to them in turn.
+        # Some of several servers may not have it yet, and calls go to them in turn.
         for _ in range(_TRIES_FOR_A_VERSION):
             try:
                 answer = yield request(which, part)

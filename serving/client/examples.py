@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 Features = Mapping[str, ArrayLike]
 MultiResult = list[list[ClassScore]] | np.ndarray
 
-# The tasks of MultiInference and what TensorFlow Serving calls them.
+# The tasks of MultiInference and TensorFlow Serving's names for them.
 METHODS = {"classify": "tensorflow/serving/classify", "regress": "tensorflow/serving/regress"}
 
 
@@ -108,7 +108,7 @@ def multi_inference(
     context: Features | None,
     which: Which,
 ) -> Steps[dict[str, MultiResult]]:
-    """Of each signature what its task returns, all from one run of the model."""
+    """Return the result of each signature's task, all from one run of the model."""
     if not isinstance(tasks, Mapping) or not tasks or not set(tasks.values()) <= METHODS.keys():
         raise InvalidInputError(
             f'tasks must be a dict from signatures to "classify" or "regress". Received {tasks!r}'
@@ -125,7 +125,7 @@ def multi_inference(
 
 @dataclass(frozen=True)
 class _AskedOfExamples:
-    """A call on examples: how its requests are made, and what its answers are."""
+    """A call on examples: it makes the requests and reads the answers."""
 
     core: Core
     method: str
@@ -142,7 +142,7 @@ class _AskedOfExamples:
         try:
             return (yield from self._of_one_version(name, which))
         except (InvalidArgumentError, FailedPreconditionError):
-            # The name came from what is remembered, maybe of another version.
+            # The name came from the cache, perhaps of another version.
             self.core.memory.forget(which)
             again = yield from self._name(usual, which)
             if again == name:
@@ -157,7 +157,7 @@ class _AskedOfExamples:
         responses = yield from self._responses(name, which)
         versions = [_version(response) for response in responses]
         if len(set(versions)) > 1:
-            # A newer version took over between two parts: all rows are asked of that one.
+            # A newer version took over between two parts: request all rows from that one.
             responses = yield from self._responses(name, Which(versions[-1]))
         return responses
 

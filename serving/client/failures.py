@@ -1,4 +1,4 @@
-"""From what went wrong to the exception that says so: to whom, about what, and what to do."""
+"""Turn failures into exceptions that name the server, the cause and the next step."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import grpc
 
 from ..errors import ERROR_OF_CODE, InvalidInputError, MalformedResponseError, ServingError
 
-# What to do next, for every code but OK.
+# The next step for every code but OK.
 ADVICE = {
     grpc.StatusCode.CANCELLED: "The client was closed, or the server gave the call up; ask again.",
     grpc.StatusCode.UNKNOWN: "The server's log has the cause.",
@@ -40,7 +40,7 @@ _CLEAR_ADVICE = " If the server speaks TLS, which closes such connections, pass 
 
 @dataclass(frozen=True)
 class Asked:
-    """The server asked: its address, the model's name, and whether the connection is encrypted.
+    """The queried server: its address, the model's name, and whether the connection is encrypted.
 
     Example:
         raise Asked("localhost:8500", "half").error(grpc.StatusCode.NOT_FOUND, "Servable not found")
@@ -80,7 +80,7 @@ class Asked:
         return error
 
     def refused(self, details: str, rows: range | None = None) -> InvalidInputError:
-        """The exception for what was not sent."""
+        """The exception for a request that was not sent."""
         message = f"{details} (model {self.model!r} at {self.target}{_rows(rows)})"
         error = InvalidInputError(message, details=details, target=self.target, model=self.model)
         error.rows = rows

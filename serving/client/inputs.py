@@ -1,4 +1,4 @@
-"""Inputs of callers, checked against what the model wants, as arrays that can be sent."""
+"""Check inputs against the served signature and convert them to arrays that can be sent."""
 
 # Not all callers have a type checker.
 # pyright: reportUnnecessaryIsInstance=false
@@ -25,10 +25,10 @@ def checked_inputs(
     """The arrays to send to a signature, by name.
 
     Args:
-        asked: who is asked, for messages.
+        asked: the server and the model, for messages.
         inputs: a mapping from names to values, or the value of the only input.
         name: the signature's name, for messages.
-        signature: what the model says of it; None if it says nothing: values then go as NumPy takes them.
+        signature: the served signature; None if unknown: values are then sent as NumPy reads them.
 
     Raises:
         InvalidInputError: names, dtypes, ranks or known sizes do not fit.
@@ -52,7 +52,7 @@ def _any_rows(spec: TensorSpec | None) -> bool:
 
 def _named(asked: Asked, inputs: Inputs, name: str, signature: Signature | None) -> Mapping[str, ArrayLike]:
     columns: Any = getattr(inputs, "columns", None)
-    if columns is not None and hasattr(inputs, "iloc"):  # a DataFrame, which may be more than the model takes
+    if columns is not None and hasattr(inputs, "iloc"):  # a DataFrame, perhaps with other columns
         frame: Any = inputs
         wanted = columns if signature is None else [alias for alias in signature.inputs if alias in columns]
         if len(wanted):
@@ -101,12 +101,12 @@ def _checked(asked: Asked, alias: str, value: ArrayLike, spec: TensorSpec | None
 
 
 def _padded(value: Any, spec: TensorSpec | None, alias: str) -> Any:
-    """Rows padded to the longest of them, where a model takes such: tokens with "", series with NaN."""
+    """Pad rows to the longest of them, for models with known padding: tokens with "", series with NaN."""
     if spec is None or spec.shape is None:
         return value
     if spec.dtype == "string" and spec.shape[1:] == (None,):
         return _padded_tokens(value)
-    # What this project's exports call it: other models need not take NaN for padding.
+    # The input's name in this project's exports: other models need not read NaN as padding.
     if alias == _SERIES and "float" in spec.dtype and len(spec.shape) == 3 and spec.shape[1] is None:
         return _padded_series(value)
     return value
@@ -127,7 +127,7 @@ def _padded_tokens(value: Any) -> Any:
 
 
 def _padded_series(value: Any) -> Any:
-    """Frames `[length, features]` of several lengths; what is something else is left to the checks."""
+    """Frames `[length, features]` of several lengths; other values are left to the checks."""
     given: Any = value
     if not isinstance(given, list | tuple):
         return value

@@ -1,4 +1,4 @@
-"""Calls about a server's models: states of versions, readiness, what to serve.
+"""Calls about a server's models: states of versions, readiness, the list of models.
 
 Reference: tensorflow_serving/apis/{get_model_status,model_management}.proto and
 tensorflow_serving/config/model_server_config.proto.
@@ -26,7 +26,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A model that a server is told to serve.
+    """A model for a server to serve.
 
     Args:
         name: the name clients ask for.
@@ -62,7 +62,7 @@ class ModelConfig:
             raise InvalidInputError(f"labels must be a dict from names to versions. Received {self.labels!r}")
 
     def proto(self) -> pb.ModelConfig:
-        """The message that says so."""
+        """The message of this configuration."""
         policy = pb.FileSystemStoragePathSourceConfig.ServableVersionPolicy()
         if self.versions == "all":
             policy.all.SetInParent()
@@ -87,7 +87,7 @@ def server_config(config: str | Sequence[ModelConfig]) -> pb.ModelServerConfig:
     """The configuration of a server.
 
     Args:
-        config: the models; or what a file for --model_config_file holds, a ModelServerConfig as text.
+        config: the models; or the text of a --model_config_file, a ModelServerConfig.
 
     Raises:
         InvalidInputError: the text does not parse, or the list holds something else.
@@ -97,7 +97,7 @@ def server_config(config: str | Sequence[ModelConfig]) -> pb.ModelServerConfig:
             return text_format.Parse(config, pb.ModelServerConfig())
         except text_format.ParseError as error:
             raise InvalidInputError(
-                f"config is no ModelServerConfig in protobuf's text form: {error}"
+                f"config must be a ModelServerConfig in protobuf's text format: {error}"
             ) from error
     if isinstance(config, ModelConfig) or not isinstance(config, Iterable):
         raise InvalidInputError(f"config must be a list of ModelConfig, or text. Received {config!r:.60}")
@@ -113,7 +113,7 @@ def server_config(config: str | Sequence[ModelConfig]) -> pb.ModelServerConfig:
 
 
 def reload(core: Core, config: str | Sequence[ModelConfig]) -> Steps[None]:
-    """Have the server serve what `config` lists, and nothing else."""
+    """Make the server serve the models that `config` lists, and no others."""
     request = pb.ReloadConfigRequest(config=server_config(config))
     answer = yield Request(RELOAD, request.SerializeToString())
     status = core.parsed(pb.ReloadConfigResponse, answer).status
@@ -134,7 +134,7 @@ def status(core: Core, which: Which, connection: int | None = None) -> Steps[lis
 def wait_until_ready(
     core: Core, which: Which, timeout: float, connections: int
 ) -> Steps[list[VersionStatus]]:
-    """The state of every version, once one is available by each connection: they may lead to other processes.
+    """The state of every version, once one is available on each connection, which may reach another process.
 
     Runs until the transport's deadline.
     """

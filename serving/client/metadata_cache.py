@@ -1,4 +1,4 @@
-"""A cache of a model's metadata, and when it is asked for again."""
+"""A cache of a model's metadata, with the rules for its renewal."""
 
 # Not all callers have a type checker.
 # pyright: reportUnnecessaryIsInstance=false
@@ -16,16 +16,16 @@ from .failures import Asked
 from .signatures import ModelMetadata, signatures_of
 from .steps import GET_MODEL_METADATA, Pause, Request, Steps
 
-# For so long what was just found to be so still is not asked for again because an input does not fit it.
+# After a renewal that changed nothing, an input that does not fit causes no other one for so long.
 _TRUSTED_SECONDS = 1.0
 
-# When a call looks whether another that asks already has an answer; after the last it asks for itself.
+# Pauses of a call that waits for another call's metadata; after the last one it requests them itself.
 _LOOKS = (0.002, 0.005, 0.01, 0.02, 0.04, *[0.08] * 25)  # seconds
 
 
 @dataclass(frozen=True)
 class Which:
-    """The version of a model that is asked: by number, by label, or the latest.
+    """The requested version of a model: by number, by label, or the latest.
 
     Args:
         version: a version's number, or None.
@@ -50,7 +50,7 @@ class Which:
             raise InvalidInputError(f"give version or label, not both. Received {version} and {label!r}")
 
     def spec(self, model: str, signature: str = "") -> pb.ModelSpec:
-        """The ModelSpec that asks for it."""
+        """The ModelSpec that requests it."""
         spec = pb.ModelSpec(name=model, signature_name=signature, version_label=self.label)
         if self.version is not None:
             spec.version.value = int(self.version)
@@ -58,12 +58,11 @@ class Which:
 
 
 class MetadataCache:
-    """The metadata of a model's versions, each asked for once.
+    """The metadata of a model's versions, each requested once.
 
-    Which version is the latest, or bears a label, changes under our feet. Every answer names its version,
-    and one that is new drops what is remembered; but once for each, since of several servers some may have
-    the old version for long. What is remembered is also asked for anew where it refuses something, or the
-    server does.
+    The latest version, and the version with a label, can change at any time. Every answer names its version,
+    and a new version clears the cache; but once for each, since some of several servers may have the old
+    version for long. Metadata are also requested again if they, or the server, refuse an input.
 
     Args:
         asked: the server and the model.
@@ -78,15 +77,15 @@ class MetadataCache:
         self._asking: set[Which] = set()
 
     def known(self, which: Which, signature: str = "") -> Steps[ModelMetadata | None]:
-        """The metadata as remembered, else as asked for a call of `signature`; None if there is none."""
+        """The metadata from the cache or the server, for a call of `signature`; None if there is none."""
         for pause in _LOOKS:
             try:
                 return self._known[which]
             except KeyError:
-                pass  # not asked yet, or another thread has just dropped it
+                pass  # not requested yet, or another thread has just dropped it
             if which not in self._asking:
                 break
-            yield Pause(pause)  # of many calls that come first together, one asks
+            yield Pause(pause)  # of many simultaneous first calls, one requests it
         self._asking.add(which)
         try:
             return (yield from self.ask(which, signature))
@@ -97,9 +96,9 @@ class MetadataCache:
             self._asking.discard(which)
 
     def fresh(self, which: Which, error: ServingError, signature: str) -> Steps[ModelMetadata | None]:
-        """The metadata after `error` came of what is remembered, if it says anything else of `signature` now.
+        """The renewed metadata after `error`, if `signature` has changed in it.
 
-        Where it cannot be had `error` stands, as it does within a second of the last time.
+        If it is unavailable, or was renewed within the last second, `error` is raised.
         """
         before, now = self._known.get(which), time.monotonic()
         if now - self._checked_at.get(which, -math.inf) < _TRUSTED_SECONDS:
@@ -135,7 +134,7 @@ class MetadataCache:
             self.forget(which)
 
     def forget(self, which: Which) -> None:
-        """Drop what is remembered, to be asked for by the next call."""
+        """Clear the cache; the next call requests the metadata again."""
         self._known.pop(which, None)
         self._checked_at.pop(which, None)
 

@@ -1,7 +1,7 @@
-"""Retries: the policy, and what follows it over several connections.
+"""The retry policy, and retries over several connections.
 
-Over one connection gRPC follows the policy. It makes all tries of a call on the channel of the first, so that
-over several channels the transports follow it here, each try by another one.
+With one connection gRPC follows the policy. It makes all tries of a call on the first try's channel. With
+several channels the transports follow the policy here, and each try uses another channel.
 
 Reference: gRFC A6, github.com/grpc/proposal/blob/master/A6-client-retries.md.
 """
@@ -21,8 +21,8 @@ _MAX_BACKOFF = 1  # seconds
 _BACKOFF_MULTIPLIER = 2
 _JITTER = 0.2  # gRPC's
 
-# UNAVAILABLE alone says that another try may be answered: the server is not there, is going, or has no room.
-# All of them (gRPC makes five at most) take about 1.5 s, so that nobody waits long for a server that is gone.
+# Only after UNAVAILABLE can another try succeed: the server is absent, is stopping, or has no room.
+# All tries (gRPC makes five at most) take about 1.5 s, so nobody waits long for a server that is gone.
 POLICY = {
     "maxAttempts": _MAX_ATTEMPTS,
     "initialBackoff": f"{_INITIAL_BACKOFF}s",
@@ -34,32 +34,32 @@ POLICY = {
 # for good is not asked five times by everybody; one of three that dies under load is survived.
 THROTTLING = {"maxTokens": 1000, "tokenRatio": 0.5}
 
-# What gRPC says of a connection that ended under a call. It repeats such a call by itself unless the answer
-# had begun, which nothing but its words tells apart.
+# gRPC's messages for a connection that ended during a call. It repeats such a call by itself unless the
+# answer had begun; only the message shows the difference.
 _BROKE_OFF = re.compile(
     r"(?i)stream removed|socket closed|reset by peer|broken pipe|ping timeout|keepalive|rst_stream|goaway"
 )
 
 
 class Retries:
-    """Says whether and when calls that failed are made again, beyond what gRPC does.
+    """Decide whether and when failed calls are retried, beyond gRPC's own retries.
 
     Args:
-        connections: how many a client has to each target.
+        connections: the client's connections to each target.
     """
 
     def __init__(self, connections: int):
         self._several = connections > 1
-        # Without a lock, which would not survive a fork: a count lost between two threads does no harm.
+        # No lock, because it would not survive a fork; a count lost between two threads does no harm.
         self._tokens: float = THROTTLING["maxTokens"]
 
     def pause(self, request: Request, error: UnavailableError, attempts: int) -> float | None:
-        """Seconds from the failure of so many attempts to the next; None if there is to be none."""
+        """Seconds from the failure of so many attempts to the next; None for no other attempt."""
         if request.method not in SAFE_TO_REPEAT:
             return None
         if not self._several:
             return 0.0 if attempts == 1 and _BROKE_OFF.search(error.details) else None
-        # A server's name that is not known has no RpcError; who names a connection tries it again himself.
+        # An unknown server name has no RpcError; a caller that names a connection retries by itself.
         if not isinstance(error.__cause__, grpc.RpcError) or request.connection is not None:
             return None
         self._tokens = max(0.0, self._tokens - 1)
@@ -74,7 +74,7 @@ class Retries:
 
 
 def _pause(error: grpc.RpcError, attempts: int) -> float | None:
-    """Seconds, as the server says or else the policy; None if the server wants no other try."""
+    """Seconds, set by the server or else by the policy; None if the server refuses another try."""
     call: Any = error  # grpc raises its errors as calls, which have metadata; RpcError does not say so
     for key, value in call.trailing_metadata() or ():
         if key == "grpc-retry-pushback-ms":

@@ -1,17 +1,17 @@
-"""Several connections in turns, but for those that have just failed."""
+"""Several connections in turns, without those that have just failed."""
 
 import itertools
 import time
 
-# As long as gRPC waits at most before it connects again.
+# gRPC's longest wait before it connects again.
 _LEFT_OUT_SECONDS = 1.0
 
 
 class RoundRobin:
-    """Picks the connection of each call, from any thread: without a lock, which would not survive a fork.
+    """Select the connection of each call, from any thread, without a lock, which would not survive a fork.
 
     Args:
-        connections: how many there are.
+        connections: their number.
 
     Example:
         >>> turns = RoundRobin(3)
@@ -25,10 +25,10 @@ class RoundRobin:
     def __init__(self, connections: int):
         self._connections = connections
         self._turns = itertools.count()
-        self._back_at = [0.0] * connections  # time.monotonic() at which one that failed is back
+        self._back_at = [0.0] * connections  # time.monotonic() at which a failed connection is used again
 
     def pick(self, failed: int | None = None) -> int:
-        """The number of the next connection; another than the one where the call has just `failed`."""
+        """The number of the next connection, different from the one where the call has just `failed`."""
         now = 0.0
         for _ in self._back_at:
             place = next(self._turns) % self._connections
@@ -36,7 +36,7 @@ class RoundRobin:
                 now = now or time.monotonic()
             if place != failed and self._back_at[place] <= now:
                 return place
-        place = next(self._turns) % self._connections  # all have failed: any is as good
+        place = next(self._turns) % self._connections  # all have failed: use any
         return place if place != failed else (place + 1) % self._connections
 
     def failed(self, place: int) -> None:

@@ -1,4 +1,4 @@
-"""Any number of rows, one after the other, as calls of a batch each."""
+"""Send any number of rows as calls of one batch each."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -25,14 +25,14 @@ _T = TypeVar("_T")
 
 
 class RowStream:
-    """Turns batches of rows into calls, and their answers into rows.
+    """Turn batches of rows into calls, and their answers into rows.
 
     Args:
         core: the model's calls.
         name: the signature to call.
-        signature: what is known of it.
-        outputs: names of the outputs wanted; empty for all.
-        which: the version asked.
+        signature: the served signature, if known.
+        outputs: names of the requested outputs; empty for all.
+        which: the requested version.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ def opened(core: Core, name: str, outputs: Sequence[str] | None, which: Which) -
     """A stream to a signature, once it is known to exist and to have the outputs."""
     names = core.output_names(outputs)
     try:
-        # Afresh: nothing else would notice a version with other inputs in the middle of a stream.
+        # Requested again: nothing else would notice a version with other inputs in the middle of a stream.
         known = yield from core.memory.ask(which, name)
     except UnimplementedError:
         known = None
@@ -71,7 +71,7 @@ def opened(core: Core, name: str, outputs: Sequence[str] | None, which: Which) -
 
 
 def rows_in_a_call(core: Core, batch_size: int | None) -> int:
-    """The number asked for, at most the client's most; else that, or 64."""
+    """The requested number, up to the client's limit; without one, that limit or 64."""
     most = core.max_batch_size
     if batch_size is None:
         return most or _DEFAULT_BATCH_SIZE
@@ -80,10 +80,10 @@ def rows_in_a_call(core: Core, batch_size: int | None) -> int:
 
 
 def check_rows(rows: Any) -> None:
-    """Refuse what is one row, or a batch by names, where rows are wanted.
+    """Refuse a single row, or a batch by names, in place of rows.
 
     Raises:
-        InvalidInputError: that.
+        InvalidInputError: it is one of these.
     """
     frame = hasattr(rows, "iloc") and hasattr(rows, "columns")
     if frame or isinstance(rows, str | bytes | Mapping):

@@ -1,4 +1,4 @@
-"""Encryption and credentials, which never show in a repr, a log or an error.
+"""Encryption and credentials, which never appear in a repr, a log or an error.
 
 Reference: grpc.io/docs/guides/auth.
 """
@@ -24,11 +24,11 @@ class TLS:
     """Encryption of a connection. Files are read once, here.
 
     Args:
-        ca: the certificates (PEM) that the server's must lead to: a path, or the PEM itself; None for those
-            that gRPC brings along, of the public authorities.
+        ca: the certificates (PEM) of the authorities that may sign the server's: a path, or the PEM itself;
+            None for gRPC's list of public authorities.
         certificate: the client's own certificate chain (PEM), for servers that ask for one (mTLS).
         key: its private key (PEM).
-        server_name: the name in the server's certificate, where it is not the target's host.
+        server_name: the name in the server's certificate, if it differs from the target's host.
 
     Raises:
         InvalidInputError: a file cannot be read, or only one of certificate and key is given.
@@ -55,10 +55,10 @@ class TLS:
 
 
 def pairs_of(metadata: Metadata) -> list[tuple[str, str | bytes]]:
-    """Metadata as gRPC takes it, with lower-case keys.
+    """Metadata in gRPC's form, with lower-case keys.
 
     Raises:
-        InvalidInputError: a key or value is no str; the message holds the key alone.
+        InvalidInputError: a key or value is not a str; the message holds only the key.
     """
     listed: Any = metadata.items() if isinstance(metadata, Mapping) else metadata
     found: list[tuple[str, str | bytes]] = []
@@ -83,7 +83,7 @@ def _is_header(key: str, value: str | bytes) -> bool:
 
 
 def _pem(name: str, value: object) -> bytes | None:
-    """The PEM in bytes, in a str, or in the file that it names. No error holds what may be a key."""
+    """The PEM in bytes, in a str, or in the file that it names. No error contains a possible key."""
     if value is None:
         return None
     data = value.encode() if isinstance(value, str) and _PEM in value else value
@@ -91,7 +91,7 @@ def _pem(name: str, value: object) -> bytes | None:
         try:
             data = Path(data).read_bytes()
         except OSError as error:
-            path = f": {value}" if len(str(value)) < 256 else ""  # longer it is no path, and may be a key
+            path = f": {value}" if len(str(value)) < 256 else ""  # if longer, it may be a key
             raise InvalidInputError(f"TLS {name} cannot be read: {error.strerror}{path}") from None
     if not isinstance(data, bytes) or _PEM.encode() not in data:
         raise InvalidInputError(f"TLS {name} must be PEM ({_PEM} ...), or the path of a file that holds it")

@@ -37,7 +37,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, repr=False)
 class Signature:
-    """One way to call a model.
+    """A signature of a model.
 
     Attributes:
         inputs: name to TensorSpec.
@@ -86,7 +86,7 @@ class ModelMetadata:
     signatures: Mapping[str, Signature]
 
     def __repr__(self) -> str:
-        # TensorFlow's savers write initializers among the signatures; nobody calls those.
+        # TensorFlow's savers write initializers among the signatures; they are not for callers.
         shown = [name for name in self.signatures if not name.startswith("__")]
         lines = [f"  {name}: {self.signatures[name]!r}" for name in shown]
         return "\n".join([f"{self.model}, version {self.version}", *lines])

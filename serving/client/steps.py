@@ -1,8 +1,8 @@
-"""Steps that an operation asks of a transport: to send, to send many, to wait.
+"""Steps of an operation, for a transport to run: send, send many, wait.
 
-An operation is a generator of these. The transport sends back what came of each, or throws the ServingError
-that came instead; what the generator returns is the operation's result. `sync` and `aio` each drive them with
-their own calls and hold nothing else.
+An operation is a generator of steps. The transport sends back the result of each, or throws its ServingError.
+The generator returns the operation's result. `sync` and `aio` run the steps with their own calls and hold
+nothing else.
 """
 
 from collections.abc import Generator, Iterator
@@ -19,7 +19,7 @@ GET_MODEL_METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
 GET_MODEL_STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
 RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
 
-# The calls that change nothing, so that one which may have arrived can be sent again.
+# The calls that change nothing, so they can be sent again even if they may have arrived.
 SAFE_TO_REPEAT = {PREDICT, CLASSIFY, REGRESS, MULTI_INFERENCE, GET_MODEL_METADATA, GET_MODEL_STATUS}
 
 
@@ -30,10 +30,10 @@ class Request:
     Attributes:
         method: the path of the call.
         message: the serialized request.
-        signature: the signature it asks for, for messages.
-        rows: which rows of a larger call it carries; None if it is whole.
-        wait_for_ready: whether to wait for a server that is not there yet.
-        connection: the number of the connection to ask by; None for the next.
+        signature: the requested signature, for messages.
+        rows: the rows of a larger call that it carries; None if it is whole.
+        wait_for_ready: True waits for a server that is not there yet.
+        connection: the number of the connection to use; None for the next.
     """
 
     method: str
@@ -48,7 +48,7 @@ class Request:
 class Many:
     """Calls to make side by side, a few at a time; the list of their answers is sent back, in order.
 
-    The requests are taken one by one, when there is room for them.
+    Requests are read one by one, when there is room for them.
     """
 
     requests: Iterator[Request]

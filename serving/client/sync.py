@@ -1,6 +1,6 @@
 """The synchronous client: `core`'s operations, each with its documentation, over a `SyncTransport`."""
 
-# As they are written, so that help() shows `Inputs` and not what it stands for.
+# Annotations stay unevaluated, so help() shows `Inputs` and not its expansion.
 from __future__ import annotations
 
 import time
@@ -25,28 +25,28 @@ from .transport import TransportSettings, seconds
 
 
 class Client(BaseClient):
-    """Asks a model on servers of TensorFlow Serving's gRPC API: this project's or TensorFlow Serving itself.
+    """Query a model on servers with TensorFlow Serving's gRPC API: this project's, or TensorFlow Serving.
 
-    Needs grpcio, protobuf and NumPy, not TensorFlow. May be used from several threads at once, and after a
-    fork in parent and child. Inputs are checked against the served signature before they are sent; it is
-    asked for once and remembered until the version changes.
+    It needs grpcio, protobuf and NumPy, not TensorFlow. Several threads can use it at once, and after a fork
+    both parent and child. Inputs are checked against the served signature before they are sent; the signature
+    is requested once and cached until the version changes.
 
     Args:
-        target: the server's address, "host:port" or "unix:/path"; or a list of "host:port", among which the
-            calls are spread and which are left out while they are down or not healthy.
+        target: the server's address, "host:port" or "unix:/path"; or a list of "host:port". Calls are spread
+            over the list, without servers that are down or not healthy.
         model: the name the model is served under.
-        timeout: seconds each call may take, retries included, unless the call says otherwise. 10, which a
-            model that answers people keeps; never without a limit.
-        max_batch_size: the most rows to send at once: larger batches go as several calls, and come back as
-            one answer of one version. None sends every batch whole.
-        concurrency: how many calls of one large batch are under way at once. Four keep two servers busy.
-        connections: how many to open to each target; calls go over them in turns, and a try after a failure
-            goes to another. One carries any number of calls at once; more are for a server whose processes
-            share a port, where each connection stays with one of them.
-        wait_for_ready: whether calls wait, until their deadline, for a server that is not there. Otherwise
-            they are tried again for about 1.5 seconds.
-        tls: how to encrypt the connection, a TLS or gRPC's ChannelCredentials. Needed for any but this
-            machine unless `insecure`.
+        timeout: seconds each call may take, retries included, unless the call says otherwise. The default,
+            10, suits a model that answers people. There is always a limit.
+        max_batch_size: the most rows to send at once. Larger batches are sent as several calls and returned
+            as one answer of one version. None sends every batch whole.
+        concurrency: the number of simultaneous calls of one large batch. Four keep two servers busy.
+        connections: the number of connections to each target. Calls use them in turns, and a retry uses
+            another one. One connection carries any number of calls at once; more are for a server whose
+            processes share a port, where each connection stays with one process.
+        wait_for_ready: True makes calls wait, until their deadline, for a server that is not there. Otherwise
+            they are retried for about 1.5 seconds.
+        tls: the encryption, a TLS or gRPC's ChannelCredentials. Other machines than this one need it unless
+            `insecure`.
         insecure: True to send in clear text to other machines.
         metadata: a dict sent with every call, such as an API key, or a function that returns it for each
             call.
@@ -54,7 +54,7 @@ class Client(BaseClient):
         interceptors: gRPC's client interceptors; they see messages as bytes.
 
     Raises:
-        InvalidInputError: an argument is of the wrong kind, or would send in clear text what should not be.
+        InvalidInputError: an argument is of the wrong kind, or would use clear text without `insecure`.
 
     Example:
         with Client("localhost:8500") as client:
@@ -75,9 +75,9 @@ class Client(BaseClient):
 
         Args:
             inputs: a mapping from input names to arrays, pandas Series, numbers, strings or nested lists of
-                them; or one such value alone if the signature has exactly one input. What converts to the
-                served dtype without loss is converted, and floats are rounded to narrower ones; anything
-                else is an error.
+                them; or one such value alone if the signature has exactly one input. A value is converted to
+                the served dtype if nothing is lost, and floats are rounded to narrower ones; anything else
+                is an error.
             signature: the signature to call.
             outputs: names of the outputs to return; None for all.
             version: a version's number; None for the latest.
@@ -92,7 +92,7 @@ class Client(BaseClient):
 
         Raises:
             InvalidInputError: inputs or outputs do not fit the signature; nothing was sent.
-            ServingError: one of its subclasses, by what went wrong; see `keras_selfattn.serving.errors`.
+            ServingError: the subclass for the failure; see `keras_selfattn.serving.errors`.
 
         Example:
             client.predict({"x": np.float32([1, 2])})["y"]  # array([2.5, 3. ], dtype=float32)
@@ -112,12 +112,12 @@ class Client(BaseClient):
         batch_size: int | None = None,
         timeout: float | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """The outputs for any number of rows, one by one, in memory for a few batches.
+        """Yield the outputs for any number of rows, one by one, with a few batches in memory.
 
         Args:
             rows: each a value of the only input, or a mapping from input names to values; rows, not batches.
-                As many batches are taken ahead of the answers as the client's `concurrency`: 1 for rows that
-                depend on the answers before them.
+                The client's `concurrency` is the number of batches read ahead of the answers: use 1 for rows
+                that depend on earlier answers.
             signature: as for `predict`.
             outputs: as for `predict`.
             version: as for `predict`.
@@ -129,7 +129,7 @@ class Client(BaseClient):
             An iterator over each row's outputs by name, in order.
 
         Raises:
-            ServingError: as for `predict`, while iterating; `.rows` says which rows the failed call had.
+            ServingError: as for `predict`, while iterating; `.rows` are the rows of the failed call.
 
         Example:
             for outputs in client.predict_iter(open("texts.txt")):
@@ -160,7 +160,7 @@ class Client(BaseClient):
         """The label of each row, its score, and the scores of all labels.
 
         Args:
-            values: a list of texts, or whatever the model takes, as for `predict`.
+            values: a list of texts, or other inputs of the model, as for `predict`.
             version: as for `predict`.
             label: as for `predict`.
             timeout: as for `predict`.
@@ -188,7 +188,7 @@ class Client(BaseClient):
         """The label of each position of each row.
 
         Args:
-            values: a list of rows of tokens, which may differ in length, or whatever the model takes, as for
+            values: a list of rows of tokens, which may differ in length, or other inputs of the model, as for
                 `predict`.
             version: as for `predict`.
             label: as for `predict`.
@@ -214,7 +214,7 @@ class Client(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> list[Explanation]:
-        """The tokens a model reads each text as, and the attention weights between them.
+        """The tokens of each text, and the attention weights between them.
 
         Args:
             texts: a list of str.
@@ -248,7 +248,7 @@ class Client(BaseClient):
 
         Args:
             examples: each a dict from feature names to a str, bytes or number, or a list or array of them.
-            signature: the signature to call; None for `classify` where the model has it, else the default.
+            signature: the signature to call; None for `classify` if the model has it, else the default.
             context: features that all rows share, sent once.
             version: as for `predict`.
             label: as for `predict`.
@@ -282,7 +282,7 @@ class Client(BaseClient):
 
         Args:
             examples: as for `tf_classify`.
-            signature: the signature to call; None for `regress` where the model has it, else the default.
+            signature: the signature to call; None for `regress` if the model has it, else the default.
             context: as for `tf_classify`.
             version: as for `predict`.
             label: as for `predict`.
@@ -323,7 +323,7 @@ class Client(BaseClient):
             timeout: as for `predict`.
 
         Returns:
-            For each signature what `tf_classify` or `tf_regress` returns.
+            For each signature, the result of `tf_classify` or `tf_regress`.
 
         Raises:
             ServingError: as for `predict`.
@@ -361,7 +361,7 @@ class Client(BaseClient):
         """The state of every version of the model that the server knows, newest first.
 
         Args:
-            version: a version's number for that one alone; None for all.
+            version: a version's number for only that one; None for all.
             timeout: as for `predict`.
 
         Returns:
@@ -394,14 +394,14 @@ class Client(BaseClient):
         return [version.version for version in self.status(timeout=timeout) if version.available]
 
     def reload(self, config: str | Sequence[ModelConfig], timeout: float = 60.0) -> None:
-        """Have the server serve what a configuration lists, and nothing else. Return once it does.
+        """Make the server serve the listed models and no others. Return once they are available.
 
         Args:
-            config: the models; or what a file for --model_config_file holds, a ModelServerConfig as text.
-            timeout: seconds for all of them to load. 60, for they are read from disk first.
+            config: the models; or the text of a --model_config_file, a ModelServerConfig.
+            timeout: seconds for all of them to load. The default, 60, allows for reading them from disk.
 
         Raises:
-            InvalidInputError: the configuration is none; nothing was sent.
+            InvalidInputError: the configuration is invalid; nothing was sent.
             ServingError: as for `predict`.
 
         Example:
@@ -410,17 +410,17 @@ class Client(BaseClient):
         self._transport.run(management.reload(self._core, config), timeout)
 
     def wait_until_ready(self, timeout: float, version: int | None = None) -> list[VersionStatus]:
-        """Wait until the server is there and some version of the model is available, by each connection.
+        """Wait until the server is there and a version of the model is available, on each connection.
 
         Args:
             timeout: seconds to wait at most.
             version: the version to wait for; None for any.
 
         Returns:
-            The state of every version, or of the one.
+            The state of every version, or of the given one.
 
         Raises:
-            DeadlineExceededError: none was available in time; the message says the last reason.
+            DeadlineExceededError: none was available in time; the message has the last reason.
             ServingError: waiting will not help, for example because the server does not know the call.
 
         Example:

@@ -1,4 +1,4 @@
-"""Calls that are waited for in the thread that makes them, over a channel that survives a fork."""
+"""Calls that block their thread, over a channel that survives a fork."""
 
 import functools
 import inspect
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class SyncTransport(Transport):
-    """Drives operations from any thread.
+    """Run operations from any thread.
 
     Args:
         settings: how calls are made.
@@ -57,10 +57,10 @@ class SyncTransport(Transport):
     def stream(
         self, requests: Iterator[Request], deadline: Callable[[], float]
     ) -> Iterator[tuple[Request, bytes]]:
-        """Each request and its answer, in order, with a few calls under way.
+        """Yield each request and its answer, in order, with a few calls in progress.
 
-        What has been answered is yielded before the next request is taken; what is under way when taking one
-        fails is still yielded.
+        Answers are yielded before the next request is read. If reading a request fails, the answers of calls
+        in progress are still yielded.
         """
         pending: deque[UnderWay] = deque()
         failure: Exception | None = None
@@ -98,7 +98,7 @@ class SyncTransport(Transport):
         return self._translated(request, lambda: kind(request, place, begin, answer))
 
     def _answer(self, request: Request, deadline: float, place: int, attempt: Attempt, wait: Wait) -> bytes:
-        """Return the answer of an attempt: the first, by `place`, or another that may be and helps."""
+        """Return the answer of the first attempt, on connection `place`, or of a retry if one can help."""
         attempts = 0
         while True:
             try:
@@ -116,7 +116,7 @@ class SyncTransport(Transport):
             place = self._round_robin.pick(place)
 
     def _ask(self, request: Request, deadline: float, place: int) -> bytes:
-        # Bytes in and out: `core` parses, so that an answer it cannot read is its own kind of error.
+        # Bytes in and out: `core` parses them, so an unreadable answer is a separate kind of error.
         call = self._call(request, deadline, place)
         return call(request.message, **self._options_of(request, self._metadata(), deadline))
 
@@ -135,7 +135,7 @@ class SyncTransport(Transport):
         return metadata
 
     def _translated(self, request: Request, make: Callable[[], _T]) -> _T:
-        """Return what `make` returns; raise gRPC's errors in it as ours."""
+        """Return the result of `make`, and turn gRPC's errors into ours."""
         started = time.monotonic()
         try:
             answer = make()
@@ -146,7 +146,7 @@ class SyncTransport(Transport):
         except ServingError:
             raise
         except ValueError:
-            # Another thread closed the channel after the check: grpc says so with a ValueError.
+            # Another thread closed the channel after the check: grpc then raises a ValueError.
             self._call(request, time.monotonic() + 1, 0)
             raise
         self._log(request, grpc.StatusCode.OK, started)
@@ -163,7 +163,7 @@ class SyncTransport(Transport):
             raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, str(error)) from None
 
     def close(self) -> None:
-        """End the calls that are under way."""
+        """End the calls in progress."""
         for channel in self._channels:
             channel.close()
 
@@ -182,7 +182,7 @@ class SyncChannel:
         self._begin()
 
     def call(self, method: str, seconds_left: float) -> Call:
-        """The function that makes a call, from bytes to bytes.
+        """Return the function that makes a call, from bytes to bytes.
 
         Raises:
             ClosedError: after `close`.
@@ -190,7 +190,7 @@ class SyncChannel:
             UnavailableError: none of them is known.
         """
         if self._process != os.getpid():
-            # Closing it would wait for threads that are in the other process; so would forgetting it.
+            # Closing or dropping it would wait for threads of the other process.
             self._inherited.append(self._channel)
             self._begin()
         target = self._find(seconds_left) if self.lookup.due or self._channel is None else None
@@ -198,16 +198,16 @@ class SyncChannel:
             if self._closed:
                 raise ClosedError("is closed; make a new one")
             if target is not None and (self._channel is None or target != self._target):
-                # Calls under way keep the channel that they are on.
+                # Calls in progress keep their channel.
                 self._channel, self._target = _sync_channel(self._connection, target), target
                 self._calls = {}
             if method not in self._calls:
-                assert self._channel is not None  # the lookup was due
+                assert self._channel is not None  # the lookup has made it
                 self._calls[method] = self._channel.unary_unary(method)
             return self._calls[method]
 
     def close(self) -> None:
-        """End the calls that are under way. Closing twice is fine."""
+        """End the calls in progress. Closing twice is fine."""
         self._closed = True
         if self._process != os.getpid():
             return
@@ -234,7 +234,7 @@ class SyncChannel:
             except Exception as error:  # noqa: BLE001 - raised in the thread that waits
                 found.put(error)
 
-        # The system's lookup knows no deadline.
+        # The system's lookup has no deadline.
         threading.Thread(target=find, name="lookup", daemon=True).start()
         try:
             answer = found.get(timeout=seconds_left)

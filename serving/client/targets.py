@@ -1,4 +1,4 @@
-"""Addresses of servers: read, checked, and put together to one name that gRPC understands."""
+"""Parse and check addresses of servers, and join them to one name for gRPC."""
 
 # Not all callers have a type checker.
 # pyright: reportUnnecessaryIsInstance=false
@@ -34,10 +34,10 @@ class Targets:
 
     @classmethod
     def of(cls, target: str | Sequence[str]) -> "Targets":
-        """The targets that a caller named.
+        """Parse the caller's targets.
 
         Raises:
-            InvalidInputError: one is anything else than an address, such as a URL; or there is none.
+            InvalidInputError: one is not an address, such as a URL; or there is none.
         """
         listed: list[Any] = list(target) if isinstance(target, list | tuple) else [target]
         if not listed:
@@ -64,17 +64,17 @@ class Targets:
 
     @property
     def looked_up(self) -> bool:
-        """True if `for_grpc` looks names up, which takes time, and may find others later."""
+        """True if `for_grpc` looks names up, which takes time and can have other results later."""
         return self.several and not all(map(_is_address, self.hosts))
 
     def for_grpc(self) -> str:
         """The name by which gRPC finds all of them.
 
-        gRPC looks a single name up by itself, again and again. It takes several servers as addresses only:
-        their names are looked up here. One that is not known is left out, as a server that is down.
+        gRPC itself looks up a single name, repeatedly. It accepts several servers only as addresses, so their
+        names are looked up here. An unknown name is left out, like a server that is down.
 
         Raises:
-            UnavailableError: no name is known.
+            UnavailableError: all names are unknown.
         """
         if not self.several:
             return self.addresses[0]
@@ -89,7 +89,7 @@ class Targets:
                 unknown.append(error)
         if len(unknown) == len(self.addresses):
             raise unknown[0]
-        # One channel has addresses of one family.
+        # All addresses of a channel are of one family.
         if len(found[socket.AF_INET]) >= len(found[socket.AF_INET6]):
             return f"ipv4:{','.join(dict.fromkeys(found[socket.AF_INET]))}"
         return f"ipv6:{','.join(dict.fromkeys(found[socket.AF_INET6]))}"

@@ -1,4 +1,4 @@
-"""Questions to models by task: a label for a row, a label for a position, attention weights.
+"""Calls by task: a label for a row, a label for each position, attention weights.
 
 The signatures and names are those of this project's exports; see docs/savedmodel.md.
 """
@@ -36,7 +36,7 @@ class Tasks:
 
     def __init__(self, core: Core):
         self._core = core
-        # In the order of the probabilities; None for a version that does not tell.
+        # In the order of the probabilities; None for a version that does not list its labels.
         self._classes: dict[int, Sequence[str] | None] = {}
 
     def classify(self, values: Inputs, which: Which) -> Steps[list[Classification]]:
@@ -47,7 +47,7 @@ class Tasks:
         except NotFoundError:
             if which.version is not None:
                 raise
-            # The version that answered left before it was asked for its labels.
+            # The version that answered was unloaded before its labels were requested.
             return (yield from self._classify(values, which))
 
     def label(self, values: Inputs, which: Which) -> Steps[list[Labelling]]:
@@ -71,7 +71,7 @@ class Tasks:
     def _parts(
         self, values: Inputs, signature: str, which: Which, ranks: Mapping[str, int], lack: str
     ) -> Steps[list[Prediction]]:
-        """The answers, each with outputs of these names and ranks, and one entry for each row in them."""
+        """Return the answers, checked to have outputs of these names and ranks with an entry for each row."""
         parts, rows = yield from self._core.predict_parts(values, signature, None, which)
         for part, asked in zip(parts, rows, strict=True):
             self._require(part, ranks, lack)
@@ -86,24 +86,24 @@ class Tasks:
         version = parts[0].version
         if not any(len(part["label"]) for part in parts):
             return []
-        # A server that names no version, or has another model under the same number, is asked again.
+        # A server that names no version, or has another model under the same number, gets another request.
         if version not in self._classes or not version or not _fits(parts, self._classes[version]):
             self._classes[version] = yield from self._class_names(version, which)
         classes = self._classes[version]
         return list(chain.from_iterable(_classified(part, classes) for part in parts))
 
     def _class_names(self, version: int, which: Which) -> Steps[Sequence[str] | None]:
-        """The labels in the order of the probabilities, as the signature `classify` has them for any row."""
+        """The labels in the order of the probabilities; the signature `classify` returns them for any row."""
         known = yield from self._core.memory.known(which)
         if known is None or _CLASSIFY not in known.signatures or DEFAULT_SIGNATURE not in known.signatures:
             return None
         row = _made_up_row(known)
         answering = Which(version) if version else which
         try:
-            # All outputs: a server that has warmed the signature up has not prepared the graph for one alone.
+            # All outputs: the warmup of a server does not prepare the graph for one output alone.
             answer = yield from self._core.predict([row], _CLASSIFY, None, answering)
         except (InvalidArgumentError, FailedPreconditionError, InvalidInputError):
-            return None  # a signature of that name which is something else
+            return None  # another kind of signature with that name
         return [_text(name) for name in answer["classes"].reshape(-1)]
 
     def _require(self, part: Prediction, ranks: Mapping[str, int], lack: str) -> None:
@@ -129,7 +129,7 @@ def _listed(part: Prediction) -> str:
 
 
 def _rows_of(values: Inputs) -> Inputs:
-    """`values`, unless it is one text: its letters would be taken for texts."""
+    """Return `values`, unless it is one text, whose letters would be read as texts."""
     if isinstance(values, str | bytes):
         raise InvalidInputError(f"texts must be a list of str. Received {values!r:.60}; pass a list: [text]")
     if isinstance(values, Mapping) or hasattr(values, "__array__") or hasattr(values, "dtype"):
@@ -142,9 +142,9 @@ def _rows_of(values: Inputs) -> Inputs:
 
 
 def _check_no_padding(values: Inputs) -> None:
-    """Refuse a list of tokens with one that is padding: it has no label, and others would seem to be its."""
+    """Refuse an empty token: it is padding and has no label, so it would shift the labels of others."""
     rows: Any = next(iter(values.values()), None) if isinstance(values, Mapping) else values
-    if getattr(rows, "ndim", 1) != 1:  # an array, which its maker has padded
+    if getattr(rows, "ndim", 1) != 1:  # an array, which the caller has padded
         return
     for number, row in enumerate(cast("Iterable[Any]", rows) if hasattr(rows, "__iter__") else ()):
         if isinstance(row, list | tuple) and any(
@@ -180,10 +180,10 @@ def _classified(part: Prediction, classes: Sequence[str] | None) -> list[Classif
 def _labelled(part: Prediction) -> list[Labelling]:
     tokens = part.get("tokens")
     if tokens is not None and tokens.shape != part["label"].shape:
-        tokens = None  # of something else than the positions
+        tokens = None  # not one token for each position
     found: list[Labelling] = []
     for row, labels in enumerate(part["label"]):
-        real = labels.astype(bool)  # what is padding has no label
+        real = labels.astype(bool)  # padding has no label
         words = None if tokens is None else [_text(token) for token in tokens[row][real]]
         found.append(Labelling([_text(label) for label in labels[real]], part["score"][row][real], words))
     return found
@@ -202,7 +202,7 @@ def _text(value: object) -> str:
 
 
 def _made_up_row(known: ModelMetadata) -> bytes:
-    """A serialized Example with something for every input: the labels are the same for any row."""
+    """A serialized Example with a value for every input: the labels are the same for any row."""
     inputs = known.signatures[DEFAULT_SIGNATURE].inputs
     return serialized_example({name: _made_up(spec) for name, spec in inputs.items()})
 

@@ -1,4 +1,4 @@
-"""Shared parts of the two transports: limits, options, and from gRPC's errors to ours."""
+"""Shared parts of the two transports: limits, options, and the conversion of gRPC's errors."""
 
 # Not all callers have a type checker.
 # pyright: reportUnnecessaryIsInstance=false
@@ -26,14 +26,14 @@ log = logging.getLogger("keras_selfattn.serving.client")
 
 Call = Callable[..., Any]
 
-_MOST_SECONDS = 365 * 24 * 3600  # gRPC takes ten times as much for no time at all
+_MOST_SECONDS = 365 * 24 * 3600  # gRPC reads ten times as much as no time at all
 
-# How often the names of several servers are looked up again while calls fail.
+# Seconds between lookups of the names of several servers while calls fail.
 _LOOK_AGAIN_SECONDS = 5.0
 
 
 class ClosedError(Exception):
-    """A channel was closed, or cannot be used where it is; the message says which."""
+    """A channel was closed, or cannot be used in this process or loop; the message says which."""
 
 
 class Lookup:
@@ -49,7 +49,7 @@ class Lookup:
         self.due = True
 
     def find(self) -> str:
-        """The name by which gRPC finds them now."""
+        """The name by which gRPC finds the servers now."""
         found = self._targets.for_grpc()
         self._at, self.due = time.monotonic(), False
         return found
@@ -60,7 +60,7 @@ class Lookup:
         return self._targets.looked_up
 
     def failed(self) -> None:
-        """Note that a call found no server: they may be elsewhere now."""
+        """Record that a call found no server: the servers may have moved."""
         self.due = self.due or (self.takes_time and time.monotonic() - self._at > _LOOK_AGAIN_SECONDS)
 
 
@@ -69,11 +69,11 @@ class TransportSettings:
     """Settings of all calls.
 
     Args:
-        asked: who is asked, for messages.
+        asked: the server and the model, for messages.
         connection: how to connect.
         timeout: seconds each operation may take unless it says otherwise.
-        concurrency: how many calls of one operation are under way at once.
-        wait_for_ready: whether calls wait for a server that is not there.
+        concurrency: the number of simultaneous calls of one operation.
+        wait_for_ready: True makes calls wait for a server that is not there.
 
     Raises:
         InvalidInputError: a number is out of its range.
@@ -91,10 +91,10 @@ class TransportSettings:
 
 
 class Transport:
-    """Makes calls; `SyncTransport` and `AsyncTransport` wait for them each in its own way.
+    """The shared part of `SyncTransport` and `AsyncTransport`, which wait for calls in different ways.
 
     Args:
-        settings: how.
+        settings: the settings of all calls.
     """
 
     def __init__(self, settings: TransportSettings):
@@ -112,7 +112,7 @@ class Transport:
         """Seconds until the deadline.
 
         Raises:
-            DeadlineExceededError: there are none.
+            DeadlineExceededError: it has passed.
         """
         left = deadline - time.monotonic()
         if left <= 0:
@@ -126,10 +126,10 @@ class Transport:
         return self._round_robin.pick() if request.connection is None else request.connection
 
     def _pause(self, request: Request, error: UnavailableError, attempts: int, deadline: float) -> float:
-        """Seconds until a call is made again whose last attempt has failed.
+        """Seconds until the next attempt of a failed call.
 
         Raises:
-            UnavailableError: `error`, for it is not to be made again, or too late.
+            UnavailableError: `error`, if there is no other attempt, or it would be too late.
         """
         pause = self._retries.pause(request, error, attempts)
         if pause is None or (pause and pause >= deadline - time.monotonic()):
@@ -149,7 +149,7 @@ class Transport:
         return self.asked.error(code, details, signature, rows)
 
     def _failure(self, request: Request, error: grpc.RpcError, started: float) -> ServingError:
-        """The exception for a call that gRPC raised `error` for."""
+        """The exception for gRPC's `error` of a call."""
         # grpc raises its errors as calls, which have a code and details; RpcError itself does not say so.
         call: Any = error
         code = call.code() or grpc.StatusCode.UNKNOWN
@@ -171,10 +171,10 @@ class Transport:
 
 
 def seconds(name: str, value: float) -> float:
-    """`value` as a time limit in seconds, checked.
+    """Check `value` as a time limit in seconds.
 
     Raises:
-        InvalidInputError: it is no positive finite number.
+        InvalidInputError: it is not a positive finite number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | np.number):
         raise InvalidInputError(f"{name} must be a number of seconds. Received {value!r}")
@@ -187,10 +187,10 @@ def seconds(name: str, value: float) -> float:
 
 
 def at_least_one(name: str, value: int) -> int:
-    """`value` as a count, checked.
+    """Check `value` as a count.
 
     Raises:
-        InvalidInputError: it is no positive integer.
+        InvalidInputError: it is not a positive integer.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InvalidInputError(f"{name} must be a positive integer. Received {value!r}")

@@ -1,4 +1,4 @@
-"""A call that has begun, in a process that does something else meanwhile."""
+"""A call in progress, while the process does other work."""
 
 import threading
 from collections.abc import Callable
@@ -9,21 +9,21 @@ import grpc
 
 from .steps import Request
 
-# Makes the attempt whose turn it is, by the connection of that number; returns the answer.
+# Makes the next attempt on the connection of that number; returns the answer.
 Attempt = Callable[[int], bytes]
 
-# Lets so many seconds pass between two attempts.
+# Waits so many seconds between two attempts.
 Wait = Callable[[float], object]
 
 
 class UnderWay:
-    """A call that has begun, whose other attempts are made when its answer is asked for.
+    """A call in progress whose retries are made when its answer is requested.
 
     Args:
-        request: what was asked.
+        request: the request.
         place: the number of the connection for the first attempt.
-        begin: begins an attempt by the connection of that number; returns gRPC's future.
-        answer: returns what an attempt returns, the first or another; raises what came instead.
+        begin: begins an attempt on the connection of that number; returns gRPC's future.
+        answer: returns the answer of the first or a later attempt; raises its error.
     """
 
     def __init__(
@@ -38,22 +38,22 @@ class UnderWay:
         self._answer = answer
         self._cancelled = threading.Event()
         self._future = begin(place)  # of the present attempt
-        self._asked = False  # whether its answer was asked for
+        self._asked = False  # True once its answer was requested
 
     def done(self) -> bool:
-        """Return whether `result` has it at once, or knows that the first attempt failed."""
+        """Return True if `result` returns at once, or the first attempt has failed."""
         return self._future.done()
 
     def result(self) -> bytes:
-        """The answer; to be asked for once.
+        """Return the answer; call it once.
 
         Raises:
-            ServingError: what came instead; CancelledError after `cancel`.
+            ServingError: the call failed; CancelledError after `cancel`.
         """
         return self._answer(self._attempt, self._cancelled.wait)
 
     def cancel(self) -> None:
-        """End it: the attempt that is under way, and the pause before one. There are no more."""
+        """End the current attempt, or the pause before one. No other attempt follows."""
         self._cancelled.set()
         self._future.cancel()
 
@@ -67,16 +67,16 @@ class UnderWay:
         if self._cancelled.is_set():
             raise grpc.FutureCancelledError
         self._future = self._begin(place)
-        # Meanwhile `cancel` may have ended the attempt before. It sets the event and then looks for the
-        # attempt, so that one of the two sees the other.
+        # `cancel` may have ended the previous attempt meanwhile. It sets the event and then looks for the
+        # attempt, so one of the two always sees the other.
         if self._cancelled.is_set():
             self._future.cancel()
 
 
 class RetriedUnderWay(UnderWay):
-    """A call that has begun, whose other attempts are made at once, in a thread.
+    """A call in progress whose retries are made at once, in a thread.
 
-    So do gRPC's own: calls that fail side by side pause side by side, while others are made.
+    gRPC's own retries do the same: calls that fail side by side wait side by side, while others are made.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ _MODULES = {"Server": ".server", "serve_forever": ".until_stopped"}
 
 
 def __getattr__(name: str) -> Any:
-    # On first use: the settings alone, which the command line is made of, need no TensorFlow.
+    # Imported on first use: the settings, from which the command line is made, need no TensorFlow.
     if name in _MODULES:
         return getattr(importlib.import_module(_MODULES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

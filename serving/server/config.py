@@ -1,6 +1,6 @@
-"""The server's settings, each with its default, its rule and its words, checked once.
+"""The server's settings, each with its default, its rule and its help text, checked once.
 
-A setting bears the name of TensorFlow Serving's flag where it has one. The command line is made of this list.
+A setting has the name of TensorFlow Serving's flag if there is one. The command line is built from this list.
 
 Reference: tensorflow_serving/model_servers/main.cc.
 """
@@ -27,7 +27,7 @@ TENSORFLOW = "TensorFlow"
 
 
 class Rule(NamedTuple):
-    """A rule for a setting's value: as a test, and in words that follow "must be"."""
+    """A rule for a setting's value: a test, and a text that follows "must be"."""
 
     holds: Callable[[Any], bool]
     words: str
@@ -71,9 +71,9 @@ def _setting(default: Any, group: str, rule: Rule, words: str) -> Any:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """Settings of a server: what to serve, where and how.
+    """Settings of a server: models, addresses, limits.
 
-    `SETTINGS` has what each setting is for; `keras-selfattn serve --help` prints it.
+    `SETTINGS` has the purpose of each setting; `keras-selfattn serve --help` prints it.
 
     Raises:
         InvalidInputError: a setting is out of its range, or there is nothing to serve.
@@ -88,10 +88,10 @@ class ServerConfig:
         "",
         MODELS,
         Rule(_is_path, "the folder that holds the model's versions"),
-        "Folder with one numbered folder a version. Or give --model_config_file.",
+        "Folder with one numbered folder for each version. --model_config_file is the alternative.",
     )
     model_config_file: str | Path = _setting(
-        "", MODELS, _FILE, "File that lists several models: a ModelServerConfig as protobuf text."
+        "", MODELS, _FILE, "File with a list of models: a ModelServerConfig as protobuf text."
     )
     model_config_file_poll_wait_seconds: float = _setting(
         0.0, MODELS, _SECONDS, "Seconds between two looks at that file; 0 reads it once."
@@ -106,7 +106,7 @@ class ServerConfig:
         "Tags of the graph to load, comma-separated.",
     )
     prefer_tflite_model: bool = _setting(
-        False, MODELS, _FLAG, "Load model.tflite where a version has it, instead of its SavedModel."
+        False, MODELS, _FLAG, "Load a version's model.tflite, if it has one, instead of its SavedModel."
     )
     allow_version_labels_for_unavailable_models: bool = _setting(
         False, MODELS, _FLAG, "Accept labels for versions that are not loaded."
@@ -116,8 +116,8 @@ class ServerConfig:
         "",
         NETWORK,
         Rule(lambda value: isinstance(value, str), "an address, such as 127.0.0.1 or 0.0.0.0 for all"),
-        "Address to listen on; without one, this machine alone is served unless gRPC is encrypted. "
-        "TensorFlow Serving listens on all: --host=0.0.0.0.",
+        "Address to listen on. By default only this machine, or all addresses if gRPC is encrypted. "
+        "--host=0.0.0.0 is all, as in TensorFlow Serving.",
     )
     port: int = _setting(8500, NETWORK, _PORT, "gRPC port; 0 takes a free one.")
     rest_api_port: int = _setting(
@@ -137,30 +137,30 @@ class ServerConfig:
         "Options of gRPC's core, such as grpc.max_connection_age_ms=2000, comma-separated.",
     )
     rest_api_enable_cors_support: bool = _setting(
-        False, NETWORK, _FLAG, "Let web pages of all origins ask over REST."
+        False, NETWORK, _FLAG, "Allow web pages of all origins to call REST (CORS)."
     )
     enable_profiler: bool = _setting(
-        True, NETWORK, _FLAG, "Answer TensorFlow's profiler, which has the server write traces."
+        True, NETWORK, _FLAG, "Answer TensorFlow's profiler, for which the server writes traces."
     )
     monitoring_config_file: str | Path = _setting(
-        "", NETWORK, _FILE, "Whether and where REST has metrics: a MonitoringConfig as protobuf text."
+        "", NETWORK, _FILE, "Metrics over REST, and their path: a MonitoringConfig as protobuf text."
     )
     enable_serialization_as_tensor_content: bool = _setting(
         False, NETWORK, _FLAG, "Answer numbers as raw bytes (tensor_content) instead of typed fields."
     )
     enable_signature_method_name_check: bool = _setting(
-        False, NETWORK, _FLAG, "Classify and Regress only signatures that were saved for them."
+        False, NETWORK, _FLAG, "Classify and Regress accept only signatures that were saved for them."
     )
 
     workers: int = _setting(
         1,
         LIMITS,
         _POSITIVE,
-        "Processes that share the ports, each with all models. A connection stays with one of them: clients "
-        "should open several.",
+        "Processes that share the ports, each with all models. A connection stays with one process, so "
+        "clients should open several.",
     )
     grpc_max_threads: int = _setting(
-        4 * (os.cpu_count() or 1), LIMITS, _POSITIVE, "Requests whose graphs run at the same time."
+        4 * (os.cpu_count() or 1), LIMITS, _POSITIVE, "Graphs that run at the same time."
     )
     max_concurrent_requests: int = _setting(
         2000, LIMITS, _POSITIVE, "Requests waiting or running; one more is refused with RESOURCE_EXHAUSTED."
@@ -169,25 +169,25 @@ class ServerConfig:
         2**28,
         LIMITS,
         _POSITIVE,
-        "Bytes of memory that a request's tensors may take beyond its own size: a message of 40 bytes can "
-        "name gigabytes. More is refused with INVALID_ARGUMENT.",
+        "Bytes of memory for a request's tensors beyond its own size, because a message of 40 bytes can name "
+        "gigabytes. More is refused with INVALID_ARGUMENT.",
     )
     rest_api_timeout_in_ms: int = _setting(
         30_000, LIMITS, _POSITIVE, "Milliseconds that a request over REST may take."
     )
     rest_api_max_body_bytes: int = _setting(
-        2**28, LIMITS, _POSITIVE, "Bytes that a request over REST may bring, inflated; more is refused."
+        2**28, LIMITS, _POSITIVE, "Bytes of a REST request's body, decompressed; more is refused."
     )
     max_concurrent_streams: int = _setting(
-        1000, LIMITS, _POSITIVE, "Requests that one connection may have open; further ones wait there."
+        1000, LIMITS, _POSITIVE, "Open requests on one connection; further ones wait there."
     )
 
     enable_batching: bool = _setting(
         False,
         BATCHING,
         _FLAG,
-        "Run requests that wait together, for every model. Those of this project are, without it, as soon "
-        "as more wait than can run.",
+        "Batch waiting requests, for every model. This project's models are batched without it, as soon as "
+        "more requests wait than can run.",
     )
     batching_parameters_file: str | Path = _setting(
         "", BATCHING, _FILE, "Sizes, queues and waits of batches: BatchingParameters as protobuf text."
@@ -196,7 +196,7 @@ class ServerConfig:
         False,
         BATCHING,
         _FLAG,
-        "Batch the versions that hold a batching_params.pbtxt, as that says. All share the threads of "
+        "Batch the versions with a batching_params.pbtxt by this file. All share the threads of "
         "--batching_parameters_file. Needs --enable_batching.",
     )
 
@@ -204,7 +204,7 @@ class ServerConfig:
         0.0,
         LIFE_CYCLE,
         Rule(lambda value: value == math.inf or _SECONDS.holds(value), _SECONDS.words),
-        "Seconds that a server with nothing to serve waits for a first version; inf waits for ever.",
+        "Seconds to wait for a first version if there is nothing to serve; inf waits for ever.",
     )
     shutdown_grace_seconds: float = _setting(
         30.0, LIFE_CYCLE, _SECONDS, "Seconds that running requests have after SIGTERM or Ctrl-C."
@@ -213,27 +213,27 @@ class ServerConfig:
         0, LIFE_CYCLE, _COUNT, "Models that load at the same time; 0 for as many as there are CPUs."
     )
     num_unload_threads: int = _setting(
-        0, LIFE_CYCLE, _COUNT, "Versions that are freed at the same time; 0 for one after the other."
+        0, LIFE_CYCLE, _COUNT, "Versions that unload at the same time; 0 for one after the other."
     )
     max_num_load_retries: int = _setting(
-        5, LIFE_CYCLE, _COUNT, "Times that a version is tried again which failed and has not changed since."
+        5, LIFE_CYCLE, _COUNT, "Retries of a version that failed to load and has not changed since."
     )
     load_retry_interval_micros: int = _setting(
-        60_000_000, LIFE_CYCLE, _COUNT, "Microseconds between two such tries."
+        60_000_000, LIFE_CYCLE, _COUNT, "Microseconds between two such retries."
     )
     enable_model_warmup: bool = _setting(
         True, LIFE_CYCLE, _FLAG, "Run a version's own warmup requests before it answers."
     )
     num_request_iterations_for_warmup: int = _setting(
-        0, LIFE_CYCLE, _COUNT, "Times that each warmup request is run; 0 for once."
+        0, LIFE_CYCLE, _COUNT, "Runs of each warmup request; 0 for one."
     )
 
     tensorflow_intra_op_parallelism: int = _setting(
         1,
         TENSORFLOW,
         _COUNT,
-        "Threads for one operation; 0 for all CPUs. Requests run side by side already, and with 1 a small "
-        "one costs half the CPU time.",
+        "Threads for one operation; 0 for all CPUs. Requests already run in parallel, and with 1 thread a "
+        "small one costs half the CPU time.",
     )
     tensorflow_inter_op_parallelism: int = _setting(
         0, TENSORFLOW, _COUNT, "Threads for operations that can run side by side; 0 for all CPUs."
@@ -270,12 +270,12 @@ class ServerConfig:
 
     @property
     def cpus(self) -> int:
-        """The CPUs that each worker can count on."""
+        """The number of CPUs for each worker."""
         return max(1, (os.cpu_count() or 1) // self.workers)
 
     @property
     def grpc_host(self) -> str:
-        """The address of the gRPC port: what is not encrypted is not for the network unless it is told so."""
+        """The address of the gRPC port: loopback if it is not encrypted and `host` is not set."""
         return self.host or (ALL_ADDRESSES if str(self.ssl_config_file) else LOOPBACK)
 
     @property
@@ -285,4 +285,4 @@ class ServerConfig:
 
 
 SETTINGS: dict[str, About] = {each.name: each.metadata["about"] for each in fields(ServerConfig)}
-"""What each setting is for, by name and in the order of the groups."""
+"""Return the purpose of each setting, by name and in the order of the groups."""

@@ -1,7 +1,7 @@
 """The server: its models, its ports, and an orderly end.
 
-The asyncio loop runs in a thread of its own, so that a server can live inside a program or a test; graphs
-run in a pool of threads, never on the loop.
+The asyncio loop runs in a separate thread, so that a server can run inside a program or a test. Graphs run in
+a pool of threads, never on the loop.
 """
 
 import asyncio
@@ -41,31 +41,31 @@ from .workers.membership import LISTENS, LOADED, Membership
 
 _log = logging.getLogger(__name__)
 
-# Windows' own cannot tell that a connection is there without accepting it.
+# Windows' own loop cannot report a connection without accepting it.
 _LOOP = asyncio.SelectorEventLoop if sys.platform == "win32" else None
 
-# After the last answer: for those who watch the health, and never end by themselves.
+# After the last answer, for calls that watch the health, which never end by themselves.
 _WATCHERS_SECONDS = 0.5
-# For what is being loaded when the server stops: nothing is lost if it is not waited for.
+# For models that are being loaded when the server stops: nothing is lost without a wait.
 _LOADING_SECONDS = 2.0
-# Until clients that watch the health have gone elsewhere. A call that meets gRPC's own stop is cancelled,
-# which nobody tries again; one that comes before is told UNAVAILABLE.
+# Until clients that watch the health have moved. gRPC's own stop cancels calls, and clients do not retry
+# cancelled calls; before it, calls get UNAVAILABLE, which clients retry.
 _LEAVING_SECONDS = 0.25
-# Of the C library's memory: with one for each CPU threads wait for each other, with eight, its own number, a
-# server takes a tenth more memory, and a minute of new versions until it takes no more.
+# Arenas of the C library for each CPU: with one, threads wait for each other. With eight, the library's
+# default, a server takes a tenth more memory, and grows during a minute of new versions.
 _ARENAS_PER_CPU = 2
 
 
 class Server:
-    """Serves models over TensorFlow Serving's gRPC and REST APIs, with health checks and a graceful end.
+    """Serve models over TensorFlow Serving's gRPC and REST APIs, with health checks and a graceful end.
 
     A context manager: starts on entry, stops on exit.
 
     Args:
-        config: what to serve, and where.
-        own_process: whether this process does nothing else: what is loaded is then out of the way of Python's
-            garbage collector, for good.
-        membership: what it shares, if it is one of several workers.
+        config: the models and the addresses.
+        own_process: True if this process only serves: loaded objects are then permanently excluded from
+            Python's garbage collector.
+        membership: the connection to the other workers, if there are several.
 
     Attributes:
         config: the same.
@@ -73,7 +73,7 @@ class Server:
 
     Raises:
         TextFileError: a file that the config names cannot be read.
-        InvalidArgumentError: model_config_file lists what cannot be served.
+        InvalidArgumentError: model_config_file lists a model that cannot be served.
         InvalidInputError: the config asks for workers; `serve_forever` starts these.
 
     Example:
@@ -97,7 +97,7 @@ class Server:
         self.models = Models(config, loader, on_change=self._availability_changed)
         ask_all = membership.ask_all if membership else None
         self._management = Management(self.models, self._metrics, ask_all)
-        # Before the list is read: should it change in between, the watch sees that.
+        # Before the list is read, so that the watch sees a change in between.
         self._config_watch = ConfigWatch(config, self._reload)
         listed = membership.listed if membership else None
         self._configured = configured_models(config) if listed is None else listed_models(listed)
@@ -153,12 +153,12 @@ class Server:
         try:
             self.models.begin(self._configured)
             if self._membership is not None:
-                # Before they are loaded, which may take until others are listed.
+                # Before models are loaded, which may take longer than the next change of the list.
                 self._membership.joined(self._management.actions)
             self.models.wait_until_served()
             self._thread.start()
             while not self._port.done() and self._thread.is_alive():
-                # Other workers may take minutes to load, and a signal must be heard.
+                # Other workers may take minutes to load, and a signal must be handled meanwhile.
                 wait({self._port}, SIGNAL_SECONDS)
             self._port.result()
             self._config_watch.start()
@@ -178,13 +178,13 @@ class Server:
             timeout: seconds to wait at most; None for no limit.
 
         Returns:
-            Whether it has stopped.
+            True if it has stopped.
         """
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def stop(self, grace: float | None = None) -> None:
-        """Stop: turn unhealthy, refuse new requests, let running ones finish, unload the models.
+        """Stop: report not serving, refuse new requests, let running ones finish, unload the models.
 
         Args:
             grace: seconds that running requests get to finish; None for the config's.
@@ -196,7 +196,7 @@ class Server:
             self._on_loop(self._stop_requested.set)
             while not self.wait(SIGNAL_SECONDS):
                 pass
-        # Closing the sessions ends the runs that are left, and so frees the threads.
+        # Closing the sessions ends the remaining runs, and so frees the threads.
         aborted = self._abort_requested.is_set()
         self.models.close(timeout=0.0 if aborted else min(self._grace, _LOADING_SECONDS))
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -248,24 +248,24 @@ class Server:
                 await rest.start()
                 self._rest_port = rest.port
             self._port.set_result(port)
-            if not self._stopping:  # or nobody could tell this loop, which was not there yet
+            if not self._stopping:  # a stop before this loop existed could not reach it
                 await self._stop_requested.wait()
             await self._drain(server, rest, (grpc_api.in_flight, rest_api.in_flight))
         finally:
             if rest is not None:
                 await rest.abort()
-            # One that is dropped while it runs keeps its port, and its garbage collection waits for ever.
+            # A running server that is dropped keeps its port, and its garbage collection waits for ever.
             await server.stop(None)
 
     async def _step(self, step: str) -> None:
-        """Go on when the other workers of a first start have done what this one has, or it must stop."""
+        """Wait until the other workers of a first start have done this step, or this one must stop."""
         membership = self._membership
         if membership is None or self._stopping:
             return
         done = asyncio.Event()
 
         def tell() -> None:
-            with contextlib.suppress(UnavailableError):  # the supervisor has gone, and this process ends
+            with contextlib.suppress(UnavailableError):  # the supervisor is gone, and this process ends
                 membership.step(step)
             self._on_loop(done.set)
 
@@ -297,7 +297,7 @@ class Server:
                 await rest.abort()
                 await closing
         await server.stop(_WATCHERS_SECONDS if draining.done() else None)
-        # What gRPC has just cancelled ends by itself, and not with a traceback when the loop is closed.
+        # Calls that gRPC has just cancelled end by themselves, without a traceback when the loop is closed.
         await asyncio.wait({draining}, timeout=_WATCHERS_SECONDS)
         draining.cancel()
         aborting.cancel()
@@ -313,7 +313,7 @@ class Server:
             asyncio.run_coroutine_threadsafe(self._tell_health(), self._loop)
 
     async def _tell_health(self) -> None:
-        # What is true now, whatever the order in which several changes arrive here.
+        # The current state, because several changes may arrive here in any order.
         if self._health is not None:
             await self._health.set(self._healthy())
 
@@ -323,5 +323,5 @@ class Server:
 
 
 async def _drained(in_flight: tuple[InFlight, ...]) -> None:
-    # In a coroutine: a gather by itself logs that nobody asked for its end when it is cancelled.
+    # In a coroutine: a cancelled gather alone logs that its exception was never retrieved.
     await asyncio.gather(*[each.drain() for each in in_flight])

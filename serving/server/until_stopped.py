@@ -1,4 +1,4 @@
-"""Serving until a signal says to stop: by this process, or by workers that it supervises."""
+"""Serve until a signal: in this process, or by workers that it supervises."""
 
 import signal
 import threading
@@ -9,16 +9,16 @@ from typing import Protocol, Self, TypeVar
 from .config import ServerConfig
 from .runtime import descriptors
 
-# A signal may come to any thread of the process. That does not wake the first, in which Python's handlers
-# run, so it must not wait for longer at a time.
+# A signal may reach any thread of the process. This does not wake the main thread, which runs Python's
+# handlers, so it must not wait for longer at a time.
 SIGNAL_SECONDS = 0.2
 
 
 class Serving(Protocol):
-    """A server, whichever processes it consists of.
+    """A server of one or several processes.
 
     Attributes:
-        config: what it serves, and where.
+        config: the models and the addresses.
     """
 
     config: ServerConfig
@@ -42,7 +42,7 @@ class Serving(Protocol):
         ...
 
     def stop(self, grace: float | None = None) -> None:
-        """Stop, and give running requests so many seconds; None for the config's."""
+        """Stop, and give running requests this many seconds; None for the config's."""
         ...
 
     def abort(self) -> None:
@@ -58,13 +58,13 @@ def serve_forever(
     on_ready: Callable[[Serving], None] | None = None,
     worker_setup: Callable[[int], None] | None = None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT, then drains. A second signal stops at once, a third kills.
+    """Serve until SIGTERM or SIGINT, then drain. A second signal stops at once, a third kills.
 
-    Raises the process's soft limit of descriptors to the hard one, which a `Server` inside another program
-    leaves as it is. Call it from the main thread: nobody else gets signals.
+    It raises the process's soft limit of descriptors to the hard one; a `Server` inside another program does
+    not. Call it from the main thread, which alone gets signals.
 
     Args:
-        config: what to serve, and where.
+        config: the models and the addresses.
         on_ready: called with the server when it answers, for example to print its address.
         worker_setup: called first in each worker of `config.workers`, if there are several, with its number
             from 1, for example to set up logging. It is pickled: a function of a module that workers can
@@ -91,7 +91,7 @@ def serve_forever(
 
 
 def serve_until_signal(server: _S, on_ready: Callable[[_S], None] | None = None) -> int:
-    """Do what `serve_forever` does, of a server that has not started."""
+    """Do the same as `serve_forever` for a server that has not started."""
     asked = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -103,7 +103,7 @@ def serve_until_signal(server: _S, on_ready: Callable[[_S], None] | None = None)
             signal.signal(name, signal.SIG_DFL)
 
     def on_early_signal(_number: int, _frame: FrameType | None) -> None:
-        # Nobody has been promised an answer yet, and a large model may load for minutes.
+        # No request has been accepted yet, and a large model may load for minutes.
         asked.set()
         for name in handlers:
             signal.signal(name, on_signal)
@@ -129,4 +129,4 @@ def serve_until_signal(server: _S, on_ready: Callable[[_S], None] | None = None)
 
 
 class _StopBeforeReadyError(BaseException):
-    """A signal while the model loads; no Exception, like KeyboardInterrupt, so that nothing holds it up."""
+    """A signal while the model loads; like KeyboardInterrupt not an Exception, so nothing catches it."""

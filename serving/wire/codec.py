@@ -1,7 +1,7 @@
-"""NumPy arrays and strings to TensorProto messages and back: the only place that does it.
+"""Convert NumPy arrays and strings to TensorProto messages and back: the only place that does it.
 
-`encode` writes what a client sends (`tensor_content`, one copy); `encode_fields` what TensorFlow Serving
-answers by default (the typed `*_val` fields); `decode` reads both.
+`encode` writes a client's form (`tensor_content`, one copy); `encode_fields` writes TensorFlow Serving's
+default form for answers (the typed `*_val` fields); `decode` reads both.
 
 Reference: tensorflow/core/framework/tensor.proto, and Tensor::FromProto in tensor.cc.
 """
@@ -17,16 +17,16 @@ from numpy.typing import ArrayLike
 from . import messages_pb2 as pb
 from .dtypes import CodecError, Kind, code_of, kind_of, named_dtype, plain_dtype
 
-# A message holds at most INT32_MAX bytes, so no tensor written out in full is larger. The short form ("repeat
-# the last value") could name any size in a few bytes: without a limit it is an easy way to exhaust memory.
+# A message holds at most INT32_MAX bytes, so no fully written tensor is larger. The short form ("repeat the
+# last value") can name any size in a few bytes: without a limit it would be an easy way to exhaust memory.
 MAX_TENSOR_BYTES = 2**31 - 1
 
 _MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 
-# Values taken out of a message at a time, in a millisecond: meanwhile Python runs no other thread.
+# Values read from a message at a time, in a millisecond, in which Python runs no other thread.
 _CHUNK = 2**14
 
-# What a string takes beside its text: a pointer in the array, and TensorFlow's own object.
+# Memory of a string beside its text: a pointer in the array, and TensorFlow's own object.
 _STRING_BYTES = np.dtype(object).itemsize + 24
 
 _STRING_KINDS = "OSUT"  # objects, bytes, str, and NumPy 2's StringDType
@@ -55,7 +55,7 @@ def encode(value: ArrayLike, dtype: str | None = None) -> pb.TensorProto:
 
 
 def encode_array(array: np.ndarray) -> pb.TensorProto:
-    """The TensorProto of what `to_array` returned, as in `encode`."""
+    """The TensorProto of a result of `to_array`, as in `encode`."""
     proto = describe(array)
     if array.dtype == object:
         proto.string_val.extend(cast("Sequence[bytes]", array.reshape(-1).tolist()))
@@ -65,13 +65,13 @@ def encode_array(array: np.ndarray) -> pb.TensorProto:
 
 
 def describe(array: np.ndarray) -> pb.TensorProto:
-    """A TensorProto with the dtype and shape of what `to_array` returned, without its values."""
+    """A TensorProto with the dtype and shape of a result of `to_array`, without its values."""
     code = pb.DT_STRING if array.dtype == object else code_of(array.dtype)
     return pb.TensorProto(dtype=_enum(code), tensor_shape=_shape(array))
 
 
 def little_endian(array: np.ndarray) -> np.ndarray:
-    """A numeric array as its bytes are sent: contiguous and little-endian. A view where it is so already."""
+    """A numeric array in the form of its bytes: contiguous and little-endian. A view if it has this form."""
     return np.ascontiguousarray(array, dtype=kind_of(code_of(array.dtype)).dtype)
 
 
@@ -112,14 +112,14 @@ def decode(proto: pb.TensorProto, content: memoryview | None = None) -> np.ndarr
     Args:
         proto: a tensor as `tensor_content` or as typed `*_val` fields. Fewer values than elements repeat the
             last one, none at all mean zeros (or empty strings), as in TensorFlow.
-        content: its raw values where they stayed outside of the message, whatever field they came in.
+        content: its raw values if they were kept outside the message, from any field.
 
     Returns:
-        The array; strings as an object array of `bytes`. Where the message holds the values as raw bytes the
+        The array; strings as an object array of `bytes`. If the message holds the values as raw bytes, the
         array is a read-only view of them: copy it to write to it.
 
     Raises:
-        CodecError: the type has no NumPy equivalent, the shape is not known, or the values do not fit it.
+        CodecError: the type has no NumPy equivalent, the shape is unknown, or the values do not fit it.
 
     Example:
         >>> decode(encode_fields([1.5, 2.5])).tolist()
@@ -139,13 +139,13 @@ def decode(proto: pb.TensorProto, content: memoryview | None = None) -> np.ndarr
 
 
 def decoded_bytes(proto: pb.TensorProto) -> int:
-    """The memory in bytes that the array of a TensorProto takes, however short the message is.
+    """The memory of a TensorProto's array in bytes, which may be far more than the message.
 
     Args:
-        proto: as for `decode`, which is not called. Texts count as what holds them, without their characters.
+        proto: as for `decode`, which is not called. Strings count without their characters.
 
     Returns:
-        0 for what `decode` refuses.
+        0 for a message that `decode` refuses.
 
     Example:
         >>> decoded_bytes(pb.TensorProto(dtype=pb.DT_FLOAT, tensor_shape=_shape(np.empty((1024, 256)))))
@@ -183,9 +183,9 @@ def to_array(value: ArrayLike, dtype: str | None = None) -> np.ndarray:
         [b'a', b'b']
     """
     plain = plain_dtype(dtype)
-    # To NumPy None is float64.
+    # NumPy reads None as float64.
     if type(value) is np.ndarray and plain is not None and value.dtype == plain:
-        return value  # as most arrays come
+        return value  # the usual form of arrays
     if dtype == "string" or _holds_strings(value):
         if dtype not in (None, "string"):
             raise CodecError(f"strings cannot be sent as {dtype}")
@@ -211,7 +211,7 @@ def _as_numpy(value: ArrayLike) -> np.ndarray:
 
 
 def _numbers_in(array: np.ndarray, dtype: str) -> np.ndarray:
-    """An object array of Python's numbers, as pandas has of columns with gaps, as `dtype`."""
+    """Convert an object array of Python's numbers, such as a pandas column with gaps, to `dtype`."""
     if array.dtype.kind != "O":
         raise CodecError(f"strings cannot be sent as {dtype}")
     for place, item in enumerate(array.reshape(-1).tolist()):
@@ -227,7 +227,7 @@ def _numbers_in(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _convert(array: np.ndarray, dtype: str) -> np.ndarray:
-    """`array` as `dtype`, refused where that would change more than a float's last digits.
+    """Convert `array` to `dtype`; refuse it if this would change more than a float's last digits.
 
     Floats are rounded to the nearest narrower ones, as Keras does; a finite one must stay finite, an integer
     the same integer, and no fraction may be dropped.
@@ -254,7 +254,7 @@ def _preview(array: np.ndarray) -> str:
 
 
 def _holds_strings(value: Any) -> bool:
-    """Return whether the first leaf is text: NumPy would pad texts to the longest, and strip NULs."""
+    """Return True if the first leaf is text: NumPy would pad texts to the longest, and strip NULs."""
     while isinstance(value, list | tuple) and value:
         value = value[0]  # pyright: ignore[reportUnknownVariableType]
     return isinstance(value, str | bytes)
@@ -296,12 +296,12 @@ def _shape(array: np.ndarray) -> pb.TensorShapeProto:
 
 def _known_shape(proto: pb.TensorProto) -> tuple[int, ...]:
     axes = len(proto.tensor_shape.dim)
-    if axes > _MOST_AXES:  # first: the product of very many sizes takes very long
+    if axes > _MOST_AXES:  # checked first: the product of very many sizes takes very long
         raise CodecError(f"a tensor of {axes} axes is larger than an array can be")
     shape = tuple([dim.size for dim in proto.tensor_shape.dim])
     if proto.tensor_shape.unknown_rank or min(shape, default=0) < 0:
         raise CodecError(f"a tensor's shape must be known. Received {shape}")
-    # Of an empty tensor NumPy wants the other sizes to be possible, too.
+    # NumPy also limits the other sizes of an empty tensor.
     if math.prod([size or 1 for size in shape]) > MAX_TENSOR_BYTES:
         raise CodecError(f"a tensor of shape {str(shape)[:80]} is larger than an array can be")
     return shape
@@ -314,7 +314,7 @@ def _from_bytes(data: bytes | memoryview, dtype: np.dtype, shape: tuple[int, ...
     array = np.frombuffer(data, dtype=dtype).reshape(shape)
     if array.flags.aligned:
         return array
-    # NumPy copes with such an array, slowly; much that takes NumPy arrays does not.
+    # NumPy handles such an array, slowly; many users of NumPy arrays do not.
     array = array.copy()
     array.flags.writeable = False
     return array
@@ -336,7 +336,7 @@ def _field_values(proto: pb.TensorProto, kind: Kind) -> np.ndarray:
 
 
 def _array_of(values: Sequence[Any], dtype: np.dtype) -> np.ndarray:
-    """The values of a repeated field, taken out in chunks."""
+    """The values of a repeated field, read in chunks."""
     array = np.empty(len(values), dtype)
     for start in range(0, len(values), _CHUNK):
         array[start : start + _CHUNK] = values[start : start + _CHUNK]
@@ -344,13 +344,13 @@ def _array_of(values: Sequence[Any], dtype: np.dtype) -> np.ndarray:
 
 
 def _has_unknown(proto: pb.TensorProto, field: str) -> bool:
-    """Return whether a field came in a form that its declaration as bytes does not read."""
+    """Return True if a field has a form that its declaration as bytes does not read."""
     number = pb.TensorProto.DESCRIPTOR.fields_by_name[field].number
     return any(each.field_number == number for each in UnknownFieldSet(proto))
 
 
 def _fill(values: np.ndarray, shape: tuple[int, ...], field: str, default: Any = 0) -> np.ndarray:
-    """An array of the values, of which the last is repeated; without any, of `default`."""
+    """An array of the values with the last one repeated; without values, of `default`."""
     elements = math.prod(shape)
     if len(values) > elements:
         raise CodecError(f"{field} has {len(values)} values for a tensor of shape {shape}")

@@ -12,7 +12,7 @@ from . import messages_pb2 as pb
 
 
 class CodecError(ValueError):
-    """A value that no TensorProto holds, or a TensorProto that describes no array."""
+    """A value that does not fit a TensorProto, or a TensorProto that is not an array."""
 
 
 class Kind(NamedTuple):
@@ -20,8 +20,8 @@ class Kind(NamedTuple):
 
     dtype: np.dtype
     field: str
-    # What the typed field's elements are in memory: raw bytes where the field is declared `bytes`, 16-bit
-    # patterns for the half types, otherwise the values themselves.
+    # The typed field's elements in memory: raw bytes if the field is declared `bytes`, 16-bit patterns for
+    # the half types, otherwise the values themselves.
     raw: bool = False
     bits: bool = False
 
@@ -53,12 +53,12 @@ QUANTISED: dict[int, Kind] = {
     pb.DT_QUINT16: _KINDS[pb.DT_UINT16],
     pb.DT_QINT32: _KINDS[pb.DT_INT32],
 }
-"""Integers that stand for numbers in a range that no message tells. They are read as integers."""
+"""Integers that stand for numbers in a range that messages do not contain. They are read as integers."""
 _CODES = {kind.dtype.newbyteorder("="): code for code, kind in _KINDS.items()}
 
 
 def _bfloat16() -> Kind:
-    """NumPy has no bfloat16 of its own; ml_dtypes, which TensorFlow brings along, adds one."""
+    """NumPy has no bfloat16; ml_dtypes, which TensorFlow installs, adds one."""
     try:
         module = importlib.import_module("ml_dtypes")
     except ImportError:
@@ -78,9 +78,9 @@ def kind_of(code: int) -> Kind:
 
 
 def code_of(dtype: np.dtype) -> int:
-    """The data type of arrays of `dtype`, in whatever byte order."""
+    """The data type of arrays of `dtype`, in any byte order."""
     code = _CODES.get(dtype.newbyteorder("="))
-    # Whoever holds a bfloat16 array has already imported ml_dtypes; nobody else needs it.
+    # The owner of a bfloat16 array has already imported ml_dtypes; nobody else needs it.
     if code is None and dtype.name == "bfloat16" and "ml_dtypes" in sys.modules:
         return pb.DT_BFLOAT16
     if code is None:
@@ -95,7 +95,7 @@ def dtype_name(code: int) -> str:
         code: a value of `messages_pb2.DataType`.
 
     Returns:
-        For example `float32` or `string`; TensorFlow's own name (`DT_RESOURCE`) for what NumPy lacks.
+        For example `float32` or `string`; TensorFlow's own name (`DT_RESOURCE`) for types that NumPy lacks.
 
     Example:
         >>> dtype_name(1)
@@ -112,12 +112,12 @@ def dtype_name(code: int) -> str:
 
 @functools.cache
 def plain_dtype(name: str | None) -> np.dtype | None:
-    """The NumPy dtype whose arrays can be sent as `name` as they are; None if they must be looked at."""
+    """The NumPy dtype whose arrays can be sent as `name` unchecked; None if they must be checked."""
     return next((kind.dtype for kind in _KINDS.values() if kind.dtype.name == name), None)
 
 
 def named_dtype(name: str) -> np.dtype:
-    """The NumPy dtype with a name that `dtype_name` gave."""
+    """The NumPy dtype with a name from `dtype_name`."""
     if name == "bfloat16":
         return _bfloat16().dtype
     try:

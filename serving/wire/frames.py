@@ -1,9 +1,8 @@
-"""Whole Predict messages as bytes, with large tensors copied once on the way out and not at all on the way
-in.
+"""Whole Predict messages as bytes: large tensors are copied once when sent and not at all when received.
 
 A protobuf message of a large tensor costs three copies: into the field, into the serialized message, into the
-request. Here the few bytes around a tensor's values are written by protobuf and the values put between them;
-what comes in is cut at the same places.
+request. Here protobuf writes the few bytes around a tensor's values, and the values are put between them.
+Received messages are split at the same places.
 
 Reference: protobuf.dev/programming-guides/encoding; tensorflow_serving/apis/predict.proto.
 """
@@ -19,7 +18,7 @@ from . import codec
 from . import messages_pb2 as pb
 from .dtypes import CodecError, kind_of
 
-# Below this many bytes protobuf parses an answer faster than Python finds its way through it.
+# Below this many bytes protobuf parses an answer faster than Python code.
 _LARGE = 2**16
 
 _MOST_FIELDS = 1000
@@ -28,10 +27,10 @@ _LENGTH_DELIMITED = 2
 _FIXED_SIZES = {1: 8, 5: 4}  # wire types I64 and I32, in bytes
 
 _OUTPUTS = pb.PredictResponse.OUTPUTS_FIELD_NUMBER
-# A tensor's message, and its values where they stayed outside of it.
+# A tensor's message, and its values if they were kept outside it.
 _Apart = tuple[pb.TensorProto, memoryview | None]
 
-_KEY, _VALUE = 1, 2  # of any map's entry
+_KEY, _VALUE = 1, 2  # of every map's entry
 _INPUTS_TAG = bytes([pb.PredictRequest.INPUTS_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
 _SPEC_TAG = bytes([pb.PredictRequest.MODEL_SPEC_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
 _FILTER_TAG = bytes([pb.PredictRequest.OUTPUT_FILTER_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
@@ -50,9 +49,9 @@ def predict_request(spec: pb.ModelSpec, inputs: Mapping[str, np.ndarray], output
     """A serialized PredictRequest.
 
     Args:
-        spec: the model, version and signature asked for.
+        spec: the requested model, version and signature.
         inputs: arrays from `codec.to_array`, by name.
-        outputs: names of the outputs wanted; empty for all.
+        outputs: names of the requested outputs; empty for all.
 
     Example:
         >>> data = predict_request(pb.ModelSpec(name="half"), {"x": np.float32([1])}, [])
@@ -69,19 +68,19 @@ def predict_request(spec: pb.ModelSpec, inputs: Mapping[str, np.ndarray], output
 
 
 def predict_response(data: bytes) -> tuple[dict[str, np.ndarray], pb.ModelSpec]:
-    """The outputs of a serialized PredictResponse, by name in alphabetical order, and who answered.
+    """The outputs of a serialized PredictResponse, by name in alphabetical order, and its model_spec.
 
     Args:
-        data: the answer. Large numeric outputs are read-only views of it where they lie aligned.
+        data: the answer. Large numeric outputs are read-only views of it if they are aligned.
 
     Raises:
-        DecodeError: it is no PredictResponse.
-        CodecError: an output is no array; the message names it.
+        DecodeError: it is not a PredictResponse.
+        CodecError: an output is not an array; the message names it.
     """
     try:
         tensors, spec = _taken_apart(memoryview(data)) if len(data) >= _LARGE else _parsed(data)
     except DecodeError:
-        tensors, spec = _parsed(data)  # protobuf knows forms that nobody writes, and the better words
+        tensors, spec = _parsed(data)  # protobuf also reads unusual forms, and has better error messages
     return {name: _decoded(name, *tensors[name]) for name in sorted(tensors)}, spec
 
 
@@ -102,7 +101,7 @@ def _tensor(array: np.ndarray) -> list[bytes | memoryview]:
 
 @functools.lru_cache(1024)
 def _description(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """A serialized TensorProto without values: calls come in few shapes."""
+    """A serialized TensorProto without values, cached because calls have few shapes."""
     return codec.describe(np.broadcast_to(np.empty((), dtype), shape)).SerializeToString()
 
 
@@ -141,7 +140,7 @@ def _taken_apart(data: memoryview) -> tuple[dict[str, _Apart], pb.ModelSpec]:
 def _entry(data: memoryview) -> tuple[str, memoryview]:
     """The key and value of a map's entry."""
     parts = [(number, value) for number, _, value in _fields(data)]
-    # In any order; one may be missing, and be empty then.
+    # In any order; a missing one is empty.
     found = {number: value for number, value in parts if number in (_KEY, _VALUE) and value is not None}
     if len(found) < len(parts):
         raise DecodeError("An entry with more than a key and a value")
@@ -152,12 +151,12 @@ def _entry(data: memoryview) -> tuple[str, memoryview]:
 
 
 def _tensor_apart(data: memoryview) -> _Apart:
-    """A tensor's message without its large values, and those."""
+    """A tensor's message without its large values, and these values."""
     rest = bytearray()
     large: list[tuple[str, memoryview]] = []
     for number, whole, value in _fields(data):
         if number == pb.TensorProto.STRING_VAL_FIELD_NUMBER:
-            break  # a field for each string: protobuf is faster
+            break  # one field for each string: protobuf is faster
         if number in _RAW_FIELDS and value is not None and len(value) >= _LARGE:
             large.append((_RAW_FIELDS[number], value))
         else:
@@ -170,17 +169,17 @@ def _tensor_apart(data: memoryview) -> _Apart:
 
 
 def _is_all(proto: pb.TensorProto, field: str, values: memoryview) -> bool:
-    """Return whether a field's bytes are the values of all elements, in full and of this type."""
+    """Return True if a field's bytes are the values of all elements, in full and of this type."""
     try:
         kind = kind_of(proto.dtype)
-    except CodecError:  # strings among others
+    except CodecError:  # for strings, for example
         return False
     elements = math.prod(dim.size for dim in proto.tensor_shape.dim)
     return field in ("tensor_content", kind.field) and len(values) == elements * kind.dtype.itemsize
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | None]]:
-    """(number, all of the field's bytes, its value if it is length-delimited) of a message's fields."""
+    """Yield (number, all of the field's bytes, its value if it is length-delimited) of a message's fields."""
     position = count = 0
     while position < len(data):
         count += 1
@@ -206,7 +205,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, memoryview, memoryview | No
 
 
 def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
-    """The number that begins at a position, and where it ends."""
+    """The number that begins at a position, and the position of its end."""
     value = shift = 0
     while position < len(data) and shift < 64:
         byte = data[position]

@@ -117,7 +117,7 @@ def test_an_example_of_no_data_is_said_to_be_made_up(version, tmp_path, unchecke
 
 def test_an_example_that_is_no_row_of_the_model_is_refused(tmp_path):
     training = dataclasses.replace(TRAINING, example=[["a", "b"]])
-    with pytest.raises(ExportError, match="The example of the training is no row of the model's"):
+    with pytest.raises(ExportError, match="The example of the training is not a row for the model"):
         export_saved_model(image_model(), tmp_path / "base", training=training)
     assert not (tmp_path / "base").exists()
 

@@ -1,4 +1,4 @@
-"""What the graph is made of: stock operations of old and new TensorFlow, nothing that trains or draws."""
+"""The graph has stock operations of old and new TensorFlow, and none that trains or draws random numbers."""
 
 import subprocess
 import sys

@@ -34,7 +34,7 @@ def example(array):
 
 @pytest.fixture(scope="module")
 def exported(version, tmp_path_factory):
-    """Of each task a SavedModel, a signature's name and its inputs."""
+    """A SavedModel of each task, a signature's name and its inputs."""
     folder = tmp_path_factory.mktemp("tasks")
     heads = [keras.layers.Dense(2, activation="softmax") for _ in range(2)]
     with pytest.MonkeyPatch.context() as patch:

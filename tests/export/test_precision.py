@@ -34,7 +34,7 @@ def answers(path, **inputs):
 
 
 def dtypes(path):
-    """How many numbers of each type the checkpoint holds."""
+    """The count of numbers of each type in the checkpoint."""
     counts = {}
     for tensor in inspect_saved_model(path).variables.values():
         counts[tensor.dtype] = counts.get(tensor.dtype, 0) + int(np.prod(tensor.shape))

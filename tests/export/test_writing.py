@@ -1,4 +1,4 @@
-"""How versions appear and go: whole or not at all, whoever dies, fills the disk or exports at once."""
+"""Versions appear and disappear whole or not at all: after kills, on a full disk, in simultaneous exports."""
 
 import random
 import signal

@@ -1,4 +1,4 @@
-"""What the layer tests ask of whichever backend Keras runs on."""
+"""The functions that the layer tests need from every backend of Keras."""
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ tensorflow_only = pytest.mark.skipif(BACKEND != "tensorflow", reason="tests what
 
 
 def examples(number):
-    """How many examples a property takes: JAX compiles every operation anew for each shape it meets."""
+    """The number of examples of a property test: JAX compiles every operation for each new shape."""
     return 3 if BACKEND == "jax" else number
 
 

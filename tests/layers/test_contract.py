@@ -1,4 +1,4 @@
-"""What every layer promises, tested the same way for all of them, on whichever backend Keras runs."""
+"""The contract of every layer, tested in the same way for all of them, on every backend of Keras."""
 
 import inspect
 

@@ -222,7 +222,7 @@ def test_compiled_as_a_whole_it_answers_alike(name):
 
 
 def test_a_logit_that_float32_cannot_hold_masks_no_other():
-    """What masks a pair lies below every logit, of float64, too."""
+    """A mask's fill value is below every logit, also in float64."""
     layer = layers.MultiHeadSelfAttention(1, 1, use_bias=False, scale=1.0, dtype="float64")
     layer.build((None, None, 1))
     layer.set_weights([np.array([[-1e100, 1.0, 1.0]]), np.ones((1, 1))])

@@ -1,4 +1,4 @@
-"""What runs of a graph: fused operations, and of a branch that is not taken as little as can be."""
+"""Graphs run fused operations, and almost nothing of a branch that is not taken."""
 
 import os
 import platform
@@ -29,7 +29,7 @@ WIDTH = 16
 
 @pytest.fixture(scope="module")
 def operations():
-    """How often the optimised graph of an encoder of two blocks, sizes unknown, holds each operation."""
+    """The count of each operation in the optimised graph of an encoder of two blocks with unknown sizes."""
     layer = randomised(layers.Encoder(2, 4), WIDTH, 0.3)
     sizes = [tf.TensorSpec([None, None, WIDTH]), tf.TensorSpec([None, None], tf.bool)]
     run = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=sizes)
@@ -81,7 +81,7 @@ def test_normalisation_of_few_and_many_tokens_is_keras(policy, many):
 
 @pytest.mark.parametrize("name", ["attention", "feed_forward"])
 def test_gradients_of_biases_add_up_in_half_precision(name):
-    """Of thousands of tokens, where TensorFlow's own sum stands still."""
+    """The sum is over thousands of tokens, where TensorFlow's own stops growing."""
     x = np.random.default_rng(0).normal(size=(64, 64, WIDTH)).astype("float32")
 
     def run(dtype):

@@ -279,7 +279,7 @@ def test_bfloat16_scales_products_by_powers_of_two_which_round_nothing(head_dim)
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision_scales_as_float32_does(policy):
-    """Of a head width whose root is no power of two."""
+    """The root of the head width is not a power of two."""
     x = np.random.default_rng(0).normal(size=(2, 9, 6)).astype("float32")
     exact = randomised(MultiHeadSelfAttention(2, 5), 6, 0.3)
     half = MultiHeadSelfAttention(2, 5, dtype=policy)

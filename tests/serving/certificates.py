@@ -7,7 +7,7 @@ import pytest
 
 
 def make(folder):
-    """Of an authority `ca`, a `server` for the name served.test and a `client` .pem and .key."""
+    """Write .pem and .key of an authority `ca`, a `server` for the name served.test and a `client`."""
     if shutil.which("openssl") is None:
         pytest.skip("needs the openssl command")
 

@@ -1,4 +1,4 @@
-"""What a worker is set up with so that it loads its model when a test says so."""
+"""Setup of a worker that loads its model when a test says so."""
 
 import time
 

@@ -23,7 +23,7 @@ AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
 
 @dataclass
 class StockSignature:
-    """What a signature takes, and the function from arrays to arrays that it is."""
+    """A signature's inputs and outputs, and its function from arrays to arrays."""
 
     inputs: dict
     function: object

@@ -28,7 +28,7 @@ class ByHand(Executor):
         self.waiting.append(function)
 
     async def run_one(self):
-        """What waits longest; then the loop takes notice."""
+        """Run the task that waits longest; then the loop handles its end."""
         self.waiting.pop(0)()
         for _ in range(5):
             await asyncio.sleep(0)

@@ -487,7 +487,7 @@ def test_close_closes_all_connections(served, until):
 
 
 def opened(target):
-    """How many connections this machine has to a port."""
+    """The number of connections from this machine to a port."""
     port = int(target.rpartition(":")[2])
     lines = [
         line.split()

@@ -1,4 +1,4 @@
-"""What callers pass is checked against the served signature, and converted where nothing is lost."""
+"""Inputs are checked against the served signature, and converted if nothing is lost."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""What others see of the calls: interceptors, OpenTelemetry."""
+"""Interceptors and OpenTelemetry see the calls."""
 
 import asyncio
 import collections

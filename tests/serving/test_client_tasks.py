@@ -1,4 +1,4 @@
-"""What is asked by task: labels with all scores, labels of positions, weights, tf.Examples, what to serve."""
+"""Calls by task: labels with all scores, labels of positions, weights, tf.Examples, reloads."""
 
 import re
 
@@ -28,7 +28,7 @@ def strings(texts):
 
 
 def sentiment(serving_name="serving_default", classes=CLASSES, text=TEXT):
-    """What our exports of a classifier have: the longer a text, the further down the list its class."""
+    """A classifier like our exports: the longer a text, the further down the list its class."""
 
     def answer(arrays):
         index = np.minimum([len(each) for each in arrays["text"]], len(classes) - 1).astype(int)
@@ -414,7 +414,7 @@ def test_reload_sends_the_configuration_that_tensorflow_serving_reads(stock_serv
     [
         (ModelConfig("film", "/models/film"), "config must be a list of ModelConfig"),
         (None, "config must be a list of ModelConfig"),
-        ("model_config_list {", "config is no ModelServerConfig in protobuf's text form"),
+        ("model_config_list {", "config must be a ModelServerConfig in protobuf's text format"),
         ([("film", "/models/film")], "config must be a list of ModelConfig, or text. Received tuple"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a type checker sees of the client."""
+"""A type checker accepts right uses of the client and refuses wrong ones."""
 
 import importlib.resources
 import inspect

@@ -52,7 +52,7 @@ def wait_for(target, model="default"):
 
 
 def predicted(target, model="default"):
-    """What the stock stub gets for x = 2."""
+    """The stock stub's answer for x = 2."""
     with grpc.insecure_channel(target) as channel:
         request = predict_pb2.PredictRequest()
         request.model_spec.name = model

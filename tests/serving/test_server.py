@@ -1,4 +1,4 @@
-"""What our server answers: to a stock client, and in TensorFlow Serving's own words."""
+"""Our server answers a stock client, with TensorFlow Serving's messages."""
 
 import grpc
 import ml_dtypes

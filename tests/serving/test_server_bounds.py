@@ -1,4 +1,4 @@
-"""What requests become is bounded, not only what they are; and nothing large is made on the event loop."""
+"""The memory of requests is bounded, not only their size; the event loop allocates nothing large."""
 
 import contextlib
 import gc
@@ -207,7 +207,7 @@ def test_refused_requests_are_counted_and_told_when_to_come_again(slow_base, in_
 
 
 def test_calls_are_taken_from_grpc_ahead_of_the_one_that_is_looked_after(half_base, caplog, monkeypatch):
-    """Where they wait in its core nobody refuses them; and those that never came leave nothing behind."""
+    """Calls that wait in gRPC's core are not refused; accepts without a call leave nothing behind."""
     servers = []
     monkeypatch.setattr(accepting, "_Ahead", spied := type("Spied", (accepting._Ahead,), {}))
     monkeypatch.setattr(

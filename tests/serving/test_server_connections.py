@@ -1,4 +1,4 @@
-"""What connections cost and how long they live: nobody keeps one for nothing, or keeps others out."""
+"""Idle, slow and vanished clients lose their connections, and cannot keep others out."""
 
 import asyncio
 import http.client

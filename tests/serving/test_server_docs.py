@@ -1,4 +1,4 @@
-"""What docs/server.md says of flags, calls and metrics is what the server has."""
+"""docs/server.md lists the server's flags, calls and metrics."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What happens to a version before it answers and after it leaves: tags, sessions, warmup, memory."""
+"""Loading and unloading of a version: tags, sessions, warmup, memory."""
 
 import gc
 import logging
@@ -71,7 +71,7 @@ def warmup_requests():
 
 @pytest.fixture
 def runs(monkeypatch):
-    """What servables fetch, from now on."""
+    """Record the fetches of servables, from now on."""
     fetched = []
     run = SavedModelServable.run
 

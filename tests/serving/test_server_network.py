@@ -1,4 +1,4 @@
-"""Where the server listens, how it is encrypted, and what it lets through."""
+"""The server's addresses, encryption and limits."""
 
 import re
 import socket

@@ -1,4 +1,4 @@
-"""How many rows a run should have: with nothing served, as arithmetic."""
+"""The number of rows of a run, computed without a server."""
 
 import pytest
 

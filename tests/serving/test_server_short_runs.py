@@ -21,7 +21,7 @@ from keras_selfattn.serving.server.runtime.metrics import Metrics
 
 @pytest.fixture
 def stayed(monkeypatch):
-    """Whether each run stayed in its thread."""
+    """True for each run that stayed in its thread."""
     seen = []
     run = servable._session_run
 

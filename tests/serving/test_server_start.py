@@ -1,4 +1,4 @@
-"""What a process that only serves leaves out, and keeps out of the way."""
+"""A process that only serves leaves out TensorFlow's API, and excludes loaded objects from collection."""
 
 import gc
 import platform

@@ -1,4 +1,4 @@
-"""`--workers`: several processes that are one server to those who ask, and to those who run it."""
+"""`--workers`: several processes are one server to its clients and to its operator."""
 
 import json
 import re
@@ -91,13 +91,13 @@ def shared(half_base):
 
 
 def ask(target, model="half", timeout=20.0):
-    """What a connection of its own gets for x = 2."""
+    """The answer to x = 2 over a new connection."""
     with Client(target, model, timeout=timeout) as client:
         return client.predict([2.0])["y"].tolist()
 
 
 def established(pid, port=None):
-    """How many connections a process has that somebody opened to it; to one port only if it is given."""
+    """The number of incoming connections of a process, or of one of its ports."""
     inodes = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         try:

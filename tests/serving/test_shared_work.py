@@ -1,4 +1,4 @@
-"""Requests for some outputs share the graph of those for all, where the others cost next to nothing."""
+"""Requests for some outputs share the graph of requests for all, if the others cost almost nothing."""
 
 from contextlib import closing
 

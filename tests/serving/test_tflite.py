@@ -50,7 +50,7 @@ def without_signatures(model, rename=lambda name: name):
 
 
 def with_metadata(model, entries):
-    """What set_signature_defs of TensorFlow Lite's tools writes; TensorFlow's wheel has no such tools."""
+    """Write metadata like set_signature_defs of TensorFlow Lite's tools, which TensorFlow's wheel lacks."""
     builder = flexbuffers.Builder()
     with builder.Map():
         for key, value in entries.items():

@@ -258,7 +258,7 @@ def test_dtype_names_are_those_of_tensorflow_and_numpy():
 
 
 def stock_descriptors():
-    """Of each message its namesake's in TensorFlow Serving, or in TensorFlow."""
+    """The descriptors with the same names in TensorFlow Serving, or in TensorFlow."""
     from tensorflow.core.example import example_pb2
     from tensorflow_serving.apis import (
         classification_pb2,

@@ -1,4 +1,4 @@
-"""Whole messages put together and taken apart by hand are those that protobuf writes and reads."""
+"""Messages built and parsed by hand are equal to those of protobuf."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_what_is_taken_apart_is_what_the_stock_codec_reads(outputs, limit, encod
 @settings(max_examples=500, deadline=None)
 @given(st.data(), limits)
 def test_garbage_is_refused_as_protobuf_refuses_it(data, limit):
-    """Whatever is changed in a message: what protobuf reads is read the same, what it refuses is refused."""
+    """After any change of a message, protobuf and the parser read the same, or both refuse it."""
     message = pb.PredictResponse(model_spec={"name": "m"})
     for name, array in data.draw(named).items():
         encode = data.draw(st.sampled_from([codec.encode, codec.encode_fields]))

@@ -1,4 +1,4 @@
-"""What this process has taken so far, on Linux."""
+"""Resources of this process, on Linux."""
 
 import gc
 import os

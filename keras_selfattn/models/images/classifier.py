@@ -22,13 +22,13 @@ from keras_selfattn.models.labelled_model import Classifier, class_head
 
 Tensor = Any
 
-# More patches than this cost more than they tell, up to the largest patch.
+# More patches than this cost more than they gain, up to the largest patch.
 _PATCHES = 64
 _LARGEST_PATCH = 16
-# Images that training sees, each as often as there are passes.
+# Images in all passes of a training together.
 _IMAGES_IN_ALL = 60_000
 _MANY = 1000
-# By how much of its side an image moves in training: 2 pixels of 28, and of 8 one at times.
+# The largest shift of an image in training, as a share of its side: 2 pixels of 28, and sometimes 1 of 8.
 _SHIFT = 1 / 12
 
 
@@ -38,24 +38,24 @@ class ImageClassifier(Classifier):
 
     An image is `[height, width]` or `[height, width, channels]` with 1 or 3 channels; images come in a list
     or as one array. The first `fit` learns size, mean and deviation of the pixels and the label names from
-    its images (or call `adapt`); they travel in the `.keras` file. Training images are of one size; later
-    ones of another are resized to it. Pixels mean what they meant in training: a model of bytes, 0 to 255,
-    does not know them as 0 to 1. Where labels of the first `fit` are lists, not all of one, rows can bear
-    several, or none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
+    its images (or call `adapt`); they are saved in the `.keras` file. Training images have one size; later
+    images of another size are resized to it. Pixels must keep their training range: a model of bytes, 0 to
+    255, misreads 0 to 1. If labels of the first `fit` are lists, not all of one, rows can have several
+    labels, or none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
 
     Args:
-        config: what the model is made of; an `ImageConfig` or the dict of one.
+        config: the model's settings; an `ImageConfig` or the dict of one.
         image_shape: height, width and channels; left out before training.
-        byte_pixels: whether the training images were uint8; left out before training.
+        byte_pixels: True if the training images were uint8; left out before training.
         labels: label names in the order of the classes; left out before training.
-        multi_label: whether a row can bear several labels; by default the labels of the first `fit` tell.
+        multi_label: True if a row can have several labels; by default the labels of the first `fit` decide.
 
     Call arguments:
-        inputs: numbers `[batch, height, width, channels]` of the size trained on.
+        inputs: numbers `[batch, height, width, channels]` of the training size.
         training: dropout and random changes act only if True.
 
     Returns:
-        Probabilities, float32 `[batch, classes]`: they sum to 1 unless a row can bear several labels.
+        Probabilities, float32 `[batch, classes]`: they sum to 1 unless a row can have several labels.
 
     Raises:
         ConfigError: for a field of the config out of range.
@@ -80,12 +80,12 @@ class ImageClassifier(Classifier):
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
-        # What counts are steps: of few images many passes, of many images few.
+        # The number of steps counts: many passes over few images, few over many.
         epochs = int(np.clip(_IMAGES_IN_ALL // max(1, rows), 10, 200))
         return {
             "epochs": epochs,
             "batch_size": 64 if rows >= _MANY else 16,
-            # The few validation rows of a small set say little at any one epoch.
+            # The few validation rows of a small set are noisy at any single epoch.
             "patience": epochs // 2,
             "learning_rate": 2e-3,
             "weight_decay": 0.05,
@@ -181,9 +181,9 @@ class ImageClassifier(Classifier):
 
 
 def patch_size_for(height: int, width: int) -> int:
-    """Return the side of a patch, in pixels, where none is asked for.
+    """Return the default side of a patch, in pixels.
 
-    It is the smallest of 2, 4, 8 and 16 that leaves 64 patches or fewer, and 16 where none does: 2 for
+    It is the smallest of 2, 4, 8 and 16 that gives 64 patches or fewer, and 16 if none does: 2 for
     images of 8 x 8, 4 for 28 x 28 and 32 x 32, 8 for 64 x 64, 16 from 128 x 128 on.
 
     Example:

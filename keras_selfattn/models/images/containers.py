@@ -1,4 +1,4 @@
-"""Images in whatever container a user has them, checked; and their size.
+"""Checked images from any container, and their size.
 
 Axes: H (height), W (width), C (channels).
 """
@@ -14,19 +14,19 @@ Tensor = Any
 
 
 def are_images(x: Any) -> bool:
-    """Return whether `x` is a list or an array, not a data set."""
+    """Return True if `x` is a list or an array, not a data set."""
     return isinstance(x, list | tuple) or hasattr(x, "__array__")
 
 
 def as_images(x: Any) -> list[np.ndarray]:
-    """Return images as arrays `[H, W, C]`, uint8 where they hold bytes and float32 otherwise.
+    """Return images as arrays `[H, W, C]`, uint8 if they hold bytes and float32 otherwise.
 
     Args:
-        x: images `[H, W]` or `[H, W, C]`, C 1 or 3, in a list or as one array. Those of one array stay views
-            of it where their type does.
+        x: images `[H, W]` or `[H, W, C]`, C 1 or 3, in a list or as one array. Images of one array are views
+            of it unless their type changes.
 
     Raises:
-        DataError: for an image of another shape, without a pixel, or with pixels that are no finite numbers;
+        DataError: for an image of another shape, without a pixel, or with pixels that are not finite numbers;
             it names the row.
     """
     if not isinstance(x, list | tuple):
@@ -69,5 +69,5 @@ def _as_image(row: int, image: Any) -> np.ndarray:
     with np.errstate(over="ignore"):
         found = found.astype(np.float32, copy=False)
     if not np.isfinite(found).all():
-        raise DataError(f"Image {row} (counted from 0) has pixels that are no finite numbers.")
+        raise DataError(f"Image {row} (counted from 0) has pixels that are not finite numbers.")
     return found

@@ -1,4 +1,4 @@
-"""From pixels to patches: their scale, small random changes in training, and the embedding.
+"""Turn pixels into patches: standardise, shift at random in training, embed.
 
 Axes: B (batch), H (height), W (width), C (channels), R and Q (rows and columns of patches), D (features).
 """
@@ -10,15 +10,15 @@ from keras import ops
 
 Tensor = Any
 
-# In deviations: no pixel of a picture is as far from the mean, and a float16 holds sums of many that are.
+# In deviations: pixels of pictures stay below it, and a float16 can hold sums of many such values.
 _FARTHEST = 100.0
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class PixelScaling(keras.layers.Layer):
-    """Scales pixels to mean 0 and deviation 1, by the numbers of the training images.
+    """Standardise pixels by the mean and deviation of the training images.
 
-    A pixel that is no finite number counts as one of the mean; one more than 100 deviations off, as 100 off.
+    A pixel that is not a finite number becomes the mean. Values are clipped at 100 deviations.
 
     Call arguments:
         inputs: numbers `[batch, height, width, channels]`.
@@ -26,7 +26,7 @@ class PixelScaling(keras.layers.Layer):
     Returns:
         float `[batch, height, width, channels]`.
 
-    Weights: mean and deviation of each channel, `[channels]`, which training leaves alone.
+    Weights: mean and deviation of each channel, `[channels]`, not trainable.
 
     Example:
 
@@ -54,13 +54,13 @@ class PixelScaling(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class RandomShift(keras.layers.Layer):
-    """Moves each image by a few whole pixels, in training only. What comes in at an edge repeats the edge.
+    """Shift each image by a few whole pixels, in training only. New pixels at an edge repeat the edge.
 
-    Whole pixels, since what lies between two is a blur that no image outside of training has.
+    Shifts are whole pixels: interpolation would blur the training images, but no others.
 
     Args:
-        share: of each side, by which an image moves at most. A draw is rounded, so that a small share of a
-            small side moves some of the images only.
+        share: the largest shift as a share of each side. A shift is rounded, so a small share of a small side
+            moves only some of the images.
         seed: int; None draws one.
 
     Call arguments:
@@ -89,7 +89,7 @@ class RandomShift(keras.layers.Layer):
         batch, height, width, _ = ops.shape(inputs)
         rows, columns = self._pixels(batch, height), self._pixels(batch, width)
         zero, one = ops.zeros_like(rows), ops.ones_like(rows)
-        # From where each pixel is taken: x' = a x + b y + c, y' = d x + e y + f, in this order, and 0, 0.
+        # The source of each pixel: x' = a x + b y + c, y' = d x + e y + f, in this order, and 0, 0.
         transforms = ops.stack([one, zero, columns, zero, one, rows, zero, zero], axis=1)  # [B, 8]
         return ops.image.affine_transform(
             inputs, transforms, interpolation="nearest", fill_mode="nearest", data_format="channels_last"
@@ -102,17 +102,17 @@ class RandomShift(keras.layers.Layer):
         return {**super().get_config(), "share": self.share, "seed": self.seed}
 
     def _pixels(self, batch: Tensor, side: Tensor) -> Tensor:
-        """Return by how many pixels each image moves along one axis, float32 `[B]`."""
+        """Return the shift of each image along one axis, in pixels, float32 `[B]`."""
         draws = keras.random.uniform((batch,), -1.0, 1.0, dtype="float32", seed=self._draws)
         return ops.round(draws * self.share * ops.cast(side, "float32"))
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class PatchEmbedding(keras.layers.Layer):
-    """Makes a vector of each square patch of an image, by two convolutions.
+    """Embed each square patch of an image with two convolutions.
 
-    The first, 3 x 3, lets each pixel see its neighbours across the border of patches; the second has the
-    patch as kernel and stride. What does not fill a patch is padded with zeros.
+    The first, 3 x 3, lets each pixel see its neighbours across the borders of patches. The second has the
+    patch size as kernel size and stride. Partial patches are padded with zeros.
 
     Args:
         width: features D of a patch.
@@ -148,7 +148,7 @@ class PatchEmbedding(keras.layers.Layer):
     def call(self, inputs: Tensor) -> Tensor:
         size: Any = ops.shape(inputs)
         batch, *shape = size
-        # TensorFlow gives a convolution of no images the shape of its input, so none become one for a while.
+        # TensorFlow gives a convolution of no images its input's shape, so one image is added temporarily.
         spare = ops.zeros((ops.subtract(1, ops.minimum(batch, 1)), *shape), dtype=inputs.dtype)
         x = self._stem(ops.concatenate([inputs, spare]))  # [B or 1, H, W, D / 2]
         return self._patches(x)[:batch]  # [B, R, Q, D]

@@ -1,4 +1,4 @@
-"""Models of real-valued series: what they share, and the classifier.
+"""Models of real-valued series: their base, and the classifier.
 
 Axes: B (batch), T (frames), P (positions), F (features of a frame), D (width).
 """
@@ -25,10 +25,10 @@ from keras_selfattn.models.series.random_convolutions import RandomConvolutions,
 
 Tensor = Any
 
-# Deviations of the noise added in training, so that no single value decides.
+# Standard deviation of the training noise, so that no single value decides.
 _NOISE = 0.05
-# Of attention and of the random convolutions: where rows are few the latter are right more often, and a
-# little of attention makes probabilities better. What fewer validation rows than 100 say of that is noise.
+# Initial shares of attention and the random convolutions: with few rows the latter are right more often, and
+# a little of attention improves the probabilities. Fewer than 100 validation rows are too noisy to fit them.
 _SHARES = Shares(deep=0.1, wide=1.0, rows=100)
 
 
@@ -37,9 +37,9 @@ class SeriesConfig(EncoderConfig):
     """Config of a model of series: the fields of `EncoderConfig`, and these. Every default works.
 
     Args:
-        kernel_size: frames that the convolution before attention spans.
-        max_positions: frames of longer series are averaged in windows, so that the longest training row has
-            so many positions at most. Attention's cost grows with their square.
+        kernel_size: frames of the convolution before attention.
+        max_positions: the most positions of the longest training row; frames of longer series are averaged
+            in windows. Attention's cost grows with their square.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -62,26 +62,26 @@ class SeriesConfig(EncoderConfig):
 
 
 class SeriesModel(RawModel):
-    """Base of the models of series: how rows are read, and all layers before the head.
+    """Base of the models of series: reading of rows, and all layers before the head.
 
     Rows are arrays `[length, features]`, or `[length]` of one feature, in a list or as one array
     `[rows, length, features]` or `[rows, length]`. NaN is a missing value; frames of NaN at the end are
     padding.
 
     Args:
-        config: what the model is made of; a `SeriesConfig` or the dict of one.
+        config: the model's settings; a `SeriesConfig` or the dict of one.
         num_features: features of a frame; left out before training.
         longest: frames of the longest training row; left out before training.
     """
 
     config_type = SeriesConfig
     rows_are = "Series"
-    # Whether only how a row moves counts, not its level.
+    # True if only the changes of a row count, not its level.
     _relative = False
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
-        # Sets of series are small: a hundred rows need many passes in small steps.
+        # Data sets of series are small: a hundred rows need many passes in small steps.
         return {"epochs": 60, "batch_size": 16, "learning_rate": 2e-3, "patience": 12, "refit": True}
 
     def alternatives(self) -> list[dict[str, Any]]:
@@ -113,12 +113,12 @@ class SeriesModel(RawModel):
 
     @property
     def _window(self) -> int:
-        # Beyond it windows of frames make the positions: what a row costs grows with its length alone.
+        # Above it, positions are windows of frames, so the cost of a row is linear in its length.
         return self.config.max_positions
 
     @property
     def stride(self) -> int:
-        """Frames that attention takes for one position."""
+        """Frames of one position of attention."""
         return max(1, -(-(self.longest or 1) // self.config.max_positions))
 
     def _is_raw(self, x: Any) -> bool:
@@ -145,7 +145,7 @@ class SeriesModel(RawModel):
         return keras.Model(values, head.outputs(self._pooled(frames)), name="core")
 
     def _pooled(self, frames: Tensor) -> Tensor:
-        """Return what attention makes of standardised frames `[B, T, F]`, `[B, 2 D]`."""
+        """Return attention's features `[B, 2 D]` of standardised frames `[B, T, F]`."""
         config, policy = self.config, self.dtype_policy
         x = keras.layers.GaussianNoise(_NOISE, dtype=policy, name="noise")(frames)
         x = FramePositions(config.width, config.kernel_size, self.stride, dtype=policy, name="convolution")(x)
@@ -182,29 +182,30 @@ class SeriesClassifierConfig(SeriesConfig):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class SeriesClassifier(SeriesModel, Classifier):
-    """Self-attention classifier of series, which takes them as they are in `fit`, `predict`, `evaluate`.
+    """Self-attention classifier that takes raw series in `fit`, `predict` and `evaluate`.
 
     The first `fit` learns mean and deviation of each feature and the label names from its rows (or call
-    `adapt`); both travel in the `.keras` file. Where labels of the first `fit` are lists, not all of one,
-    rows can bear several, or none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
+    `adapt`); both are saved in the `.keras` file. If labels of the first `fit` are lists, not all of one,
+    rows can have several labels, or none. `compile()` without arguments sets Adam, cross-entropy and
+    accuracy.
 
-    Beside attention stand random convolutions with a linear readout, which is fitted in closed form before
-    training begins: where rows are few it is the better of the two (`kernels=0` leaves it out).
+    Beside attention it has random convolutions with a linear readout, which is fitted in closed form before
+    training begins. With few rows it is the better of the two (`kernels=0` removes it).
 
     Args:
-        config: what the model is made of; a `SeriesClassifierConfig` or the dict of one.
+        config: the model's settings; a `SeriesClassifierConfig` or the dict of one.
         num_features: features of a frame; left out before training.
         longest: frames of the longest training row; left out before training.
         labels: label names in the order of the classes; left out before training.
-        multi_label: whether a row can bear several labels; by default the labels of the first `fit` tell.
+        multi_label: True if a row can have several labels; by default the labels of the first `fit` decide.
 
     Call arguments:
         inputs: float32 `[batch, length, features]`. NaN is a missing value; rows are padded with frames of
-            NaN, on which nothing depends.
+            NaN, which have no effect.
         training: dropout and noise act only if True.
 
     Returns:
-        Probabilities, float32 `[batch, classes]`: they sum to 1 unless a row can bear several labels.
+        Probabilities, float32 `[batch, classes]`: they sum to 1 unless a row can have several labels.
 
     Raises:
         ConfigError: for a field of the config out of range.
@@ -256,6 +257,6 @@ class SeriesClassifier(SeriesModel, Classifier):
         return keras.Model(values, head.outputs(self._pooled(frames), wide, _SHARES), name="core")
 
     def _indicators(self, targets: Sequence[Any]) -> np.ndarray:
-        """Return 1 for each label that a row bears, else 0, `[rows, C]`."""
+        """Return 1 for each label of a row, else 0, `[rows, C]`."""
         found = np.asarray(self.head.encoded(targets))
         return found if self.multi_label else np.eye(len(self.labels))[found]

@@ -1,4 +1,4 @@
-"""Series in whatever container a user has them, checked: float32 `[T, F]` each, NaN where nothing is known.
+"""Checked series from any container: float32 `[T, F]` each, NaN for missing values.
 
 Axes: T (frames), F (features).
 """
@@ -13,21 +13,21 @@ _FORMS = "[length, features], or [length] of one feature"
 
 
 def are_series(x: Any) -> bool:
-    """Return whether `x` is a list or an array of series, not a data set or a generator of batches."""
+    """Return True if `x` is a list or an array of series, not a data set or a generator of batches."""
     return isinstance(x, list | tuple) or (hasattr(x, "__array__") and not isinstance(x, str | bytes))
 
 
 def as_series(x: Any, num_features: int | None = None) -> list[np.ndarray]:
-    """Return series as float32 `[T, F]` each; frames at the end that hold only NaN are padding, and cut.
+    """Return series as float32 `[T, F]` each; frames of NaN at the end are padding, and removed.
 
     Args:
         x: list of arrays `[length, features]` or `[length]` of any lengths, or an array
             `[rows, length, features]` or `[rows, length]`.
-        num_features: F that each must have; by default that of the first with a frame.
+        num_features: the required F; by default that of the first row with a frame.
 
     Raises:
-        DataError: for a row that holds no numbers, an infinite one, or another number of features, with the
-            row's number.
+        DataError: for a row with values that are not numbers, infinite values, or another number of features,
+            with the row's number.
 
     Example:
 
@@ -56,7 +56,7 @@ def _row(place: int, row: Any) -> np.ndarray:
             f"Row {place} (counted from 0) must be {_FORMS}. Its frames differ in length."
         ) from error
     if values.dtype == object:
-        # None, pandas.NA and the like: what is missing.
+        # None, pandas.NA and other missing values.
         known = [np.nan if _is_none(value) else value for value in values.flat]
         values = np.array([*known, None], object)[:-1].reshape(values.shape)
     if values.dtype.kind in "USMmc" or values.ndim not in (1, 2):

@@ -21,13 +21,13 @@ _BATCH = 256
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class LastFrames(keras.layers.Layer):
-    """The last frames of series side by side, up to the last real one.
+    """Concatenate the last frames of series, up to the last real one.
 
     Args:
-        count: how many, L; before the first frame of a shorter series stand zeros.
+        count: the number of frames, L; a shorter series is padded with zeros before its first frame.
 
     Call arguments:
-        inputs: float `[batch, length, features]`, 0 where a value is missing.
+        inputs: float `[batch, length, features]`, 0 for a missing value.
         mask: bool `[batch, length]`, True = a real frame; propagated by Keras.
 
     Returns:
@@ -49,7 +49,7 @@ class LastFrames(keras.layers.Layer):
         real = ops.ones_like(inputs[:, :, 0]) if mask is None else mask
         real = ops.cast(real, "int32")  # [B, T]
         place = ops.arange(1, ops.shape(inputs)[1] + 1, dtype="int32")[None] * real
-        # A frame of zeros more before the first: what lies before it, and what there is when the length is 0.
+        # One more frame of zeros before the first: the padding, and the only frame if the length is 0.
         place = ops.pad(place, [[0, 0], [1, 0]])  # [B, 1 + T]
         end = ops.max(place, axis=1, keepdims=True, initial=0)  # [B, 1]
         chosen = ops.maximum(end + ops.arange(1 - self.count, 1, dtype="int32")[None], 0)  # [B, L]
@@ -64,7 +64,7 @@ class LastFrames(keras.layers.Layer):
         return (input_shape[0], self.count * input_shape[2])
 
     def sizes(self, features: int) -> tuple[int]:
-        """Return how many there are; they are of one kind."""
+        """Return the number of features; they are of one kind."""
         return (self.count * features,)
 
     def get_config(self) -> dict[str, Any]:
@@ -73,17 +73,17 @@ class LastFrames(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class Summary(keras.layers.Layer):
-    """A summary of series of any length: 16 samples, what is usual and what is extreme, and the length.
+    """Summarise series of any length: 16 samples, mean, deviation, extremes, mean change, and the length.
 
-    Of each feature the values at 16 even places, then mean, deviation, least, largest, and mean change from
-    frame to frame, whatever its sign; of the row the number of frames.
+    For each feature: the values at 16 even places, then mean, deviation, smallest, largest, and mean absolute
+    change from frame to frame. For the row: the number of frames.
 
     Call arguments:
-        inputs: float `[batch, length, features]`, 0 where a value is missing.
+        inputs: float `[batch, length, features]`, 0 for a missing value.
         mask: bool `[batch, length]`, True = a real frame; propagated by Keras.
 
     Returns:
-        float32 `[batch, 21 features + 1]`; zeros of a row without frames.
+        float32 `[batch, 21 features + 1]`; zeros for a row without frames.
 
     Example:
 
@@ -118,19 +118,19 @@ class Summary(keras.layers.Layer):
         return (input_shape[0], sum(self.sizes(input_shape[2])))
 
     def sizes(self, features: int) -> tuple[int, int]:
-        """Return how many there are of each kind: samples and summaries."""
+        """Return the numbers of features of each kind: samples and summaries."""
         return POINTS * features, 5 * features + 1
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class NaiveForecast(keras.layers.Layer):
-    """Repeats the last season of the first feature of series; with a season of 1, the last value.
+    """Repeat the last season of the first feature of series; with a season of 1, the last value.
 
-    Where the value of a season before is missing or before the first frame, the last known value stands for
-    it; 0 if there is none.
+    If the value of a season before is missing or before the first frame, the last known value replaces it; 0
+    if there is none.
 
     Args:
-        horizon: values N to give.
+        horizon: the number N of values to forecast.
         season: frames after which a series repeats itself.
 
     Call arguments:
@@ -156,7 +156,7 @@ class NaiveForecast(keras.layers.Layer):
     def call(self, inputs: Tensor) -> Tensor:
         values = ops.cast(inputs, "float32")
         place = ops.arange(1, ops.shape(values)[1] + 1, dtype="int32")
-        # A frame more before the first, so that there is one when the length is 0.
+        # One more frame before the first, so that there is one if the length is 0.
         places = ops.pad(place[None] * ops.cast(real_frames(values), "int32"), [[0, 0], [1, 0]])
         end = ops.max(places, axis=1, keepdims=True, initial=0)  # [B, 1], that of the last real frame
         before = ops.arange(self.horizon, dtype="int32") % self.season - self.season + 1  # [N]
@@ -173,7 +173,7 @@ class NaiveForecast(keras.layers.Layer):
 
 
 def batched(function: Callable, rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Return what a function of padded rows `[B, T, F]` returns for rows `[T, F]`, in their order."""
+    """Apply a function of padded rows `[B, T, F]` to rows `[T, F]`, and return the results in their order."""
     order = np.argsort([len(row) for row in rows], kind="stable")
     parts = [order[start : start + _BATCH] for start in range(0, len(order), _BATCH)]
     found = np.concatenate([np.asarray(function(padded([rows[row] for row in part]))) for part in parts])

@@ -1,4 +1,4 @@
-"""Layers that make positions of the frames of a series.
+"""Layers that turn the frames of a series into positions.
 
 Axes: B (batch), T (frames), P (positions: windows of frames), F (features of a frame), D (width).
 """
@@ -11,22 +11,22 @@ from keras import ops
 
 Tensor = Any
 
-# Deviations beyond which a value counts no more: float16 and what is squared stay finite.
+# Values are clipped at this many deviations, so that float16 and squares stay finite.
 _MOST = 1000.0
 _UNKNOWN = float("nan")
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class Frames(keras.layers.Layer):
-    """Standardises frames by the training rows' mean and deviation, and masks those that hold nothing.
+    """Standardise frames by the training rows' mean and deviation, and mask empty frames.
 
-    A frame of which no feature is finite is masked: padding, or missing altogether. A value that is missing
-    (NaN, or infinite) in another frame becomes 0, the training rows' mean. Mean and deviation of each feature
-    are weights that training leaves alone; `learn` sets them.
+    A frame without a finite feature is masked: it is padding, or missing. A missing value (NaN, or infinite)
+    in another frame becomes 0, the training rows' mean. Mean and deviation of each feature are weights that
+    are not trainable; `learn` sets them.
 
     Args:
-        relative: whether the last known value of each feature in a row is subtracted first, so that only how
-            a series moves counts and not its level.
+        relative: True subtracts the last known value of each feature in a row first, so that only the changes
+            of a series count, not its level.
 
     Call arguments:
         inputs: float `[batch, length, features]`; NaN is a missing value, frames of NaN are padding.
@@ -90,14 +90,14 @@ class Frames(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class FramePositions(keras.layers.Layer):
-    """Convolves frames together with what changed since the frame before, and averages windows of them.
+    """Convolve frames and their differences from the frame before, and average windows of them.
 
-    A row gives the same positions whatever the padding of its batch: no convolution sees a masked frame.
+    The positions of a row do not depend on the padding of its batch: no convolution sees a masked frame.
 
     Args:
         width: features D of a position.
-        kernel_size: frames that the convolution spans.
-        stride: frames in a window, so that attention has as many positions less.
+        kernel_size: frames of the convolution.
+        stride: frames in a window, which divides the number of attention's positions.
 
     Call arguments:
         inputs: float `[batch, length, features]`.
@@ -149,7 +149,7 @@ class FramePositions(keras.layers.Layer):
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
     def _averaged(self, x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean over the real frames of each window, and which windows have any."""
+        """Return the mean over the real frames of each window, and the mask of windows with any."""
         counts = ops.cast(window_counts(real[:, :, 0], self.stride), x.dtype)[:, :, None]  # [B, P, 1]
         rows, windows = ops.shape(x)[0], ops.shape(counts)[1]
         x = ops.pad(x, [[0, 0], [0, windows * self.stride - ops.shape(x)[1]], [0, 0]])
@@ -161,9 +161,9 @@ _TAPS = 5  # positions that the second convolution spans
 
 
 def patches(x: Tensor, taps: int, dilation: int = 1) -> Tensor:
-    """Return each frame beside its neighbours, `[B, T, taps F]`: what a convolution multiplies.
+    """Return each frame beside its neighbours, `[B, T, taps F]`: the input of a convolution as a product.
 
-    Off either end stand zeros. A product with it takes batches and lengths of 0, which convolutions do not.
+    Both ends are padded with zeros. Unlike convolutions, a product accepts batches and lengths of 0.
     """
     reach = taps // 2 * dilation
     length: Any = ops.shape(x)[1]
@@ -172,7 +172,7 @@ def patches(x: Tensor, taps: int, dilation: int = 1) -> Tensor:
 
 
 def window_counts(real: Tensor, stride: int) -> Tensor:
-    """Return how many frames of each window are real, int32 `[B, P]`, of `[B, T]`."""
+    """Return the number of real frames of each window, int32 `[B, P]`, from `[B, T]`."""
     real = ops.pad(ops.cast(real, "int32"), [[0, 0], [0, stride - 1]])
     # No reshape: Keras asks for masks before there is any length to reshape with.
     ends = ops.cumsum(real, axis=1)[:, stride - 1 :: stride]
@@ -180,14 +180,14 @@ def window_counts(real: Tensor, stride: int) -> Tensor:
 
 
 def real_frames(inputs: Tensor) -> Tensor:
-    """Return which frames of `[B, T, F]` hold a finite value, bool `[B, T]`."""
+    """Return the mask of frames of `[B, T, F]` with a finite value, bool `[B, T]`."""
     return ops.any(ops.isfinite(inputs), axis=-1)
 
 
 def last_values(inputs: Tensor) -> Tensor:
     """Return the last finite value of each feature of `[B, T, F]`, 0 if it has none, `[B, F]`."""
     known = ops.isfinite(inputs)
-    # One frame more, so that there is one when the length is 0.
+    # One more frame, so that there is one if the length is 0.
     values = ops.pad(ops.where(known, inputs, 0.0), [[0, 0], [1, 0], [0, 0]])
     known = ops.pad(ops.cast(known, "int32"), [[0, 0], [1, 0], [0, 0]])
     place = ops.arange(ops.shape(values)[1], dtype="int32")[None, :, None]
@@ -196,22 +196,22 @@ def last_values(inputs: Tensor) -> Tensor:
 
 
 def last_known(row: np.ndarray) -> np.ndarray:
-    """Return the same of one row `[T, F]`, `[F]`."""
+    """Return the same for one row `[T, F]`, `[F]`."""
     known = np.isfinite(row)
-    # As in `last_values`, a frame more, so that there is one.
+    # As in `last_values`, one more frame, so that there is one.
     values, known = (np.pad(each, [(1, 0), (0, 0)]) for each in (np.where(known, row, 0), known))
     last = (np.arange(len(values))[:, None] * known).max(axis=0)
     return values[last, np.arange(row.shape[1])]
 
 
 def statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and deviation of each column of what is known of `[rows, F]`; 1 where it is constant."""
+    """Return mean and deviation of the known values of each column of `[rows, F]`; 1 for a constant one."""
     known = ~np.isnan(values)
     count = np.maximum(known.sum(axis=0), 1)
     wide = np.where(known, values, 0).astype(np.float64)
     mean = wide.sum(axis=0) / count
     deviation = np.sqrt((np.where(known, wide - mean, 0) ** 2).sum(axis=0) / count)
-    # What is left of a constant column in float32 is rounding.
+    # The deviation of a constant column in float32 is rounding.
     constant = deviation <= 1e-6 * np.maximum(np.abs(mean), 1e-30)
     return mean.astype(np.float32), np.where(constant, 1, deviation).astype(np.float32)
 

@@ -22,7 +22,7 @@ class NumbersHead(Head):
 
     Args:
         mean: of each number in the training rows.
-        deviation: of each, standard; 1 where it is constant.
+        deviation: standard deviation of each; 1 if it is constant.
     """
 
     task = "regression"
@@ -32,7 +32,7 @@ class NumbersHead(Head):
 
     @classmethod
     def learned(cls, targets: Sequence[np.ndarray]) -> "NumbersHead":
-        """Return the head for the units of targets, each `[N]`."""
+        """Return the head with the mean and deviation of targets `[N]`."""
         values = np.stack(targets)  # [rows, N]
         mean, deviation = values.mean(axis=0), values.std(axis=0)
         constant = deviation <= 1e-9 * np.abs(mean)
@@ -70,7 +70,7 @@ class NumbersHead(Head):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class InUnits(keras.layers.Layer):
-    """Turns standardised numbers into those they stand for.
+    """Convert standardised numbers back to their units.
 
     Args:
         mean: of each number.
@@ -106,13 +106,13 @@ class InUnits(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class StandardisedSquaredError(keras.losses.Loss):
-    """Squared error in deviations of the targets, mean over the numbers: 1 for whoever answers their mean.
+    """Squared error in deviations of the targets, mean over the numbers: 1 for predicting their mean.
 
     Args:
         deviation: of each number.
         reduction: as in `keras.losses.Loss`.
         name: of the loss.
-        dtype: it is computed in.
+        dtype: of the computation.
 
     Example:
 
@@ -135,16 +135,17 @@ class StandardisedSquaredError(keras.losses.Loss):
         return {**super().get_config(), "deviation": self.deviation}
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        # Of a single number a row, targets may lack the last axis; a difference would pair all rows with all.
+        # With one number a row, targets may lack the last axis; a difference would then pair all rows with
+        # all.
         error = (ops.reshape(y_true, ops.shape(y_pred)) - y_pred) / np.asarray(self.deviation, np.float32)
         return ops.mean(ops.square(error), axis=-1)
 
 
 def as_numbers(y: Any) -> list[np.ndarray]:
-    """Return targets of one number or several a row as float64 `[N]` each.
+    """Return targets, one or several numbers for each row, as float64 `[N]` each.
 
     Raises:
-        DataError: if there are none, or a row's are no finite numbers.
+        DataError: if there are none, or a row's are not finite numbers.
     """
     if y is None:
         raise DataError("Targets are needed with raw rows. Received None; give a number, or several, a row.")

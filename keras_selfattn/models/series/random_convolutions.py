@@ -1,4 +1,4 @@
-"""Random convolutions with a linear readout: what stands beside attention where rows are few.
+"""Random convolutions with a linear readout: the path beside attention for few rows.
 
 Axes: B (batch), T (frames), F (features of a frame), K (kernels of a dilation), N (features of a row),
 C (outputs).
@@ -21,21 +21,21 @@ from keras_selfattn.models.subsampling import stratified_subsample
 
 Tensor = Any
 
-# Dilations are rounded down to these, so that kernels of one share their product.
+# Dilations are rounded down to these, so that kernels of one dilation share their product.
 _DILATIONS = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024])
 _SIZES = (7, 9, 11)
 _TAPS = max(_SIZES)
-# Places that a row is sampled at.
+# Number of samples of a row.
 POINTS = 16
-# What the three kinds of features weigh against each other: positive shares, largest values, samples.
+# Relative weights of the three kinds of features: positive shares, largest values, samples.
 _WEIGHTS = (1.0, 1.0, 0.3)
 _STEEP = 100.0
-# Rows that a readout is fitted on at most: its cost grows with their cube.
+# The most rows for the fit of a readout: its cost grows with their cube.
 _MOST_ROWS = 2000
-# Rows at once, and what a frame costs as batches count it: long rows come in smaller batches.
+# Rows at once, and the cost of a frame for the size of batches: long rows come in smaller batches.
 _BATCH, _WINDOW = 32, 48
-# The scales tried for the readout, evenly in their logarithm, and the share of doubt in each label: left-out
-# rows are nearly always right, so that without it no scale would be too large.
+# The tried scales of the readout, evenly in their logarithm, and the smoothing of each label: predictions for
+# left-out rows are nearly always right, so without smoothing no scale would be too large.
 _SCALES = np.geomspace(0.3, 60, 80)
 _DOUBT = 0.05
 
@@ -44,23 +44,23 @@ _DOUBT = 0.05
 class RandomConvolutions(keras.layers.Layer):
     """Features of random kernels on standardised series, and the series sampled at 16 places.
 
-    Of each kernel the share of real frames where it is positive and its largest value there. Half of the
-    kernels are asked at every frame, with zeros before and after the row; the others only where they lie
-    within it, and are 0 of a row that is too short. Kernels are drawn from the seed and stay as they are;
-    their dilations reach as far as the longest training row.
+    The features of a kernel are the share of real frames with a positive value, and its largest value. Half
+    of the kernels apply at every frame, with zeros before and after the row; the others only within the row,
+    and give 0 for a row that is too short. Kernels are drawn from the seed and not trained; their dilations
+    reach up to the length of the longest training row.
 
     Args:
-        kernels: how many.
+        kernels: their number.
         longest: frames of the longest training row.
         seed: of the draw.
 
     Call arguments:
-        inputs: float `[batch, length, features]`, 0 where a value is missing.
+        inputs: float `[batch, length, features]`, 0 for a missing value.
         mask: bool `[batch, length]`, True = a real frame; propagated by Keras.
-        training: zeros are returned if True: what is fitted already is not needed to train the rest.
+        training: True returns zeros: the fitted path is not needed to train the rest.
 
     Returns:
-        float32 `[batch, 2 kernels + 16 features]`; zeros of a row without frames.
+        float32 `[batch, 2 kernels + 16 features]`; zeros for a row without frames.
 
     Example:
 
@@ -94,12 +94,12 @@ class RandomConvolutions(keras.layers.Layer):
         positive, largest = [], []
         cut, dilation = inputs, 0
         for at, kernels, biases in self._groups:
-            if at.dilation != dilation:  # they come in order, and together would take 20 times the memory
+            if at.dilation != dilation:  # in order of dilation; all together would take 20 times the memory
                 cut, dilation = patches(inputs * real, _TAPS, at.dilation), at.dilation
             asked = _inside(real, at.margin)  # [B, T, 1]
             count = ops.sum(asked, axis=1)  # [B, 1]
             found = ops.matmul(cut, kernels) + biases  # [B, T, K]
-            # A step that is steep, not sudden: rounding must not decide.
+            # A steep sigmoid instead of a step: rounding must not decide.
             above = ops.clip(found * _STEEP, 0.0, 1.0) * asked
             shares = ops.sum(above, axis=1) / ops.maximum(count, 1)
             top = ops.max(ops.where(asked > 0, found, -np.inf), axis=1, initial=-np.inf)
@@ -114,7 +114,7 @@ class RandomConvolutions(keras.layers.Layer):
         return (input_shape[0], sum(self.sizes(input_shape[-1])))
 
     def sizes(self, features: int) -> tuple[int, int, int]:
-        """Return how many there are of each kind."""
+        """Return the number of features of each kind."""
         return self.kernels, self.kernels, POINTS * features
 
     def get_config(self) -> dict[str, Any]:
@@ -139,13 +139,13 @@ def fit_wide(
     exclusive: bool,
     weights: np.ndarray | None = None,
 ) -> None:
-    """Fit the layer "readout" of a core on what its layer "wide" finds in rows.
+    """Fit the layer "readout" of a core on the features of its layer "wide".
 
     Args:
         core: with the layers "frames", "wide" and "readout".
         rows: float32 `[T, F]` each.
-        targets: 1 for each label that a row bears, else 0, `[rows, C]`.
-        exclusive: whether a row has one label.
+        targets: 1 for each label of a row, else 0, `[rows, C]`.
+        exclusive: True if a row has one label.
         weights: of the rows, float `[rows]`; by default all the same.
     """
     chosen = stratified_subsample(targets > 0, np.ones(len(rows)), _MOST_ROWS)
@@ -162,7 +162,7 @@ def fit_wide(
 
 
 def _loss(logits: np.ndarray, targets: np.ndarray, exclusive: bool, weights: np.ndarray | None) -> float:
-    """Return the cross-entropy of labels that are doubted a little."""
+    """Return the cross-entropy of slightly smoothed labels."""
     if exclusive:
         doubted = targets * (1 - _DOUBT) + _DOUBT / targets.shape[1]
         normal = np.logaddexp.reduce(logits, axis=1, keepdims=True)
@@ -174,14 +174,14 @@ def _loss(logits: np.ndarray, targets: np.ndarray, exclusive: bool, weights: np.
 
 
 class Place(NamedTuple):
-    """Places of kernels in a series: frames from tap to tap, and the distance from either end of a row."""
+    """Placement of kernels in a series: frames between taps, and the distance from either end of a row."""
 
     dilation: int
     margin: int
 
 
 def draw(kernels: int, features: int, longest: int, seed: int) -> dict[Place, dict[str, np.ndarray]]:
-    """Return by place the "kernels" `[11 F, K]` and their "biases" `[K]`, float32."""
+    """Return the "kernels" `[11 F, K]` and their "biases" `[K]`, float32, by placement."""
     random = np.random.default_rng(seed)
     sizes = random.choice(_SIZES, kernels)
     reach = np.log2(np.maximum((longest - 1) / (sizes - 1), 1.0))
@@ -199,7 +199,7 @@ def draw(kernels: int, features: int, longest: int, seed: int) -> dict[Place, di
 
 
 def sampled(inputs: Tensor, real: Tensor) -> Tensor:
-    """Return rows at 16 even places from their first to their last real frame, between frames by line.
+    """Sample rows at 16 even places from the first to the last real frame, interpolated linearly.
 
     Args:
         inputs: float `[B, T, F]`.
@@ -208,7 +208,7 @@ def sampled(inputs: Tensor, real: Tensor) -> Tensor:
     Returns:
         float `[B, 16 F]`.
     """
-    # A frame more, so that there is one when the length is 0.
+    # One more frame, so that there is one if the length is 0.
     inputs = ops.pad(inputs, [[0, 0], [0, 1], [0, 0]])
     places = ops.arange(1, ops.shape(inputs)[1] + 1, dtype="float32")[None, :-1] * real[:, :, 0]
     last = ops.maximum(ops.max(places, axis=1, keepdims=True, initial=0.0) - 1, 0)  # [B, 1]
@@ -223,7 +223,7 @@ def sampled(inputs: Tensor, real: Tensor) -> Tensor:
 
 
 def _inside(real: Tensor, margin: int) -> Tensor:
-    """Return 1 for the real frames, `[B, T, 1]`, with so many more on either side of them, else 0."""
+    """Return 1 for the real frames and so many more on either side, else 0, `[B, T, 1]`."""
     if not margin:
         return real
     before = ops.pad(real, [[0, 0], [margin, 0], [0, 0]])[:, :-margin]

@@ -1,4 +1,4 @@
-"""Models that give numbers for series: a regressor, and a forecaster of what comes next.
+"""Models that predict numbers for series: a regressor, and a forecaster of the next values.
 
 Axes: B (batch), T (frames), F (features of a frame), N (numbers of a row; of a forecast its horizon).
 """
@@ -23,30 +23,30 @@ from keras_selfattn.models.series.ridge import PENALTIES, Ridge, fit_ridge
 
 Tensor = Any
 
-# Last values that a forecast's ridge regression is fitted on at most, and values of all rows together.
+# The most last values of a row for a forecast's ridge regression, and the most values of all rows.
 _MOST_FEATURES = 1000
 _MOST_VALUES = 10_000_000
-# Of a deviation of the targets.
+# Relative to a deviation of the targets.
 _LEAST_LEFT = 1e-3
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class SeriesRegressor(SeriesModel):
-    """Self-attention model from series to one number each or several, in the units of the targets.
+    """Self-attention model from series to one or several numbers each, in the units of the targets.
 
-    Before attention trains, a ridge regression on a `Summary` of each row is fitted in closed form; attention
-    learns what it leaves. The answer is the sum of both.
+    Before attention trains, a ridge regression on a `Summary` of each row is fitted in closed form. Attention
+    learns the residual. The prediction is the sum of both.
 
     Args:
-        config: what the model is made of; a `SeriesConfig` or the dict of one.
+        config: the model's settings; a `SeriesConfig` or the dict of one.
         num_features: features of a frame; left out before training.
         longest: frames of the longest training row; left out before training.
         mean: of each number in the training rows; left out before training.
-        deviation: of what the ridge regression leaves of each; left out before training.
+        deviation: of the residual of each; left out before training.
 
     Call arguments:
         inputs: float32 `[batch, length, features]`. NaN is a missing value; rows are padded with frames of
-            NaN, on which nothing depends.
+            NaN, which have no effect.
         training: dropout and noise act only if True.
 
     Returns:
@@ -65,7 +65,8 @@ class SeriesRegressor(SeriesModel):
         (1, 1)
     """
 
-    # Runs of rows that are left out together to choose the ridge regression's penalty; None for each alone.
+    # Blocks of rows that are left out together to choose the ridge regression's penalty; None for single
+    # rows.
     _blocks: int | None = None
 
     def __init__(
@@ -88,7 +89,7 @@ class SeriesRegressor(SeriesModel):
             self._assemble(NumbersHead(mean, deviation))
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
-        """Return the mean of the training targets, and the answers of the ridge regression alone."""
+        """Return the mean of the training targets, and the predictions of the ridge regression alone."""
         inputs = self._read_inputs(x)
         mean = np.tile(self._mean, (len(inputs), 1))
         return {"mean of training": mean, "ridge": self._of_ridge(inputs) + mean}
@@ -106,19 +107,19 @@ class SeriesRegressor(SeriesModel):
         ridge, chosen = self._fitted(rows, targets)
         learned = NumbersHead.learned(list(targets))
         left = np.sqrt(np.mean((targets[chosen] - ridge.left_out) ** 2, axis=0)) / learned.deviation
-        # Targets that a ridge regression answers exactly leave nothing to count in deviations of.
+        # If the ridge regression predicts targets exactly, the residuals have no deviation.
         deviation = learned.deviation * np.clip(left, _LEAST_LEFT, 1)
         self._assemble(NumbersHead(learned.mean, deviation.tolist()))
         self._prepare(rows)
         self.core.get_layer("ridge").set_weights([ridge.coefficients, ridge.intercept - learned.mean])
 
     def _fitted(self, rows: Rows, targets: np.ndarray) -> tuple[Ridge, np.ndarray]:
-        """Return the ridge regression, and the rows it was fitted on: all of them, unless there are many."""
+        """Return the ridge regression, and the rows of its fit: all of them, unless there are many."""
         frames, linear = Frames(relative=self._relative), self._linear_features()
         frames.learn(rows.inputs)
         sizes = linear.sizes(rows.inputs[0].shape[1])
         most = max(_MOST_VALUES // max(sum(sizes), len(PENALTIES) * targets.shape[1]), 1)
-        # In their order, in which neighbours may overlap.
+        # In their order, because neighbours may overlap.
         chosen = np.sort(np.random.default_rng(0).permutation(len(rows.inputs))[:most])
 
         def features(values: np.ndarray) -> Tensor:
@@ -130,15 +131,15 @@ class SeriesRegressor(SeriesModel):
         return fit_ridge(found, targets[chosen], sizes, shares, weights, self._blocks), chosen
 
     def _linear_features(self) -> Any:
-        """Return the layer that makes of standardised frames what the ridge regression is fitted on."""
+        """Return the layer from standardised frames to the features of the ridge regression."""
         return Summary(name="features")
 
     def _beginning(self, inputs: Sequence[np.ndarray], numbers: int) -> np.ndarray:
-        """Return what is answered, and not learned, `[rows, N]`; the rest is learned."""
+        """Return the fixed part of the predictions, `[rows, N]`; the model learns the rest."""
         return np.zeros((len(inputs), numbers))
 
     def _of_ridge(self, inputs: Sequence[np.ndarray]) -> np.ndarray:
-        """Return how far from their mean the ridge regression takes the numbers to be, `[rows, N]`."""
+        """Return the ridge regression's predictions less the mean of the numbers, `[rows, N]`."""
         core = self.core
         return batched(keras.Model(core.input, core.get_layer("ridge").output), inputs)
 
@@ -158,8 +159,8 @@ class ForecastConfig(SeriesConfig):
     """Config of a `SeriesForecaster`: the fields of `SeriesConfig`, and this one.
 
     Args:
-        season: frames after which a series repeats itself, such as 24 of hourly values. A forecast starts
-            from the values one season before; with 1, from the last value. No longer than the longest row.
+        season: frames after which a series repeats itself, such as 24 for hourly values. A forecast starts
+            from the values one season before; with 1, from the last value. At most the longest row's length.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -181,17 +182,17 @@ class ForecastConfig(SeriesConfig):
 class SeriesForecaster(SeriesRegressor):
     """Self-attention model of the next values of the first feature of series.
 
-    It learns what must be added to the seasonal naive forecast, the values of one `season` before, and sees
-    each row less its last values: a level that was never seen is forecast like any other. A ridge regression
-    on the frames of a row is fitted first, in closed form; attention learns what it leaves.
-    `data.cut_windows` makes rows and targets of long series.
+    It learns the difference from the seasonal naive forecast, the values one `season` before. Its inputs are
+    reduced by their last values, so an unseen level is forecast like any other. A ridge regression on the
+    frames of a row is fitted first, in closed form; attention learns the residual. `data.cut_windows` makes
+    rows and targets from long series.
 
     Args:
-        config: what the model is made of; a `ForecastConfig` or the dict of one.
-        num_features, longest, mean, deviation: as for `SeriesRegressor`, of what is added.
+        config: the model's settings; a `ForecastConfig` or the dict of one.
+        num_features, longest, mean, deviation: as for `SeriesRegressor`, of the learned difference.
 
     Call arguments:
-        inputs: as for `SeriesRegressor`; what comes next follows the last frame that holds a value.
+        inputs: as for `SeriesRegressor`; the forecast follows the last frame with a value.
         training: dropout and noise act only if True.
 
     Returns:
@@ -213,7 +214,7 @@ class SeriesForecaster(SeriesRegressor):
 
     config_type = ForecastConfig
     _relative = True
-    # Windows overlap: the one beside a window left out would answer for it.
+    # Windows overlap: the neighbour of a left-out window would reveal it.
     _blocks = 10
 
     @classmethod
@@ -221,7 +222,7 @@ class SeriesForecaster(SeriesRegressor):
         return {"epochs": 20, "learning_rate": 2e-3, "refit": True}
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
-        """Return naive forecasts, of the last value and the season before if any, and the ridge's alone."""
+        """Return the naive forecasts (last value, season before if any) and the ridge regression's alone."""
         inputs, horizon = self._read_inputs(x), self.core.output_shape[1]
         found = {"last value": _naive(inputs, horizon, 1)}
         if self.config.season > 1:

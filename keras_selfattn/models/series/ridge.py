@@ -1,4 +1,4 @@
-"""Ridge regression in closed form, with the penalty that errs least on rows left out.
+"""Ridge regression in closed form, with the penalty that has the smallest error on left-out rows.
 
 Axes: B (rows), N (features), R (directions), C (outputs).
 """
@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Penalties tried, on features whose variances add up to about 1, a row.
+# Tried penalties for each row, for features whose variances sum to about 1.
 PENALTIES = tuple(10.0 ** np.arange(-4, 4.01, 0.5))
-# Deviations that are rounding of a constant.
+# Deviations up to this are rounding of a constant.
 _CONSTANT = 1e-6
-# A share below which what is left is rounding.
+# Below this share, the residual is rounding.
 _ROUNDING = 1e-12
 
 
 class Ridge(NamedTuple):
-    """A regression: coefficients `[N, C]`, intercept `[C]`, and what it answers `[B, C]` to rows left out."""
+    """A regression: coefficients `[N, C]`, intercept `[C]`, and predictions `[B, C]` for left-out rows."""
 
     coefficients: np.ndarray
     intercept: np.ndarray
@@ -32,18 +32,18 @@ def fit_ridge(
     weights: np.ndarray | None = None,
     blocks: int | None = None,
 ) -> Ridge:
-    """Return the ridge regression from features to targets that errs least on rows left out.
+    """Return the ridge regression from features to targets with the smallest error on left-out rows.
 
-    Features are standardised; a constant one has no part. One row is left out at a time, in closed form; or,
-    where neighbours are alike, a run of them.
+    Features are standardised; a constant one is ignored. One row is left out at a time, in closed form; or a
+    block of rows, if neighbours are alike.
 
     Args:
         features: float `[B, N]`.
         targets: float `[B, C]`.
         sizes: of each kind of features, N in all; by default they are of one kind.
-        shares: what each kind weighs as a whole, however many features it has.
+        shares: the total weight of each kind, independent of its number of features.
         weights: of the rows, float `[B]`; by default all the same.
-        blocks: in how many runs of rows they are left out; by default, each alone.
+        blocks: the number of blocks of rows to leave out; by default, each row alone.
 
     Example:
 
@@ -72,7 +72,7 @@ def fit_ridge(
 
 
 class _Path(NamedTuple):
-    """The regressions of rows for all penalties: what they have in common."""
+    """The common part of the regressions for all penalties."""
 
     mean: np.ndarray
     centre: np.ndarray
@@ -94,12 +94,12 @@ class _Path(NamedTuple):
         return self.scaled.T @ (self.directions @ turned)
 
     def left_out(self) -> np.ndarray:
-        """Return the errors on each row when it alone is left out, by penalty, `[penalties, B, C]`."""
+        """Return the errors on each row when only it is left out, by penalty, `[penalties, B, C]`."""
         turned, square = self.directions.T @ self.rest, self.root[:, 0] ** 2
         found = []
         for penalty in PENALTIES:
             kept = self.variances / (self.variances + penalty)
-            # How far each row's own target draws its answer, beside what it draws the mean.
+            # The leverage of each row's own target, beside its effect on the mean.
             own = square / square.sum() + self.directions**2 @ kept
             errors = self.rest - self.directions @ (kept[:, None] * turned)
             found.append(errors / np.maximum(1 - own, _ROUNDING)[:, None] / self.root)
@@ -109,7 +109,7 @@ class _Path(NamedTuple):
 def _blocks_left_out(
     features: np.ndarray, targets: np.ndarray, weights: np.ndarray, blocks: int
 ) -> np.ndarray:
-    """Return the same of each row when a run of rows is left out."""
+    """Return the same for each row when a block of rows is left out."""
     found = np.zeros((len(PENALTIES), *targets.shape))
     for held in np.array_split(np.arange(len(features)), min(blocks, len(features))):
         path = _Path.of(*(np.delete(each, held, axis=0) for each in (features, targets, weights)))
@@ -120,7 +120,7 @@ def _blocks_left_out(
 
 
 def _scale(deviation: np.ndarray, sizes: Sequence[int], shares: Sequence[float]) -> np.ndarray:
-    """Return what makes the variances of each kind of features add up to its share, `[N]`."""
+    """Return the scales that make the variances of each kind of features sum to its share, `[N]`."""
     varies = deviation > _CONSTANT
     starts = np.cumsum([0, *sizes])
     each = [
@@ -131,7 +131,7 @@ def _scale(deviation: np.ndarray, sizes: Sequence[int], shares: Sequence[float])
 
 
 def _directions(scaled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the left singular vectors `[B, R]` of centred features, and the squares of their values."""
+    """Return the left singular vectors `[B, R]` of centred features, and the squared singular values."""
     rows, features = scaled.shape
     values, vectors = np.linalg.eigh(scaled @ scaled.T if rows <= features else scaled.T @ scaled)
     kept = values > _ROUNDING * max(values[-1], 0.0)

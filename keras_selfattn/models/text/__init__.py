@@ -1,1 +1,1 @@
-"""Models of raw text: the classifier, and the masked language model that it can begin with."""
+"""Models of raw text: the classifier, and the masked language model that it can start from."""

@@ -27,7 +27,7 @@ from keras_selfattn.models.tokens.features import PIECES, spellings
 
 Tensor = Any
 
-# Of 22,500 texts (IMDB), four passes left a log loss on held-out ones of .214, eight of .213.
+# For 22,500 texts (IMDB), the log loss on held-out ones was .214 after four passes and .213 after eight.
 _MANY = 20_000
 
 
@@ -35,25 +35,26 @@ _MANY = 20_000
 class TextClassifier(Classifier):
     """Self-attention classifier that takes raw strings in `fit`, `predict` and `evaluate`.
 
-    The first `fit` learns the vocabulary and the label names from its rows (or call `adapt`); both travel in
-    the `.keras` file. Where labels of the first `fit` are lists, not all of one, rows can bear
-    several, or none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
+    The first `fit` learns the vocabulary and the label names from its rows (or call `adapt`); both are saved
+    in the `.keras` file. If labels of the first `fit` are lists, not all of one, rows can have several
+    labels, or none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
 
     Args:
-        config: what the model is made of; a `TextConfig` or the dict of one.
+        config: the model's settings; a `TextConfig` or the dict of one.
         vocabulary: tokens in the order of their ids; left out before training.
         labels: label names in the order of the classes; left out before training.
-        multi_label: whether a row can bear several labels; by default the labels of the first `fit` tell.
-        wide_features: n-grams that the wide path has weights for; left out before training.
+        multi_label: True if a row can have several labels; by default the labels of the first `fit` decide.
+        wide_features: the number of n-grams of the wide path; left out before training.
         start: run folder or `.keras` file of a `MaskedTokenModel`, or of a classifier of text, whose
-            vocabulary and weights the model begins with; of `config`, what they depend on need not be given.
+            vocabulary and weights the model starts from; fields of `config` that they determine can be left
+            out.
 
     Call arguments:
         inputs: string `[batch]`, or int32 `[batch, length]` token ids with 0 as padding.
         training: dropout acts only if True.
 
     Returns:
-        Probabilities, float32 `[batch, classes]`: they sum to 1 unless a row can bear several labels.
+        Probabilities, float32 `[batch, classes]`: they sum to 1 unless a row can have several labels.
 
     Raises:
         ConfigError: for a field of the config out of range.
@@ -74,7 +75,7 @@ class TextClassifier(Classifier):
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
-        # Beside the wide path attention has learned what it adds in a few passes; of many rows in fewer.
+        # Beside the wide path, attention needs only a few passes, and fewer over many rows.
         settings = {"learning_rate": 2e-3, "patience": 3, "label_smoothing": 0.1, "refit": True}
         return settings | {"epochs": 8 if rows <= _MANY else 4}
 
@@ -129,11 +130,11 @@ class TextClassifier(Classifier):
         return core(inputs if whole else self.beside_wide(inputs), training=training)
 
     def beside_wide(self, ids: Tensor, texts: Tensor | None = None) -> Any:
-        """Return what the core takes: ids, `[batch, length]` or ragged, with the wide path's logits if any.
+        """Return the core's inputs: ids, `[batch, length]` or ragged, with the wide path's logits if any.
 
         Args:
             ids: token ids of the texts.
-            texts: string `[batch]`; without them the wide path says nothing.
+            texts: string `[batch]`; without them the wide path's logits are zeros.
         """
         if self.wide is None:
             return ids
@@ -147,7 +148,7 @@ class TextClassifier(Classifier):
             **super().get_config(),
             "vocabulary": None if self.tokenizer is None else self.tokenizer.vocabulary,
             "wide_features": None if self.wide is None else self.wide.features,
-            # Once the weights are copied, they are this model's own.
+            # The copied weights now belong to this model.
             "start": None if self.start is None or self.tokenizer is not None else self.start.path,
         }
 
@@ -186,7 +187,7 @@ class TextClassifier(Classifier):
     def _beside(self, inputs: Sequence[str], *, training: bool) -> np.ndarray | None:
         if self.wide is None:
             return None
-        if training:  # which goes on without the wide path
+        if training:  # without the wide path
             return np.broadcast_to(np.float32(0), (len(inputs), len(self.labels)))
         return wide_logits(self.wide, self.config, inputs)
 
@@ -205,13 +206,13 @@ class TextClassifier(Classifier):
 
 
 def text_body(config: TextConfig, tokenizer: Tokenizer, policy: Any) -> keras.Model:
-    """Return what all models of text share: from what the tokenizer makes of rows to encoded positions.
+    """Return the common part of all text models: from the tokenizer's ids to encoded positions.
 
-    Its layers bear the same names in each of them, so that weights can be copied by name.
+    Its layers have the same names in each of them, so that weights can be copied by name.
 
     Args:
-        config: what the model is made of.
-        tokenizer: of its vocabulary.
+        config: the model's settings.
+        tokenizer: the tokenizer of its vocabulary.
         policy: the layers' dtype policy.
 
     Returns:
@@ -219,13 +220,13 @@ def text_body(config: TextConfig, tokenizer: Tokenizer, policy: Any) -> keras.Mo
     """
     ids = keras.Input((None,), dtype="int32", name="ids")
     x = _embedded(ids, config, tokenizer, policy)  # [B, T, D]
-    # Of words enough has been dropped already.
+    # Words have enough dropout already.
     dropout = 0.0 if config.tokens == "words" else config.dropout
     return keras.Model(ids, encoded(x, config, policy, config.window, dropout), name="body")
 
 
 def _embedded(ids: Tensor, config: TextConfig, tokenizer: Tokenizer, policy: Any) -> Tensor:
-    """Return the vectors of ids `[B, T]`, `[B, T, D]`; words look at their neighbours."""
+    """Return the vectors of ids `[B, T]`, `[B, T, D]`; those of words depend on their neighbours, too."""
     size, width, buckets = tokenizer.size, config.width, config.ngram_buckets
     embedding = NGramEmbedding(size, width, config.max_ngram, buckets, dtype=policy, name="embedding")
     if config.tokens == "characters":

@@ -1,4 +1,4 @@
-"""From encoded positions to guesses of the tokens hidden at some of them.
+"""Predict the hidden tokens at some encoded positions.
 
 Axes: B (batch), T (tokens), N (hidden tokens), D (features), V (vocabulary).
 """
@@ -16,7 +16,7 @@ Tensor = Any
 
 
 class MaskedTokenHead(Head):
-    """Guesses the tokens that are hidden; there are no targets besides the texts themselves."""
+    """Predict the hidden tokens; the texts themselves are the targets."""
 
     task = "masked tokens"
     per_position = True
@@ -44,7 +44,7 @@ class MaskedTokenHead(Head):
         return []
 
     def outputs(self, x: Tensor, wide: Tensor | None = None) -> Tensor:
-        """Return what is compared with the vectors of all tokens, float32 `[N, D]`."""
+        """Return the features to compare with the vectors of all tokens, float32 `[N, D]`."""
         x = keras.layers.Dense(x.shape[-1], "gelu", dtype="float32", name="guess")(x)
         return keras.layers.LayerNormalization(dtype="float32", name="guess_norm")(x)
 
@@ -58,7 +58,7 @@ class MaskedTokenHead(Head):
 
 
 class Gathered(keras.layers.Layer):
-    """Takes some positions of all rows: of float `[B, T, D]` and int32 `[N]`, float `[N, D]`."""
+    """Gather positions of all rows: float `[B, T, D]` and int32 `[N]` to float `[N, D]`."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -69,14 +69,14 @@ class Gathered(keras.layers.Layer):
         return ops.take(ops.reshape(x, [-1, x.shape[-1]]), places, axis=0)  # [B T, D] to [N, D]
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> None:
-        return None  # only real tokens are taken
+        return None  # only real tokens are gathered
 
     def compute_output_shape(self, input_shape: Any) -> tuple:
         return (*input_shape[1], input_shape[0][-1])
 
 
 class SharedLogits(keras.layers.Layer):
-    """Compares features with the vectors of all tokens, `[N, D]` to `[N, V]`; only the bias is its own.
+    """Compare features with the vectors of all tokens, `[N, D]` to `[N, V]`; its only weight is a bias.
 
     Args:
         table: returns the vectors, `[V, D]`.

@@ -1,4 +1,4 @@
-"""A model of unlabelled text that learns to guess hidden tokens: what a classifier can begin with.
+"""A model that learns from unlabelled text to predict hidden tokens; a classifier can start from it.
 
 Axes: B (texts), T (tokens), N (hidden tokens), D (features), V (vocabulary).
 """
@@ -24,27 +24,27 @@ from keras_selfattn.models.text.tokenizer import Tokenizer, learn_vocabulary
 
 Tensor = Any
 
-# Characters of a window, some 200 words: what a row can cost is bounded, and no token of a long text unused.
+# Characters of a window, some 200 words: the cost of a row is bounded, and no token of a long text is unused.
 _WINDOW = 1024
-# Rows that are trained on in all passes, where that makes 2 to 40 of them; rows held out at most.
+# Training rows of all passes together, with 2 to 40 passes; the most held-out rows.
 _ROWS_IN_ALL, _HELD_OUT = 300_000, 2_000
-# Of what is hidden there is always more: less dropout is needed than where labels are few.
+# Hidden tokens are never scarce, so less dropout is needed than with few labels.
 _DROPOUT = {"dropout": 0.1, "embedding_dropout": 0.1, "word_dropout": 0.0}
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class MaskedTokenModel(RawModel):
-    """Self-attention model that learns from texts without labels, by guessing tokens hidden from it.
+    """Self-attention model that learns from texts without labels, by predicting hidden tokens.
 
-    `TextClassifier(start=...)` begins with its vocabulary and its weights. The first `fit` learns the
-    vocabulary (or call `adapt`). Texts of over 1,024 characters are cut at spaces, so that all of a long text
-    is learned from. In training each pass hides other tokens; in `evaluate`, and in validation, the same ones
-    each time. `compile()` without arguments sets Adam, cross-entropy and accuracy, of hidden tokens alone.
+    `TextClassifier(start=...)` starts from its vocabulary and its weights. The first `fit` learns the
+    vocabulary (or call `adapt`). Texts of over 1,024 characters are split at spaces, so that all of a long
+    text is used. In training each pass hides other tokens; `evaluate` and validation hide the same ones each
+    time. `compile()` without arguments sets Adam, cross-entropy and accuracy, of hidden tokens only.
 
     Args:
-        config: what the model is made of; a `TextConfig` or the dict of one. `dropout` and
-            `embedding_dropout` are 0.1 and `word_dropout` 0 where they are the defaults of that; `wide`,
-            `members`, `training_span` and `max_tokens` are of no account here.
+        config: the model's settings; a `TextConfig` or the dict of one. If `dropout`, `embedding_dropout` and
+            `word_dropout` have its defaults, they become 0.1, 0.1 and 0. `wide`, `members`, `training_span`
+            and `max_tokens` have no effect.
         vocabulary: tokens in the order of their ids, the mask last; left out before training.
 
     Call arguments:
@@ -53,7 +53,7 @@ class MaskedTokenModel(RawModel):
         training: dropout acts only if True.
 
     Returns:
-        Logits, float32 `[hidden, vocabulary]`. `predict` takes texts in which `[mask]` stands for a word, and
+        Logits, float32 `[hidden, vocabulary]`. `predict` takes texts with `[mask]` in place of words, and
         returns for each an array of probabilities `[masks, vocabulary]`, by token id.
 
     Raises:
@@ -98,10 +98,10 @@ class MaskedTokenModel(RawModel):
         return self.core(inputs, training=training)
 
     def predict(self, x: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
-        """Return what may stand for each `[mask]` in texts: for each text float32 `[masks, vocabulary]`.
+        """Return the probabilities of tokens for each `[mask]`: for each text float32 `[masks, vocabulary]`.
 
         Args:
-            x: texts; or what `keras.Model.predict` takes, to logits.
+            x: texts; or inputs of `keras.Model.predict`, for logits.
             batch_size: rows in a step.
             kwargs: as in `keras.Model.predict`.
         """
@@ -123,11 +123,11 @@ class MaskedTokenModel(RawModel):
         return found
 
     def guesses(self, x: Any, count: int = 5) -> list[list[list[str]]]:
-        """Return, for each `[mask]` of each text, the likeliest tokens, the first the likeliest.
+        """Return the most likely tokens for each `[mask]` of each text, the most likely first.
 
         Args:
-            x: texts in which `[mask]` stands for a word.
-            count: of tokens for each mask.
+            x: texts with `[mask]` in place of words.
+            count: the number of tokens for each mask.
         """
         self._check_adapted()
         first = self.tokenizer.size - len(self.tokenizer.vocabulary)
@@ -138,7 +138,7 @@ class MaskedTokenModel(RawModel):
         ]
 
     def hidden_batches(self, x: Any, batch_size: int | None = None) -> MaskedBatches:
-        """Return the batches that `evaluate` goes through: of the same texts the same tokens are hidden.
+        """Return the batches of `evaluate`, which hides the same tokens of the same texts.
 
         Args:
             x: texts.
@@ -156,7 +156,7 @@ class MaskedTokenModel(RawModel):
         return self.tokenizer.size - 1
 
     def _set_vocabulary(self, vocabulary: Sequence[str]) -> None:
-        # Windows are cut by characters already.
+        # Windows are already cut by characters.
         whole = dataclasses.replace(self.config, max_tokens=2 * _WINDOW)
         self.tokenizer = Tokenizer(whole, vocabulary)
 
@@ -213,14 +213,14 @@ class MaskedTokenModel(RawModel):
         return keras.Model([places, body.input], logits, name="core")
 
     def _with_masks(self, text: str) -> np.ndarray:
-        """Return the tokens of a text in which `[mask]` stands for a hidden one."""
+        """Return the tokens of a text with `[mask]` in place of hidden ones."""
         first, *others = self._features(text.split(MASK))
         mask = masked_token(self._mask_id, first)[None]
         return np.concatenate([first, *(each for other in others for each in (mask, other))])
 
 
 def windows(texts: Sequence[str]) -> Iterator[str]:
-    """Yield texts in pieces of 1,024 characters at most, cut before a space if there is one; none blank."""
+    """Yield pieces of texts, not blank, of at most 1,024 characters, cut before a space if possible."""
     for text in texts:
         start = 0
         while start < len(text):

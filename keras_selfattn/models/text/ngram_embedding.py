@@ -1,4 +1,4 @@
-"""Embedding of tokens, of the hashed n-grams around them and of how they are spelled.
+"""Embedding of tokens, of the hashed n-grams around them and of their spelling.
 
 Axes: B (batch), T (positions), K (pieces of a spelling), V (token ids), D (features).
 """
@@ -19,15 +19,15 @@ _BEFORE, _AFTER, _MIX = 40_503, 69_069, -1_640_531_527
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class NGramEmbedding(keras.layers.Layer):
-    """Sums the vectors of a token, of the pair it ends and of the triple it is the middle of.
+    """Sum the vectors of a token, of the pair that it ends and of the triple around it.
 
     Pairs and triples are hashed into tables of a fixed size. Outputs are scaled by `sqrt(width)`, so that
-    they are not drowned by position encodings added to them (Vaswani et al. 2017, section 3.4).
+    added position encodings do not dominate them (Vaswani et al. 2017, section 3.4).
 
     Args:
         vocabulary_size: number of token ids, padding (0) included.
         width: features D of the output.
-        max_ngram: 1, 2 or 3: tokens, pairs too, triples too.
+        max_ngram: 1 for tokens, 2 for pairs too, 3 for triples too.
         ngram_buckets: rows of the pair and of the triple table.
 
     Call arguments:
@@ -54,7 +54,7 @@ class NGramEmbedding(keras.layers.Layer):
         self.max_ngram = max_ngram
         self.ngram_buckets = ngram_buckets
         sizes = [vocabulary_size] + [ngram_buckets] * (max_ngram - 1)
-        # An n-gram never seen in training must add nothing, so those tables start at zero.
+        # An n-gram that is not in the training rows must add nothing, so these tables start at zero.
         self._tables = [
             keras.layers.Embedding(
                 size, width, "uniform" if n == 1 else "zeros", dtype=self.dtype_policy, name=f"table_{n}"
@@ -87,7 +87,7 @@ class NGramEmbedding(keras.layers.Layer):
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
     def _ngrams(self, ids: Tensor) -> list[Tensor]:
-        """Return ids of tokens, pairs and triples, each int32 `[B, T]`. Off either end stands padding."""
+        """Return ids of tokens, pairs and triples, each int32 `[B, T]`, with padding beyond either end."""
         ids = ops.cast(ids, "int32")
         before = ops.pad(ids, [[0, 0], [1, 0]])[:, :-1]
         after = ops.pad(ids, [[0, 0], [0, 1]])[:, 1:]
@@ -103,15 +103,15 @@ class NGramEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class SpellingEmbedding(keras.layers.Layer):
-    """Sums the vectors of how a token is spelled, scaled by `sqrt(width)`: rare words have those of others.
+    """Sum the vectors of a token's spelling, scaled by `sqrt(width)`: rare words share those of others.
 
-    Which rows of the table a token has, the weight `places` tells, int32 `[vocabulary_size, pieces]`. It is
-    not trained; until it is assigned all tokens share the first row.
+    The weight `places`, int32 `[vocabulary_size, pieces]`, holds the table's rows for each token. It is not
+    trainable; until it is assigned, all tokens share the first row.
 
     Args:
         vocabulary_size: number of token ids, padding (0) included.
         pieces: rows of the table that make up a spelling.
-        buckets: rows of that table; the first is of tokens whose spelling is not known.
+        buckets: rows of that table; the first is for tokens with unknown spelling.
         width: features D of the output.
 
     Call arguments:
@@ -138,7 +138,7 @@ class SpellingEmbedding(keras.layers.Layer):
         self.pieces = pieces
         self.buckets = buckets
         self.width = width
-        # What no token of the training rows is spelled with must add nothing.
+        # Pieces that are in no token of the training rows must add nothing.
         self._table = keras.layers.Embedding(
             buckets, width, "zeros", dtype=self.dtype_policy, name="spellings"
         )
@@ -152,7 +152,7 @@ class SpellingEmbedding(keras.layers.Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         places = ops.take(self.places, ops.cast(inputs, "int32"), axis=0)  # [B, T, K]
-        # One after the other: all at once would take K times the memory.
+        # One at a time: all at once would take K times the memory.
         vectors = [self._table(places[..., piece]) for piece in range(self.pieces)]
         return sum(vectors[1:], vectors[0]) * math.sqrt(self.width)  # [B, T, D]
 
@@ -169,14 +169,14 @@ class SpellingEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class HiddenTokens(keras.layers.Layer):
-    """Takes a share of the tokens for unknown in training, so that no single one decides.
+    """Replace a share of the tokens by the unknown token in training, so that no single one decides.
 
     Args:
         rate: the share, in [0, 1).
 
     Call arguments:
-        inputs: int32 `[batch, length]`; padding (0) stays what it is.
-        training: tokens are hidden only if True.
+        inputs: int32 `[batch, length]`; padding (0) does not change.
+        training: True hides tokens.
 
     Returns:
         int32 `[batch, length]`.

@@ -17,9 +17,9 @@ from keras_selfattn.models.text.vocabulary import as_strings, chunks
 
 Tensor = Any
 
-# Ids of each of the two kinds: of words below it, of pieces of words from it on.
+# Number of ids of each of the two kinds: words are below it, pieces of words from it on.
 BUCKETS = 2**20
-# Characters of a word that are cut into pieces: a megabyte without a space costs no more than a long word.
+# Characters of a word that make pieces, so that a megabyte without a space costs as much as a long word.
 _WORD_PIECES = 64
 _PIECES = (2, 3, 4, 5)  # characters
 _CHUNK, _CHARACTERS = 512, 2**20  # texts and characters counted at once
@@ -27,12 +27,12 @@ _BEGIN, _END, _GAP = "<s>", "</s>", "_"
 
 
 class NGrams(NamedTuple):
-    """The n-grams of texts, each as often as it occurs, in any order.
+    """The n-grams of texts, with one entry for each occurrence, in any order.
 
     Args:
-        rows: number of the text that each is of, int32 `[N]`.
+        rows: the text's index for each n-gram, int32 `[N]`.
         ids: int32 `[N]`.
-        texts: how many texts there are, int32 `[]`.
+        texts: the number of texts, int32 `[]`.
     """
 
     rows: Tensor
@@ -44,14 +44,14 @@ def ngram_ids(config: TextConfig, texts: Tensor) -> NGrams:
     """Return the n-grams of a string tensor `[B]`.
 
     Words, pairs of neighbours with the text's ends among them, and pairs with one word between, have ids
-    below `BUCKETS`; runs of 2 to 5 characters within a word and its ends have ids from there on. What a word
-    is, whether case is folded, and where long texts are cut, the config says; where its tokens are
-    characters, words are still meant.
+    below `BUCKETS`; runs of 2 to 5 characters within a word and its ends have ids from there on. The config
+    sets the split into words, the folding of case, and the cut of long texts. N-grams are of words even if
+    its tokens are characters.
     """
     words = split(dataclasses.replace(config, tokens="words"), clipped(config, texts))
     parts = [(grams.value_rowids(), _hashed(grams, 0)) for grams in _word_grams(words)] + _pieces(words)
-    # Side by side, not row by row: ragged tensors joined by TensorFlow are transposed, of which oneDNN logs
-    # an error on processors without AVX-512.
+    # Concatenated flat, not row by row: TensorFlow transposes joined ragged tensors, for which oneDNN logs an
+    # error on processors without AVX-512.
     rows = tf.concat([tf.cast(rows, tf.int32) for rows, _ in parts], axis=0)
     return NGrams(rows, tf.concat([ids for _, ids in parts], axis=0), tf.shape(texts)[0])
 
@@ -71,7 +71,7 @@ def counted(config: TextConfig, texts: Sequence[str]) -> Iterator[tuple[np.ndarr
 
 @functools.cache
 def _traced(config: TextConfig) -> Any:
-    """Return `ngram_ids` as a graph, which is made once for a config."""
+    """Return `ngram_ids` as a graph, built once for a config."""
     spec = [tf.TensorSpec([None], tf.string)]
     return tf.function(lambda strings: ngram_ids(config, strings), input_signature=spec, autograph=False)
 
@@ -80,13 +80,13 @@ def _word_grams(words: Tensor) -> list[Tensor]:
     """Return words, pairs and pairs with a gap, string ragged `[B, G]` each."""
     ends: Any = {"separator": " ", "pad_values": (_BEGIN, _END), "padding_width": 1}
     threes = tf.strings.ngrams(words, 3, **ends)
-    # No word holds a blank: the second of three stands between two.
+    # No word holds a blank, so the second of three is between two blanks.
     gaps = tf.strings.regex_replace(threes.flat_values, " [^ ]* ", f" {_GAP} ")
     return [words, tf.strings.ngrams(words, 2, **ends), threes.with_flat_values(gaps)]
 
 
 def _pieces(words: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return rows and ids of the pieces of all words, by their size; each different word is cut up once."""
+    """Return rows and ids of the pieces of all words, by their size; each distinct word is cut once."""
     different, place = tf.unique(words.flat_values)
     cut = tf.strings.substr(different, 0, _WORD_PIECES, unit="UTF8_CHAR")
     characters = tf.strings.unicode_split(tf.strings.join([" ", cut, " "]), "UTF-8")

@@ -1,4 +1,4 @@
-"""The start of a text model: vocabulary, config and weights of one that was trained before."""
+"""The start of a text model: vocabulary, config and weights of a trained one."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.loading import load
 from keras_selfattn.models.text.tokenizer import learn_vocabulary
 
-# Fields of a config that the copied weights and the vocabulary do not depend on.
+# Fields of a config that do not affect the copied weights and the vocabulary.
 _FREE = frozenset(
     {
         "dropout",
@@ -31,17 +31,17 @@ _FREE = frozenset(
 
 
 class Start:
-    """The trained model that another begins with.
+    """The trained model from which another starts.
 
     Args:
         path: its `.keras` file, or run folder: of `pretrain`, or of a text classifier.
 
     Attributes:
         path: as given.
-        record: what a run folder tells of it: path, kind, and figures where its run folder has them.
+        record: the entry in a run folder: path, kind, and figures if its run folder has them.
 
     Raises:
-        RunError: if it cannot be read, or is no model of text.
+        RunError: if it cannot be read, or is not a model of text.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -61,12 +61,12 @@ class Start:
         return self._model.tokenizer.vocabulary
 
     def contradicted(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return those fields of a config, by name, that must be other than given, as they must be."""
+        """Return the fields of a config that must change, by name, with their required values."""
         bound = self._bound()
         return {name: bound[name] for name in given if name in bound and given[name] != bound[name]}
 
     def config(self, given: TextConfig | Mapping[str, Any] | None) -> TextConfig:
-        """Return the config given, with what depends on the weights as it must be; defaults are not given.
+        """Return the given config with the weights' values in all fields that have their defaults.
 
         Raises:
             ConfigError: for a field that contradicts the weights.
@@ -80,14 +80,14 @@ class Start:
         return TextConfig(**{**fields, **self._bound()})
 
     def copy_to(self, core: keras.Model) -> None:
-        """Give each encoder of a core the weights of this one: of all layers from ids to positions."""
+        """Copy this model's weights, of all layers from ids to positions, to each encoder of a core."""
         members = [layer for layer in core.layers if isinstance(layer, keras.Model)]
         for layer in self._body():
             for encoder in (core, *members):
                 encoder.get_layer(layer.name).set_weights(layer.get_weights())
 
     def described(self, texts: Sequence[str]) -> str:
-        """Return what is taken, and how many of the texts' different tokens are not known, in one line."""
+        """Return a line with the number of copied weights and of unknown distinct tokens in the texts."""
         weights = [weight for layer in self._body() for weight in layer.trainable_weights]
         numbers = sum(int(weight.shape.num_elements()) for weight in weights)
         config = dataclasses.replace(self.config(None), min_count=1, vocabulary_size=2**31 - 1)
@@ -103,7 +103,7 @@ class Start:
         return {name: value for name, value in fields.items() if name not in _FREE}
 
     def _body(self) -> list[keras.layers.Layer]:
-        """Return the layers up to the encoder's outputs that have weights."""
+        """Return the layers with weights up to the encoder's outputs."""
         core = self._model.core
         body = keras.Model(core.inputs, core.get_layer("encoder").output)
         return [layer for layer in body.layers if layer.weights]

@@ -1,4 +1,4 @@
-"""Rows of tokens with some of them hidden, for a model that learns language by guessing those.
+"""Rows with some hidden tokens, for a masked language model.
 
 Axes: N (tokens of all rows), T (tokens of a row), K (features of a token).
 """
@@ -12,9 +12,10 @@ import tensorflow as tf
 from keras_selfattn.models.batches import LengthSortedBatches, padded
 from keras_selfattn.models.text.vocabulary import UNKNOWN_ID
 
-# What stands in a vocabulary for a hidden token. No text holds it as one token: brackets stand by themselves.
+# The vocabulary's entry for a hidden token. No text has it as one token, because brackets are separate
+# tokens.
 MASK = "[mask]"
-# Of the tokens of a row, and of those chosen.
+# Shares of the tokens of a row, and of the selected ones.
 _CHOSEN, _MASKED, _SWAPPED = 0.15, 0.8, 0.1
 
 
@@ -22,9 +23,9 @@ class Hidden(NamedTuple):
     """Rows with hidden tokens.
 
     Args:
-        rows: what the model sees of each row, int32 `[T]` or `[T, K]`.
-        places: of the tokens that it is to guess, int64, ascending, for each row.
-        ids: of those tokens, int32, for each row.
+        rows: the model's input for each row, int32 `[T]` or `[T, K]`.
+        places: indices of the tokens to predict, int64, ascending, for each row.
+        ids: the ids of those tokens, int32, for each row.
     """
 
     rows: list[np.ndarray]
@@ -33,15 +34,15 @@ class Hidden(NamedTuple):
 
 
 def hide(rows: Sequence[np.ndarray], mask_id: int, random: np.random.Generator) -> Hidden:
-    """Draw the tokens to guess: 15 % of each row, one at least; a token that is not known is never drawn.
+    """Select the tokens to predict: 15 % of each row, at least one, and never an unknown one.
 
-    Of those drawn 80 % are masked, with all of their features; 10 % are swapped for a token of another place;
-    10 % stay as they are, so that the model cannot take what it sees for right.
+    80 % of them are masked, with all of their features; 10 % are replaced by a token from another place; 10 %
+    stay unchanged, so that the model cannot trust its input.
 
     Args:
         rows: int32 `[T]`, or `[T, K]` with the token's id as the first feature; no padding.
         mask_id: id of the mask.
-        random: what draws.
+        random: the random generator.
 
     Example:
 
@@ -56,7 +57,7 @@ def hide(rows: Sequence[np.ndarray], mask_id: int, random: np.random.Generator) 
     owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])  # [N]
     known = np.flatnonzero(ids > UNKNOWN_ID)
     chosen = _chosen(known, owner[known], len(rows), random)
-    # A permutation, not a draw for each: the shares are then exact.
+    # A permutation instead of independent draws, so that the shares are exact.
     fate = random.permutation(len(chosen)) / max(1, len(chosen))
     masked, swapped = chosen[fate < _MASKED], chosen[fate >= 1 - _SWAPPED]
     seen = tokens.copy()
@@ -69,35 +70,35 @@ def hide(rows: Sequence[np.ndarray], mask_id: int, random: np.random.Generator) 
 
 
 def masked_token(mask_id: int, tokens: np.ndarray) -> np.ndarray:
-    """Return what stands in place of a hidden token: the mask's id, and 0 for each other feature."""
+    """Return the replacement of a hidden token: the mask's id, and 0 for each other feature."""
     found = np.zeros(tokens.shape[1:], tokens.dtype)
     found[(0,) * found.ndim] = mask_id
     return found
 
 
 def masked_places(rows: Sequence[np.ndarray], mask_id: int) -> Hidden:
-    """Return rows whose masks are to be guessed; what they hide is not known, so their ids are 0."""
+    """Return rows with masks to predict; the hidden tokens are unknown, so their ids are 0."""
     places = [np.flatnonzero(_ids(row) == mask_id) for row in rows]
     return Hidden(list(rows), places, [np.zeros(len(each), np.int32) for each in places])
 
 
 class MaskedBatches(LengthSortedBatches):
-    """Yields batches of rows with hidden tokens: `((places, rows), ids)`.
+    """Yield batches of rows with hidden tokens: `((places, rows), ids)`.
 
-    `places` are int32 `[chosen]`, of the batch's rows one behind the other with their padding, and `ids`, of
-    the tokens there, int32 `[chosen]`.
+    `places`, int32 `[chosen]`, are indices into the batch's concatenated padded rows. `ids`, int32
+    `[chosen]`, are the ids of the tokens there.
 
     Args:
         rows: int32 `[T]` or `[T, K]`.
         mask_id: id of the mask.
-        hidden: what is hidden of the rows, the same each time; without it each iteration draws anew.
+        hidden: the hidden tokens, the same each time; without it each iteration selects anew.
         batch_size: as in `LengthSortedBatches`.
         window: as there.
         shuffle: as there.
         seed: of the shuffling and of the draws.
 
     Attributes:
-        ids: of the tokens that are hidden each time, int32 `[chosen]`; none where each iteration draws.
+        ids: of the tokens that are hidden each time, int32 `[chosen]`; empty if each iteration selects anew.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class MaskedBatches(LengthSortedBatches):
             yield ((np.concatenate(places) + starts).astype(np.int32), seen), np.concatenate(ids)
 
     def dataset(self) -> tf.data.Dataset:
-        """Return the batches as Keras wants them: their number known, the axes that vary unknown."""
+        """Return the batches in Keras' form: with a known number, and unknown sizes where they vary."""
         shape = [None, None, *self._rows[0].shape[1:]]
         flat = tf.TensorSpec([None], tf.int32)
         specs = ((flat, tf.TensorSpec(shape, tf.int32)), flat)
@@ -140,10 +141,10 @@ def _ids(tokens: np.ndarray) -> np.ndarray:
 
 
 def _chosen(known: np.ndarray, owner: np.ndarray, rows: int, random: np.random.Generator) -> np.ndarray:
-    """Return a share of the known tokens of each row, in their order; `owner`, their row, is ascending."""
+    """Return a random share of the known tokens of each row; `owner`, their row, is ascending."""
     there = np.bincount(owner, minlength=rows)
     asked = np.minimum(there, np.maximum(1, np.rint(_CHOSEN * there).astype(int)))
-    # Each row's tokens in an order drawn at random; the first of them are taken.
+    # Each row's tokens in random order; the first of them are selected.
     order = np.lexsort((random.random(len(known)), owner))
     rank = np.arange(len(known)) - (np.cumsum(there) - there)[owner]
     return np.sort(known[order[rank < asked[owner]]])

@@ -23,8 +23,8 @@ from keras_selfattn.models.text.vocabulary import (
 
 Tensor = Any
 
-# What stands by itself: punctuation and symbols, and each sign of the scripts written without spaces (a
-# whole sentence of those would otherwise be one word). RE2 syntax.
+# Separate tokens: punctuation and symbols, and each sign of the scripts without spaces (otherwise a whole
+# sentence would be one word). RE2 syntax.
 _SINGLE = (
     r"([^\p{L}\p{M}\p{N}_'\s]|\p{Han}|\p{Hiragana}|\p{Katakana}|\p{Thai}|\p{Lao}|\p{Khmer}|\p{Myanmar}"
     r"|\p{Tibetan})"
@@ -32,15 +32,15 @@ _SINGLE = (
 # RE2's \s knows ASCII only; these are the spaces of Unicode.
 _SPACE = r"[\p{Z}\s]+"
 
-# Texts and characters tokenised at once when many are read: bounds the memory of the ragged tensors between.
+# Texts and characters tokenised at once, to bound the memory of the intermediate ragged tensors.
 _CHUNK, _CHARACTERS = 4096, 2**24
 
 
 class Tokenizer:
-    """Splits texts into tokens and looks their ids up.
+    """Split texts into tokens and look up their ids.
 
     Args:
-        config: which tokens, whether case is folded, and the cut.
+        config: sets the kind of tokens, the folding of case, and the cut.
         vocabulary: tokens in the order of their ids, which start at 2; 0 is padding, 1 the unknown token.
 
     Example:
@@ -57,7 +57,7 @@ class Tokenizer:
 
     @property
     def size(self) -> int:
-        """Number of different ids, padding and unknown included."""
+        """Number of ids, padding and unknown included."""
         return FIRST_ID + len(self.vocabulary)
 
     def __call__(self, texts: Tensor) -> Tensor:
@@ -93,9 +93,9 @@ def split(config: TextConfig, texts: Tensor) -> Tensor:
 
 
 def clipped(config: TextConfig, texts: Tensor) -> Tensor:
-    """Return texts `[B]` in valid UTF-8, cut at `max_tokens` characters where those are the tokens.
+    """Return texts `[B]` in valid UTF-8, cut at `max_tokens` characters if characters are the tokens.
 
-    Before anything is split: a megabyte of text then costs no more than so many characters.
+    The cut is before any split, so a megabyte of text costs no more than so many characters.
     """
     texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
     if config.tokens == "characters":
@@ -104,7 +104,7 @@ def clipped(config: TextConfig, texts: Tensor) -> Tensor:
 
 
 def learn_vocabulary(config: TextConfig, texts: Sequence[str]) -> tuple[list[str], int]:
-    """Return the tokens worth an id, most frequent first, and how many texts `max_tokens` cuts."""
+    """Return the tokens of the vocabulary, most frequent first, and the number of texts over `max_tokens`."""
     counts: Counter[bytes] = Counter()
     cut = 0
     one_more = dataclasses.replace(config, max_tokens=config.max_tokens + 1)

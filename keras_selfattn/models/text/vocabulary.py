@@ -1,4 +1,4 @@
-"""Ids of tokens, and texts as TensorFlow's string ops take them."""
+"""Ids of tokens, and texts in the form of TensorFlow's string ops."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,11 @@ FIRST_ID = 2
 
 
 def lookup_table(vocabulary: Sequence[str]) -> tf.lookup.StaticHashTable:
-    """Return the table from tokens to their ids, which start at 2; what is not in it is 1."""
+    """Return the table from tokens to their ids, which start at 2; the id of all others is 1."""
     ids = np.arange(FIRST_ID, FIRST_ID + len(vocabulary), dtype=np.int32)
-    # Texts are looked up as UTF-8, which is how TensorFlow's ops hold them.
+    # Texts are looked up as UTF-8, the form of TensorFlow's ops.
     keys = tf.constant([token.encode() for token in vocabulary], dtype=tf.string)
-    # Lifted out of any graph under construction: the table outlives it.
+    # Created outside any graph under construction, because the table outlives it.
     with tf.init_scope():
         return tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(keys, ids), default_value=UNKNOWN_ID
@@ -27,9 +27,9 @@ def lookup_table(vocabulary: Sequence[str]) -> tf.lookup.StaticHashTable:
 
 
 def most_frequent(counts: Counter[bytes], min_count: int, size: int) -> list[str]:
-    """Return the tokens worth an id, most frequent first.
+    """Return the tokens of the vocabulary, most frequent first.
 
-    Where no token occurs `min_count` times, as in a handful of rows, all of them are taken.
+    If no token occurs `min_count` times, as in very few rows, all of them are included.
 
     Example:
 
@@ -48,7 +48,7 @@ def as_strings(texts: Sequence[str]) -> Tensor:
 
 
 def chunks(texts: Sequence[str], rows: int, characters: int) -> Iterator[Sequence[str]]:
-    """Yield runs of texts, of so many rows and characters at most, or of one text.
+    """Yield slices of texts with at most so many rows and characters, or with one text.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Fits the wide path: features, three linear models of them, and how much each of the three counts.
+"""Fit the wide path: features, three linear models of them, and the weights of these models.
 
 Axes: B (texts), F (features), C (columns: classes, or 1 for two that exclude each other).
 """
@@ -19,20 +19,20 @@ from keras_selfattn.models.text.ngrams import BUCKETS, counted
 from keras_selfattn.models.text.vocabulary import chunks
 from keras_selfattn.models.text.wide_layer import NGramLogits
 
-# Bytes of the weights at most: rarer n-grams are left out.
+# The most bytes of the weights: rarer n-grams are left out.
 _MOST_BYTES = 32_000_000
-_ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 2**13, 2**22  # answered at once
-# Of all texts it is fitted on: a character makes about four n-grams, of which each takes some 50 bytes.
+_ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 2**13, 2**22  # predicted at once
+# The most characters of all texts for the fit: a character makes about four n-grams of some 50 bytes each.
 _MOST_CHARACTERS = 50_000_000
-# Share of the rows on which it is found how much each model counts, before each is fitted on all rows.
+# Share of the rows on which the models' weights are fitted, before each model is fitted on all rows.
 _HELD_OUT = 0.2
-# A machine for each class is fitted on all rows: beyond so many classes that takes too long.
+# A support vector machine for each class is fitted on all rows; beyond so many classes this takes too long.
 _SVM_CLASSES = 300
-# Scaled by log-count ratios of each class on its own, they help where classes are few.
+# Machines scaled by log-count ratios of each class help only with few classes.
 _SCALED_CLASSES = 10
-_C, _SCALED_C = 1.0, 0.3  # of the machines; what served best on six sets of texts
-# Values times machines that are fitted in this process: some three seconds' work, of which a second process
-# takes one to start.
+_C, _SCALED_C = 1.0, 0.3  # of the machines; best on six data sets of texts
+# The most values times machines for a fit in this process: some three seconds of work. A second process takes
+# one second to start.
 _ALONE = 20_000_000
 
 
@@ -44,7 +44,7 @@ class _Linear(NamedTuple):
 
 
 class _Features(NamedTuple):
-    """N-grams that have a weight: ids in order, int32 `[F]`, and their inverse document frequency."""
+    """N-grams with a weight: ids in order, int32 `[F]`, and their inverse document frequency."""
 
     keys: np.ndarray
     idf: np.ndarray
@@ -57,16 +57,17 @@ def fitted(
     classes: int,
     weights: np.ndarray | None = None,
 ) -> NGramLogits:
-    """Return the wide path for texts and what they are.
+    """Return the fitted wide path for labelled texts.
 
-    Support vector machines on tf-idf, of all n-grams and, unless tokens are characters, of words alone; where
-    classes are few the same on features scaled by naive-Bayes log-count ratios; and those ratios themselves.
-    Their sum, one linear model again, is weighted so that it is likeliest on held-out rows.
+    It is the weighted sum of support vector machines on tf-idf, of all n-grams and, unless tokens are
+    characters, of words alone; with few classes, of the same on features scaled by naive-Bayes log-count
+    ratios; and of those ratios themselves. The weights maximise the likelihood of held-out rows. The sum is
+    again one linear model.
 
     Args:
-        config: how texts are cut.
+        config: sets the tokens and the cut of texts.
         texts: the training rows.
-        targets: int `[rows]`, or 0 or 1 `[rows, labels]` where a row can bear several.
+        targets: int `[rows]`, or 0 or 1 `[rows, labels]` if a row can have several.
         classes: number of classes or labels.
         weights: of the rows, float `[rows]`; by default all the same.
 
@@ -97,14 +98,14 @@ def fitted(
 
 
 def _chosen(texts: Sequence[str], borne: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the rows to fit on, in their order: those that weigh something, as far as memory goes."""
+    """Return the rows to fit on, in their order: those with a positive weight, as far as memory allows."""
     told = np.flatnonzero(weights)
     costs = np.array([len(texts[int(row)]) for row in told])
     return np.sort(told[stratified_subsample(borne[told], costs, _MOST_CHARACTERS)])
 
 
 def wide_logits(layer: NGramLogits, config: TextConfig, texts: Sequence[str]) -> np.ndarray:
-    """Return what the layer returns for texts, float32 `[B, classes]`, many at a time."""
+    """Return the layer's logits for texts, float32 `[B, classes]`, many at a time."""
     features = _Features(np.asarray(layer.keys), np.asarray(layer.idf))
     kernel, bias = np.asarray(layer.kernel), np.asarray(layer.bias)
     found = [
@@ -131,14 +132,14 @@ class _Counts(NamedTuple):
         return cls(rows, ids, counts, len(texts))
 
     def features(self, columns: int) -> _Features:
-        """Return the n-grams that get weights: all, or the more frequent ones where they are too many."""
+        """Return the n-grams that get weights: all, or the more frequent ones if there are too many."""
         ids, documents = np.unique(self.ids, return_counts=True)
         chosen = np.sort(np.argsort(-documents, kind="stable")[: max(1, _MOST_BYTES // (4 * columns))])
         idf = np.log((1 + self.texts) / (1 + documents[chosen])) + 1
         return _Features(ids[chosen], idf.astype(np.float32))
 
     def values(self, features: _Features) -> sp.csr_matrix:
-        """Return what `NGramLogits` makes of the counts, float32 `[B, F]`."""
+        """Return the features of `NGramLogits` from the counts, float32 `[B, F]`."""
         places = np.minimum(np.searchsorted(features.keys, self.ids), len(features.keys) - 1)
         known = features.keys[places] == self.ids
         rows, ids, places = self.rows[known], self.ids[known], places[known]
@@ -152,10 +153,10 @@ class _Counts(NamedTuple):
 def _models(
     values: Any, columns: np.ndarray, weights: np.ndarray, classes: int, words: np.ndarray | None
 ) -> list[_Linear]:
-    """Return the models of rows; `words`, bool `[F]`, are the features for those of words alone, if any."""
+    """Return the models of rows; `words`, bool `[F]`, selects the features of models of words alone."""
     ratios = _log_count_ratios(values, columns, weights)
     found = [ratios]
-    # Whether pieces of words help or mislead, the held-out rows tell.
+    # The held-out rows decide whether pieces of words help or mislead.
     for kept in [np.ones(values.shape[1])] + ([] if words is None else [words.astype(np.float64)]):
         if classes <= _SVM_CLASSES:
             found.append(_machines(values, columns, weights, _C, kept[:, None]))
@@ -165,7 +166,7 @@ def _models(
 
 
 def _log_count_ratios(values: Any, columns: np.ndarray, weights: np.ndarray) -> _Linear:
-    """Return how much likelier each feature is with the label than without; Wang & Manning's equation 2."""
+    """Return the log-count ratio of each feature with and without the label; Wang & Manning's equation 2."""
     occurs = (values > 0).astype(np.float64)
     borne = columns * weights[:, None]
     with_it = np.asarray(occurs.T @ borne) + 1  # [F, C]
@@ -179,7 +180,7 @@ def _machines(values: Any, columns: np.ndarray, weights: np.ndarray, c: float, s
     """Return a support vector machine for each column, on features times `scales`, `[F, C]` or `[F, 1]`."""
     kernel: Any = np.zeros((values.shape[1], columns.shape[1]))
     bias = np.where(columns.all(axis=0), 1.0, -1.0)
-    mixed = np.flatnonzero(columns.any(axis=0) & ~columns.all(axis=0))  # of others there is nothing to learn
+    mixed = np.flatnonzero(columns.any(axis=0) & ~columns.all(axis=0))  # the others have nothing to learn
     shared = values @ sp.diags(scales[:, 0]) if scales.shape[1] == 1 else None
     side_by_side = Parallel(n_jobs=-1 if values.nnz * len(mixed) > _ALONE else 1)
     machines: Any = side_by_side(
@@ -199,7 +200,7 @@ def _machines(values: Any, columns: np.ndarray, weights: np.ndarray, c: float, s
 def _scales(
     logits: Sequence[np.ndarray], columns: np.ndarray, weights: np.ndarray, exclusive: bool
 ) -> np.ndarray:
-    """Return positive weights of the models that make the held-out labels `[B, C]` likeliest."""
+    """Return positive weights of the models that maximise the likelihood of held-out labels `[B, C]`."""
     deviations = np.array([max(each.std(), 1e-6) for each in logits])
     stacked = np.stack([each / deviation for each, deviation in zip(logits, deviations, strict=True)])
 

@@ -1,7 +1,7 @@
 """The wide path of a text classifier: one linear model of n-grams, beside attention.
 
-It knows from few rows which words and pieces of words speak for a class; attention learns what their order
-says. Axes: B (texts), G (n-grams), F (features), C (classes).
+It learns from few rows which words and pieces of words indicate a class; attention learns from their order.
+Axes: B (texts), G (n-grams), F (features), C (classes).
 """
 
 from typing import Any
@@ -18,13 +18,13 @@ Tensor = Any
 class NGramLogits(keras.layers.Layer):
     """Logits of a linear model of weighted n-gram counts, fitted by `wide_fit.fitted`.
 
-    A feature's value is `(1 + ln(count)) idf`; those of words and those of pieces of words are scaled to
-    length 1 apart. Features that training did not see add nothing.
+    A feature's value is `(1 + ln(count)) idf`. The values of words, and those of pieces of words, are each
+    scaled to length 1. Features that training did not see add nothing.
 
     Args:
-        features: number of n-grams that have a weight, F.
+        features: number of n-grams with a weight, F.
         classes: number of classes, C.
-        exclusive: whether a row has one label: two classes then share one column of weights.
+        exclusive: True if a row has one label: two classes then share one column of weights.
 
     Call arguments:
         inputs: the n-grams of a batch of texts, as `ngrams.ngram_ids` returns them.
@@ -46,7 +46,7 @@ class NGramLogits(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: NGrams) -> Tensor:
-        # A row and an id side by side are one int64, without arithmetic of that type.
+        # A row and an id, bit-cast to one int64, without int64 arithmetic.
         pairs = tf.stack([inputs.ids, inputs.rows], axis=1)
         different, _, counts = tf.unique_with_counts(tf.bitcast(pairs, tf.int64))
         ids, rows = tf.unstack(tf.bitcast(different, tf.int32), axis=1, num=2)

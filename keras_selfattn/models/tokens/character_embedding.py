@@ -1,4 +1,4 @@
-"""From the features of tokens to their vectors, each with a look at its neighbours.
+"""Embed the features of tokens, and convolve each vector with its neighbours.
 
 Axes: B (batch), T (positions), K (features), D (features of a vector).
 """
@@ -16,19 +16,19 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class FeatureEmbedding(keras.layers.Layer):
-    """Sums the vector of a word and those of its hashed features, scaled by `sqrt(width)`.
+    """Sum the vector of a word and those of its hashed features, scaled by `sqrt(width)`.
 
     Args:
         vocabulary_size: number of word ids, padding (0) and unknown (1) included.
-        hash_buckets: rows of the table that the other features share; the first stands for none.
+        hash_buckets: rows of the table of the other features; the first is for none.
         width: features D of the output.
-        word_dropout: share in [0, 1) of the words that are taken for unknown in training, with their whole
-            spelling, so that the model learns to do with beginning, end and shape.
+        word_dropout: share in [0, 1) of the words that training replaces by unknown ones, with their whole
+            spelling, so that the model learns to use beginning, end and shape.
 
     Call arguments:
-        inputs: int32 `[batch, length, features]`: word id, hashed features, the whole spelling last; where
-            the word is 0 there is padding, which is masked.
-        training: words are dropped only if True.
+        inputs: int32 `[batch, length, features]`: word id, hashed features, the whole spelling last; a
+            word of 0 is padding, which is masked.
+        training: True drops words.
 
     Returns:
         float `[batch, length, width]`; zeros at padding.
@@ -54,7 +54,7 @@ class FeatureEmbedding(keras.layers.Layer):
         self._seeds = keras.random.SeedGenerator()
         policy = self.dtype_policy
         self._words = keras.layers.Embedding(vocabulary_size, width, "uniform", dtype=policy, name="words")
-        # A spelling never seen in training must add nothing.
+        # A spelling that is not in the training rows must add nothing.
         self._hashed = keras.layers.Embedding(hash_buckets, width, "zeros", dtype=policy, name="hashed")
 
     def build(self, input_shape: tuple) -> None:
@@ -68,7 +68,7 @@ class FeatureEmbedding(keras.layers.Layer):
             dropped = keras.random.uniform(ops.shape(words), seed=self._seeds) < self.word_dropout
             words = ops.where(ops.logical_and(dropped, real), UNKNOWN_ID, words)
             hashed[-1] = ops.where(dropped, 0, hashed[-1])
-        # One after the other: all at once would take K times the memory.
+        # One at a time: all at once would take K times the memory.
         x = self._words(words)  # [B, T, D]
         for feature in hashed:
             x = x + self._hashed(feature)
@@ -87,10 +87,10 @@ class FeatureEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class Neighbours(keras.layers.Layer):
-    """Adds to each position what a convolution of width 3, with GELU, makes of it and of those beside it.
+    """Add to each position a convolution of width 3, with GELU, over it and its neighbours.
 
     Call arguments:
-        inputs: float `[batch, length, features]`; what is at padding counts as zeros.
+        inputs: float `[batch, length, features]`; padding counts as zeros.
         mask: bool `[batch, length]`, True for a real position; passed on.
 
     Returns:

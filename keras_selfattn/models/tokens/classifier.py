@@ -1,4 +1,4 @@
-"""A classifier of each token of a row, which carries its vocabulary and label names."""
+"""A classifier of each token of a row, with its vocabulary and label names."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -20,7 +20,7 @@ from keras_selfattn.models.tokens.position_head import PositionHead
 
 Tensor = Any
 
-# Rows to train on, each pass counted, from which on only the fewest passes are advised.
+# Rows of all passes together, from which on the smallest number of passes is advised.
 _ROWS_IN_ALL = 50_000
 
 
@@ -28,15 +28,15 @@ _ROWS_IN_ALL = 50_000
 class TokenClassifier(RawModel):
     """Self-attention model that labels every token of a row: parts of speech, names, chunks.
 
-    Rows are lists of tokens, targets lists of as many labels. The first `fit` learns vocabulary and label
-    names from its rows (or call `adapt`); both travel in the `.keras` file. `compile()` without arguments
-    sets Adam, cross-entropy and accuracy, of tokens: padding counts in neither.
+    Rows are lists of tokens; targets are lists with one label for each token. The first `fit` learns
+    vocabulary and label names from its rows (or call `adapt`); both are saved in the `.keras` file.
+    `compile()` without arguments sets Adam, and cross-entropy and accuracy of tokens, without padding.
 
     Args:
-        config: what the model is made of; a `TokenConfig` or the dict of one.
+        config: the model's settings; a `TokenConfig` or the dict of one.
         vocabulary: words in the order of their ids; left out before training.
         labels: label names in the order of the classes; left out before training.
-        spans: whether labels such as B-PER and I-PER mark spans; left out before training.
+        spans: True if labels such as B-PER and I-PER mark spans; left out before training.
 
     Call arguments:
         inputs: string `[batch, length]` with "" as padding, or int32 `[batch, length, features]`.
@@ -65,7 +65,7 @@ class TokenClassifier(RawModel):
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
-        # A row teaches as many times as it has tokens: of many rows, few passes suffice.
+        # Each token of a row is a training example, so few passes over many rows are enough.
         return {"batch_size": 32, "epochs": int(np.clip(_ROWS_IN_ALL // max(1, rows), 4, 20)), "refit": True}
 
     def alternatives(self) -> list[dict[str, Any]]:
@@ -88,7 +88,7 @@ class TokenClassifier(RawModel):
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
-        # What stands where other models have a tokenizer: the tokens are given.
+        # In place of a tokenizer, because the rows are already tokens.
         self.tokenizer: Any = None
         if (vocabulary is None) != (labels is None):
             raise ConfigError("`vocabulary` and `labels` go together. Received one without the other.")
@@ -102,7 +102,7 @@ class TokenClassifier(RawModel):
         return [] if self._head is None else list(cast(PositionHead, self._head).labels)
 
     def label(self, x: Any, batch_size: int | None = None) -> list[list[str]]:
-        """Return the labels of the tokens of each row: the likeliest, of spans those that go together.
+        """Return the most likely labels of the tokens of each row; for spans, the most likely valid row.
 
         Args:
             x: rows of tokens.

@@ -1,4 +1,4 @@
-"""Tokens to numbers that tell how they are written: string ops, the same in training and in exported graphs.
+"""Turn tokens into numbers for their spelling, by the same string ops in training and in exported graphs.
 
 Axes: B (rows), T (tokens), N (tokens of all rows), K (features).
 """
@@ -22,26 +22,25 @@ from keras_selfattn.models.text.vocabulary import (
 
 Tensor = Any
 
-# Beginnings and ends of so many characters: what inflection and word formation leave on words never seen.
+# Characters of beginnings and ends, which show the inflection and formation of unseen words.
 _AFFIXES = (1, 2, 3, 4)
-# Beginnings and ends; the shape; the whole spelling, for what the vocabulary lacks.
+# Beginnings and ends; the shape; the whole spelling, for words that the vocabulary lacks.
 PIECES = 2 * len(_AFFIXES) + 2
 FEATURES = 1 + PIECES  # and the word
 
-# Tokens and characters at once when many are read: bounds the memory of the strings between.
+# Tokens and characters at once, to bound the memory of the intermediate strings.
 _CHUNK, _CHARACTERS = 65_536, 2**22
 
 
 class TokenFeatures:
-    """Looks words up, and hashes how each token is spelled.
+    """Look up words, and hash the spelling of each token.
 
-    Case and digits are folded in all features but the shape, which is all that is left of them: "Apollo-11"
-    has the shape "Xx-0".
+    Case and digits are folded in all features except the shape: "Apollo-11" has the shape "Xx-0".
 
     Args:
         config: the size of the hash table.
-        vocabulary: words, lower-cased, in the order of their ids, which start at 2; 0 is padding, 1 a word
-            that is not among them.
+        vocabulary: words, lower-cased, in the order of their ids, which start at 2; 0 is padding, 1 an
+            unknown word.
 
     Example:
 
@@ -60,14 +59,14 @@ class TokenFeatures:
 
     @property
     def size(self) -> int:
-        """Number of different word ids, padding and unknown included."""
+        """Number of word ids, padding and unknown included."""
         return FIRST_ID + len(self.vocabulary)
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Return the features of a string tensor `[...]`, int32 `[..., K]`; all 0 for "", which is padding.
 
-        The first is the word's id, the others places in one table, from 1 on. Bytes that are not UTF-8 become
-        the replacement character U+FFFD.
+        The first is the word's id, the others are rows of one table, from 1 on. Bytes that are not UTF-8
+        become the replacement character U+FFFD.
         """
         flat = tf.strings.unicode_transcode(tf.reshape(tokens, [-1]), "UTF-8", "UTF-8", errors="replace")
         words = lowered(flat)
@@ -87,12 +86,12 @@ class TokenFeatures:
 
 
 def lowered(tokens: Tensor) -> Tensor:
-    """Return tokens as they are looked up."""
+    """Return tokens in their form for the lookup."""
     return tf.strings.lower(tokens, encoding="utf-8")
 
 
 def learn_words(config: TokenConfig, rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the words worth an id, most frequent first."""
+    """Return the words of the vocabulary, most frequent first."""
     written = Counter(token for row in rows for token in row)
     counts: Counter[bytes] = Counter()
     for chunk in chunks(list(written), _CHUNK, _CHARACTERS):
@@ -102,7 +101,7 @@ def learn_words(config: TokenConfig, rows: Sequence[Sequence[str]]) -> list[str]
 
 
 def spelled(tokens: Tensor, words: Tensor, buckets: int) -> Tensor:
-    """Return places of what tokens `[N]`, in lower case `words`, are spelled with, int32 `[N, PIECES]`.
+    """Return the table's rows for the spelling of tokens `[N]`, in lower case `words`, int32 `[N, PIECES]`.
 
     They are in one table of `buckets` rows, from 1 on.
     """
@@ -113,7 +112,7 @@ def spelled(tokens: Tensor, words: Tensor, buckets: int) -> Tensor:
 
 
 def spellings(words: Sequence[str], buckets: int) -> np.ndarray:
-    """Return `spelled` of words as they are written, int32 `[words, PIECES]`."""
+    """Return `spelled` for words in their original case, int32 `[words, PIECES]`."""
     parts = [np.zeros((0, PIECES), np.int32)]
     for chunk in chunks(list(words), _CHUNK, _CHARACTERS):
         tokens = as_strings(chunk)
@@ -122,7 +121,7 @@ def spellings(words: Sequence[str], buckets: int) -> np.ndarray:
 
 
 def _spelling(tokens: Tensor, words: Tensor) -> list[tuple[str, Tensor]]:
-    """Return what is hashed of tokens `[N]` and their lower case, each string `[N]`, the whole last."""
+    """Return the strings to hash for tokens `[N]` and their lower case, each `[N]`, the whole word last."""
     whole = tf.strings.regex_replace(words, r"\p{N}", "0")
     length = tf.strings.length(whole, unit="UTF8_CHAR")
     parts = []
@@ -136,7 +135,7 @@ def _spelling(tokens: Tensor, words: Tensor) -> list[tuple[str, Tensor]]:
 
 
 def _shape(tokens: Tensor) -> Tensor:
-    """Return tokens with each run of capitals, of other letters and of digits as one sign."""
+    """Return the shapes of tokens: each run of capitals, of other letters and of digits becomes one sign."""
     for pattern, sign in ((r"\p{Lu}+", "X"), (r"[^\P{L}X]+", "x"), (r"\p{N}+", "0")):
         tokens = tf.strings.regex_replace(tokens, pattern, sign)
     return tokens

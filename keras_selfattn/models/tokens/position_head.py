@@ -1,4 +1,4 @@
-"""A label for every position of a row: the head, and its accuracy.
+"""The head for a label at every position of a row, and its accuracy.
 
 Axes: B (batch), T (positions), C (classes).
 """
@@ -26,13 +26,13 @@ class PositionHead(ClassHead):
 
     Args:
         labels: label names in the order of the classes.
-        spans: whether the labels mark spans, so that what continues one is chosen behind its beginning only.
+        spans: True if the labels mark spans, so that a label that continues a span must follow its beginning.
     """
 
     task = "labelling"
     per_position = True
-    # With several answers a row, confidence outgrows accuracy long before accuracy stops to grow; calibration
-    # corrects the one, and nothing the other.
+    # With several labels a row, confidence exceeds accuracy long before accuracy stops to grow. Calibration
+    # corrects confidence, but nothing corrects a lower accuracy.
     watched = "val_accuracy"
 
     def __init__(self, labels: Sequence[str], spans: bool = False) -> None:
@@ -50,7 +50,7 @@ class PositionHead(ClassHead):
         return {**super().state, "spans": self.decoder is not None}
 
     def chosen(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return the places of the labels of rows, int `[T]` each, from their probabilities, `[T, C]`."""
+        """Return the indices of the labels of rows, int `[T]` each, from their probabilities, `[T, C]`."""
         if self.decoder is None:
             return [row.argmax(axis=-1) for row in outputs]
         decode = tf.function(self.decoder, reduce_retracing=True, autograph=False)
@@ -79,9 +79,9 @@ class PositionHead(ClassHead):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class PositionAccuracy(keras.metrics.Mean):
-    """Share of the positions with the right label, all of them counted alike, padding not.
+    """Share of the positions with the right label, with equal weights and without padding.
 
-    Keras' own takes the mean over each batch first, in which a position counts the less the longer the rows.
+    Keras' own metric averages over each batch first, so a position counts less in a batch of longer rows.
 
     Call arguments:
         y_true: int `[batch, length]`, or a column of them `[batch, length, 1]`.

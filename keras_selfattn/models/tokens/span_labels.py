@@ -1,4 +1,4 @@
-"""Labels that mark spans of tokens, and the likeliest row of them that makes sense.
+"""Labels that mark spans of tokens, and the most likely valid row of them.
 
 Axes: B (batch), T (positions), P (labels before), C (labels and, last, the state before the first position).
 """
@@ -15,13 +15,13 @@ Tensor = Any
 OUTSIDE = "O"
 # Outside, begin, inside, end, single: IOB, BIO and IOBES.
 _MARK = re.compile(r"O|[BIES]-.+", re.DOTALL)
-# Of what cannot be, instead of infinity, of which differences are no numbers.
+# Score of invalid labels, instead of infinity, whose differences are NaN.
 _NEVER = -1e9
 _LEAST = 1e-30
 
 
 def mark_spans(labels: Iterable[str]) -> bool:
-    """Return whether labels mark spans: all are "O" or begin with B-, I-, E- or S-, and one does.
+    """Return True if labels mark spans: all are "O" or begin with B-, I-, E- or S-, and at least one does.
 
     Example:
 
@@ -33,7 +33,7 @@ def mark_spans(labels: Iterable[str]) -> bool:
 
 
 def may_follow(before: str | None, label: str) -> bool:
-    """Return whether a label may follow another, None at the beginning of a row: I and E continue a span.
+    """Return True if a label may follow another, None at the beginning of a row: I and E continue a span.
 
     Example:
 
@@ -45,13 +45,13 @@ def may_follow(before: str | None, label: str) -> bool:
 
 
 def all_may_follow(rows: Iterable[Sequence[str]]) -> bool:
-    """Return whether each label stands where it may: of the IOB that begins spans with I, some do not."""
+    """Return True if each label is valid in its place; if spans begin with I, as in IOB, some are not."""
     pairs = {pair for row in rows for pair in zip([None, *row], row, strict=False)}
     return all(may_follow(before, label) for before, label in pairs)
 
 
 class SpanDecoder:
-    """Chooses the labels of a row of the highest product of probabilities among the rows that may be.
+    """Select the labels of the valid row with the highest product of probabilities.
 
     Args:
         labels: label names in the order of the classes; "O" is one of them.
@@ -72,17 +72,17 @@ class SpanDecoder:
         self._costs = np.where(allowed, 0.0, _NEVER).astype(np.float32)  # [P, C]
 
     def __call__(self, probabilities: Tensor, mask: Tensor) -> Tensor:
-        """Return the place of the label at each position.
+        """Return the index of the label at each position.
 
         Args:
             probabilities: float32 `[batch, length, labels]`.
-            mask: bool `[batch, length]`; what it leaves out is passed over.
+            mask: bool `[batch, length]`; masked positions are skipped.
 
         Returns:
-            int32 `[batch, length]`; 0 where the mask leaves out.
+            int32 `[batch, length]`; 0 at masked positions.
         """
         logs = tf.math.log(tf.maximum(probabilities, _LEAST))
-        # One position more, masked: it is where the way back begins, and there may be no other.
+        # One more position, masked: the backward pass begins there, and it may be the only one.
         logs = tf.pad(logs, [[0, 0], [0, 1], [0, 1]], constant_values=_NEVER)
         real = tf.pad(mask, [[0, 0], [0, 1]])
         rows, states = tf.shape(mask)[0], len(self._costs)

@@ -1,1 +1,1 @@
-"""The server's calls, whatever the transport, and the gRPC services that they are behind."""
+"""The server's calls, for every transport, and its gRPC services."""

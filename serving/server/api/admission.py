@@ -1,7 +1,7 @@
-"""Limits on the work at a time: so many requests, and so much memory that their messages do not show.
+"""Limits on simultaneous work: the number of requests, and the memory of their tensors beyond their messages.
 
-A message of 40 bytes can name a tensor of gigabytes: it repeats its last value, or none. So what a request
-becomes is counted from its message, before anything is allocated.
+A message of 40 bytes can name a tensor of gigabytes: it repeats its last value, or none. So the memory of a
+request is computed from its message, before anything is allocated.
 
 Reference: tensorflow/core/framework/tensor.proto, tensorflow_serving/apis/input.proto.
 """
@@ -14,14 +14,14 @@ from ...wire import codec
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 
-# All requests together may grow by as much as so many of the largest.
+# All requests together may grow by as much as this number of the largest.
 _LARGEST_AT_A_TIME = 4
-# A tf.Example in memory: Python's object, and what a string of a tensor takes.
+# A tf.Example in memory: Python's object, and a string of a tensor.
 _EXAMPLE_BYTES = 33 + 32
 
 
 class Admission:
-    """Counts requests, and the memory that they take beyond their messages. For one event loop.
+    """Count requests, and their memory beyond their messages. For one event loop.
 
     Args:
         config: the limits.
@@ -43,7 +43,7 @@ class Admission:
         """Count a request until it has its answer.
 
         Raises:
-            ResourceExhaustedError: as many as may wait or run already do.
+            ResourceExhaustedError: the limit of waiting and running requests is reached.
         """
         if self._requests >= self._most_requests:
             raise ResourceExhaustedError(
@@ -57,15 +57,15 @@ class Admission:
 
     @contextlib.contextmanager
     def growth(self, size: int, becomes: int) -> Iterator[None]:
-        """Count what a request takes in memory beyond its message, until it has its answer.
+        """Count the memory of a request beyond its message, until it has its answer.
 
         Args:
             size: bytes of the message.
             becomes: bytes of its tensors in memory.
 
         Raises:
-            InvalidArgumentError: that is more than one request may take.
-            ResourceExhaustedError: it is more than is left beside the requests that wait or run.
+            InvalidArgumentError: it is above the limit of one request.
+            ResourceExhaustedError: it is more than the waiting and running requests leave.
         """
         growth = max(0, becomes - size)
         if growth > self._most_growth:
@@ -86,12 +86,12 @@ class Admission:
 
 
 def predict_bytes(request: pb.PredictRequest) -> int:
-    """Return the memory in bytes that the tensors of a request take."""
+    """Return the memory of a request's tensors in bytes."""
     return sum(codec.decoded_bytes(tensor) for tensor in request.inputs.values())
 
 
 def examples_bytes(request: pb.SerializedInputRequest | pb.SerializedMultiInferenceRequest) -> int:
-    """Return the memory in bytes that the examples of a request take, each with what all share."""
+    """Return the memory of a request's examples in bytes, each with the shared context."""
     with_context = request.input.example_list_with_context
     count = len(request.input.example_list.examples) + len(with_context.examples)
     return request.ByteSize() + count * (_EXAMPLE_BYTES + len(with_context.context))

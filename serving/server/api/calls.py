@@ -1,4 +1,4 @@
-"""The server's calls, whatever the transport: requests in, responses out.
+"""The server's calls, for every transport: requests in, responses out.
 
 Reference: tensorflow_serving/apis/{prediction,model}_service.proto; the error texts are those of
 tensorflow_serving/model_servers/{server_core,get_model_status_impl,model_service_impl}.cc and
@@ -34,10 +34,10 @@ _T = TypeVar("_T")
 
 PREDICT, CLASSIFY, REGRESS, MULTI_INFERENCE = "Predict", "Classify", "Regress", "MultiInference"
 
-# The bytes that are copied in the time in which Python handles one value.
+# Bytes copied in the time in which Python handles one value.
 _VALUE_WORK = 64
 _MANY = 1000
-# Larger requests are not parsed to say whose they were, when they are refused.
+# Larger refused requests are not parsed to find their model's name.
 _MOST_REFUSED = 2**16
 
 _CALLS_ON_EXAMPLES = {CLASSIFY: ClassifyCall, REGRESS: RegressCall}
@@ -51,20 +51,20 @@ class Sizes(NamedTuple):
 
 
 class Api:
-    """Answers requests with the models of a server.
+    """Answer requests with the models of a server.
 
     The methods with bytes take a serialized request and a deadline of `time.monotonic`, None for no limit,
     and return a serialized response. All raise a ServingError in TensorFlow Serving's words.
 
     Attributes:
-        admission: what the server takes on at a time.
+        admission: the limits on simultaneous work.
 
     Args:
         models: the models.
-        runner: where graphs run.
-        metrics: what is counted.
-        management: tells of models, and changes their list.
-        config: how answers are written and signatures checked.
+        runner: runs the graphs.
+        metrics: the counters.
+        management: reports and changes the list of models.
+        config: sets the format of answers and the checks of signatures.
 
     Example:
         api = Api(models, runner, metrics, Management(models, metrics, ask_all=None), config)
@@ -135,7 +135,7 @@ class Api:
         return pb.ReloadConfigResponse(status=pb.StatusProto()).SerializeToString()
 
     def metadata(self, request: pb.GetModelMetadataRequest) -> pb.GetModelMetadataResponse:
-        """The signatures of the version that a request means."""
+        """The signatures of the version that a request names."""
         spec = _spec(request)
         _check_metadata_fields(request.metadata_field)
         with self._models.lease(spec) as servable:
@@ -149,7 +149,7 @@ class Api:
 
     @contextlib.contextmanager
     def admitted(self, api: str, data: bytes) -> Iterator[None]:
-        """Take a request over gRPC on until it has its answer, and count it if it is refused.
+        """Admit a gRPC request until it has its answer, and count a refusal.
 
         Raises:
             ResourceExhaustedError: as many as may wait or run already do.
@@ -163,12 +163,12 @@ class Api:
             yield
 
     def ready(self) -> bool:
-        """Return whether a model answers, or none is wanted: a broken one stops no requests to others."""
+        """Return True if a model answers, or none is configured: a broken model must not stop the others."""
         models = self._models.available()
         return not models or any(models.values())
 
     def known(self, spec: pb.ModelSpec) -> str:
-        """The name a request asks for if there is such a model: others are not worth a metric each."""
+        """The model name of a request if there is such a model: unknown names get no metric each."""
         return spec.name if self._models.knows(spec.name) else ""
 
     async def on_examples(
@@ -196,17 +196,17 @@ class Api:
         """Run a graph for a request.
 
         Args:
-            spec: the model that the request means.
-            api: what is asked of it, for the metrics.
-            prepare: makes the call of the request.
-            finish: makes the answer of the response.
-            sizes: of the request: large ones are not taken apart on the event loop, and some not at all.
-            deadline: when nobody waits for the answer any more, of `time.monotonic`; None for no limit.
+            spec: the model that the request names.
+            api: the API, for the metrics.
+            prepare: turns the request into a call.
+            finish: turns the response into the answer.
+            sizes: of the request: large ones are not parsed on the event loop, and some are refused.
+            deadline: a time of `time.monotonic` after which nobody waits for the answer; None for no limit.
         """
         with self.admission.growth(*sizes), self._models.lease(spec) as servable:
             call = await self._runner.off_loop(max(sizes), prepare, servable)
             if api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
-                # Every tensor that is fed has the same examples.
+                # Every fed tensor has the same examples.
                 self._metrics.examples(spec.name, max(map(len, call.feeds.values()), default=0))
             started = time.perf_counter()
             arrays = await self._runner.run(servable, call, deadline)
@@ -215,7 +215,7 @@ class Api:
             return await self._runner.off_loop(work, lambda: finish(call.respond(arrays)))
 
     def _model_of(self, api: str, data: bytes) -> str:
-        """Return the model that a request is for, if that costs little to find out."""
+        """Return the model that a request is for, if this is cheap to find."""
         if len(data) > _MOST_REFUSED:
             return ""
         try:
@@ -233,23 +233,23 @@ class Api:
 
 
 def _value_work(arrays: Sequence[np.ndarray]) -> int:
-    """Return the bytes that are copied in the time in which outputs are written value by value."""
+    """Return the number of bytes that could be copied while outputs are written value by value."""
     return sum(_VALUE_WORK * array.size for array in arrays)
 
 
 def _copied_bytes(arrays: Sequence[np.ndarray]) -> int:
-    """Return the bytes of outputs that are written as they lie in memory."""
+    """Return the bytes of outputs that are written as a copy of their memory."""
     return sum(_text_bytes(array) if array.dtype == object else array.nbytes for array in arrays)
 
 
 def _text_bytes(array: np.ndarray) -> int:
-    """Return the bytes of strings, of which very many are reason enough not to look at each."""
+    """Return the bytes of strings, estimated if there are very many."""
     pointers = _VALUE_WORK * array.size
     return pointers if array.size > _MANY else pointers + sum(map(len, array.reshape(-1).tolist()))
 
 
 def _serialized(response: Message) -> bytes:
-    # Deterministic: the same answer is the same bytes, whatever the order of a hash map.
+    # Deterministic: the same answer has the same bytes, independent of the order of a hash map.
     return response.SerializeToString(deterministic=True)
 
 

@@ -23,12 +23,12 @@ class ClassifyCall:
     """The call that a ClassificationRequest asks for.
 
     Args:
-        servable: the version that its model_spec has been resolved to.
+        servable: the version of its model_spec.
         request: the request.
-        check_method: whether the signature's method_name must be Classify's own.
+        check_method: True if the signature's method_name must be Classify's own.
 
     Raises:
-        InvalidArgumentError: there is no such signature, it is not one to classify with, or no input.
+        InvalidArgumentError: there is no such signature, it is not for Classify, or there is no input.
         FailedPreconditionError: the signature lacks the inputs or outputs of Classify.
     """
 
@@ -66,8 +66,8 @@ class RegressCall:
 class MultiInferenceCall:
     """The call that a MultiInferenceRequest asks for: one run of the graph for all of its tasks.
 
-    Every input tensor of the tasks' signatures is fed the same examples: signatures share one only in
-    exports of TensorFlow 1.
+    Every input tensor of the tasks' signatures gets the same examples: signatures share an input tensor only
+    in exports of TensorFlow 1.
 
     Raises:
         InvalidArgumentError: tasks that contradict each other, an unknown signature, or no input.
@@ -185,7 +185,7 @@ def _examples(proto: pb.SerializedInput) -> np.ndarray:
             examples = proto.example_list.examples
         case "example_list_with_context":
             with_context = proto.example_list_with_context
-            # Of two serialized messages one after the other, a parser takes the fields of both.
+            # A parser reads two concatenated serialized messages as one with the fields of both.
             examples = [with_context.context + example for example in with_context.examples]
     if not examples:
         raise InvalidArgumentError("Input is empty.")
@@ -228,7 +228,7 @@ def _matrix(
     rows: int,
     tensors: Mapping[str, np.ndarray],
 ) -> np.ndarray | None:
-    """An output of Classify, checked; None if the signature has it not.  # [rows, classes]"""
+    """A checked output of Classify; None if the signature lacks it.  # [rows, classes]"""
     if alias not in signature.outputs:
         return None
     array = tensors[signature.outputs[alias].name]

@@ -15,7 +15,7 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-# Their descriptors are what reflection tells.
+# Reflection reports their descriptors.
 from tensorflow_serving.apis import (  # pyright: ignore[reportMissingImports]
     model_service_pb2,
     prediction_service_pb2,
@@ -35,7 +35,7 @@ _OVERALL = ""
 _HEALTH_SERVICES = (_OVERALL, _PREDICTION, _MODEL, "PredictionService", "ModelService")
 
 Method = Callable[[bytes, float | None], Awaitable[bytes]]
-"""Answers a serialized request, with a deadline of `time.monotonic` or None."""
+"""Answer a serialized request, with a deadline of `time.monotonic` or None."""
 
 
 class GrpcApi:
@@ -129,16 +129,16 @@ def _register(server: grpc.aio.Server, service: str, handlers: Mapping[str, _Han
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Return whether a record of gRPC's is: it logs a traceback for each client that leaves too early."""
+    """Return False for records of clients that leave too early: gRPC logs a traceback for each."""
     error = record.exc_info[1] if record.exc_info else None
     return type(error).__name__ != "ExecuteBatchError"
 
 
 class Health:
-    """grpc.health.v1: of the server, of its services, and of each model by its name.
+    """grpc.health.v1 of the server, of its services, and of each model by its name.
 
-    The server is healthy as long as a model answers, or none is wanted: a broken one must not take traffic
-    from the others.
+    The server is healthy as long as a model answers, or none is configured: a broken model must not take
+    traffic from the others.
 
     Example:
         health = Health()
@@ -155,7 +155,7 @@ class Health:
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
 
     async def set(self, models: dict[str, bool]) -> None:
-        """Set who is healthy: whether each model that is wanted answers."""
+        """Set the health of each configured model: True if it answers."""
         statuses = health_pb2.HealthCheckResponse
         for name in (self._models - models.keys()) - {*_HEALTH_SERVICES}:
             await self._servicer.set(name, statuses.SERVICE_UNKNOWN)
@@ -167,18 +167,18 @@ class Health:
             await self._servicer.set(name, statuses.SERVING if overall else statuses.NOT_SERVING)
 
     async def leave(self) -> None:
-        """Turn everything unhealthy for good."""
+        """Set everything to unhealthy, permanently."""
         await self._servicer.enter_graceful_shutdown()
 
 
 def add_reflection(server: grpc.aio.Server) -> None:
-    """Let tools such as grpcurl ask which services there are."""
+    """Let tools such as grpcurl list the services."""
     names = (_PREDICTION, _MODEL, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
 
 
 def _cut(details: str) -> str:
-    """At most as much as TensorFlow Serving sends: status messages travel in size-limited headers."""
+    """Cut a message to TensorFlow Serving's length: status messages are sent in size-limited headers."""
     data = details.encode()
     if len(data) <= _MESSAGE_LIMIT:
         return details

@@ -1,10 +1,10 @@
-"""The requests that have no answer yet: counted, so that a server can stop when they have one."""
+"""Count requests without an answer, so that a server can stop when all have one."""
 
 import asyncio
 
 
 class InFlight:
-    """Counts requests, and waits for the last one. For one event loop.
+    """Count requests, and wait for the last one. For one event loop.
 
     Example:
         in_flight = InFlight()
@@ -18,20 +18,20 @@ class InFlight:
         self._idle = asyncio.Event()
         self._idle.set()
         self.draining = False
-        """Whether new requests are to be refused."""
+        """True if new requests are refused."""
 
     def begin(self) -> None:
-        """A request has come."""
+        """Record that a request has arrived."""
         self._running += 1
         self._idle.clear()
 
     def end(self) -> None:
-        """A request has its answer."""
+        """Record that a request has its answer."""
         self._running -= 1
         if self._running == 0:
             self._idle.set()
 
     async def drain(self) -> None:
-        """Have new requests refused from now on, and return when those that are running have an answer."""
+        """Refuse new requests from now on, and return when the running ones have an answer."""
         self.draining = True
         await self._idle.wait()

@@ -12,20 +12,20 @@ from ..runtime.metrics import Metrics
 from ..workers.membership import METRICS, RELOAD, STATUS, AskAll
 from ..workers.merging import merged_statuses, summed_metrics
 
-# For the others: a worker that is too busy to tell is left out.
+# Seconds for the other workers: one that is too busy to answer is left out.
 _PATIENCE_SECONDS = 2.0
 
 
 class Management:
-    """Tells of models and metrics, and changes the list of models.
+    """Report models and metrics, and change the list of models.
 
     Args:
-        models: this process' own.
-        metrics: this process' own.
-        ask_all: asks all processes of the server, this one among them; None if there is no other.
+        models: those of this process.
+        metrics: those of this process.
+        ask_all: runs an action in all processes of the server, including this one; None if there is no other.
 
     Attributes:
-        actions: what `ask_all` has this process do.
+        actions: the actions of this process for `ask_all`.
 
     Example:
         management = Management(models, metrics, ask_all=None)
@@ -43,10 +43,10 @@ class Management:
         }
 
     async def reload(self, config: pb.ModelServerConfig, timeout: float | None) -> None:
-        """Serve what is listed, and nothing else; return when all of it is available everywhere.
+        """Serve the listed models and no others; return when all are available in all processes.
 
         Raises:
-            InvalidArgumentError: something on the list cannot be served at all.
+            InvalidArgumentError: the list has an entry that cannot be served at all.
             ServingError: as in `Models.reload`.
         """
         listed_models(config)

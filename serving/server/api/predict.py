@@ -23,9 +23,9 @@ class PredictCall:
     """The call that a PredictRequest asks for.
 
     Args:
-        servable: the version that its model_spec has been resolved to.
+        servable: the version of its model_spec.
         request: the request.
-        encode: writes an output; TensorFlow Serving uses typed fields unless told otherwise.
+        encode: writes an output; TensorFlow Serving uses typed fields by default.
 
     Raises:
         FailedPreconditionError: the signature does not exist.
@@ -67,7 +67,7 @@ class ArraysCall:
     """The call for all outputs of a signature, by name.
 
     Args:
-        signature: what is called.
+        signature: the signature to call.
         inputs: arrays, by name.
 
     Raises:
@@ -85,7 +85,7 @@ class ArraysCall:
 
 
 def answering_spec(servable: Servable, asked: pb.ModelSpec) -> pb.ModelSpec:
-    """The model_spec of an answer: who was asked, and which version and signature answered."""
+    """The model_spec of an answer: the model, and the version and signature that answered."""
     spec = pb.ModelSpec(name=asked.name, signature_name=asked.signature_name or DEFAULT_SIGNATURE)
     spec.version.value = servable.version
     return spec
@@ -139,7 +139,7 @@ def _check_input_count(signature: pb.SignatureDef, names: Collection[str]) -> No
 
 
 def _output_aliases(signature: pb.SignatureDef, output_filter: Iterable[str]) -> list[str]:
-    """The outputs to fetch: those asked for, or all."""
+    """The outputs to fetch: the requested ones, or all."""
     aliases: list[str] = []
     for alias in output_filter:
         if alias not in signature.outputs:

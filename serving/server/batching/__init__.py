@@ -1,1 +1,1 @@
-"""Requests that are run together, and the threads they run in."""
+"""Batches of requests, and the threads they run in."""

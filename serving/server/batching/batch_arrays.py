@@ -1,4 +1,4 @@
-"""The arrays of a batch: which requests go together, how they become one, and their answers.
+"""The arrays of a batch: select requests that fit together, join their inputs, and split the answers.
 
 Reference: tensorflow_serving/batching/{batching_session,batching_util}.cc; the error texts are its own.
 """
@@ -12,7 +12,7 @@ from .batching_parameters import BatchingParameters
 
 
 def kind_of(feeds: Mapping[str, np.ndarray], pad: bool) -> Hashable:
-    """Return a key that tasks of one batch share: tensors, dtypes, and shapes unless these are padded."""
+    """Return the common key of a batch's tasks: tensors, dtypes, and shapes unless these are padded."""
     return tuple(
         (name, feeds[name].dtype, feeds[name].ndim if pad else feeds[name].shape[1:])
         for name in sorted(feeds)
@@ -23,7 +23,7 @@ def rows_of(feeds: Mapping[str, np.ndarray]) -> int:
     """Return the number of rows of a request.
 
     Raises:
-        InvalidArgumentError: not all of its arrays have so many.
+        InvalidArgumentError: its arrays have different numbers.
     """
     if any(array.ndim == 0 for array in feeds.values()):
         raise InvalidArgumentError("Batching Run() input tensors must have at least one dimension")
@@ -34,7 +34,7 @@ def rows_of(feeds: Mapping[str, np.ndarray]) -> int:
 
 
 def merged(many: Sequence[Mapping[str, np.ndarray]], parameters: BatchingParameters) -> dict[str, np.ndarray]:
-    """The rows of all tasks after each other, and copies of the first up to an allowed number of rows."""
+    """Concatenate the rows of all tasks, with copies of the first row up to an allowed number of rows."""
     batch: dict[str, np.ndarray] = {}
     for name in many[0]:
         arrays = [feeds[name] for feeds in many]
@@ -49,7 +49,7 @@ def merged(many: Sequence[Mapping[str, np.ndarray]], parameters: BatchingParamet
 
 
 def _padded(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Arrays of one shape but for the rows; what is missing repeats each tensor's first element."""
+    """Pad arrays to one shape except for the rows; the padding is each tensor's first element."""
     shape = tuple(max(sizes) for sizes in zip(*(array.shape[1:] for array in arrays), strict=True))
     padded: list[np.ndarray] = []
     for array in arrays:
@@ -63,15 +63,15 @@ def _padded(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def split(arrays: Sequence[np.ndarray], rows: Sequence[int], size: int) -> list[list[np.ndarray]]:
-    """The values for each request.
+    """Split the values for each request.
 
     Args:
         arrays: of all of them.
-        rows: how many rows each has, in their order.
-        size: how many rows the batch had, copies of the first included.
+        rows: the number of rows of each, in their order.
+        size: the number of rows of the batch, copies of the first included.
 
     Raises:
-        FailedPreconditionError: there are more or fewer than that, so nobody knows whose they are.
+        FailedPreconditionError: there are more or fewer, so they cannot be assigned to requests.
     """
     if len(rows) == 1 and rows[0] == size:
         return [list(arrays)]
@@ -84,10 +84,10 @@ def split(arrays: Sequence[np.ndarray], rows: Sequence[int], size: int) -> list[
 
 
 def joined(pieces: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
-    """The values of a request that was run in pieces.
+    """Join the values of a request that was run in pieces.
 
     Raises:
-        FailedPreconditionError: what came of the pieces has no rows, or rows of other shapes.
+        FailedPreconditionError: the values of the pieces have no rows, or rows of other shapes.
     """
     try:
         return [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]

@@ -1,4 +1,4 @@
-"""Queues of tasks that wait to be run together: requests' shares of batches, by kind."""
+"""Queues of tasks that wait to be run together, by kind."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ class Task:
     done: "asyncio.Future[Arrays]"
 
     def waits(self) -> bool:
-        """Return whether somebody still wants the answer."""
+        """Return True if a caller still waits for the answer."""
         return not self.done.done() and (self.deadline is None or self.deadline > time.monotonic())
 
 
@@ -35,10 +35,10 @@ class Queue:
     """Tasks of one kind that wait for a run.
 
     Args:
-        servable: what they ask.
-        fetches: what of it.
-        parameters: how they are batched.
-        shares: counts the rows of all that ask the servable.
+        servable: the version they run on.
+        fetches: the tensors to fetch.
+        parameters: the parameters of batching.
+        shares: counts the rows of all tasks of the servable.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Queue:
         self.timer: asyncio.TimerHandle | None = None
 
     def add(self, task: Task) -> None:
-        """Let a task wait."""
+        """Add a task to the queue."""
         self.tasks.append(task)
         self.rows += task.rows
         self.shares.came(task.rows)
@@ -65,7 +65,7 @@ class Queue:
         return min(most, self.shares.most()) if self.parameters.evenly else most
 
     def take(self, most: int) -> list[Task]:
-        """The tasks that fit into so many rows, in their order; those that nobody waits for are dropped."""
+        """Take the tasks that fit into so many rows, in their order; drop those that nobody waits for."""
         taken: list[Task] = []
         rows = 0
         while self.tasks and (not taken or rows + self.tasks[0].rows <= most):

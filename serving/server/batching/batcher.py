@@ -1,10 +1,9 @@
 """Batching: requests that arrive while others run are run together.
 
-By default there is no timer. While a run is busy, arriving requests of one kind (a version, the same tensors
-of the same shapes) collect for the next: a lone client waits for nobody. Another run starts beside it when so
-much waits as each of the threads would have if they shared all rows: few clients have a thread each, of many
-each thread takes its part. TensorFlow Serving's parameters, where they are given, mean what they mean there;
-a version may bring its own.
+By default there is no timer. During a run, arriving requests of one kind (a version, the same tensors of the
+same shapes) collect for the next run, and a lone client never waits. Another run starts beside it when the
+waiting rows reach a thread's equal share of all rows: few clients have a thread each, and with many each
+thread takes its part. TensorFlow Serving's parameters have their meaning there; a version can have its own.
 
 Reference: tensorflow_serving/batching/batching_session.cc, whose error texts these are, and
 GetPerModelBatchingParams in servables/tensorflow/bundle_factory_util.cc.
@@ -38,13 +37,13 @@ _Outcome = Arrays | Exception
 
 
 class Batcher:
-    """Collects calls into batches, and runs these. For one event loop.
+    """Collect calls into batches, and run these. For one event loop.
 
     Args:
-        executor: the threads that runs are made in.
-        parameters: how large batches are and how long they wait, unless a servable says so itself; and how
-            many run at the same time.
-        metrics: what is counted of them.
+        executor: the threads of the runs.
+        parameters: the sizes and waits of batches, unless a servable has its own; and the number of
+            simultaneous runs.
+        metrics: the counters.
 
     Example:
         batcher = Batcher(executor, BatchingParameters(), Metrics())
@@ -60,18 +59,18 @@ class Batcher:
         self._shares: WeakKeyDictionary[Servable, Shares] = WeakKeyDictionary()
 
     async def run(self, servable: Servable, call: Call[Any], deadline: float | None) -> Arrays:
-        """The values of what a call fetches, for its own rows.
+        """Return the values that a call fetches, for its own rows.
 
         Args:
-            servable: what is called.
-            call: the call; the first axis of what it feeds and fetches are rows.
-            deadline: when nobody waits for the answer any more, of `time.monotonic`; None for no limit.
+            servable: the version to call.
+            call: the call; the first axis of its feeds and fetches is rows.
+            deadline: a time of `time.monotonic` after which nobody waits for the answer; None for no limit.
 
         Raises:
             InvalidArgumentError: the inputs have no rows, unequal numbers of them, or too many.
             UnavailableError: too many wait already.
             DeadlineExceededError: the deadline has passed.
-            ServingError: what the graph ended with.
+            ServingError: the graph failed.
         """
         rows = rows_of(call.feeds)
         self._metrics.to_batch(rows, len(call.feeds))
@@ -122,11 +121,11 @@ class Batcher:
         return servable.batching or self._parameters
 
     def _shares_of(self, servable: Servable) -> Shares:
-        # Of each by itself: rows of different models are not alike.
+        # One for each servable: rows of different models take different times.
         return self._shares.setdefault(servable, Shares(self._parameters.num_batch_threads))
 
     def _start_what_can(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start runs while there are tasks and threads for them, first of what has waited longest."""
+        """Start runs while there are tasks and threads for them, longest wait first."""
         if not self._has_thread():
             return
         waiting = [queue for queue in self._queues.values() if queue.tasks]
@@ -145,7 +144,7 @@ class Batcher:
         return self._busy < self._parameters.num_batch_threads
 
     def _is_due(self, queue: Queue, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether tasks may run now, and not with those that will come."""
+        """Return True if tasks may run now, without waiting for later ones."""
         parameters = queue.parameters
         if queue.rows >= parameters.max_execution_batch_size:
             return True
@@ -160,7 +159,7 @@ class Batcher:
         return wait <= 0
 
     def _ask_again(self, queue: Queue, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Look after a while whether a queue's tasks may run."""
+        """Check later whether a queue's tasks may run."""
 
         def look() -> None:
             queue.timer = None
@@ -177,16 +176,16 @@ class Batcher:
 
         def work() -> None:
             outcomes = self._outcomes(run.queue, run.tasks)
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and so have all who waited
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it all callers
                 loop.call_soon_threadsafe(self._settle, run, outcomes, loop)
 
         try:
             self._executor.submit(work)
-        except RuntimeError as error:  # it has been shut down, or gets no thread, and may do it all the same
+        except RuntimeError as error:  # it is shut down, or gets no thread, but may still have run the task
             loop.call_soon(self._settle, run, _failed(run.tasks, error), loop)
 
     def _settle(self, run: Run, outcomes: list[_Outcome], loop: asyncio.AbstractEventLoop) -> None:
-        """Hand out what a run ended with, and start the next ones."""
+        """Distribute the result of a run, and start the next ones."""
         if run.is_settled:
             return
         run.is_settled = True
@@ -203,13 +202,13 @@ class Batcher:
         self._start_what_can(loop)
 
     def _outcomes(self, queue: Queue, tasks: list[Task]) -> list[_Outcome]:
-        """The values for each task, or what it failed with. Runs in a thread."""
+        """Return the values or the error of each task. Runs in a thread."""
         try:
             return [*self._answers(queue, tasks)]
         except ServingError as error:
             if len(tasks) == 1:
                 return _failed(tasks, error)
-            # One of them may be to blame: each gets its own answer.
+            # One of them may be the cause, so each is run alone.
             return [self._outcome_alone(queue, task) for task in tasks]
         except BaseException as error:  # noqa: BLE001 - whoever waits for the answer must hear of it
             return _failed(tasks, error)
@@ -218,7 +217,7 @@ class Batcher:
         return self._outcomes(queue, [task])[0] if task.waits() else expired()
 
     def _answers(self, queue: Queue, tasks: list[Task]) -> list[Arrays]:
-        """The values for each task, of one run."""
+        """Return the values of each task from one run."""
         parameters = queue.parameters
         deadlines = [task.deadline for task in tasks]
         latest = None if None in deadlines else max(each for each in deadlines if each is not None)

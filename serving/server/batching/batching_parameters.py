@@ -1,4 +1,4 @@
-"""Parameters of batching: TensorFlow Serving's, and this server's own choice.
+"""Parameters of batching: TensorFlow Serving's, and this server's defaults.
 
 Reference: tensorflow_serving/servables/tensorflow/session_bundle_config.proto (BatchingParameters) and
 bundle_factory_util.cc.
@@ -17,7 +17,7 @@ from ..runtime.text_files import TextFileError, read_text_file
 
 _log = logging.getLogger(__name__)
 
-# Beyond this a row of a small transformer gets no cheaper, and everybody waits longer.
+# Beyond this, a row of a small transformer gets no cheaper, and all callers wait longer.
 _OWN_BATCH_SIZE = 64
 _NO_LIMIT = 2**62
 _OWN_FILE = "batching_params.pbtxt"
@@ -33,10 +33,10 @@ class BatchingParameters:
         timeout_seconds: how long a batch that is not full waits for more; 0 starts with the next free thread.
         max_enqueued_batches: batches that may wait.
         num_batch_threads: batches that run at the same time.
-        evenly: whether runs side by side share the rows that there are, instead of each taking all that fit.
+        evenly: True divides the waiting rows among simultaneous runs; otherwise each takes all that fit.
         allowed_batch_sizes: numbers of rows a run may have, ascending; empty for any.
-        pad: whether rows of unequal sizes are padded to one.
-        split: whether requests larger than a run are split.
+        pad: True pads rows of unequal sizes to one size.
+        split: True splits requests larger than a run.
     """
 
     max_batch_size: int = _NO_LIMIT
@@ -51,20 +51,20 @@ class BatchingParameters:
 
     @property
     def capacity(self) -> int:
-        """Rows that may wait."""
+        """The number of rows that may wait."""
         return self.max_enqueued_batches * self.max_execution_batch_size
 
     def padded_size(self, rows: int) -> int:
-        """The number of rows that a run of so many is given."""
+        """The allowed number of rows for a run of this many."""
         place = bisect.bisect_left(self.allowed_batch_sizes, rows)
         return self.allowed_batch_sizes[place] if place < len(self.allowed_batch_sizes) else rows
 
 
 def batching_parameters(config: ServerConfig) -> BatchingParameters:
-    """The parameters that the config asks for.
+    """The parameters of the config.
 
-    Where models bring their own, only the threads are the config's: all models share these. What has none is
-    batched as if batching were not enabled.
+    If models have their own, only the threads are the config's: all models share these. A model without its
+    own is batched as if batching were not enabled.
 
     Raises:
         TextFileError: batching_parameters_file cannot be read.
@@ -90,7 +90,7 @@ def batching_parameters(config: ServerConfig) -> BatchingParameters:
 
 
 def own_batching_parameters(path: Path) -> BatchingParameters | None:
-    """The parameters that a version brings along in its folder; None if there are none.
+    """The parameters in a version's folder; None if there are none.
 
     Raises:
         InvalidArgumentError: the file cannot be read, or its parameters contradict each other.
@@ -111,7 +111,7 @@ def _read(path: str | Path, cpus: int = 1) -> BatchingParameters:
 
 
 def _checked(proto: flag_files_pb2.BatchingParameters, cpus: int) -> BatchingParameters:
-    """Return what TensorFlow Serving makes of a file, with its defaults."""
+    """Return TensorFlow Serving's interpretation of a file, with its defaults."""
     size = proto.max_batch_size.value if proto.HasField("max_batch_size") else 1000
     split = proto.enable_large_batch_splitting.value
     execution = (

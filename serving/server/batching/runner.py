@@ -1,4 +1,4 @@
-"""Runs of graphs in a pool of threads, so that the event loop is free."""
+"""Run graphs in a pool of threads, so that the event loop stays free."""
 
 import asyncio
 import contextlib
@@ -18,18 +18,18 @@ from .batcher import Batcher
 from .batching_parameters import BatchingParameters
 
 _T = TypeVar("_T")
-# Below this many bytes a message is taken apart faster than it is handed to another thread.
+# Below this many bytes, parsing a message takes less time than another thread's start.
 _SMALL = 2**16
 
 
 class Runner:
-    """Runs calls in threads, so that the event loop is free for others.
+    """Run calls in threads, so that the event loop stays free.
 
     Args:
         executor: the threads.
-        config: whether all requests are batched, or those of versions that say so.
-        parameters: how they are.
-        metrics: what is counted of that.
+        config: selects batching for all requests, or for versions that enable it.
+        parameters: the parameters of batching.
+        metrics: the counters.
 
     Example:
         runner = Runner(executor, config, BatchingParameters(), Metrics())
@@ -45,16 +45,16 @@ class Runner:
         self._batcher = Batcher(executor, parameters, metrics)
 
     async def run(self, servable: Servable, call: Call[Any], deadline: float | None) -> list[np.ndarray]:
-        """The values of what a call fetches.
+        """Return the values that a call fetches.
 
         Args:
-            servable: what is called.
+            servable: the version to call.
             call: the call.
-            deadline: when nobody waits for the answer any more, of `time.monotonic`; None for no limit.
+            deadline: a time of `time.monotonic` after which nobody waits for the answer; None for no limit.
 
         Raises:
             DeadlineExceededError: the deadline has passed before a thread was free, or in the graph.
-            ServingError: what the graph ended with.
+            ServingError: the graph failed.
         """
         if self._batch_all or servable.batching or _has_rows(servable, call, self._most):
             return await self._batcher.run(servable, call, deadline)
@@ -65,11 +65,11 @@ class Runner:
         return await by(deadline, self._in_thread(run, call))
 
     async def off_loop(self, size: int, function: Callable[..., _T], *args: Any) -> _T:
-        """Return what `function` returns; it runs in a thread if it may take over a millisecond.
+        """Return the result of `function`; it runs in a thread if it may take over a millisecond.
 
         Args:
-            size: bytes that it works on; or that it would in that time, where it handles values one by one.
-            function: what to call.
+            size: bytes that it processes; if it handles values one by one, the bytes for the same time.
+            function: the function to call.
             *args: its arguments.
         """
         if size < _SMALL:
@@ -77,7 +77,7 @@ class Runner:
         return await self._in_thread(function, *args)
 
     async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:
-        # An executor keeps what has been cancelled until a thread looks at it: then it must hold nothing.
+        # An executor keeps cancelled work until a thread looks at it, so cancelled work must hold nothing.
         held = [*args]
         try:
             return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: function(*held))
@@ -86,7 +86,7 @@ class Runner:
 
 
 def _has_rows(servable: Servable, call: Call[Any], most: int) -> bool:
-    """Return whether a call is known to gain from a run with others: few independent rows."""
+    """Return True if a call is known to gain from batching: few independent rows."""
     tensors = servable.row_tensors
     if not tensors.issuperset(call.feeds) or not tensors.issuperset(call.fetches):
         return False
@@ -95,9 +95,9 @@ def _has_rows(servable: Servable, call: Call[Any], most: int) -> bool:
 
 
 async def in_own_thread(function: Callable[[], _T]) -> _T:
-    """Return what `function` returns, from a thread that nobody waits for when the process ends.
+    """Return the result of `function`, from a thread that does not delay the end of the process.
 
-    For what may take as long as a model takes to load: the threads of a pool are waited for.
+    It is for work that may take as long as loading a model: the process waits for the threads of a pool.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()
@@ -111,7 +111,7 @@ async def in_own_thread(function: Callable[[], _T]) -> _T:
             outcome = (done.set_result, function())
         except Exception as error:  # noqa: BLE001 - it is for whoever awaits
             outcome = (done.set_exception, error)
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and so has whoever awaited
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and with it the caller
             loop.call_soon_threadsafe(settle, *outcome)
 
     threading.Thread(target=run, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Follows --model_config_file: what it lists is served as soon as it changes."""
+"""Watch --model_config_file and serve its models when it changes."""
 
 import logging
 import threading
@@ -14,17 +14,17 @@ _log = logging.getLogger(__name__)
 
 
 class ConfigWatch:
-    """Looks at the file of models now and then, and has a changed list served.
+    """Read the file of models periodically, and serve a changed list.
 
-    A file that cannot be read, or lists what cannot be, is logged, once, and leaves everything as it is.
-    Models that do not load are waited for, as at the start.
+    A file that cannot be read, or lists models that cannot be served, is logged once and changes nothing.
+    The watch waits for models that do not load, as at the start.
 
     Args:
-        config: the file, and how often to look at it.
-        reload: has a list served; returns when what it lists is available or has failed.
+        config: the file, and the seconds between two looks.
+        reload: serves a list; returns when its models are available or have failed.
 
     Raises:
-        TextFileError: the file is to be followed, and cannot be read.
+        TextFileError: the file is to be watched, and cannot be read.
 
     Example:
         watch = ConfigWatch(config, lambda listed: models.reload(listed_models(listed), timeout=None))
@@ -39,24 +39,24 @@ class ConfigWatch:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watch-config", daemon=True)
         self._follows = bool(str(self._path)) and self._seconds > 0
-        # What is not followed need not be there any more.
+        # A file that is not watched may have been removed.
         self._served = read_model_config(self._path) if self._follows else None
         self._complaint = ""
 
     def start(self) -> None:
-        """Begin to look, unless the config says to read the file once; return at once."""
+        """Begin to watch, unless the config says to read the file once; return at once."""
         if self._follows:
             self._thread.start()
 
     def stop(self) -> None:
-        """Look no more. A list that is being loaded may still be."""
+        """Stop watching. A list that is being loaded continues to load."""
         self._stopping.set()
 
     def look(self) -> None:
-        """Look once, and return when what a changed file lists is available or has failed."""
+        """Look once, and return when the models of a changed file are available or have failed."""
         try:
             config = read_model_config(self._path)
-            # A file that says nothing, such as one that somebody is about to write, changes nothing.
+            # An empty file, such as one that is about to be written, changes nothing.
             if config == self._served or not config.HasField("model_config_list"):
                 return
             settings = listed_models(config)
@@ -78,7 +78,7 @@ class ConfigWatch:
                 _log.exception("looking at model_config_file failed")
 
     def _complain(self, words: str) -> None:
-        """Log what is wrong, unless it has been wrong before."""
+        """Log a problem, unless it is the previous one."""
         if words != self._complaint:
             _log.error("model_config_file: %s", words)
         self._complaint = words

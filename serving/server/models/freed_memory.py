@@ -1,18 +1,18 @@
-"""Memory that was freed, given back to the system; and what stays, out of Python's way."""
+"""Return freed memory to the system, and exclude loaded objects from Python's garbage collection."""
 
 import ctypes
 import gc
 import sys
 
 _ARENA_MAX = -8  # of malloc.h
-# Under load each leaves some 7 KB; a look takes 0.1 s, in which nothing else runs.
+# Under load each leaves some 7 KB; a full collection takes 0.1 s, in which nothing else runs.
 _LOADS_BETWEEN_LOOKS = 64
 
 
 def give_memory_back() -> None:
-    """Have the C library return what an unloaded model held: by itself it keeps most of it for later.
+    """Make the C library return the memory of an unloaded model, most of which it would keep.
 
-    Reference: malloc_trim(3); other systems than Linux with glibc do so by themselves, or cannot.
+    Reference: malloc_trim(3); systems other than Linux with glibc do so by themselves, or cannot.
     """
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -21,10 +21,10 @@ def give_memory_back() -> None:
 
 
 def limit_arenas(count: int) -> None:
-    """Have threads share so many of the C library's arenas from now on; by itself it makes eight a CPU.
+    """Limit the number of the C library's arenas from now on; its default is eight for each CPU.
 
-    Each keeps some of what was freed in it: every version that is loaded spreads over more of them, until all
-    have been used. Has no effect on arenas that there are, nor elsewhere than on Linux with glibc.
+    Each arena keeps some of its freed memory, and loaded versions spread over more and more of them. The limit
+    has no effect on existing arenas, and none on systems other than Linux with glibc.
 
     Reference: M_ARENA_MAX in mallopt(3).
     """
@@ -35,10 +35,10 @@ def limit_arenas(count: int) -> None:
 
 
 class LoadedObjects:
-    """Loaded objects, which Python's garbage collector passes over: call `keep` after each load.
+    """Exclude loaded objects from Python's garbage collector: call `keep` after each load.
 
-    For a process that only serves: what TensorFlow's Python holds takes the collector 60 ms to walk through,
-    with its whole API a quarter of a second, in which nothing else runs, every few thousand requests.
+    For a process that only serves: every few thousand requests the collector takes 60 ms to walk through the
+    objects of TensorFlow's Python, with its whole API a quarter of a second, in which nothing else runs.
 
     Reference: gc.freeze.
     """
@@ -47,10 +47,10 @@ class LoadedObjects:
         self._loads = 0
 
     def keep(self) -> None:
-        """Have the collector pass over all that there is now.
+        """Exclude all current objects from the collector.
 
-        That includes what requests are using at that moment, whose garbage would stay for ever: every so many
-        loads all is looked at.
+        This includes objects of running requests, whose garbage would stay for ever, so after every few loads
+        a full collection runs.
         """
         self._loads += 1
         if self._loads % _LOADS_BETWEEN_LOOKS == 0:

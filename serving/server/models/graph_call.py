@@ -1,4 +1,4 @@
-"""A request made ready for the graph: what to feed and fetch, and how to say what comes out."""
+"""A request prepared for the graph: feeds, fetches, and the function that makes the response."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar

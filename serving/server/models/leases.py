@@ -1,4 +1,4 @@
-"""Leases on a model's loaded versions: which answer, who is using them, and when one may be unloaded."""
+"""Leases on a model's loaded versions: they keep a version loaded while requests use it."""
 
 import contextlib
 import logging
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Lease:
-    """A servable, where it came from, and how many requests are using it."""
+    """A servable, its folder, and the number of requests that use it."""
 
     def __init__(self, servable: Servable, path: Path):
         self.servable = servable
@@ -26,14 +26,13 @@ class _Lease:
 
 
 class Leases:
-    """The versions of one model that answer, and those that wait for their last request.
+    """The versions of one model that answer, and those that finish their last requests.
 
     Args:
         model: the model's name.
-        states: is told which version answers, leaves and has left.
-        unloader: frees what has left, so that no request waits for it.
-        on_change: called with True when there is a version to answer and there was none, with False when none
-            is left.
+        states: records the versions that answer, unload and have ended.
+        unloader: frees versions in its threads, so that no request waits for it.
+        on_change: called with True when the first version can answer, with False when none is left.
 
     Example:
         leases = Leases("half", States(), ThreadPoolExecutor(1), on_change=print)
@@ -60,7 +59,7 @@ class Leases:
 
     @property
     def running(self) -> int:
-        """Return the number of requests that are using a version."""
+        """Return the number of requests that use a version."""
         with self._lock:
             return sum(lease.running for lease in (*self._serving.values(), *self._retiring))
 
@@ -71,7 +70,7 @@ class Leases:
             return lease.path if lease else None
 
     def put(self, servable: Servable, path: Path) -> None:
-        """Let a version answer from now on, in the place of one with its number."""
+        """Let a version answer from now on, instead of one with its number."""
         with self._lock:
             was_available = bool(self._serving)
             before = self._serving.get(servable.version)
@@ -83,7 +82,7 @@ class Leases:
             self._on_change(True)
 
     def retire(self, versions: Collection[int]) -> None:
-        """Take versions out of service; each is unloaded when its last request has finished."""
+        """Retire versions; each is unloaded when its last request has finished."""
         with self._lock:
             was_available = bool(self._serving)
             for version in versions:
@@ -100,7 +99,7 @@ class Leases:
         """A version that answers, which stays loaded until the block ends.
 
         Args:
-            version: the version asked for; None for the latest.
+            version: the requested version; None for the latest.
 
         Raises:
             NotFoundError: that version does not answer, in TensorFlow Serving's words.
@@ -120,7 +119,7 @@ class Leases:
                     self._unload_later(lease)
 
     def close(self) -> None:
-        """Unload everything at once: runs that are still on their way end with CANCELLED."""
+        """Unload everything at once: current runs end with CANCELLED."""
         with self._lock:
             leases = {*self._retiring, *self._serving.values()}
             self._serving.clear()
@@ -137,7 +136,7 @@ class Leases:
             self._unload_later(lease)
 
     def _unload_later(self, lease: _Lease) -> None:
-        """Hold the lock: of all that see the last request end, one unloads."""
+        """Hold the lock: only one of the threads that see the last request end unloads."""
         if lease in self._retiring:
             self._retiring.discard(lease)
             self._unloader.submit(self._unload, lease)

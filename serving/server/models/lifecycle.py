@@ -1,9 +1,9 @@
 """The life of one model's versions: found on disk, loaded, swapped in, drained, unloaded.
 
-Each model is watched by a thread of its own, which also loads: a slow disk or a broken version holds up
-nobody else, and requests run elsewhere. A newer version is loaded while those before it answer; these leave
-when it is available and their running requests have finished. A version that is still being copied is waited
-for; one that fails to load is tried again when its files change, and a few times even if they do not.
+Each model has a thread that watches and loads, so a slow disk or a broken version delays no other model;
+requests run in other threads. A newer version is loaded while the older ones answer. These are unloaded when
+it is available and their running requests have finished. The thread waits for a version that is still being
+copied. A version that fails to load is tried again when its files change, and a few times even without.
 
 Reference: AvailabilityPreservingPolicy and file_system_storage_path_source.cc in tensorflow/serving.
 """
@@ -35,12 +35,12 @@ class Problem:
 
     words: str
     may_pass: bool
-    """Whether waiting may help: for what is not there yet, but not for what is wrong."""
+    """True if waiting may help: something is missing, not wrong."""
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """A version that did not load: what it looked like, why, and when it may be tried again."""
+    """A version that did not load: the state of its files, the reason, and the time of the next try."""
 
     look: Look
     problem: Problem
@@ -49,19 +49,18 @@ class _Failure:
 
 
 class Model:
-    """Keeps the wanted versions of one model loaded.
+    """Keep the selected versions of one model loaded.
 
     Args:
         settings: the model.
-        config: how often to look and to try again.
+        config: the times between looks and between tries.
         loader: loads versions and warms them up.
-        unloader: where versions are freed.
-        on_change: called with True when there is a version to answer and there was none, with False when none
-            is left.
+        unloader: frees versions in its threads.
+        on_change: called with True when the first version can answer, with False when none is left.
 
     Attributes:
-        settings: the model as it is served now.
-        states: where each of its versions is in its life.
+        settings: the current settings of the model.
+        states: the state of each of its versions.
 
     Example:
         model = Model(ModelSettings("half", Path("/models/half")), config, loader, unloader, on_change=print)
@@ -84,14 +83,14 @@ class Model:
         self.states = States()
         self._config = config
         self._loader = loader
-        # Loaded, and not answering yet.
+        # Loaded, but not answering yet.
         self._warming: Servable | None = None
         self._leases = Leases(settings.name, self.states, unloader, on_change)
         self._lock = threading.Lock()
         self._looks: dict[int, Look] = {}
         self._failed: dict[int, _Failure] = {}
         self._problem: Problem | None = None
-        # The first look trusts what it finds; later ones wait until files have stopped changing.
+        # The first look accepts the files it finds; later ones wait until files have stopped changing.
         self._trusting = True
         self._looked = threading.Event()
         self._woken = threading.Event()
@@ -105,12 +104,12 @@ class Model:
 
     @property
     def running(self) -> int:
-        """Return the number of requests that are using a version."""
+        """Return the number of requests that use a version."""
         return self._leases.running
 
     @property
     def problem(self) -> Problem | None:
-        """The reason why the last look did not find or load all it wanted; None if it did."""
+        """The reason why the last look did not find or load every selected version; None if it did."""
         return self._problem
 
     def start(self) -> None:
@@ -118,7 +117,7 @@ class Model:
         self._watcher.start()
 
     def update(self, settings: ModelSettings) -> None:
-        """Serve as `settings` says from now on; return at once."""
+        """Serve by `settings` from now on; return at once."""
         with self._lock:
             self.settings = settings
             self._trusting = True
@@ -126,13 +125,13 @@ class Model:
         self._woken.set()
 
     def wait_for_look(self, timeout: float | None) -> bool:
-        """Wait until the base path has been looked at since `start` or `update`, and what was found loaded.
+        """Wait until a look since `start` or `update` has ended and its versions are loaded.
 
         Args:
             timeout: seconds to wait at most; None for no limit.
 
         Returns:
-            Whether it has been.
+            True if it has.
         """
         return self._looked.wait(timeout)
 
@@ -146,7 +145,7 @@ class Model:
         self._leases.retire(self.versions)
 
     def stop_looking(self) -> None:
-        """Load nothing from now on, and end a warmup that runs; return at once."""
+        """Load nothing from now on, and end a running warmup; return at once."""
         with self._lock:
             self._stopping = True
             if self._warming is not None:
@@ -154,7 +153,7 @@ class Model:
         self._woken.set()
 
     def close(self, timeout: float | None = None) -> None:
-        """Unload everything at once: runs that are still on their way end with CANCELLED.
+        """Unload everything at once: current runs end with CANCELLED.
 
         Args:
             timeout: seconds to wait for a version that is being loaded; None for no limit.
@@ -165,14 +164,14 @@ class Model:
         self._leases.close()
 
     def look(self) -> None:
-        """Look at the base path once and load or unload what that asks for."""
+        """Look at the base path once, and load and unload versions accordingly."""
         with self._lock:
             settings, trusting = self.settings, self._trusting
             self._trusting = False
         versions = versions_in(settings.base_path)
         if versions is None:
-            # A file system that is away for a moment is no reason to stop answering.
-            # pathlib's own raise where a path is too long, or in a folder that is not for this user.
+            # A file system that is unavailable for a moment is no reason to stop answering.
+            # pathlib's methods raise if a path is too long, or a folder is not readable for this user.
             kind = "is a file, not a folder" if os.path.isfile(settings.base_path) else "cannot be listed"
             kind = kind if os.path.exists(settings.base_path) else "does not exist"
             self._note([Problem(f"{settings.base_path} {kind}", may_pass=False)], trusting)
@@ -189,7 +188,7 @@ class Model:
                 available.append(number)
             else:
                 problems.append(problem)
-        # What is half copied or broken leaves those before it in place.
+        # A half copied or broken version leaves the earlier ones in place.
         if available or not candidates:
             self._leases.retire([number for number in self.versions if number not in available])
             self._forget_waiting(candidates, newest=max(available, default=0))
@@ -210,17 +209,17 @@ class Model:
             self._woken.wait(pause)
 
     def _note(self, problems: list[Problem], first: bool) -> None:
-        """Remember what is wrong, and log it once; of the first look, whoever asked for it tells."""
+        """Store a problem, and log it once; the caller reports the problems of the first look."""
         found = Problem("; ".join(each.words for each in problems), all(each.may_pass for each in problems))
         if problems and found != self._problem and not first and not self._stopping:
-            # While another version answers, one that is being copied is nothing to worry about.
+            # While another version answers, one that is being copied is not a problem.
             level = logging.INFO if found.may_pass and self.versions else logging.WARNING
             _log.log(level, "model %s: %s", self.settings.name, found.words)
         self._problem = found if problems else None
 
     def _ensure(self, number: int, path: Path, trusting: bool) -> Problem | None:
-        """Load a version unless it serves already. What keeps it from serving; None if nothing does."""
-        # Resolved: a link that is switched over leads to another version of the same number.
+        """Load a version unless it serves already. Return the problem that keeps it from serving, or None."""
+        # Resolved: a changed link leads to another version of the same number.
         if self._leases.path_of(number) == path.resolve():
             return None
         look = look_at(path)
@@ -249,7 +248,7 @@ class Model:
         return failure.tries < self._config.max_num_load_retries and time.monotonic() >= failure.next_try
 
     def _load(self, number: int, path: Path) -> Problem | None:
-        """Make a version one that answers. Why it does not load; None if it does."""
+        """Load a version and let it answer. Return the problem if it does not load, or None."""
         self.states.set(number, State.LOADING)
         name = self.settings.name
         _log.info("loading version %s of model %s", number, name)
@@ -282,7 +281,7 @@ class Model:
                 self._warming = None
 
     def _forget_waiting(self, candidates: list[int], newest: int) -> None:
-        """Drop what was waited for and is wanted no more: nobody waits for it."""
+        """Drop the states of waiting versions that are no longer selected."""
         waiting = self.states.in_state(State.START)
         self.states.forget(number for number in waiting if number < newest or number not in candidates)
 

@@ -1,4 +1,4 @@
-"""The models to serve: a ModelServerConfig, checked, as what the rest of the server works with.
+"""The models to serve: a ModelServerConfig, checked and converted for the rest of the server.
 
 Reference: tensorflow_serving/config/{model_server_config,file_system_storage_path_source}.proto; the error
 texts are those of tensorflow_serving/model_servers/server_core.cc.
@@ -32,8 +32,8 @@ class ModelSettings:
     Attributes:
         name: the name clients ask for.
         base_path: the folder whose numeric children are its versions, absolute.
-        policy: which of them are wanted; unset for the latest.
-        labels: versions by the names clients can ask for them by.
+        policy: selects versions; unset for the latest.
+        labels: versions by label, which clients can use instead of numbers.
     """
 
     name: str
@@ -42,9 +42,9 @@ class ModelSettings:
     labels: dict[str, int] = field(default_factory=dict[str, int])
 
     def candidates(self, versions: Iterable[int]) -> tuple[list[int], int]:
-        """The versions that may be served, newest first, and how many of them are wanted.
+        """The versions that may be served, newest first, and the number to serve.
 
-        Where a newer one does not load, the next takes its place until so many are served.
+        If a newer version does not load, the next one replaces it, up to this number.
         """
         newest_first = sorted(versions, reverse=True)
         match self.policy.WhichOneof("policy_choice"):
@@ -62,12 +62,12 @@ def configured_models(config: ServerConfig) -> dict[str, ModelSettings]:
 
     Raises:
         TextFileError: model_config_file cannot be read.
-        InvalidArgumentError: it lists what cannot be served, or model_base_path is no local folder.
+        InvalidArgumentError: it lists a model that cannot be served, or model_base_path is not a local folder.
     """
     if str(config.model_config_file):
         return listed_models(read_model_config(config.model_config_file))
     local = _local(config.model_name, str(config.model_base_path))
-    # Absolute, but a link stays a link: switching it over is a way to deploy.
+    # Absolute, but a link stays a link: changing the link is a way to deploy.
     base = Path(local).expanduser().absolute()
     return {config.model_name: ModelSettings(config.model_name, base)}
 
@@ -88,7 +88,7 @@ def listed_models(config: pb.ModelServerConfig) -> dict[str, ModelSettings]:
     """The models of a list, by name.
 
     Raises:
-        InvalidArgumentError: a name is listed twice, a path is relative or no local one, or a platform
+        InvalidArgumentError: a name is listed twice, a path is relative or not local, or a platform is
             unknown.
     """
     models: dict[str, ModelSettings] = {}

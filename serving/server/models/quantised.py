@@ -1,7 +1,7 @@
 """Quantised types, such as qint8, for which NumPy has no name.
 
-TensorFlow's Python feeds them as records of one field that bears the type's name, and fetches them as plain
-integers. Here they are such records all the way between a message and the graph.
+TensorFlow's Python feeds them as records of one field with the type's name, and fetches them as plain
+integers. Here they are such records everywhere between a message and the graph.
 
 Reference: tensorflow/python/framework/dtypes.py, and TF_DataType_to_PyArray_DataType in
 tensorflow/python/lib/core/py_func.cc.
@@ -28,12 +28,12 @@ def record_of(code: int) -> np.dtype | None:
 
 
 def code_of(dtype: np.dtype) -> int:
-    """As `dtypes.code_of`, for records too."""
+    """Like `dtypes.code_of`, for records too."""
     return _CODES[dtype] if dtype.names else dtypes.code_of(dtype)
 
 
 def decode(proto: pb.TensorProto) -> np.ndarray:
-    """As `codec.decode`, but quantised numbers are records."""
+    """Like `codec.decode`, but quantised numbers are records."""
     array = codec.decode(proto)
     record = record_of(proto.dtype)
     return array if record is None else array.view(record)

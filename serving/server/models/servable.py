@@ -40,9 +40,9 @@ class Servable(Protocol):
     Attributes:
         model: the model's name.
         version: the version's number.
-        signatures: what it can be asked, by name.
+        signatures: its signatures, by name.
         row_tensors: names of the tensors whose first axis is rows that are known to be independent.
-        batching: how all that it is asked is batched; None leaves it to the server.
+        batching: the parameters of batching for its requests; None uses the server's.
     """
 
     model: str
@@ -62,12 +62,12 @@ class Servable(Protocol):
             timeout: seconds the graph may run; None for no limit.
 
         Raises:
-            ServingError: what the graph ended with.
+            ServingError: the graph failed.
         """
         ...
 
     def close(self) -> None:
-        """Free the model. Runs that are still on their way end with CANCELLED."""
+        """Free the model. Current runs end with CANCELLED."""
         ...
 
 
@@ -80,8 +80,8 @@ class SavedModelServable:
         path: the version's folder, a SavedModel.
         tags: of the graph to load.
         config: of the session; `session_config` makes it.
-        is_ours: whether this project exported it: its loops end, as in `is_sure_to_end`, and its outputs come
-            of one computation that fails or not, so that some may be fetched along with others.
+        is_ours: True if this project exported it: its loops end, as in `is_sure_to_end`, and its outputs come
+            from one computation, which succeeds or fails as a whole, so more outputs can be fetched.
 
     Raises:
         ServingError: TensorFlow's runtime cannot load it, for example because a checkpoint is cut short.
@@ -139,12 +139,12 @@ class SavedModelServable:
         options = _IN_THIS_THREAD if self._short_runs.expected(kind) else _options(timeout)
         started = time.perf_counter()
         try:
-            # No public call feeds a session without a shape check of its own in front.
+            # Every public call checks shapes before it feeds a session.
             values = _session_run(self._session._session, options, fed, fetched, [], None)
         except errors.OpError as error:
             raise self._serving_error(error) from error
         except UnicodeDecodeError as error:
-            # What TensorFlow said quotes bytes of the request, and Python's binding expects text.
+            # TensorFlow's message quotes bytes of the request, and Python's binding expects text.
             message = bytes(error.object).decode(errors="replace")
             raise InvalidArgumentError(without_path(message, self._path)) from error
         finally:
@@ -157,7 +157,7 @@ class SavedModelServable:
     def close(self) -> None:
         """As in `Servable`."""
         self._session.close()
-        # It and its operations refer to each other. To find that out, Python's collector stops all threads.
+        # It and its operations refer to each other. Python's collector would stop all threads to detect this.
         ops.dismantle_graph(self._session.graph)
 
     def _serving_error(self, error: errors.OpError) -> ServingError:
@@ -172,7 +172,7 @@ class SavedModelServable:
                     yield info.name, self._session.graph.get_tensor_by_name(info.name)
 
     def _has_default_threads(self, config: Any) -> bool:
-        """Return whether nobody asked for other threads, and there is no other device than the processor."""
+        """Return True if no other threads are configured, and the CPU is the only device."""
         asked = (
             config.inter_op_parallelism_threads
             or config.session_inter_op_thread_pool
@@ -188,14 +188,14 @@ class SavedModelServable:
                 yield signature
 
     def _with_shared_work(self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str]) -> Sequence[str]:
-        """Return `fetches`, and the outputs that come along for next to nothing."""
+        """Return `fetches`, with the other outputs that cost almost nothing more."""
         for each in self._shared_work:
             if each.inputs == feeds.keys() and set(fetches).issubset(each.outputs):
                 return each.widened(fetches)
         return fetches
 
     def _array(self, name: str, value: object) -> np.ndarray:
-        """Return a fetched value with its quantised type, of which TensorFlow's Python leaves integers."""
+        """Return a fetched value with its quantised type, which TensorFlow's Python returns as integers."""
         array = value if isinstance(value, np.ndarray) else _scalar(value)
         record = self._records.get(name)
         return array if record is None else array.view(record)
@@ -221,7 +221,7 @@ def _buffer(options: Any) -> Any:
     return session_api.TF_NewBufferFromString(options.SerializeToString())
 
 
-# Its graph does not go to TensorFlow's threads; of all sessions, for as long as the process lives.
+# Runs the graph outside TensorFlow's threads; shared by all sessions, for the life of the process.
 _IN_THIS_THREAD = _buffer(config_pb2.RunOptions(inter_op_thread_pool=-1))
 
 
@@ -250,7 +250,7 @@ def session_config(config: ServerConfig) -> Any:
     )
     rewriting = proto.graph_options.rewrite_options
     if not rewriting.meta_optimizer_iterations:
-        # The first run of a graph takes a third less than with TensorFlow's two passes; later ones as long.
+        # The first run of a graph takes a third less than with TensorFlow's two passes; later ones take as long.
         rewriting.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
     if config.per_process_gpu_memory_fraction:
         proto.gpu_options.per_process_gpu_memory_fraction = config.per_process_gpu_memory_fraction
@@ -258,7 +258,7 @@ def session_config(config: ServerConfig) -> Any:
 
 
 def without_path(message: str, path: Path) -> str:
-    """`message` without the folders that a version lies in: clients need not know them."""
+    """`message` without the folders of a version: clients need not know them."""
     for folder in (path, path.parent):
         if not folder.name:  # the root, which is part of every path
             continue

@@ -1,4 +1,4 @@
-"""All models of a server: which there are, which version a request means, and how the list is changed.
+"""All models of a server: their list, the version for a request, and changes of the list.
 
 Reference: tensorflow_serving/model_servers/{server_core,get_model_status_impl}.cc, whose error texts these
 are.
@@ -30,11 +30,11 @@ from .version_states import VersionState
 
 _log = logging.getLogger(__name__)
 
-# What is not there yet may come; whoever asked for it is told before they stop waiting for the answer.
+# A missing version may still come; the caller gets an answer before its deadline.
 _PATIENCE_SECONDS = 10.0
 _ANSWER_SECONDS = 0.5
 _REMEMBERED_MODELS = 100
-# At the start, for models that take longer than others that could answer already.
+# At the start, for models that take longer than others that can already answer.
 _OTHERS_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
 
@@ -43,10 +43,10 @@ class Models:
     """The models of a server.
 
     Args:
-        config: how often to look for versions, and how to treat labels.
+        config: the seconds between looks for versions, and the rule for labels.
         loader: loads versions and warms them up.
-        on_change: called with a model's name and whether it has a version to answer: when it is added, and
-            when that changes.
+        on_change: called with a model's name and True if it has a version to answer: when it is added, and
+            when this changes.
 
     Example:
         models = Models(config, Loader(config, Metrics()), on_change=print)
@@ -67,7 +67,7 @@ class Models:
         self._changed = threading.Condition()
         self._models: dict[str, Model] = {}
         self._labels: dict[str, dict[str, int]] = {}
-        # What has been taken off the list, and may still be finishing requests; the newest last.
+        # Models removed from the list, which may still be finishing requests; the newest last.
         self._former: list[Model] = []
 
     def begin(self, settings: Mapping[str, ModelSettings]) -> None:
@@ -76,11 +76,11 @@ class Models:
         self._labels = {name: dict(each.labels) for name, each in settings.items()}
 
     def wait_until_served(self) -> None:
-        """Return when there is something to serve; what is missing is waited for later.
+        """Return when there is something to serve; wait for missing models later.
 
         Raises:
-            ServerStartError: no model has a version that can be served, and waiting does not help or has been
-                long enough.
+            ServerStartError: no model has a version that can be served, and waiting cannot help or has timed
+                out.
         """
         self._wait_for(self._all_looked, _OTHERS_SECONDS, unless=lambda: not self._answers())
         if not self._has_something() and self._config.startup_wait_seconds:
@@ -92,15 +92,16 @@ class Models:
             _log.warning("not served yet: %s", self._problems())
 
     def reload(self, settings: Mapping[str, ModelSettings], timeout: float | None) -> None:
-        """Serve what is listed, and nothing else. Return when all of it is available.
+        """Serve the listed models and no others. Return when all are available.
 
         Args:
             settings: the models, by name.
-            timeout: seconds until whoever asked stops waiting; None for no limit.
+            timeout: seconds until the caller stops waiting; None for no limit.
 
         Raises:
-            DeadlineExceededError: loading takes longer; it goes on.
-            UnknownError: a model has no version that can be served. All others are, and it is waited for.
+            DeadlineExceededError: loading takes longer; it continues.
+            UnknownError: a model has no version that can be served. The others are served, and the server
+                waits for it.
             FailedPreconditionError: a label is for a version that is not available; its model's
                 stay as they were.
         """
@@ -124,7 +125,7 @@ class Models:
             self._reloading.release()
 
     def lease(self, spec: pb.ModelSpec) -> AbstractContextManager[Servable]:
-        """The servable that a request means, which stays loaded until the block ends.
+        """The servable for a request, which stays loaded until the block ends.
 
         Raises:
             InvalidArgumentError: the request names no model, or an unknown label.
@@ -156,7 +157,7 @@ class Models:
         return states
 
     def knows(self, name: str) -> bool:
-        """Return whether a model of that name is on the list."""
+        """Return True if a model of that name is on the list."""
         return name in self._models
 
     def available(self) -> dict[str, list[int]]:
@@ -167,7 +168,7 @@ class Models:
         """Unload everything at once.
 
         Args:
-            timeout: seconds to wait for what is being loaded; None for no limit.
+            timeout: seconds to wait for versions that are being loaded; None for no limit.
         """
         models = [*self._models.values(), *self._former]
         for model in models:
@@ -178,7 +179,7 @@ class Models:
         self._unloader.shutdown()
 
     def _apply(self, settings: Mapping[str, ModelSettings]) -> list[str]:
-        """Begin to serve what is listed; what is not, leaves. The names of what is new or has changed."""
+        """Begin to serve the listed models and stop the others. Return the names of new or changed models."""
         changed: list[str] = []
         with self._lock:
             for name in self._models.keys() - settings.keys():
@@ -210,7 +211,7 @@ class Models:
         model.start()
 
     def _version(self, spec: pb.ModelSpec) -> int | None:
-        """The version that a request asks for; None for the latest."""
+        """The version that a request names; None for the latest."""
         if spec.HasField("version_label"):
             labels = self._labels.get(spec.name, {})
             if spec.version_label not in labels:
@@ -221,11 +222,11 @@ class Models:
     def _wait_for(
         self, condition: Callable[[], bool], seconds: float | None, unless: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Wait until a condition holds. Whether it does.
+        """Wait until a condition holds. Return True if it does.
 
         Args:
-            condition: what is waited for.
-            seconds: how long at most; None for no limit.
+            condition: the condition.
+            seconds: the longest wait; None for no limit.
             unless: while it holds, there is no limit.
         """
         ends = None if seconds is None else time.monotonic() + seconds
@@ -233,7 +234,7 @@ class Models:
             while not condition():
                 if ends is not None and time.monotonic() >= ends and not unless():
                     return False
-                # Versions come with a notice, problems without: look again now and then.
+                # New versions send a notice, problems do not: check again periodically.
                 self._changed.wait(_LOOK_SECONDS)
         return True
 
@@ -242,21 +243,21 @@ class Models:
         return any(model.versions for model in self._models.values())
 
     def _all_looked(self) -> bool:
-        """Return whether all base paths have been looked at, and what was there loaded."""
+        """Return True if a look at every base path has ended, and its versions are loaded."""
         return all(model.wait_for_look(0) for model in self._models.values())
 
     def _has_something(self) -> bool:
-        """Return whether a model answers, or none ever will."""
+        """Return True if a model answers, or none ever will."""
         hopeless = any(model.problem and not model.problem.may_pass for model in self._models.values())
         return hopeless or not self._models or self._answers()
 
     def _all_settled(self, names: Iterable[str]) -> bool:
-        """Return whether each model is served as it should be, or never will."""
+        """Return True if each model is served as configured, or never will be."""
         problems = [self._models[name].problem for name in names]
         return all(problem is None or not problem.may_pass for problem in problems)
 
     def _problems(self) -> str:
-        """Return what keeps models from being served as they should."""
+        """Return the problems that keep models from being served as configured."""
         found = {name: model.problem for name, model in self._models.items() if model.problem}
         return "; ".join(f"model {name!r}: {problem.words}" for name, problem in found.items())
 
@@ -273,11 +274,11 @@ class Models:
             raise UnknownError(f"{len(failed)} model(s) did not become available: {{{listed}}}")
 
     def _assign_labels(self, settings: Mapping[str, ModelSettings]) -> str:
-        """Assign what can be. Why something cannot; empty if nothing is left."""
+        """Assign the labels that can be assigned. Return the reasons for the others; empty if there are none."""
         refused = ""
         for name, each in settings.items():
             missing = self._unavailable_labels(name, each.labels)
-            # Of a model that is late all labels are for later.
+            # Labels of a model that is not available yet are all assigned later.
             late = not self._models[name].versions
             if not missing or late or self._config.allow_version_labels_for_unavailable_models:
                 self._labels[name] = dict(each.labels)

@@ -1,7 +1,7 @@
-"""The outputs of a signature that cost next to nothing beside others, because the same work makes both.
+"""The outputs of a signature that share the work of others, and so cost almost nothing more.
 
-TensorFlow prepares a graph anew for every set of tensors that is fetched, which takes seconds. So a request
-for some outputs fetches all that come with them, and shares the graph that the warmup has prepared.
+TensorFlow prepares a graph for every set of fetched tensors, which takes seconds. So a request for some outputs
+also fetches those that share their work, and uses the graph that the warmup has prepared.
 
 Reference: GetOrCreateExecutors in tensorflow/core/common_runtime/direct_session.cc.
 """
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...wire import messages_pb2 as pb
 
-# Operations that look at each number once, and take less time than writing the message of what they return.
+# Operations that read each number once, and take less time than writing the message of their result.
 _LIGHT = frozenset(
     [
         *("Identity", "IdentityN", "StopGradient", "PreventGradient", "EnsureShape", "Const", "Placeholder"),
@@ -26,11 +26,11 @@ _LIGHT = frozenset(
     ]
 )
 _CALLS = frozenset(["PartitionedCall", "StatefulPartitionedCall"])
-_OUTSIDE = ""  # of all functions
+_OUTSIDE = ""  # outside all functions
 
 
 class _Place(NamedTuple):
-    """A node: of the graph itself, or of a function in the chain of calls that leads there."""
+    """A node of the graph itself, or of a function, with the chain of calls that leads to it."""
 
     calls: tuple[str, ...]
     function: str
@@ -39,7 +39,7 @@ class _Place(NamedTuple):
 
 
 class SharedWork:
-    """Tells what may be fetched along with some outputs of a signature.
+    """Find the outputs of a signature that can be fetched together at almost no cost.
 
     Args:
         graph_def: a GraphDef.
@@ -56,7 +56,7 @@ class SharedWork:
         self._groups = _Trace(graph_def).groups(self.outputs) if len(self.outputs) > 1 else None
 
     def widened(self, fetches: Iterable[str]) -> tuple[str, ...]:
-        """Return `fetches` and all outputs that need no other work than these."""
+        """Return `fetches` and all outputs that need no more work than these."""
         asked = frozenset(fetches)
         if self._groups is None:
             return tuple(sorted(asked))
@@ -71,18 +71,17 @@ class SharedWork:
 
 
 class _Trace:
-    """Follows tensors back to the work that makes them, into the bodies of the functions that are called."""
+    """Follow tensors back to the operations that make them, into the bodies of called functions."""
 
     def __init__(self, graph_def: Any):
         self._nodes: dict[str, Mapping[str, Any]] = {_OUTSIDE: {node.name: node for node in graph_def.node}}
         self._functions = {function.signature.name: function for function in graph_def.library.function}
 
     def groups(self, outputs: Iterable[str]) -> set[int] | None:
-        """Return, of every operation that is work, which outputs need it: a bit for each output.
+        """Return the outputs that need each costly operation, as a bit for each output.
 
         Returns:
-            The different sets of bits; None for a graph with loops of its own, in which no order leads from
-            what is needed to what needs it.
+            The different sets of bits; None for a graph with loops, where dependencies have no order.
         """
         needed: dict[_Place, int] = {}
         roots = [self._place((), _OUTSIDE, name) for name in outputs]
@@ -100,7 +99,7 @@ class _Trace:
         return found
 
     def _in_order(self, roots: Iterable[_Place]) -> list[_Place] | None:
-        """Return all places that roots need, each before what it needs itself; None for a circle."""
+        """Return all places that roots need, each before its own dependencies; None for a circle."""
         finished: list[_Place] = []
         under_way: dict[_Place, bool] = {}
         for root in roots:
@@ -140,13 +139,13 @@ class _Trace:
         name, *rest = tensor.removeprefix("^").split(":")
         place = _Place(calls, function, name)
         node = self._node(place)
-        # Of a call, what is needed depends on the output; of all others it does not.
+        # The dependencies of a call depend on the output; those of other operations do not.
         if node is None or tensor.startswith("^") or not self._is_call(node):
             return place
         return place._replace(output=int(rest[-1]) if rest else 0)
 
     def _sources(self, place: _Place) -> Iterator[_Place]:
-        """Yield what a place needs directly."""
+        """Yield the direct dependencies of a place."""
         node = self._node(place)
         if node is None:
             yield from self._argument(place)
@@ -163,12 +162,12 @@ class _Trace:
                 yield self._place(place.calls, place.function, tensor)
 
     def _returned(self, function: Any, output: int | None) -> Iterable[str]:
-        """Return what makes an output of a function, if one is meant, and what it does in any case."""
+        """Return the source of a function's output, if one is meant, and its control outputs."""
         done = [f"^{node}" for node in function.control_ret.values()]
         return done if output is None else [*done, function.ret[function.signature.output_arg[output].name]]
 
     def _argument(self, place: _Place) -> Iterator[_Place]:
-        """Yield what a function's caller gives for an argument."""
+        """Yield the value that a function's caller passes for an argument."""
         if not place.calls:
             return
         *calls, function, name = place.calls

@@ -1,9 +1,9 @@
-"""Runs of a graph that are so short that they stay in the thread that asks for them.
+"""Select graph runs that are short enough to stay in the calling thread.
 
-TensorFlow hands a run's operations to its own threads. For a short one that is much of its time: a row of 64
-tokens through two layers of width 128 takes a third less CPU time, and a fifth less time, in the thread that
-is there. Deadlines do not reach such a run, and its asynchronous operations nest on the thread's stack: so it
-must be short, and of operations that are known.
+TensorFlow passes a run's operations to its own threads, which takes much of the time of a short run: a row of
+64 tokens through two layers of width 128 takes a third less CPU time, and a fifth less time, in the calling
+thread. Deadlines cannot stop such a run, and its asynchronous operations nest on the thread's stack. So it
+must be short and have known operations only.
 """
 
 import re
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from tensorflow.python.framework import op_def_registry
 
-# Handing it over gains more from here on: operations that do not need each other run side by side.
+# From this length on TensorFlow's threads gain more: independent operations run side by side.
 _LONGEST_SECONDS = 0.005
-# The newest run counts for so much of what is expected, unless it was long.
+# Weight of the newest run in the expected time, unless it was long.
 _NEWEST = 0.125
-# Signatures, sizes and filters of outputs; clients choose the last.
+# Kinds of runs: signatures, sizes and filters of outputs; clients choose the filters.
 _MOST_KINDS = 1000
 _LOOPS = frozenset(["While", "StatelessWhile", "Enter", "RefEnter", "NextIteration", "RefNextIteration"])
 _CALLS = frozenset(
@@ -25,7 +25,7 @@ _CALLS = frozenset(
 )
 # A few thousand calls in a chain, which TensorFlow does not always inline, overflow a stack.
 _MOST_CALLS = 300
-# Operations with a state whose time is that of what they are given, and which wait for nobody.
+# Stateful operations whose time depends on their inputs only, and which never wait.
 _PROMPT = frozenset(
     [
         *("VarHandleOp", "VarIsInitializedOp", "ReadVariableOp", "AssignVariableOp", "DisableCopyOnRead"),
@@ -34,15 +34,15 @@ _PROMPT = frozenset(
         *("LookupTableFindV2", "LookupTableSizeV2", "LookupTableImportV2", "LookupTableExportV2"),
     ]
 )
-# Operations without one of which that is not so.
+# Stateless operations for which this does not hold.
 _NOT_PROMPT = re.compile(r"^For$|Batch$|^BatchFunction$|Barrier|Queue|Dataset|MapDefun|SymbolicGradient")
 
 
 class ShortRuns:
-    """Tells which runs will be short, by how long others of their kind took. Safe to use from threads.
+    """Predict short runs from the times of earlier runs of their kind. Safe to use from threads.
 
     Args:
-        ends: whether every run is sure to end, and may be run so.
+        ends: True if every run is sure to end, so it may run in the calling thread.
 
     Example:
         >>> runs = ShortRuns(ends=True)
@@ -58,11 +58,11 @@ class ShortRuns:
         self._ends = ends
 
     def expected(self, kind: Hashable) -> bool:
-        """Return whether a run is expected to be short; the first of a kind never is."""
+        """Return True if a run is expected to be short; the first of a kind never is."""
         return self._ends and self._seconds.get(kind, _LONGEST_SECONDS) < _LONGEST_SECONDS
 
     def took(self, kind: Hashable, seconds: float) -> None:
-        """Note how long one took that came to its end."""
+        """Record the time of a finished run."""
         before = self._seconds.get(kind, seconds)
         if len(self._seconds) >= _MOST_KINDS:
             self._seconds.clear()
@@ -71,7 +71,7 @@ class ShortRuns:
 
 
 def kind_of_run(fetches: Iterable[str], arrays: Iterable[np.ndarray]) -> Hashable:
-    """Return a key that runs share which take about as long: what they fetch, and how much they are fed."""
+    """Return the common key of runs of similar length: their fetches, and the size of their feeds."""
     size = sum(
         sum(map(len, array.reshape(-1).tolist())) if array.dtype == object else array.nbytes
         for array in arrays
@@ -80,11 +80,11 @@ def kind_of_run(fetches: Iterable[str], arrays: Iterable[np.ndarray]) -> Hashabl
 
 
 def is_sure_to_end(graph_def: Any, loops_end: bool) -> bool:
-    """Return whether whatever a graph is fed, it ends, waits for nobody, and needs no deep stack.
+    """Return True if a graph, for any feeds, ends, never waits, and needs no deep stack.
 
     Args:
         graph_def: a GraphDef.
-        loops_end: whether that is known of its loops and of its functions that are not inlined.
+        loops_end: True if its loops and its functions that are not inlined are known to do so.
     """
     calls = 0
     for node in _nodes(graph_def):

@@ -1,4 +1,4 @@
-"""Versions on disk: which there are, whether one is complete, and whether it is still changing."""
+"""Versions on disk: list them, and check if one is complete or still changing."""
 
 import contextlib
 import re
@@ -7,11 +7,11 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2  # pyright: ignore[reportMissingImports]
 
-_LARGEST = 2**63 - 1  # what a request can ask for
+_LARGEST = 2**63 - 1  # the largest number that a request can name
 TFLITE_FILE = "model.tflite"
 _GRAPH_FILES = ("saved_model.pb", "saved_model.pbtxt")
 
-# Each file's path, size and time. Two looks differ while a copy goes on.
+# Each file's path, size and time. They differ between two looks during a copy.
 Look = frozenset[tuple[str, int, int]]
 
 
@@ -19,7 +19,7 @@ def versions_in(base: Path) -> dict[int, Path] | None:
     """The folders in `base` with a number as their name; None if `base` cannot be listed."""
     try:
         children = list(base.iterdir())
-    except (OSError, ValueError):  # the latter for what no path can be
+    except (OSError, ValueError):  # ValueError for an impossible path
         return None
     numbered = [child for child in children if re.fullmatch("[0-9]{1,99}", child.name) and child.is_dir()]
     versions = {int(child.name): child for child in sorted(numbered)}
@@ -27,25 +27,25 @@ def versions_in(base: Path) -> dict[int, Path] | None:
 
 
 def look_at(path: Path) -> Look:
-    """Return what a version's folder looks like now."""
+    """Return the current state of the files in a version's folder."""
     files = []
     for file in path.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):  # being moved as we look
+        with contextlib.suppress(FileNotFoundError):  # moved during the look
             known = file.stat()
             files.append((str(file.relative_to(path)), known.st_size, known.st_mtime_ns))
     return frozenset(files)
 
 
 def missing_file(path: Path, prefer_tflite: bool = False) -> str | None:
-    """Return what a version's folder still lacks to be loaded; None if nothing.
+    """Return the file that a version's folder still lacks to be loaded, or None.
 
     Args:
         path: the version's folder.
-        prefer_tflite: whether a TFLite file will do.
+        prefer_tflite: True if a TFLite file is enough.
 
     Returns:
         The name of the missing file. A folder that is still being copied lacks its graph or the index of its
-        variables, and TensorFlow would load the latter without a word.
+        variables, and TensorFlow would load a version without the index silently.
     """
     if prefer_tflite and (path / TFLITE_FILE).is_file():
         return None
@@ -63,7 +63,7 @@ def missing_file(path: Path, prefer_tflite: bool = False) -> str | None:
 
 
 def _has_variables(graph: Path) -> bool:
-    """Return whether a SavedModel restores variables: TensorFlow 1 wrote none for a model without them."""
+    """Return True if a SavedModel restores variables: TensorFlow 1 writes none for a model without them."""
     if graph.suffix != ".pb":
         return True
     saved_model = saved_model_pb2.SavedModel()

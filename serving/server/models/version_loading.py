@@ -1,4 +1,4 @@
-"""From a version's folder to a servable that is ready: loaded, and warmed up."""
+"""Turn a version's folder into a loaded and warmed-up servable."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -12,16 +12,16 @@ from .servable import SavedModelServable, Servable, session_config
 from ..tflite.tflite_servable import TfliteServable, has_tflite
 from .warmup import warm_up
 
-# Of the models that this project exports: they say what they are, and that rows are independent.
+# The card of this project's exports: their rows are independent.
 _CARD = Path("assets.extra") / "model_card.json"
 
 
 class Loader:
-    """Loads versions, a few at a time.
+    """Load versions, a few at a time.
 
     Args:
-        config: of the sessions, the warmup, batching and how many load at the same time.
-        metrics: what is counted of the warmup.
+        config: of the sessions, the warmup, batching and the number of simultaneous loads.
+        metrics: the counters of the warmup.
         after_load: called when a version is loaded and warm.
 
     Example:
@@ -40,20 +40,20 @@ class Loader:
         self._slots = threading.Semaphore(config.num_load_threads or config.cpus)
 
     def load(self, model: str, version: int, path: Path) -> Servable:
-        """A version that can answer.
+        """Load a version.
 
         Raises:
-            Exception: it does not load; what TensorFlow raises then are many kinds.
+            Exception: it does not load; TensorFlow raises many kinds.
         """
         with self._slots:
-            # First, so that nothing has to be freed if they are wrong.
+            # Read first, so that nothing has to be freed if they are wrong.
             batching = own_batching_parameters(path) if self._has_own_batching else None
             servable = self._servable(model, version, path)
             servable.batching = batching
             return servable
 
     def warm_up(self, servable: Servable, path: Path) -> None:
-        """Run the requests that a version brings along for that; closing it ends them.
+        """Run the warmup requests of a version; closing it ends them.
 
         Raises:
             Exception: one of them fails.
@@ -73,10 +73,10 @@ class Loader:
 
 
 def _row_tensors(signatures: Iterable[pb.SignatureDef]) -> Iterator[str]:
-    """The tensors whose rows a batch leaves as they are.
+    """The tensors whose rows are the same in a batch as alone.
 
-    The first axis is open; of an output all others are known: where they are not, the longest row of a batch
-    makes all others as long.
+    Their first axis is unknown. All other axes of an output are known; otherwise the longest row of a batch
+    would pad all others.
     """
     for signature in signatures:
         for tensors, may_vary in ((signature.inputs, True), (signature.outputs, False)):

@@ -1,4 +1,4 @@
-"""States of a model's versions, as GetModelStatus tells them.
+"""States of a model's versions, as in GetModelStatus.
 
     START ─▶ LOADING ─▶ AVAILABLE ─▶ UNLOADING ─▶ END
                └────────────── failed ────────────▲
@@ -16,7 +16,7 @@ from ...errors import ServingError
 from ...wire import messages_pb2 as pb
 
 State = pb.ModelVersionStatus
-# TensorFlow Serving remembers every version it ever unloaded; a server that runs for a year should not.
+# TensorFlow Serving keeps every version it ever unloaded; a server that runs for a year should not.
 _REMEMBERED_VERSIONS = 100
 
 
@@ -44,22 +44,22 @@ class States:
         self._states: dict[int, VersionState] = {}
 
     def set(self, version: int, state: pb.ModelVersionStatus.State) -> None:
-        """Note that a version is in a state."""
+        """Set the state of a version."""
         self._set(VersionState(version, state))
 
     def failed(self, version: int, error: Exception, message: str) -> None:
-        """Note that a version did not load.
+        """Record that a version did not load.
 
         Args:
             version: its number.
-            error: what ended it.
-            message: what clients are told of it.
+            error: the error that ended it.
+            message: the error message for clients.
         """
         code = error.code if isinstance(error, ServingError) else grpc.StatusCode.UNKNOWN
         self._set(VersionState(version, State.END, code, message))
 
     def forget(self, versions: Iterable[int]) -> None:
-        """Drop versions that nobody waits for any more."""
+        """Drop versions that are no longer selected."""
         with self._lock:
             for version in versions:
                 self._states.pop(version, None)

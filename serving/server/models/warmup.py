@@ -1,4 +1,4 @@
-"""Warmup requests: run before a version answers, so that nobody waits for TensorFlow's first run of a graph.
+"""Warmup requests: run before a version answers, so that no caller waits for TensorFlow's first run of a graph.
 
 Reference: tensorflow.org/tfx/serving/saved_model_warmup; tensorflow_serving/apis/prediction_log.proto and
 servables/tensorflow/saved_model_warmup_util.cc.
@@ -26,22 +26,22 @@ _log = logging.getLogger(__name__)
 
 _FILE = Path("assets.extra") / "tf_serving_warmup_requests"
 _MOST_RECORDS = 1000
-# A graph that does not end is better told of than waited for; the slowest first run takes a few.
+# A graph that does not end is an error after this time; the slowest first runs take a few seconds.
 _LONGEST_SECONDS = 600.0
 
 
 def warm_up(servable: Servable, path: Path, iterations: int, metrics: Metrics) -> None:
-    """Run the warmup requests that a version brings along.
+    """Run the warmup requests of a version.
 
     Args:
         servable: the version.
         path: its folder; without a file of requests nothing is run.
-        iterations: how many times each is run.
-        metrics: counts how long all of it takes.
+        iterations: the number of runs of each.
+        metrics: counts the total time.
 
     Raises:
         InvalidArgumentError: the file has too many requests.
-        UnimplementedError: a request is of a kind that is no inference.
+        UnimplementedError: a request is not for inference.
         ServingError: a request fails, or takes more than ten minutes.
     """
     if not (path / _FILE).is_file():
@@ -67,9 +67,9 @@ def warm_up(servable: Servable, path: Path, iterations: int, metrics: Metrics) -
 
 
 def _run_all(servable: Servable, file: Path, iterations: int) -> int:
-    """Run a file's requests; how many there are.
+    """Run a file's requests, and return their number.
 
-    One after the other: TensorFlow prepares the graphs of a session under one lock.
+    They run one after the other: TensorFlow prepares the graphs of a session under one lock.
     """
     calls: list[Call[Any]] = []
     for record in _records(file):

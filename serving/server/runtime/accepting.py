@@ -1,8 +1,8 @@
-"""A gRPC server that takes the next calls while it looks after the last one.
+"""A gRPC server that accepts several calls at a time.
 
-grpc.aio asks gRPC's core for one call, and for the next some turns of the event loop later. Under load calls
-then wait in the core, where nobody refuses them and no deadline of ours holds, while the loop has time: with
-200 callers and a limit of 20, a refusal took 100 ms instead of 42.
+grpc.aio accepts one call from gRPC's core, and the next one some turns of the event loop later. Under load,
+calls then wait in the core, without refusals and without our deadlines, although the loop has time: with 200
+callers and a limit of 20, a refusal took 100 ms instead of 42.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from typing import Any
 import grpc.aio
 from grpc._cython import cygrpc
 
-# Calls asked for at a time. With more, refusals come sooner and leave less time for answers: with 200 callers
-# and a limit of 20, one refused in 100 ms, 16 in 48, 20 in 42, 64 in 23; and 20 answered 86 % of what
-# 20 callers get by themselves, 64 answered 75 %.
+# Calls accepted at a time. With more, refusals are faster and leave less time for answers. With 200 callers
+# and a limit of 20, a refusal took 100 ms for 1 call at a time, 48 for 16, 42 for 20, 23 for 64. The rate of
+# answers, relative to that of 20 callers alone, was 86 % for 20 and 75 % for 64.
 _AHEAD = 20
 
 _cygrpc: Any = cygrpc
@@ -25,9 +25,9 @@ _replacing = threading.Lock()
 
 
 class _Ahead(_AioServer):
-    """gRPC's own server, with several calls asked for instead of one.
+    """gRPC's own server, which accepts several calls at a time instead of one.
 
-    `_request_call` is private to gRPC. If it goes, this class has no effect, and calls come one by one.
+    `_request_call` is private to gRPC. If it disappears, this class has no effect: calls are accepted singly.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -60,6 +60,6 @@ def grpc_server(options: Sequence[tuple[str, int | str]]) -> grpc.aio.Server:
 
 
 def _look_at(asked_for: asyncio.Task[Any]) -> None:
-    # At the end of the server those that nobody waits for fail, which asyncio would log.
+    # When the server ends, the remaining ones fail, which asyncio would log.
     if not asked_for.cancelled():
         asked_for.exception()

@@ -25,15 +25,15 @@ def seconds_left(deadline: float | None) -> float | None:
 
 
 async def by(deadline: float | None, work: Awaitable[_T]) -> _T:
-    """Return what `work` gives; cancel it at the deadline.
+    """Return the result of `work`; cancel it at the deadline.
 
     Raises:
-        DeadlineExceededError: the deadline has come first.
+        DeadlineExceededError: the deadline came first.
     """
     try:
         async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
             return await work
-    except DeadlineExceededError:  # of the work itself
+    except DeadlineExceededError:  # from the work itself
         raise
     except TimeoutError:
         raise expired() from None

@@ -1,7 +1,7 @@
 """TensorFlow without its Python API, for a process that only serves.
 
-`import tensorflow` runs the package's __init__, which collects an API out of 4,000 modules: 4 seconds of CPU
-time and 220 MB that no server needs. What runs a SavedModel is 330 of them.
+`import tensorflow` runs the package's __init__, which builds an API from 4,000 modules: 4 seconds of CPU time
+and 220 MB that no server needs. Running a SavedModel needs 330 of them.
 """
 
 import contextlib
@@ -18,19 +18,19 @@ from typing import Any
 
 _NAME = "tensorflow"
 _VERSIONS = ("__version__", "__git_version__", "__compiler_version__")
-# What __init__ has to load before a graph runs: devices that other packages bring.
+# Modules that __init__ must load before a graph runs: devices of other packages.
 _PLUGINS = "tensorflow-plugins"
 _PLUGIN_VARIABLE = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
-# The one operation of the wheel that is not in its library; the API loads it.
+# The only operation of the wheel that is not in its library; the API loads it.
 _OWN_LIBRARY = f"{_NAME}.lite.experimental.microfrontend.python.ops.audio_microfrontend_op"
 
 
 def import_runtime() -> None:
-    """Import what runs SavedModels; TensorFlow's API is loaded only when somebody uses it.
+    """Import the parts of TensorFlow that run SavedModels; its API is loaded at its first use.
 
-    For a process of one's own. All of TensorFlow stays where it has been imported before, and is imported
-    where plugins for other devices are installed. Modules of the API, such as tensorflow.keras, can be
-    imported once another name of it has been used.
+    For a process that only serves. If TensorFlow has been imported before, it stays whole; if plugins for
+    other devices are installed, all of it is imported. Modules of the API, such as tensorflow.keras, can be
+    imported once another name of the API has been used.
 
     Example:
         import_runtime()
@@ -43,11 +43,11 @@ def import_runtime() -> None:
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module(_OWN_LIBRARY)
     runtime: Any = importlib.import_module(f"{_NAME}.python.pywrap_tfe")
-    runtime.TF_ListPhysicalDevices()  # looks for GPUs, and says so where there is none
+    runtime.TF_ListPhysicalDevices()  # looks for GPUs, and logs it if there is none
 
 
 def _leave_api_out() -> None:
-    """Put the package in its place with its folder, and nothing in it until a name is missed."""
+    """Register an empty package with TensorFlow's folder; its names are loaded at their first use."""
     spec = importlib.util.find_spec(_NAME)
     if spec is None or spec.loader is None:
         raise ModuleNotFoundError(f"No module named {_NAME!r}", name=_NAME)
@@ -71,10 +71,10 @@ class _Api:
         self._is_loading = False
 
     def name(self, name: str) -> Any:
-        # Python's own questions, such as which names "*" means, are no use of the API.
+        # Python's own lookups, such as the names for "*", are not a use of the API.
         if not name.startswith("__") or name in _VERSIONS:
             with self._lock:
-                # __init__ itself asks for names that are not there yet.
+                # __init__ itself looks up names that do not exist yet.
                 if not self._is_loading:
                     self._load()
             if name in self._names:
@@ -83,7 +83,7 @@ class _Api:
 
     def _load(self) -> None:
         if self._names.get("__getattr__") != self.name:
-            return  # another thread has
+            return  # another thread has loaded it
         self._is_loading = True
         try:
             self._loader.exec_module(self._package)

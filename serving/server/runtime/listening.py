@@ -25,42 +25,42 @@ _UNIX = "unix:"
 _FREE_REST_PORT = -1  # 0 turns REST off, as in TensorFlow Serving
 _BACKLOG = 2048
 
-# How long a connection lives where workers share the ports, so that one that replaces another gets its part.
+# The age of a connection if workers share the ports, so that a replacement worker gets its part.
 CONNECTION_SECONDS = 60
-# From a connection to its first settings: gRPC waits two minutes.
+# From a connection to its first settings frame: gRPC's default is two minutes.
 _HANDSHAKE_SECONDS = 10
-# Without a call: the client's library connects again when it has another.
+# Without a call: the client's library connects again for the next one.
 _IDLE_SECONDS = 300
-# Until a client is asked whether it is still there, if it has calls, and for its answer.
+# Until a client with calls gets a ping, and for its answer.
 _KEEPALIVE_SECONDS = 60
 _KEEPALIVE_TIMEOUT_SECONDS = 20
 
 
 def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
-    """The options of gRPC's core: this server's, and above them the operator's.
+    """The options of gRPC's core: this server's, overridden by the operator's.
 
     Raises:
-        InvalidInputError: grpc_channel_arguments is no list of name=value.
+        InvalidInputError: grpc_channel_arguments is not a list of name=value.
     """
     options: dict[str, int | str] = {
         "grpc.max_receive_message_length": -1,  # up to protobuf's own 2 GiB, as in TensorFlow Serving
         "grpc.max_send_message_length": -1,
         "grpc.max_concurrent_streams": config.max_concurrent_streams,
-        # With SO_REUSEPORT a second server would quietly share the port, and answer half of the requests: for
-        # workers alone.
+        # With SO_REUSEPORT a second server would silently share the port and answer half of the requests, so
+        # it is for workers only.
         "grpc.so_reuseport": int(config.workers > 1),
         "grpc.server_handshake_timeout_ms": _HANDSHAKE_SECONDS * 1000,
         "grpc.max_connection_idle_ms": _IDLE_SECONDS * 1000,
         "grpc.keepalive_time_ms": _KEEPALIVE_SECONDS * 1000,
         "grpc.keepalive_timeout_ms": _KEEPALIVE_TIMEOUT_SECONDS * 1000,
-        "grpc.http2.ping_timeout_ms": _KEEPALIVE_TIMEOUT_SECONDS * 1000,  # a minute, unless told
-        # Of each address. At the limit of descriptors gRPC itself writes a line each second.
+        "grpc.http2.ping_timeout_ms": _KEEPALIVE_TIMEOUT_SECONDS * 1000,  # gRPC's default is a minute
+        # For each address. At the limit of descriptors gRPC itself writes a line each second.
         "grpc.max_allowed_incoming_connections": max(
             1, connections_of_a_port() // (2 if str(config.grpc_socket_path) else 1)
         ),
     }
     if config.workers > 1:
-        # New calls go to another connection then; those that run end on this one, however long they take.
+        # Then new calls go to another connection; running ones end on this one, however long they take.
         options["grpc.max_connection_age_ms"] = CONNECTION_SECONDS * 1000
     for argument in filter(None, config.grpc_channel_arguments.split(",")):
         name, separator, value = argument.partition("=")
@@ -77,7 +77,7 @@ def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
 
     Raises:
         TextFileError: the file cannot be read.
-        ServerStartError: it lacks what encryption needs.
+        ServerStartError: it lacks a key or a certificate.
     """
     if not str(config.ssl_config_file):
         return None
@@ -94,7 +94,7 @@ def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
         require_client_auth=ssl.client_verify,
     )
     try:
-        # gRPC reads them when it listens; models may take minutes to load until then.
+        # Checked now: gRPC reads them when it listens, and models may take minutes to load until then.
         grpc.server(ThreadPoolExecutor(1)).add_secure_port(f"{LOOPBACK}:0", found)
     except RuntimeError as error:
         raise ServerStartError(
@@ -105,10 +105,10 @@ def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
 
 
 def check_addresses(config: ServerConfig) -> None:
-    """Fail before models are loaded, and with the system's reason, which gRPC only logs.
+    """Check the addresses before models are loaded, and raise the system's reason, which gRPC only logs.
 
     Raises:
-        ServerStartError: the port is in use, the host not one of this machine, or the socket's path taken.
+        ServerStartError: the port is in use, the host is not this machine's, or the socket's path is taken.
     """
     bind(config.grpc_host, config.port, "port").close()
     if config.rest_api_port:
@@ -118,14 +118,14 @@ def check_addresses(config: ServerConfig) -> None:
 
 
 def reserve(host: str, port: int) -> socket.socket:
-    """A socket that keeps a port for workers and does not listen: connections go to theirs.
+    """A socket that reserves a port for workers and does not listen: connections go to the workers' sockets.
 
     Args:
         host: an address of this machine.
         port: 0 for any free one.
 
     Raises:
-        ServerStartError: the port is not to be had, with the system's reason.
+        ServerStartError: the port is not available, with the system's reason.
     """
     reserved = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
@@ -138,7 +138,7 @@ def reserve(host: str, port: int) -> socket.socket:
 
 
 def rest_port(config: ServerConfig) -> int:
-    """The REST port to ask the system for; 0 for any free one."""
+    """The REST port to request from the system; 0 for any free one."""
     return 0 if config.rest_api_port == _FREE_REST_PORT else config.rest_api_port
 
 
@@ -148,15 +148,15 @@ def bind(host: str, port: int, setting: str, listens: bool = True) -> socket.soc
     Args:
         host: an address of this machine.
         port: 0 for any free one.
-        setting: which setting the port came from.
-        listens: whether it does already.
+        setting: the setting of the port.
+        listens: True to listen already.
 
     Raises:
-        ServerStartError: there is none to be had, with the system's reason.
+        ServerStartError: no socket is available, with the system's reason.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Of a socket without its protocol asyncio does not know that it may turn Nagle's algorithm off, which
-    # holds the second part of an answer back for 40 ms.
+    # Without the protocol asyncio does not turn Nagle's algorithm off, which delays the second part of an
+    # answer by 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -170,14 +170,14 @@ def bind(host: str, port: int, setting: str, listens: bool = True) -> socket.soc
 
 
 def listen(server: grpc.aio.Server, config: ServerConfig, tls: grpc.ServerCredentials | None) -> int:
-    """Open the port, and the Unix socket if there is to be one. Return the port.
+    """Open the port, and the Unix socket if there is one. Return the port.
 
     Raises:
         ServerStartError: one of them cannot be opened.
     """
     port = _open(server, _address(config), tls)
     if str(config.grpc_socket_path):
-        # A socket that a server left behind is in the way of the next one; gRPC's core takes it away itself.
+        # The socket file of an earlier server blocks the next one; gRPC's core removes it.
         _open(server, f"{_UNIX}{os.path.abspath(config.grpc_socket_path)}", tls)
     return port
 
@@ -188,7 +188,7 @@ def local_target(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address.
+    """Return True if only this machine reaches an address.
 
     Example:
         >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0")

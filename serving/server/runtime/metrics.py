@@ -1,6 +1,6 @@
 """The server's counts, under TensorFlow Serving's names, in Prometheus' text format.
 
-The names have colons at both ends of their parts and counters no `_total`, as no client library writes them.
+The names begin with a colon and counters have no `_total`, a format that client libraries do not write.
 
 Reference: tensorflow_serving/servables/tensorflow/{util,saved_model_warmup_util}.cc,
 batching/{batching_session.cc,batching_util.h}, util/prometheus_exporter.cc, and
@@ -31,9 +31,9 @@ _COUNT_BOUNDS = [float(2**power) for power in range(15)]
 # Microseconds: from 100, each 1.2 times the one before, up to about a second.
 _QUEUE_BOUNDS = [100 * 1.2**power for power in range(52)]
 _ROW_BOUNDS = [float(2**power) for power in range(14)]
-# TensorFlow Serving's sessions do not know the name of the threads that they share.
+# TensorFlow Serving's sessions do not know the name of their shared threads.
 _THREAD_POOL = ""
-# TensorFlow Serving remembers every version it ever warmed up; a server that runs for a year should not.
+# TensorFlow Serving keeps every version it ever warmed up; a server that runs for a year should not.
 _REMEMBERED_WARMUPS = 100
 
 
@@ -73,7 +73,7 @@ class _Histogram:
         self._sums[labels] = self._sums.get(labels, 0.0) + value
 
     def forget_all_but(self, most: int) -> None:
-        """Drop the combinations of labels that came first."""
+        """Drop the oldest combinations of labels."""
         for labels in list(self._counts)[:-most]:
             del self._counts[labels], self._sums[labels]
 
@@ -123,7 +123,7 @@ class Metrics:
         """Count a request and its time; the error that ends the block is its status.
 
         Args:
-            model: the name it asks for; what no model has is no label, or clients would fill the memory.
+            model: the requested name; unknown names are not labels, or clients would fill the memory.
             api: "Predict", "Classify", ...
             entrypoint: "GRPC" or "REST".
         """
@@ -143,40 +143,40 @@ class Metrics:
                 self._latency.add((time.perf_counter() - started) * 1e6, model, api, entrypoint)
 
     def ran(self, model: str, api: str, seconds: float) -> None:
-        """Note how long a graph ran for a request, the wait for a thread included."""
+        """Record the time of a graph's run for a request, including the wait for a thread."""
         with self._lock:
             self._runtime.add(seconds * 1e6, model, api, "TF1")
 
     def examples(self, model: str, count: int) -> None:
-        """Note how many tf.Examples a request brought."""
+        """Record the number of tf.Examples of a request."""
         with self._lock:
             self._examples.add(count, model)
             self._example_total.add(count, model)
 
     def warmed_up(self, path: Path, status: grpc.StatusCode, seconds: float) -> None:
-        """Note how long the warmup requests of a version took, and how they ended."""
+        """Record the time of a version's warmup requests, and their status."""
         with self._lock:
             self._warmup.add(seconds * 1e6, str(path), status.name)
             self._warmup.forget_all_but(_REMEMBERED_WARMUPS)
 
     def to_batch(self, rows: int, tensors: int) -> None:
-        """Note the rows of a request that is to be run with others; each of its tensors counts."""
+        """Record the rows of a batched request; each of its tensors counts."""
         with self._lock:
             for _ in range(tensors):
                 self._input_size.add(rows)
 
     def queued(self, seconds: Iterable[float]) -> None:
-        """Note how long requests waited to be run together."""
+        """Record the time that requests waited for a batch."""
         with self._lock:
             for each in seconds:
                 self._queuing.add(each * 1e6, _THREAD_POOL)
 
     def batch(self, rows: int, size: int) -> None:
-        """Note the run of a batch.
+        """Record the run of a batch.
 
         Args:
-            rows: those of its requests.
-            size: those it is run with, the copies included that fill it up.
+            rows: the rows of its requests.
+            size: the rows of the run, including the copies that fill it up.
         """
         with self._lock:
             self._run_size.add(size)
@@ -184,7 +184,7 @@ class Metrics:
             self._runs.add(1)
 
     def text(self) -> str:
-        """All of it, for Prometheus to read."""
+        """All metrics, in Prometheus' format."""
         with self._lock:
             lines = [
                 line
@@ -199,7 +199,7 @@ def metrics_path(config: ServerConfig) -> str:
 
     Raises:
         TextFileError: that file cannot be read.
-        InvalidArgumentError: its path is none.
+        InvalidArgumentError: its path is invalid.
     """
     if not str(config.monitoring_config_file):
         return DEFAULT_PATH

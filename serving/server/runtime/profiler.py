@@ -1,8 +1,7 @@
-"""TensorFlow's profiler service, which `tf.profiler.experimental.client.trace` and TensorBoard ask.
+"""TensorFlow's profiler service, for `tf.profiler.experimental.client.trace` and TensorBoard.
 
-TensorFlow's own implementation opens a port of its own, on all addresses and for as long as the process
-lives. Here the server's port answers, and nothing else listens. As there, the trace is written by the server,
-into the folder that the client names.
+TensorFlow's own implementation opens another port, on all addresses and for the life of the process. Here the
+server's port answers. As in TensorFlow, the server writes the trace into the folder that the client names.
 
 Reference: tsl/profiler/rpc/profiler_service_impl.cc.
 """
@@ -28,7 +27,7 @@ _LONGEST_SECONDS = 600.0
 
 
 def methods() -> dict[str, Callable[[bytes, float | None], Awaitable[bytes]]]:
-    """The service's calls: from a serialized request and a deadline to a serialized response."""
+    """Answer the service's calls: a serialized request and a deadline in, a serialized response out."""
     return {"Profile": _profile}
 
 
@@ -44,13 +43,13 @@ async def _profile(data: bytes, deadline: float | None) -> bytes:
             f"duration_ms must be positive, and at most {_LONGEST_SECONDS * 1000:.0f}. Received "
             f"{request.duration_ms}"
         )
-    # Not in the pool that runs graphs, which is what is to be seen.
+    # Not in the pool that runs graphs, which is being profiled.
     await in_own_thread(lambda: _write(path, _recorded(request.opts, seconds)))
     return pb.ProfileResponse().SerializeToString()
 
 
 def _path(request: pb.ProfileRequest) -> Path:
-    """Return the path where the trace belongs, and TensorBoard looks for it."""
+    """Return the path of the trace, where TensorBoard looks for it."""
     names = (request.session_id, request.host_name.replace(":", "_"))
     if not request.repository_root.startswith("/"):
         raise InvalidArgumentError(

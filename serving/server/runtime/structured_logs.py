@@ -1,4 +1,4 @@
-"""Logs for machines: one JSON object a line."""
+"""Logs for machines: one JSON object on each line."""
 
 import json
 import logging
@@ -6,12 +6,12 @@ import time
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as {"time": …, "level": …, "logger": …, "message": …}, with "error" for a traceback.
+    """Format a record as {"time": …, "level": …, "logger": …, "message": …}, with "error" for a traceback.
 
     Times are UTC, as in RFC 3339.
 
     Args:
-        **fields: what every line has besides.
+        **fields: more fields for every line.
 
     Example:
         handler.setFormatter(JsonFormatter(worker=2))

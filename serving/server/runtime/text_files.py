@@ -1,4 +1,4 @@
-"""Files in protobuf's text form, which is what TensorFlow Serving's flags name."""
+"""Files in protobuf's text format, the format of TensorFlow Serving's flag files."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -12,8 +12,7 @@ _M = TypeVar("_M", bound=Message)
 
 
 class TextFileError(InvalidArgumentError):
-    """A file that is not what it should be. Its message is TensorFlow Serving's, `cause` says where and
-    why."""
+    """An invalid file. The message is TensorFlow Serving's; `cause` has the place and the reason."""
 
     def __init__(self, path: str | Path, cause: str):
         super().__init__(f"Invalid protobuf file: '{path}'")
@@ -38,6 +37,6 @@ def read_text_file(path: str | Path, message: type[_M], known_as: str) -> _M:
     try:
         return text_format.Parse(text, message())
     except text_format.ParseError as error:
-        # Python's words begin with "line:column : ", where the C++ library writes "line:column: ".
+        # Python's messages begin with "line:column : ", where the C++ library writes "line:column: ".
         words = str(error).replace(" : ", ": ", 1).replace(message.DESCRIPTOR.full_name, known_as)
         raise TextFileError(path, f"Error parsing text-format {known_as}: {words}") from error

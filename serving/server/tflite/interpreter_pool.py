@@ -38,14 +38,14 @@ class InterpreterPool:
                 interpreter = _Interpreter(self._content, self._threads)
             arrays = interpreter.run(feeds, fetches)
         except BaseException:
-            # Nothing says in what state a failed run leaves an interpreter.
+            # The state of an interpreter after a failed run is unknown.
             self._give_back(None)
             raise
         self._give_back(interpreter)
         return arrays
 
     def _take(self, timeout: float | None) -> "_Interpreter | None":
-        """An idle interpreter, or None for leave to make one; either is to be given back."""
+        """Take an idle interpreter, or None as permission to create one; give either back."""
         end = None if timeout is None else time.monotonic() + timeout
         with self._changed:
             while not self._closed and not self._idle and self._made >= self._most:
@@ -76,10 +76,10 @@ class InterpreterPool:
 
 
 class _Interpreter:
-    """A tf.lite.Interpreter that is resized only where a shape is not the last run's."""
+    """A tf.lite.Interpreter that is resized only if a shape differs from the last run's."""
 
     def __init__(self, content: bytes, threads: int):
-        # Of its public methods none takes a subgraph; every signature but the first is in one of its own.
+        # No public method takes a subgraph; every signature but the first has a separate one.
         self._owner = _new_interpreter(content, threads)
         self._wrapper: Any = self._owner._interpreter
         self._shapes: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -115,12 +115,12 @@ class _Interpreter:
 
 
 def _new_interpreter(content: bytes, threads: int) -> Interpreter:
-    """An interpreter, ready to be run.
+    """Create an interpreter that is ready to run.
 
     Raises:
-        InvalidArgumentError: the content is no TFLite file, or TFLite cannot run it.
+        InvalidArgumentError: the content is not a TFLite file, or TFLite cannot run it.
     """
-    # catch_warnings would restore other threads' filters; this adds one filter, however often it is called.
+    # catch_warnings would restore other threads' filters; repeated calls of this add one filter.
     warnings.filterwarnings("ignore", r"\s*Warning: tf\.lite\.Interpreter is deprecated", UserWarning)
     kernels = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     try:
@@ -137,7 +137,7 @@ def _new_interpreter(content: bytes, threads: int) -> Interpreter:
 
 
 def _settable(array: np.ndarray) -> np.ndarray:
-    """`array` as SetTensor reads it: of an object without axes it would take the address for the text."""
+    """`array` in SetTensor's form: it would read the address of an object without axes as its text."""
     if array.dtype == object and array.ndim == 0:
         text = array.item()
         return np.ndarray((), f"S{len(text)}", buffer=text)

@@ -1,9 +1,9 @@
 """One loaded version of a model that is a TFLite file: its signatures, and runs on a pool of interpreters.
 
-What TensorFlow Serving does with --prefer_tflite_model, with three differences. The SignatureDefs that the
-converter writes today are read, too. An input's axes may change only where the file leaves their size open:
-elsewhere kernels read beyond their memory, or answer nonsense. And XNNPACK stays off: it ends the process
-on inputs that any client can send, such as a picture too small for a convolution.
+It does the same as TensorFlow Serving with --prefer_tflite_model, with three differences. It also reads the
+SignatureDefs that the converter writes today. An input's axes may change only if the file leaves their size
+unknown: otherwise kernels read beyond their memory, or return nonsense. XNNPACK stays off: it ends the
+process on inputs that any client can send, such as a picture too small for a convolution.
 
 Reference: tensorflow_serving/servables/tensorflow/tflite_session.cc.
 """
@@ -60,19 +60,19 @@ class TfliteServable:
             raise InvalidArgumentError(f"Cannot build FlatBufferModel from buffer. {error}") from error
         self._inputs = by_name(graph.inputs for graph in graphs)
         self._outputs = by_name(graph.outputs for graph in graphs)
-        # What a caller has to feed at least: one signature's inputs.
+        # A caller must feed at least one signature's inputs.
         self._required = [self._needed(signature) for signature in self.signatures.values()]
 
     def run(
         self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str], timeout: float | None
     ) -> list[np.ndarray]:
-        """The values of tensors for the values of others.
+        """Compute the values of output tensors from input tensors.
 
         Args:
             feeds: tensor name to array, strings as an object array of `bytes`; the inputs of a signature.
                 Inputs of the file that are not in the signature are zeros.
             fetches: names of output tensors.
-            timeout: seconds to wait for an interpreter; None for no limit. A run that has begun is not
+            timeout: seconds to wait for an interpreter; None for no limit. A running run is not
                 interrupted: TFLite has no deadline.
 
         Returns:
@@ -96,7 +96,7 @@ class TfliteServable:
         return self._pool.run(checked, wanted, timeout)
 
     def close(self) -> None:
-        """Free the model once the runs on their way have ended; those that wait end with CANCELLED."""
+        """Free the model once current runs have ended; waiting ones end with CANCELLED."""
         self._pool.close()
 
     def _needed(self, signature: pb.SignatureDef) -> tuple[int, frozenset[str]]:
@@ -107,7 +107,7 @@ class TfliteServable:
         return subgraph, frozenset(tensor.name for tensor in tensors)
 
     def _unfed(self, subgraph: int, arrays: Mapping["Tensor", np.ndarray]) -> dict["Tensor", np.ndarray]:
-        """Zeros for the inputs that a signature leaves out: they still hold another caller's values."""
+        """Zeros for the inputs that a signature leaves out, which still hold another caller's values."""
         unfed = [each for each in self._inputs.values() if each.subgraph == subgraph and each not in arrays]
         fed = {tensor.name for tensor in arrays}
         if unfed and not any(place == subgraph and needed <= fed for place, needed in self._required):
@@ -123,7 +123,7 @@ class TfliteServable:
 
 
 def has_tflite(path: Path) -> bool:
-    """Return whether a version's folder holds model.tflite.
+    """Return True if a version's folder holds model.tflite.
 
     Example:
         >>> has_tflite(Path("models/half/1"))
@@ -140,7 +140,7 @@ def _content(path: Path) -> bytes:
 
 
 def _checked(tensor: Tensor, array: np.ndarray) -> np.ndarray:
-    """`array` as the interpreter takes it: in the machine's byte order."""
+    """`array` in the interpreter's form: in the machine's byte order."""
     if array.dtype.newbyteorder("=") != tensor.dtype:
         received = "string" if array.dtype == object else (array.dtype.names or [array.dtype.name])[0]
         raise InvalidArgumentError(

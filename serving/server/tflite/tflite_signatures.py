@@ -24,7 +24,7 @@ _METADATA_NAME = "signature_defs_metadata"
 
 _log = logging.getLogger(__name__)
 
-# What reading a broken file ends with: Python's readers of FlatBuffers and FlexBuffers check nothing, and the
+# Errors from reading a broken file: Python's readers of FlatBuffers and FlexBuffers check nothing, and the
 # interpreter, which has verified the file before, checks neither indices nor names.
 UNREADABLE = (DecodeError, ValueError, TypeError, LookupError, AttributeError, struct.error)
 _TYPES: dict[int, int] = {
@@ -47,13 +47,13 @@ _TYPES: dict[int, int] = {
 
 
 class Tensor(NamedTuple):
-    """An input or output of a subgraph; a size of -1 is any."""
+    """An input or output of a subgraph; -1 stands for any size."""
 
     name: str
     index: int
     subgraph: int
     code: int
-    shape: tuple[int, ...]  # as the file has it
+    shape: tuple[int, ...]  # as in the file
     limits: tuple[int, ...] | None  # the shapes that an input may have; None for all
 
     @property
@@ -93,7 +93,7 @@ def signatures_of(file: Any) -> tuple[dict[str, pb.SignatureDef], list[Graph]]:
 
 
 def _stored_signatures(file: Any) -> dict[str, pb.SignatureDef]:
-    """The SignatureDefs in the file's metadata, where whoever wrote it put TensorFlow's own."""
+    """TensorFlow's SignatureDefs in the file's metadata, if its writer put them there."""
     for place in range(file.MetadataLength()):
         metadata = file.Metadata(place)
         if metadata.Name() != _METADATA_NAME.encode():
@@ -112,7 +112,7 @@ def _stored_signatures(file: Any) -> dict[str, pb.SignatureDef]:
 
 
 def _fix_names(signature: pb.SignatureDef, graph: Graph) -> None:
-    """Give the signature's tensors the names they have in the file, from which converters took the ":0"."""
+    """Rename the signature's tensors as in the file, where converters removed the ":0"."""
     for kind, infos, tensors in (
         ("input", signature.inputs, graph.inputs),
         ("output", signature.outputs, graph.outputs),
@@ -160,7 +160,7 @@ def _generated_signature(graph: Graph) -> pb.SignatureDef:
 
 
 def _aliases(tensors: Sequence[Tensor]) -> dict[str, pb.TensorInfo]:
-    """Alias to tensor: its name without ":0", unless two would then be one."""
+    """Map aliases to tensors, by name without ":0" unless two names would then be equal."""
     short = [_legacy_name(tensor.name) for tensor in tensors]
     return {
         alias if short.count(alias) == 1 else tensor.name: tensor.info()
@@ -169,11 +169,11 @@ def _aliases(tensors: Sequence[Tensor]) -> dict[str, pb.TensorInfo]:
 
 
 def _graph(file: Any, subgraph: int, taken: Sequence[str] = ()) -> Graph:
-    """The inputs and outputs of a subgraph, renamed where another has `taken` a name."""
+    """The inputs and outputs of a subgraph, renamed if a name is `taken` by another."""
     graph = file.Subgraphs(subgraph)
     inputs = [graph.Inputs(i) for i in range(graph.InputsLength())]
     outputs = [graph.Outputs(i) for i in range(graph.OutputsLength())]
-    # A file that leaves any size open says of every size whether it is. Others write 1 for an open size.
+    # A file with an unknown size marks all of its sizes as known or unknown. Other files write 1 for unknown.
     says = any(-1 in _sizes(graph.Tensors(index)) for index in inputs)
 
     def tensor(index: int) -> Tensor:
@@ -184,7 +184,7 @@ def _graph(file: Any, subgraph: int, taken: Sequence[str] = ()) -> Graph:
         unique = f"{name}@{subgraph}" if name in taken else name
         shape = _sizes(each)
         limits = shape if says else tuple([-1 if size == 1 else size for size in shape])
-        # Files without HasRank, from before there was one, hold [] or [1, 1] for an unknown rank, too.
+        # Older files without HasRank also hold [] or [1, 1] for an unknown rank.
         known_rank = says or each.HasRank() or any(size != 1 for size in shape)
         return Tensor(unique, index, subgraph, _TYPES[each.Type()], shape, limits if known_rank else None)
 
@@ -192,7 +192,7 @@ def _graph(file: Any, subgraph: int, taken: Sequence[str] = ()) -> Graph:
 
 
 def _sizes(tensor: Any) -> tuple[int, ...]:
-    """The tensor's shape, -1 where the file leaves the size open."""
+    """The tensor's shape, with -1 for sizes that the file leaves unknown."""
     if tensor.ShapeSignatureLength():
         return tuple([tensor.ShapeSignature(i) for i in range(tensor.ShapeSignatureLength())])
     return tuple([tensor.Shape(i) for i in range(tensor.ShapeLength())])
@@ -211,7 +211,7 @@ def by_name(groups: Iterable[Iterable[Tensor]]) -> dict[str, Tensor]:
 
 
 def resolve(tensors: Mapping[str, Tensor], name: str, message: Callable[[str], str]) -> Tensor:
-    """The tensor with a name, or with what TFLite's converter used to make of it."""
+    """The tensor with a name, or with the name that TFLite's converter used to write."""
     tensor = tensors.get(name) or tensors.get(_legacy_name(name))
     if tensor is None:
         raise InvalidArgumentError(message(name))

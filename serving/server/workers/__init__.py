@@ -1,1 +1,1 @@
-"""Several processes that serve as one: `supervisor` starts them, `worker` is each, `peer` joins them."""
+"""Several processes that serve as one: `supervisor` starts them, `worker` runs in each, `peer` connects."""

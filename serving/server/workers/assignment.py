@@ -5,19 +5,19 @@ from dataclasses import dataclass
 
 from ..config import ServerConfig
 
-# What a supervisor has for its workers.
+# The name of the supervisor's message to its workers.
 ASK_ALL, STEP, READY, FAILED = "ask_all", "step", "ready", "failed"
-# What a worker has for its supervisor: to do an action of `Membership`, or this one.
+# A worker's messages to its supervisor: an action of `Membership`, or this one.
 DO, AVAILABLE = "do", "available"
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """The settings that a worker is started with.
+    """The settings of a new worker.
 
     Attributes:
-        number: its own, from 1.
-        config: what to serve; the port is the one that all share.
+        number: its number, from 1.
+        config: the models; the port is shared by all.
         setup: called first, with the number.
         rest_socket: the descriptor of the socket that listens for REST; None without REST.
         listed: the models to serve now, a serialized ModelServerConfig; None for the config's one model.

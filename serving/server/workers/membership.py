@@ -7,26 +7,26 @@ from typing import Any
 
 from ...wire import messages_pb2 as pb
 
-# What the workers of a server do together.
+# Actions that all workers of a server do together.
 RELOAD, STATUS, METRICS = "reload", "status", "metrics"
 
-# What the workers of a first start do one after the other, and none before all are as far: a port that the
-# first of them opened would have all early connections.
+# Steps of the first start. No worker begins a step before all have finished the one before: a worker that
+# opened its port before the others would get all early connections.
 LOADED, LISTENS = "loaded", "listens"
 
-# All of them do an action with these arguments; what each returns is returned, and errors are raised. The
-# seconds are how long those may take who answer.
+# Runs an action with these arguments in all workers, and returns their results or raises their errors. The
+# seconds are the time limit of each worker.
 AskAll = Callable[[str, tuple[Any, ...], float | None], list[Any]]
 
 
 @dataclass(frozen=True)
 class Membership:
-    """The other workers, as one of them sees them.
+    """A worker's connection to the other workers.
 
     Attributes:
-        ask_all: has all workers do something.
-        joined: is told what this one can do, when it can.
-        step: is told which of the above has been done, and returns when all have done it.
+        ask_all: runs an action in all workers.
+        joined: called with this worker's actions when they are ready.
+        step: called with a finished step; returns when all workers have finished it.
         rest_socket: listens for REST, in all workers; None without REST.
         listed: the models to serve now, if they come from a list.
     """

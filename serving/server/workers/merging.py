@@ -1,4 +1,4 @@
-"""Merged answers of several processes of a server."""
+"""Merge the answers of several processes of a server."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,7 +10,8 @@ _START, _AVAILABLE = pb.ModelVersionStatus.START, pb.ModelVersionStatus.AVAILABL
 def merged_statuses(responses: Iterable[pb.GetModelStatusResponse]) -> pb.GetModelStatusResponse:
     """Return the states of a model in all processes: a version is available when it is in all of them.
 
-    Where it is not, what is told is a reason; a process that does not know a version has yet to find it.
+    Otherwise the state of a process where it is not is returned. A process without the version has yet to
+    find it.
     """
     told = [{each.version: each for each in response.model_version_status} for response in responses]
     merged = pb.GetModelStatusResponse()
@@ -25,7 +26,7 @@ def merged_statuses(responses: Iterable[pb.GetModelStatusResponse]) -> pb.GetMod
 
 
 def summed_metrics(texts: Iterable[str]) -> str:
-    """The sums of the samples of several texts in Prometheus' format, all of which are counts."""
+    """Sum the samples of several texts in Prometheus' format, all of which are counts."""
     families: dict[str, dict[str, float]] = {}
     for text in texts:
         for head, sample, value in _samples(text):

@@ -23,13 +23,13 @@ class PeerGoneError(UnavailableError):
 
 
 class Peer:
-    """Calls functions of the process at the other end, and answers its calls. Any number of threads may call.
+    """Call functions of the process at the other end, and answer its calls. Any number of threads may call.
 
     Arguments and results are pickled: both ends are processes of one server.
 
     Args:
         connection: to the other end.
-        actions: what the other end may call, by name.
+        actions: functions for the other end to call, by name.
         on_end: called when the other end has closed.
 
     Example:
@@ -59,21 +59,21 @@ class Peer:
 
     @property
     def is_silent(self) -> bool:
-        """True if an answer is still to come that nobody waits for any more."""
+        """True if an answer that nobody waits for is still to come."""
         return bool(self._late)
 
     def call(self, action: str, *arguments: Any, timeout: float | None) -> Any:
-        """Return what the other end's action returns.
+        """Return the result of the other end's action.
 
         Args:
             action: its name there.
-            *arguments: what it is given.
+            *arguments: its arguments.
             timeout: seconds to wait; None for no limit.
 
         Raises:
-            PeerGoneError: the other end has ended, or does before it answers.
+            PeerGoneError: the other end has ended, or ends before it answers.
             DeadlineExceededError: no answer came in time.
-            ServingError: what the action raised.
+            ServingError: the action raised it.
         """
         number, answer = next(self._numbers), Future[Any]()
         self._waiting[number] = answer
@@ -92,7 +92,7 @@ class Peer:
             del self._waiting[number]
 
     def _send(self, *message: Any) -> bool:
-        """Return whether the message could be sent."""
+        """Return True if the message could be sent."""
         try:
             with self._sending:
                 self._connection.send(message)

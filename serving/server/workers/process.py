@@ -1,4 +1,4 @@
-"""A worker's process, as the supervisor sees it."""
+"""The supervisor's handle of a worker's process."""
 
 import os
 import signal
@@ -16,21 +16,21 @@ from .assignment import ASK_ALL, DO, FAILED, READY, STEP, Assignment
 from .peer import Peer
 
 _MODULE = "keras_selfattn.serving.server.workers.worker"
-# What the answer of a worker may take on its way, after the time that the worker has been given.
+# Seconds for the transfer of a worker's answer, after the worker's own time limit.
 _WAY_SECONDS = 1.0
 
 
 class WorkerProcess:
-    """Starts a worker; it loads its models by itself.
+    """Start a worker; it loads its models by itself.
 
     Args:
-        assignment: what it is to do.
-        ask_all: has all workers do something for it.
-        step: is told what it has done, and returns when all have.
+        assignment: its settings.
+        ask_all: runs an action in all workers for it.
+        step: called with its finished step; returns when all workers have finished it.
 
     Attributes:
         number: its number.
-        last_metrics: what it had counted when it was last asked.
+        last_metrics: its counts at the last request for them.
 
     Example:
         worker = WorkerProcess(assignment, ask_all, step)
@@ -54,9 +54,9 @@ class WorkerProcess:
             [sys.executable, "-P", "-m", _MODULE, str(theirs.fileno())],
             pass_fds=[theirs.fileno(), *([] if rest_socket is None else [rest_socket])],
             stdin=subprocess.DEVNULL,
-            # It finds the modules that this process finds.
+            # It has the module path of this process.
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
-            # Ctrl-C is for the supervisor, which tells its workers.
+            # Ctrl-C is for the supervisor, which stops its workers.
             start_new_session=True,
         )
         actions = {
@@ -77,24 +77,24 @@ class WorkerProcess:
 
     @property
     def is_ready(self) -> bool:
-        """True if it has begun to answer."""
+        """True if it answers."""
         return self._ready
 
     @property
     def is_silent(self) -> bool:
-        """True if it still owes an answer that nobody waits for any more."""
+        """True if an answer that nobody waits for is still to come."""
         return self._peer.is_silent
 
     @property
     def age(self) -> float:
-        """Seconds since it was started."""
+        """Seconds since its start."""
         return time.monotonic() - self._began
 
     def has_started(self) -> bool:
-        """Return whether it answers by now.
+        """Return True if it answers by now.
 
         Raises:
-            ServingError: it never will.
+            ServingError: it will never answer.
         """
         if self._settled.is_set() and not self._ready:
             raise self._failure or ServerStartError(
@@ -103,7 +103,7 @@ class WorkerProcess:
         return self._ready
 
     def do(self, action: str, arguments: tuple[Any, ...], timeout: float | None) -> Any:
-        """Return what an action gives there; as in `Peer.call`."""
+        """Return the result of its action; see `Peer.call`."""
         return self._peer.call(
             DO, action, *arguments, timeout=None if timeout is None else timeout + _WAY_SECONDS
         )
@@ -117,7 +117,7 @@ class WorkerProcess:
         self._process.wait()
 
     def end(self, timeout: float) -> None:
-        """Return when it has ended; after so many seconds it is killed."""
+        """Return when it has ended; kill it after this many seconds."""
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -1,8 +1,8 @@
-"""The supervisor: starts workers, starts another in place of one that dies, and passes on what concerns all.
+"""The supervisor: it starts workers, replaces those that die, and runs actions in all of them.
 
 Each worker listens on the gRPC port itself (SO_REUSEPORT): the system gives every new connection to one of
-them. For REST they share one socket. At the start no port opens before all have loaded. The list of models is
-the supervisor's: it follows the file, and has one reload after the other done by all.
+them. For REST they share one socket. At the start no port opens before all have loaded. The supervisor owns
+the list of models: it watches the file, and runs one reload after the other in all workers.
 """
 
 import contextlib
@@ -33,20 +33,20 @@ from .process import WorkerProcess
 
 _log = logging.getLogger(__name__)
 
-# Between the end of a worker and the start of the next, unless the first lived longer; doubled each time.
+# Seconds from the end of a worker to the start of its replacement, unless it lived longer; doubled each time.
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
-# To finish beyond the grace before a worker is killed.
+# Seconds after the grace before a worker is killed.
 _ENDING_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 _PATIENCE_SECONDS = 2.0
 
 
 class Supervisor:
-    """Serves by several processes.
+    """Serve with several processes.
 
     Args:
-        config: what to serve, where, and by how many workers.
+        config: the models, the addresses and the number of workers.
         setup: called first in each worker, with its number from 1; pickled.
 
     Attributes:
@@ -55,7 +55,7 @@ class Supervisor:
     Raises:
         InvalidInputError: setup cannot be pickled.
         TextFileError: the file of models cannot be read.
-        InvalidArgumentError: it lists what cannot be served.
+        InvalidArgumentError: it lists a model that cannot be served.
 
     Example:
         supervisor = Supervisor(ServerConfig("default", "models/sentiment", workers=4))
@@ -72,14 +72,14 @@ class Supervisor:
         self._keepers: list[threading.Thread] = []
         self._reserved: socket.socket | None = None
         self._rest_socket: socket.socket | None = None
-        # Of workers that others have replaced: a sum that falls would be taken for a new start of all.
+        # Counts of replaced workers: a falling sum would look like a restart of all.
         self._past_metrics = ""
         self._all_started = False
-        # Which workers have done each step of the first start.
+        # The workers that have finished each step of the first start.
         self._steps: defaultdict[str, set[int]] = defaultdict(set)
         self._stepped = threading.Condition()
         self._reloading = threading.Lock()
-        # The models in force, unless they are the config's one.
+        # The current models, unless they are the config's only one.
         self._listed: bytes | None = None
         if str(config.model_config_file):
             listed = read_model_config(config.model_config_file)
@@ -112,7 +112,7 @@ class Supervisor:
 
         Raises:
             ServerStartError: a worker cannot serve, or the port is in use.
-            ServingError: as above, for another reason.
+            ServingError: a worker cannot serve, for another reason.
         """
         if not sys.platform.startswith("linux"):
             raise ServerStartError(
@@ -125,7 +125,7 @@ class Supervisor:
                 self.config.rest_host, rest_port(self.config), "rest_api_port", listens=False
             )
         started = [self._start_worker(number) for number in range(1, self.config.workers + 1)]
-        while not all(list(map(WorkerProcess.has_started, started))):  # of all: any may have failed
+        while not all(list(map(WorkerProcess.has_started, started))):  # check all: any may have failed
             time.sleep(_LOOK_SECONDS)
         with self._stepped:
             self._all_started = True
@@ -138,11 +138,11 @@ class Supervisor:
         return self
 
     def stop(self, grace: float | None = None) -> None:
-        """Have all workers stop as `Server.stop` does, and wait for them.
+        """Stop all workers as `Server.stop` does, and wait for them.
 
         Args:
-            grace: seconds that running requests get to finish; None for the config's, which is all that
-                workers know: with less they are killed soon after it is over.
+            grace: seconds that running requests get to finish; None for the config's. Workers know only the
+                config's: with less time they are killed soon after it.
         """
         self._config_watch.stop()
         with self._lock:
@@ -151,8 +151,7 @@ class Supervisor:
         with self._stepped:
             self._stepped.notify_all()
         if self._rest_socket is not None:
-            # For all workers: this process has it open for as long as they take to end, and nobody would
-            # answer.
+            # For all workers: this process keeps it open until they have ended, and nobody would answer.
             with contextlib.suppress(OSError):  # it does not listen yet
                 self._rest_socket.shutdown(socket.SHUT_RDWR)
         for worker in workers:
@@ -191,7 +190,7 @@ class Supervisor:
         return worker
 
     def _step(self, number: int, step: str) -> None:
-        """Return when all workers have done a step, as this one; at once after the first start."""
+        """Return when all workers have finished a step; at once after the first start."""
         with self._stepped:
             self._steps[step].add(number)
             self._stepped.notify_all()
@@ -204,7 +203,7 @@ class Supervisor:
             )
 
     def _keep(self, worker: WorkerProcess) -> None:
-        """Have a worker of this number for as long as there are any."""
+        """Keep a worker with this number running until the server stops."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             worker.wait()
@@ -223,15 +222,15 @@ class Supervisor:
     def _started(self, number: int) -> WorkerProcess | None:
         try:
             return self._start_worker(number)
-        except (OSError, RuntimeError, MemoryError):  # no process, descriptor or thread is to be had now
+        except (OSError, RuntimeError, MemoryError):  # no process, descriptor or thread is available now
             _log.exception("worker %d cannot be started", number)
             return None
 
     def _ask_all(self, action: str, arguments: tuple[Any, ...], timeout: float | None) -> list[Any]:
-        """Return what an action gives in each worker; those that have ended, or do not answer, are left out.
+        """Return the result of an action in each worker, without those that have ended or do not answer.
 
         Raises:
-            ServingError: it was raised in one of them.
+            ServingError: one of them raised it.
         """
         if action == RELOAD:
             return self._reload(*arguments)
@@ -241,7 +240,7 @@ class Supervisor:
         self._reload(listed.SerializeToString(), None)
 
     def _reload(self, listed: bytes, timeout: float | None) -> list[Any]:
-        """Have all workers, and those that come later, serve what is listed."""
+        """Serve the listed models in all workers, including later ones."""
         started = time.monotonic()
         if not self._reloading.acquire(timeout=-1 if timeout is None else timeout):
             raise DeadlineExceededError("another reload has not finished yet; try again")
@@ -269,17 +268,17 @@ class Supervisor:
         return [*others, *(answer for each in asked for answer in each.result())]
 
     def _for_others(self, action: str) -> list[Any]:
-        """Return what stands for workers that are no more, or not yet."""
+        """Return the entries for workers that have ended or not started yet."""
         if action == METRICS:
             return [self._past_metrics]
         if action == STATUS and not self._all_started:
-            return [b""]  # of who knows no version yet
+            return [b""]  # of a worker that knows no version yet
         return []
 
     def _asked(
         self, worker: WorkerProcess, action: str, arguments: tuple[Any, ...], timeout: float | None
     ) -> list[Any]:
-        """Return what an action gives in a worker; nothing if it does not tell."""
+        """Return the result of an action in a worker; nothing if it does not answer."""
         untold = [worker.last_metrics] if action == METRICS else []
         if action != RELOAD and (worker.is_silent or not worker.is_ready):
             return untold
@@ -295,7 +294,7 @@ class Supervisor:
 
 
 def _checked(setup: Callable[[int], None]) -> Callable[[int], None]:
-    """`setup`, if workers can be given it."""
+    """Return `setup` if it can be sent to workers."""
     function = setup.func if isinstance(setup, partial) else setup
     try:
         pickle.dumps(setup)

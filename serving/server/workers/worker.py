@@ -22,7 +22,7 @@ _TELLING_SECONDS = 10.0
 
 
 class _Worker:
-    """Serves, and does what the supervisor has all workers do."""
+    """Serve, and run the supervisor's actions."""
 
     def __init__(self, connection: Connection, assignment: Assignment):
         self._assignment = assignment
@@ -39,7 +39,7 @@ class _Worker:
             return 1
 
     def _server(self) -> Any:
-        from ..server import Server  # now that TensorFlow is there without its API
+        from ..server import Server  # after TensorFlow has been loaded without its API
 
         given = self._assignment
         listening = None if given.rest_socket is None else socket.socket(fileno=given.rest_socket)
@@ -57,7 +57,7 @@ class _Worker:
         self._has_joined.set()
 
     def _do(self, action: str, *arguments: Any) -> Any:
-        # What comes while models are loaded waits until it can be done, and is not lost.
+        # Actions that arrive while models are loaded wait, and are not lost.
         self._has_joined.wait()
         return self._actions[action](*arguments)
 
@@ -72,12 +72,12 @@ class _Worker:
 
 
 def _leave() -> None:
-    """The supervisor has gone, and nobody else would stop this process."""
+    """Stop: the supervisor is gone, and nobody else would stop this process."""
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> None:
-    """Serve as the supervisor at the other end of a descriptor says."""
+    """Serve for the supervisor at the other end of a descriptor."""
     descriptors.raise_limit()
     connection = Connection(int(sys.argv[1]))
     assignment: Assignment = connection.recv()

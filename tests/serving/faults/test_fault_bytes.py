@@ -30,7 +30,7 @@ def exchange(server, port, data):
 
 
 def refused(received):
-    """Whether a server said nothing but HTTP/2's frames of its own, without an answer."""
+    """True if a server sent only HTTP/2 control frames, without an answer."""
     return http2.answered(received) is None
 
 

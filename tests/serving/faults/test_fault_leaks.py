@@ -85,7 +85,7 @@ class Asking:
 
 
 def used(server):
-    """What the process has of each thing when nothing runs."""
+    """The process's use of each resource when nothing runs."""
     server.assert_answers()
     found = {name: server.status(name) for name in ("RssAnon", "Threads")}
     return {**found, "files": server.open_files()}
