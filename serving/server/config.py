@@ -18,12 +18,16 @@ from ..errors import InvalidInputError
 LOOPBACK = "127.0.0.1"
 ALL_ADDRESSES = "0.0.0.0"
 
+# Headings of the help: flags of TensorFlow Serving, by subject, and then those that it does not have.
+MOST_USED = "Most used"
 MODELS = "Models"
-NETWORK = "Network"
-LIMITS = "Limits"
+REQUESTS = "Requests"
 BATCHING = "Batching"
-LIFE_CYCLE = "Life cycle"
+LOADING = "Loading"
 TENSORFLOW = "TensorFlow"
+OWN_PROCESSES = "Address and processes, not in TensorFlow Serving"
+OWN_LIMITS = "Limits, not in TensorFlow Serving"
+OWN_LIFE = "Start, end and logs, not in TensorFlow Serving"
 
 
 class Rule(NamedTuple):
@@ -83,13 +87,21 @@ class ServerConfig:
         8500
     """
 
-    model_name: str = _setting("default", MODELS, _NAME, "Name that clients ask for.")
+    model_name: str = _setting("default", MOST_USED, _NAME, "Name that clients ask for.")
     model_base_path: str | Path = _setting(
         "",
-        MODELS,
+        MOST_USED,
         Rule(_is_path, "the folder that holds the model's versions"),
         "Folder with one numbered folder a version. Or give --model_config_file.",
     )
+    port: int = _setting(8500, MOST_USED, _PORT, "gRPC port; 0 takes a free one.")
+    rest_api_port: int = _setting(
+        0,
+        MOST_USED,
+        Rule(lambda value: _is_int(value) and -1 <= value < 2**16, "an integer from -1 to 65535"),
+        "REST port; 0 for none, -1 takes a free one.",
+    )
+
     model_config_file: str | Path = _setting(
         "", MODELS, _FILE, "File that lists several models: a ModelServerConfig as protobuf text."
     )
@@ -112,82 +124,44 @@ class ServerConfig:
         False, MODELS, _FLAG, "Accept labels for versions that are not loaded."
     )
 
-    host: str = _setting(
-        "",
-        NETWORK,
-        Rule(lambda value: isinstance(value, str), "an address, such as 127.0.0.1 or 0.0.0.0 for all"),
-        "Address to listen on; without one, this machine alone is served unless gRPC is encrypted. "
-        "TensorFlow Serving listens on all: --host=0.0.0.0.",
-    )
-    port: int = _setting(8500, NETWORK, _PORT, "gRPC port; 0 takes a free one.")
-    rest_api_port: int = _setting(
-        0,
-        NETWORK,
-        Rule(lambda value: _is_int(value) and -1 <= value < 2**16, "an integer from -1 to 65535"),
-        "REST port; 0 for none, -1 takes a free one.",
-    )
-    grpc_socket_path: str | Path = _setting("", NETWORK, _FILE, "Unix socket for gRPC, besides the port.")
+    grpc_socket_path: str | Path = _setting("", REQUESTS, _FILE, "Unix socket for gRPC, besides the port.")
     ssl_config_file: str | Path = _setting(
-        "", NETWORK, _FILE, "Key and certificates for gRPC: an SSLConfig as protobuf text."
+        "", REQUESTS, _FILE, "Key and certificates for gRPC: an SSLConfig as protobuf text."
     )
     grpc_channel_arguments: str = _setting(
         "",
-        NETWORK,
+        REQUESTS,
         Rule(lambda value: isinstance(value, str), "name=value, comma-separated"),
         "Options of gRPC's core, such as grpc.max_connection_age_ms=2000, comma-separated.",
     )
-    rest_api_enable_cors_support: bool = _setting(
-        False, NETWORK, _FLAG, "Let web pages of all origins ask over REST."
-    )
-    enable_profiler: bool = _setting(
-        True, NETWORK, _FLAG, "Answer TensorFlow's profiler, which has the server write traces."
-    )
-    monitoring_config_file: str | Path = _setting(
-        "", NETWORK, _FILE, "Whether and where REST has metrics: a MonitoringConfig as protobuf text."
-    )
-    enable_serialization_as_tensor_content: bool = _setting(
-        False, NETWORK, _FLAG, "Answer numbers as raw bytes (tensor_content) instead of typed fields."
-    )
-    enable_signature_method_name_check: bool = _setting(
-        False, NETWORK, _FLAG, "Classify and Regress only signatures that were saved for them."
-    )
-
-    workers: int = _setting(
-        1,
-        LIMITS,
-        _POSITIVE,
-        "Processes that share the ports, each with all models. A connection stays with one of them: clients "
-        "should open several.",
-    )
     grpc_max_threads: int = _setting(
-        4 * (os.cpu_count() or 1), LIMITS, _POSITIVE, "Requests whose graphs run at the same time."
-    )
-    max_concurrent_requests: int = _setting(
-        2000, LIMITS, _POSITIVE, "Requests waiting or running; one more is refused with RESOURCE_EXHAUSTED."
-    )
-    max_request_tensor_bytes: int = _setting(
-        2**28,
-        LIMITS,
-        _POSITIVE,
-        "Bytes of memory that a request's tensors may take beyond its own size: a message of 40 bytes can "
-        "name gigabytes. More is refused with INVALID_ARGUMENT.",
+        4 * (os.cpu_count() or 1), REQUESTS, _POSITIVE, "Requests whose graphs run at the same time."
     )
     rest_api_timeout_in_ms: int = _setting(
-        30_000, LIMITS, _POSITIVE, "Milliseconds that a request over REST may take."
+        30_000, REQUESTS, _POSITIVE, "Milliseconds that a request over REST may take."
     )
-    rest_api_max_body_bytes: int = _setting(
-        2**28, LIMITS, _POSITIVE, "Bytes that a request over REST may bring, inflated; more is refused."
+    rest_api_enable_cors_support: bool = _setting(
+        False, REQUESTS, _FLAG, "Let web pages of all origins ask over REST."
     )
-    max_concurrent_streams: int = _setting(
-        1000, LIMITS, _POSITIVE, "Requests that one connection may have open; further ones wait there."
+    enable_profiler: bool = _setting(
+        True, REQUESTS, _FLAG, "Answer TensorFlow's profiler, which has the server write traces."
+    )
+    monitoring_config_file: str | Path = _setting(
+        "", REQUESTS, _FILE, "Whether and where REST has metrics: a MonitoringConfig as protobuf text."
+    )
+    enable_serialization_as_tensor_content: bool = _setting(
+        False, REQUESTS, _FLAG, "Answer numbers as raw bytes (tensor_content) instead of typed fields."
+    )
+    enable_signature_method_name_check: bool = _setting(
+        False, REQUESTS, _FLAG, "Classify and Regress only signatures that were saved for them."
     )
 
     enable_batching: bool = _setting(
         False,
         BATCHING,
         _FLAG,
-        "Run requests that wait together, for every model. Those of this project are, without it, as soon "
-        "as more wait than can run.",
+        "Run waiting requests together, for every model. Models exported by this project do so in any case, "
+        "once more requests wait than can run.",
     )
     batching_parameters_file: str | Path = _setting(
         "", BATCHING, _FILE, "Sizes, queues and waits of batches: BatchingParameters as protobuf text."
@@ -196,36 +170,27 @@ class ServerConfig:
         False,
         BATCHING,
         _FLAG,
-        "Batch the versions that hold a batching_params.pbtxt, as that says. All share the threads of "
+        "Batch only versions that hold a batching_params.pbtxt, as it says; the threads are those of "
         "--batching_parameters_file. Needs --enable_batching.",
     )
 
-    startup_wait_seconds: float = _setting(
-        0.0,
-        LIFE_CYCLE,
-        Rule(lambda value: value == math.inf or _SECONDS.holds(value), _SECONDS.words),
-        "Seconds that a server with nothing to serve waits for a first version; inf waits for ever.",
-    )
-    shutdown_grace_seconds: float = _setting(
-        30.0, LIFE_CYCLE, _SECONDS, "Seconds that running requests have after SIGTERM or Ctrl-C."
-    )
     num_load_threads: int = _setting(
-        0, LIFE_CYCLE, _COUNT, "Models that load at the same time; 0 for as many as there are CPUs."
+        0, LOADING, _COUNT, "Models that load at the same time; 0 for as many as there are CPUs."
     )
     num_unload_threads: int = _setting(
-        0, LIFE_CYCLE, _COUNT, "Versions that are freed at the same time; 0 for one after the other."
+        0, LOADING, _COUNT, "Versions that are freed at the same time; 0 for one after the other."
     )
     max_num_load_retries: int = _setting(
-        5, LIFE_CYCLE, _COUNT, "Times that a version is tried again which failed and has not changed since."
+        5, LOADING, _COUNT, "Times that a failed version is tried again while it does not change."
     )
     load_retry_interval_micros: int = _setting(
-        60_000_000, LIFE_CYCLE, _COUNT, "Microseconds between two such tries."
+        60_000_000, LOADING, _COUNT, "Microseconds between two such tries."
     )
     enable_model_warmup: bool = _setting(
-        True, LIFE_CYCLE, _FLAG, "Run a version's own warmup requests before it answers."
+        True, LOADING, _FLAG, "Run a version's own warmup requests before it answers."
     )
     num_request_iterations_for_warmup: int = _setting(
-        0, LIFE_CYCLE, _COUNT, "Times that each warmup request is run; 0 for once."
+        0, LOADING, _COUNT, "Times that each warmup request is run; 0 for once."
     )
 
     tensorflow_intra_op_parallelism: int = _setting(
@@ -249,6 +214,51 @@ class ServerConfig:
         TENSORFLOW,
         Rule(lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
         "Share of a GPU's memory to take; 0 leaves it to TensorFlow.",
+    )
+
+    host: str = _setting(
+        "",
+        OWN_PROCESSES,
+        Rule(lambda value: isinstance(value, str), "an address, such as 127.0.0.1 or 0.0.0.0 for all"),
+        "Address to listen on; without one, this machine alone is served unless gRPC is encrypted. "
+        "TensorFlow Serving listens on all: --host=0.0.0.0.",
+    )
+    workers: int = _setting(
+        1,
+        OWN_PROCESSES,
+        _POSITIVE,
+        "Processes that share the ports, each with all models. A connection stays with one of them: clients "
+        "should open several.",
+    )
+
+    max_concurrent_requests: int = _setting(
+        2000,
+        OWN_LIMITS,
+        _POSITIVE,
+        "Requests waiting or running; one more is refused with RESOURCE_EXHAUSTED.",
+    )
+    max_concurrent_streams: int = _setting(
+        1000, OWN_LIMITS, _POSITIVE, "Requests that one connection may have open; further ones wait there."
+    )
+    max_request_tensor_bytes: int = _setting(
+        2**28,
+        OWN_LIMITS,
+        _POSITIVE,
+        "Bytes of memory that a request's tensors may take beyond its own size: a message of 40 bytes can "
+        "name gigabytes. More is refused with INVALID_ARGUMENT.",
+    )
+    rest_api_max_body_bytes: int = _setting(
+        2**28, OWN_LIMITS, _POSITIVE, "Bytes that a request over REST may bring, inflated; more is refused."
+    )
+
+    startup_wait_seconds: float = _setting(
+        0.0,
+        OWN_LIFE,
+        Rule(lambda value: value == math.inf or _SECONDS.holds(value), _SECONDS.words),
+        "Seconds that a server with nothing to serve waits for a first version; inf waits for ever.",
+    )
+    shutdown_grace_seconds: float = _setting(
+        30.0, OWN_LIFE, _SECONDS, "Seconds that running requests have after SIGTERM or Ctrl-C."
     )
 
     def __post_init__(self) -> None:
