@@ -5,10 +5,8 @@ from typing import Any
 
 import click
 
-from keras_selfattn.cli.panels import Option
+from keras_selfattn.cli.panels import PATH, Option
 from keras_selfattn.serving.client import TLS, Client
-
-_FILE = click.Path(path_type=Path)
 
 
 def _header(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -47,15 +45,12 @@ CONNECTION_PANELS = {
             help="The server, or unix:/path. Given again, the calls are spread over all of them.",
         ),
         Option(
-            "--timeout",
-            default=10.0,
-            metavar="SECONDS",
-            help="Time until a call is given up, retries included.",
+            "--timeout", default=10.0, metavar="SECONDS", help="Time until a call is given up, with retries."
         ),
         Option(
             "--wait-for-ready",
             is_flag=True,
-            help="Let calls wait, within --timeout, for a server that is not there yet.",
+            help="Wait, within --timeout, for a server that is not there yet.",
         ),
         Option(
             "--header",
@@ -68,20 +63,11 @@ CONNECTION_PANELS = {
     ),
     "Encryption": (
         Option("--tls", is_flag=True, help="Encrypt the connection."),
+        Option("--ca", type=PATH, help="Certificates to trust (PEM).", without="the public ones"),
+        Option("--certificate", type=PATH, help="Own certificate (PEM), for mutual TLS."),
+        Option("--key", type=PATH, help="Private key of --certificate (PEM)."),
         Option(
-            "--ca",
-            type=_FILE,
-            metavar="FILE",
-            help="Certificates to trust (PEM).",
-            without="the public ones",
-        ),
-        Option("--certificate", type=_FILE, metavar="FILE", help="Own certificate (PEM), for mutual TLS."),
-        Option("--key", type=_FILE, metavar="FILE", help="Private key of --certificate (PEM)."),
-        Option(
-            "--server-name",
-            metavar="NAME",
-            help="Name in the server's certificate.",
-            without="that of the target",
+            "--server-name", metavar="NAME", help="Name in the server's certificate.", without="the target's"
         ),
     ),
 }

@@ -9,7 +9,7 @@ import click
 
 from keras_selfattn.atomic import check_writable, is_stream, text_destination
 from keras_selfattn.cli.console import console, import_tensorflow
-from keras_selfattn.cli.panels import Option, PanelCommand
+from keras_selfattn.cli.panels import PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.errors import ConfigError, DataError
 
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from keras_selfattn.metrics.report import Columns
 
 
-_PATH = click.Path(path_type=Path)
 _JSON = (".jsonl", ".ndjson")
 _PANELS = {
     "Most used": (
         Option(
             "--mistakes",
-            type=_PATH,
-            metavar="FILE",
+            type=PATH,
             help="File to write the rows answered wrongly to, the surest first: CSV, or JSON Lines (.jsonl).",
         ),
         Option(
@@ -38,8 +36,8 @@ _PANELS = {
 
 
 @click.command("evaluate", cls=PanelCommand, panels=_PANELS)
-@click.argument("run", type=_PATH)
-@click.argument("table", type=_PATH)
+@click.argument("run", type=PATH)
+@click.argument("table", type=PATH)
 def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: bool, **options: Any) -> None:
     """Show how well RUN, a run folder, answers the rows of TABLE.
 

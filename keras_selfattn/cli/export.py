@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
-from keras_selfattn.cli.panels import COUNT, Option, PanelCommand
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError
@@ -17,16 +17,10 @@ from keras_selfattn.tasks import task_named
 if TYPE_CHECKING:
     from keras_selfattn.export import Comparison, Training
 
-_PATH = click.Path(path_type=Path)
 _PANELS = {
     "Most used": (
         Option("--version", type=int, metavar="N", help="Version number to write.", without="the next one"),
-        Option(
-            "--keep",
-            type=COUNT,
-            metavar="N",
-            help="Then remove all but the N highest versions.",
-        ),
+        Option("--keep", type=COUNT, help="Then remove all but the N highest versions."),
         Option(
             "--precision",
             type=click.Choice(["float32", "bfloat16", "float16-weights", "int8-weights"]),
@@ -36,18 +30,12 @@ _PANELS = {
         Option(
             "--labels",
             "labels_file",
-            type=_PATH,
-            metavar="FILE",
+            type=PATH,
             help="File with a label a line, in the order of the classes, for a .keras file of your own.",
         ),
     ),
     "Comparison of --precision with that of the training": (
-        Option(
-            "--data",
-            type=_PATH,
-            metavar="FILE",
-            help="Rows on which both are measured before one is written.",
-        ),
+        Option("--data", type=PATH, help="Rows on which both are measured before one is written."),
         Option(
             "--max-accuracy-drop",
             type=click.FloatRange(0, 1),
@@ -60,8 +48,8 @@ _PANELS = {
 
 
 @click.command("export", cls=PanelCommand, panels=_PANELS)
-@click.argument("run", type=_PATH)
-@click.argument("base_path", type=_PATH)
+@click.argument("run", type=PATH)
+@click.argument("base_path", type=PATH)
 def command(
     run: Path,
     base_path: Path,

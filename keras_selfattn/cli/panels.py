@@ -1,12 +1,16 @@
 """A command whose help lists its options under headings: what most people need, then a subject each."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
 COUNT = click.IntRange(min=1)
+PATH = click.Path(path_type=Path)
 
+# Names of values, where an option gives its own no other.
+_METAVARS = {COUNT: "N", PATH: "FILE"}
 # Wider than this, a name stands on a line of its own.
 _NAME_WIDTH = 24
 
@@ -22,6 +26,7 @@ class Option(click.Option):
 
     def __init__(self, *names: str, without: str | None = None, **settings: Any) -> None:
         super().__init__(names, **settings)
+        self.metavar = self.metavar or _METAVARS.get(self.type)
         self.without = without
 
     def get_help_extra(self, ctx: click.Context) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
-from keras_selfattn.cli.panels import COUNT, Option, PanelCommand
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import (
     OUTPUT,
     SEED,
@@ -21,7 +21,6 @@ from keras_selfattn.cli.task_options import (
 from keras_selfattn.data.corpus import read_corpus
 from keras_selfattn.run_folder import check_output
 
-_PATH = click.Path(path_type=Path)
 _PANELS = {
     "Most used": (
         *OUTPUT,
@@ -30,22 +29,15 @@ _PANELS = {
         Option(
             "--validation",
             "validation_file",
-            type=_PATH,
-            metavar="FILE",
+            type=PATH,
             help="File of texts on which the best epoch is chosen.",
             without="a tenth of CORPUS, 2000 texts at most",
         ),
     ),
     "Model": (*pretraining_settings(), *encoder_options("128", "1", "0.1")),
     "Training": (
-        Option(
-            "--epochs",
-            type=COUNT,
-            metavar="N",
-            help="Passes over the texts.",
-            without="2 to 40, by their number",
-        ),
-        Option("--batch-size", type=COUNT, metavar="N", help="Rows in a step.", without="64"),
+        Option("--epochs", type=COUNT, help="Passes over the texts.", without="2 to 40, by their number"),
+        Option("--batch-size", type=COUNT, help="Rows in a step.", without="64"),
         Option(
             "--learning-rate",
             type=click.FloatRange(0, min_open=True),
@@ -59,7 +51,7 @@ _PANELS = {
 
 
 @click.command("pretrain", cls=PanelCommand, panels=_PANELS)
-@click.argument("corpus", type=_PATH, nargs=-1, required=True)
+@click.argument("corpus", type=PATH, nargs=-1, required=True)
 def command(
     corpus: tuple[Path, ...],
     text: str,

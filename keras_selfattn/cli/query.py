@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
-from keras_selfattn.cli.panels import COUNT, Option, PanelCommand
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.query_answers import write_answers
 from keras_selfattn.cli.query_rows import Asked, asked_rows, without_padding
 from keras_selfattn.cli.task_options import SEPARATOR
@@ -18,14 +18,12 @@ from keras_selfattn.serving.errors import FailedPreconditionError
 _ANSWER = ("label", "score")
 
 
-_PATH = click.Path(path_type=Path)
 _PANELS = {
     "Most used": (
         Option(
             "--file",
-            type=_PATH,
-            metavar="FILE",
-            help="Rows to ask: a .csv, .tsv or .jsonl file, or series in a .ts or .npz file.",
+            type=PATH,
+            help="Rows to ask: a .csv, .tsv or .jsonl file, or series in .ts or .npz.",
         ),
         Option(
             "--column",
@@ -41,12 +39,7 @@ _PANELS = {
             default="table",
             help="Form of the answers; json is an object a line.",
         ),
-        Option(
-            "--output",
-            type=_PATH,
-            metavar="FILE",
-            help="File to write the answers to, as CSV unless --format is json.",
-        ),
+        Option("--output", type=PATH, help="File to write the answers to, as CSV unless --format is json."),
     ),
     "Call": (
         Option("--version", type=int, metavar="N", help="Version to ask.", without="the latest"),
@@ -59,7 +52,7 @@ _PANELS = {
             help="Output to write; may be given again.",
             without="label and score, or all",
         ),
-        Option("--batch-size", type=COUNT, default=64, metavar="N", help="Rows in a call."),
+        Option("--batch-size", type=COUNT, default=64, help="Rows in a call."),
     ),
     **CONNECTION_PANELS,
 }
@@ -81,12 +74,13 @@ def command(
 
     Rows are TEXTS, those of --file or, without either, the lines of standard input.
 
-    A classifier answers with its label and the probability of that, other models with all their outputs.
-    Numbers, and lists of them, are written as JSON: a series is '[0.1, 0.3]'. Tokens stand between blanks, or
-    in a JSON list. --signature encoded, of an image model, takes names of image files.
+    A classifier answers with a label and its probability, other models with all their outputs. Numbers, and
+    lists of them, are written as JSON: a series is '[0.1, 0.3]'. Tokens stand between blanks, or in a JSON
+    list. Images are names of files, with --signature encoded.
 
     The columns of --file are written along with the answers; an output with the name of a column is written
-    as predicted_NAME. Of a model with several inputs, each is asked the column of its name.
+    as predicted_NAME. A model with several inputs takes each from the column of
+    its name.
     """
     with connected(model, options) as client:
         signature = _signature(client, options)
@@ -112,11 +106,7 @@ def _usual(signature: Signature) -> list[str]:
 
 
 def _answered(
-    client: Client,
-    signature: Signature,
-    asked: Iterator[Asked],
-    outputs: list[str],
-    options: dict[str, Any],
+    client: Client, signature: Signature, asked: Iterator[Asked], outputs: list[str], options: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """The arguments of a query, and its outcome."""
     given: deque[Asked] = deque()

@@ -16,7 +16,7 @@ from rich.text import Text
 from keras_selfattn.atomic import write_file
 from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
 from keras_selfattn.cli.export import training_of
-from keras_selfattn.cli.panels import COUNT, Option, PanelCommand
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.languages import LanguageRows, language_rows, names_table
 from keras_selfattn.data.names import LANGUAGES, Name, english_name
@@ -47,16 +47,14 @@ _PANELS = {
     "Options": (
         Option(
             "--output",
-            type=click.Path(path_type=Path),
+            type=PATH,
             default=Path("quickstart"),
             metavar="FOLDER",
             help="Folder for the run, the model and the figures.",
         ),
-        Option("--epochs", type=COUNT, default=EPOCHS, metavar="N", help="Passes over the training texts."),
+        Option("--epochs", type=COUNT, default=EPOCHS, help="Passes over the training texts."),
         Option(
-            "--languages",
-            default=str(len(LANGUAGES)),
-            help="How many of the built-in languages, or which, such as en,de,tr.",
+            "--languages", default=str(len(LANGUAGES)), help="How many languages, or which, as in en,de,tr."
         ),
         Option(
             "--seed",
@@ -65,7 +63,7 @@ _PANELS = {
             metavar="N",
             help="Seed of the split, the weights and the order of the texts.",
         ),
-    ),
+    )
 }
 
 

@@ -2,12 +2,11 @@
 
 import copy
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.panels import COUNT, Option
+from keras_selfattn.cli.panels import COUNT, PATH, Option
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.tasks import TASKS, Task
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
     from keras_selfattn.training import TrainConfig
 
-_PATH = click.Path(path_type=Path)
 
 SEPARATOR = Option(
     "--separator",
@@ -44,53 +42,28 @@ _OF_TASKS = (
     Option(
         "--label-separator",
         metavar="CHAR",
-        help="Character between the labels of a row that bears several.",
+        help="Character between the labels of a row that has several.",
         without="one label a row",
     ),
-    Option(
-        "--tokens",
-        type=click.Choice(["words", "characters"]),
-        help="Units that a text is split into.",
-        without="words",
-    ),
+    Option("--tokens", type=click.Choice(["words", "characters"]), help="Units of a text.", without="words"),
     Option(
         "--keep-case", "lowercase", flag_value=False, default=None, help="Tell upper case from lower case."
     ),
+    Option("--max-tokens", type=COUNT, help="Cut texts after so many tokens.", without="100000"),
     Option(
-        "--max-tokens",
-        type=COUNT,
-        metavar="N",
-        help="Cut texts after so many tokens.",
-        without="100000",
+        "--training-span", type=COUNT, help="Tokens of a long text that a training step reads.", without="128"
     ),
     Option(
-        "--training-span",
-        type=COUNT,
-        metavar="N",
-        help="Tokens of a longer text that one step of training reads.",
-        without="128",
-    ),
-    Option(
-        "--no-wide",
-        "wide",
-        flag_value=False,
-        default=None,
-        help="Leave out the linear model of n-grams beside attention.",
+        "--no-wide", "wide", flag_value=False, default=None, help="Leave out the linear model of n-grams."
     ),
     Option(
         "--from",
         "start",
-        type=_PATH,
+        type=PATH,
         metavar="RUN",
         help="Begin with the vocabulary and weights of RUN, made by `pretrain` or from labelled texts.",
     ),
-    Option(
-        "--members",
-        type=COUNT,
-        metavar="N",
-        help="Encoders side by side, whose answers are averaged. Each adds a training.",
-        without="2",
-    ),
+    Option("--members", type=COUNT, help="Encoders side by side; their answers are averaged.", without="2"),
     Option(
         "--column",
         type=click.Choice(["upos", "xpos", "feats", "deprel"]),
@@ -98,31 +71,21 @@ _OF_TASKS = (
         without="upos",
     ),
     Option(
-        "--id",
-        "row_id",
-        metavar="COLUMN",
-        help="Table's column that says which series a line belongs to.",
-        without="id",
+        "--id", "row_id", metavar="COLUMN", help="Table's column that names a line's series.", without="id"
     ),
     Option(
         "--time",
         metavar="COLUMN",
-        help="Table's column that orders the lines of a series.",
+        help="Table's column that orders a series.",
         without="the order of the file",
     ),
     Option(
         "--values",
         metavar="COLUMNS",
-        help="Table's columns with values, separated by commas.",
+        help="Table's columns of values, as in load,wind.",
         without="all others",
     ),
-    Option(
-        "--kernel-size",
-        type=COUNT,
-        metavar="N",
-        help="Frames that the first convolution spans.",
-        without="7",
-    ),
+    Option("--kernel-size", type=COUNT, help="Frames that the first convolution spans.", without="7"),
     Option(
         "--kernels",
         type=click.IntRange(min=0),
@@ -130,41 +93,30 @@ _OF_TASKS = (
         help="Random convolutions beside attention; 0 for none.",
         without="4000",
     ),
-    Option("--context", type=COUNT, metavar="N", help="Frames that a forecast is made from.", without="48"),
-    Option("--horizon", type=COUNT, metavar="N", help="Values to forecast.", without="12"),
+    Option("--context", type=COUNT, help="Frames that a forecast is made from.", without="48"),
+    Option("--horizon", type=COUNT, help="Values to forecast.", without="12"),
     Option(
-        "--season",
-        type=COUNT,
-        metavar="N",
-        help="Frames after which the series repeat themselves.",
-        without="1, no season",
+        "--season", type=COUNT, help="Frames after which series repeat themselves.", without="1, no season"
     ),
     Option(
-        "--image-size",
-        type=COUNT,
-        metavar="PIXELS",
-        help="Height and width to resize images to, where they have several sizes.",
+        "--image-size", type=COUNT, metavar="PIXELS", help="Side that images of several sizes are resized to."
     ),
     Option(
         "--patch-size",
         type=COUNT,
         metavar="PIXELS",
         help="Side of a patch.",
-        without="2 to 16, by the size of the images",
+        without="2 to 16, by image size",
     ),
     Option(
-        "--no-augment",
-        "augment",
-        flag_value=False,
-        default=None,
-        help="Do not shift the images at random in training.",
+        "--no-augment", "augment", flag_value=False, default=None, help="Do not shift images in training."
     ),
 )
 # No setting of a model, so no `Task` lists it.
 _BESIDES = {"start": ("text",)}
 
 OUTPUT = (
-    Option("--output", type=_PATH, required=True, metavar="RUN", help="Run folder to write."),
+    Option("--output", type=PATH, required=True, metavar="RUN", help="Run folder to write."),
     Option("--overwrite", is_flag=True, help="Replace an existing run folder once the new one is complete."),
 )
 SEED = Option(
@@ -186,9 +138,9 @@ _OF_A_CLASSIFIER = frozenset({"dropout", "max_tokens", "training_span", "members
 def encoder_options(width: str, layers: str, dropout: str) -> tuple[Option, ...]:
     """Return the options of the encoder that every model has, with defaults in words."""
     return (
-        Option("--width", type=COUNT, metavar="N", help="Features of a position.", without=width),
-        Option("--layers", "num_layers", type=COUNT, metavar="N", help="Encoder blocks.", without=layers),
-        Option("--heads", "num_heads", type=COUNT, metavar="N", help="Attention heads.", without="4"),
+        Option("--width", type=COUNT, help="Features of a position.", without=width),
+        Option("--layers", "num_layers", type=COUNT, help="Encoder blocks.", without=layers),
+        Option("--heads", "num_heads", type=COUNT, help="Attention heads.", without="4"),
         Option(
             "--dropout",
             type=click.FloatRange(0, 1, max_open=True),

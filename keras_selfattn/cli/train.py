@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
-from keras_selfattn.cli.panels import COUNT, Option, PanelCommand
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import (
     COLUMNS,
     OUTPUT,
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _NUMBERS = ("regression", "forecast")
 
 
-_PATH = click.Path(path_type=Path)
 _PANELS = {
     "Most used": (
         *OUTPUT,
@@ -49,8 +48,7 @@ _PANELS = {
         Option(
             "--validation",
             "validation_file",
-            type=_PATH,
-            metavar="FILE",
+            type=PATH,
             help="File like TABLE on which the best epoch is chosen.",
             without="a tenth of TABLE",
         ),
@@ -65,13 +63,9 @@ _PANELS = {
     "Model, of all tasks": encoder_options("128; of series 64", "2; of texts 1", "0.1; of texts 0.2"),
     "Training, of all tasks": (
         Option(
-            "--epochs",
-            type=COUNT,
-            metavar="N",
-            help="Passes over the rows, at most.",
-            without="4 to 200, by task and number of rows",
+            "--epochs", type=COUNT, help="Passes over the rows, at most.", without="4 to 200 by task and rows"
         ),
-        Option("--batch-size", type=COUNT, metavar="N", help="Rows in a step.", without="16 to 64, by task"),
+        Option("--batch-size", type=COUNT, help="Rows in a step.", without="16 to 64, by task"),
         Option(
             "--learning-rate",
             type=click.FloatRange(0, min_open=True),
@@ -105,7 +99,7 @@ _PANELS = {
 
 
 @click.command("train", cls=PanelCommand, panels=_PANELS)
-@click.argument("table", type=_PATH)
+@click.argument("table", type=PATH)
 def command(
     table: Path,
     output: Path,
@@ -126,7 +120,7 @@ def command(
     series      .ts                  series with a class each
     regression  with --task alone    series with a number each
     forecast    with --task alone    long series, to be continued
-    images      a folder, .npz       images, a folder for each class
+    images      a folder, .npz       images in a folder a class; arrays x and y
 
     With --task, tokens are read from .jsonl and .txt files as well, and series, regression and forecast from
     .ts, .csv, .tsv, .jsonl, .txt and .npz files.

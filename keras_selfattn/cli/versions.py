@@ -5,25 +5,19 @@ from pathlib import Path
 import click
 
 from keras_selfattn.cli.console import columns, console, import_tensorflow
-from keras_selfattn.cli.panels import COUNT, Option, PanelCommand
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 
 _PANELS = {
     "Options": (
         Option("--latest", is_flag=True, help="Print the number of the highest version alone."),
-        Option(
-            "--remove",
-            type=COUNT,
-            multiple=True,
-            metavar="N",
-            help="Remove this version; may be given again.",
-        ),
-        Option("--keep", type=COUNT, metavar="N", help="Remove all but the N highest versions."),
-    ),
+        Option("--remove", type=COUNT, multiple=True, help="Remove this version; may be given again."),
+        Option("--keep", type=COUNT, help="Remove all but the N highest versions."),
+    )
 }
 
 
 @click.command("versions", cls=PanelCommand, panels=_PANELS)
-@click.argument("base_path", type=click.Path(path_type=Path))
+@click.argument("base_path", type=PATH)
 def command(base_path: Path, latest: bool, remove: tuple[int, ...], keep: int | None) -> None:
     """List the versions under BASE_PATH, or remove some.
 
