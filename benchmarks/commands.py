@@ -12,7 +12,7 @@ from benchmarks.report import check_plot, number, report
 from benchmarks.soak.command import soak
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.cli.main import CommandGroup
-from keras_selfattn.cli.task_options import separator_option
+from keras_selfattn.cli.task_options import SEPARATOR
 from keras_selfattn.errors import DataError
 
 _CPU = {"cpu median ms": "CPU ms"}
@@ -74,7 +74,7 @@ def _encoder_options(function: Callable) -> Callable:
     for option in (
         click.option("--data", type=click.Path(path_type=Path), help="Table whose texts give real lengths."),
         click.option("--text-column", default="text", help="Column of --data with the texts."),
-        separator_option,
+        click.option("--separator", help=SEPARATOR.help),
         click.option(
             "--memory/--no-memory", default=True, help="Measure memory, in fresh processes, as well."
         ),

@@ -32,6 +32,7 @@ def imported(statement):
         "import keras_selfattn.plots",
         "import keras_selfattn.cli.main",
         "import keras_selfattn.cli.query",
+        "import keras_selfattn.cli.status, keras_selfattn.cli.metadata",
         "import benchmarks.commands",
     ],
 )

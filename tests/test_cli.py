@@ -15,8 +15,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from keras_selfattn.cli.first_question import first_question
 from keras_selfattn.cli.main import main
+from keras_selfattn.cli.serve import first_question
 from keras_selfattn.data.sentences import SENTENCES
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()"]

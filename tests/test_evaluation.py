@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from sklearn.metrics import f1_score
 
 from keras_selfattn import models, training
+from keras_selfattn.cli.evaluate import check_mistakes_file, write_mistakes
 from keras_selfattn.cli.main import main
-from keras_selfattn.cli.mistakes import check_mistakes_file, write_mistakes
 from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.data.tables import read_table
 from keras_selfattn.errors import ConfigError, DataError

@@ -58,15 +58,15 @@ def test_a_forecast_is_trained_and_measured_beside_naive_ones(table, tmp_path):
     [
         (
             ["--task", "series", "--id", "wind", "--label", "wind", "--season", "3"],
-            "`season` is for the task forecast. The task is series",
+            "--season is for the task forecast. The task is series",
         ),
         (
             ["--task", "forecast", "--label", "wind"],
-            "`label` is for the task text, tokens, series",
+            "--label is for the task text, tokens, series",
         ),
         (["--task", "forecast", "--context", "90"], "no series has 90 frames"),
         (["--task", "regression", "--id", "hour"], "no column 'label'"),
-        (["--horizon", "3"], "`horizon` is for the task forecast. The task is text"),
+        (["--horizon", "3"], "--horizon is for the task forecast. The task is text"),
     ],
 )
 def test_options_that_do_not_fit_the_task_or_the_file_are_refused(table, tmp_path, given, said):

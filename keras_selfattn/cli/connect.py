@@ -1,16 +1,12 @@
 """The options of the commands that ask a server, and the client they make."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from keras_selfattn.cli.panels import PATH, Option
 from keras_selfattn.serving.client import TLS, Client
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-_FILE = click.Path(path_type=Path)
 
 
 def _header(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -39,41 +35,43 @@ def _lines_of_files(
     return _header(context, option, tuple(found))
 
 
-_OPTIONS = (
-    click.option(
-        "--target",
-        multiple=True,
-        default=("localhost:8500",),
-        help="host:port of the server, or unix:/path; several spread the calls.",
+CONNECTION_PANELS = {
+    "Connection": (
+        Option(
+            "--target",
+            multiple=True,
+            default=("localhost:8500",),
+            metavar="HOST:PORT",
+            help="The server, or unix:/path. Given again, the calls are spread over all of them.",
+        ),
+        Option(
+            "--timeout", default=10.0, metavar="SECONDS", help="Time until a call is given up, with retries."
+        ),
+        Option(
+            "--wait-for-ready",
+            is_flag=True,
+            help="Wait, within --timeout, for a server that is not there yet.",
+        ),
+        Option(
+            "--header",
+            multiple=True,
+            callback=_lines_of_files,
+            metavar="'NAME: VALUE'",
+            help="Metadata of every call, such as a token, or @FILE with such lines; may be given again.",
+        ),
+        Option("--insecure", is_flag=True, help="Send unencrypted calls to another machine."),
     ),
-    click.option("--timeout", default=10.0, help="Seconds until a call is given up, retries included."),
-    click.option(
-        "--wait-for-ready",
-        is_flag=True,
-        help="Let calls wait, within --timeout, for a server that is not there.",
+    "Encryption": (
+        Option("--tls", is_flag=True, help="Encrypt the connection."),
+        Option("--ca", type=PATH, help="Certificates to trust (PEM).", without="the public ones"),
+        Option("--certificate", type=PATH, help="Own certificate (PEM), for mutual TLS."),
+        Option("--key", type=PATH, help="Private key of --certificate (PEM)."),
+        Option(
+            "--server-name", metavar="NAME", help="Name in the server's certificate.", without="the target's"
+        ),
     ),
-    click.option("--tls", is_flag=True, help="Encrypt the connection."),
-    click.option(
-        "--ca", type=_FILE, help="Certificates (PEM) to trust, instead of the public ones; with --tls."
-    ),
-    click.option("--certificate", type=_FILE, help="Own certificate (PEM), for mutual TLS; with --key."),
-    click.option("--key", type=_FILE, help="Its private key (PEM)."),
-    click.option("--server-name", help="Name in the server's certificate, where it is not the target's."),
-    click.option("--insecure", is_flag=True, help="Send in clear text to another machine."),
-    click.option(
-        "--header",
-        multiple=True,
-        callback=_lines_of_files,
-        help="Metadata of every call, 'name: value', or @FILE with one a line: a token, for example.",
-    ),
-)
-
-
-def connection_options(command: _F) -> _F:
-    """Add the options that `connected` takes."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+}
+"""The options that `connected` takes."""
 
 
 def connected(model: str, options: dict[str, Any], **settings: Any) -> Client:

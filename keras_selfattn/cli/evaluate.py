@@ -1,52 +1,66 @@
-"""`keras-selfattn evaluate`: how good a run is on a file it has not seen."""
+"""`keras-selfattn evaluate`: how good a run is on a file it has not seen, and the rows it answers wrongly."""
 
+import csv
+import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from keras_selfattn.atomic import check_writable, is_stream, text_destination
 from keras_selfattn.cli.console import console, import_tensorflow
-from keras_selfattn.cli.mistakes import check_mistakes_file, write_mistakes
-from keras_selfattn.cli.task_options import given, reading_options
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.cli.panels import PATH, Option, PanelCommand
+from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
+from keras_selfattn.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from keras_selfattn.metrics.report import Columns
 
 
-@click.command("evaluate")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("table", type=click.Path(path_type=Path))
-@click.option(
-    "--mistakes",
-    type=click.Path(path_type=Path),
-    help="File for the rows answered wrongly, the worst first: CSV, or JSON Lines where it ends in .jsonl.",
-)
-@click.option(
-    "--skip-unknown-labels",
-    is_flag=True,
-    help="Leave out rows with a label that was not in training, which else count as wrong.",
-)
-@reading_options
-def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: bool, **reading: Any) -> None:
-    """Print how good RUN, a run folder, is on TABLE, a file of the form it was trained on: figures, and what
-    is taken for what. With --mistakes the rows answered wrongly go into a file.
+_JSON = (".jsonl", ".ndjson")
+_PANELS = {
+    "Most used": (
+        Option(
+            "--mistakes",
+            type=PATH,
+            help="File to write the rows answered wrongly to, the surest first: CSV, or JSON Lines (.jsonl).",
+        ),
+        Option(
+            "--skip-unknown-labels",
+            is_flag=True,
+            help="Leave out rows with a label that was not in training. They count as wrong otherwise.",
+        ),
+    ),
+    **panels_of_run(),
+}
 
-    Columns are those of the training unless they are named.
+
+@click.command("evaluate", cls=PanelCommand, panels=_PANELS)
+@click.argument("run", type=PATH)
+@click.argument("table", type=PATH)
+def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: bool, **options: Any) -> None:
+    """Show how well RUN, a run folder, answers the rows of TABLE.
+
+    TABLE is a file like that of the training, and read like it unless options say otherwise.
     """
-    from keras_selfattn.run_folder import corpus_for_run, is_pretrained, load_run, rows_for_run
+    from keras_selfattn.run_folder import corpus_for_run, is_pretrained, load_run, rows_for_run, task_of_run
 
+    reading = given(options, READING)
     if mistakes is not None:
         check_mistakes_file(mistakes, table)
     if is_pretrained(run):
         for flag, value in (("--mistakes", mistakes), ("--skip-unknown-labels", skip_unknown_labels)):
             if value:
                 raise ConfigError(f"{flag} is for labels. {run} was pretrained on texts alone: leave it out.")
-        texts = corpus_for_run(run, table, given(reading))
+        texts = corpus_for_run(run, table, reading)
         import_tensorflow()
         from keras_selfattn import training
         from keras_selfattn.cli.figures import print_report
 
         print_report(training.evaluate_pretrained(load_run(run), texts), str(table))  # type: ignore[arg-type]
         return
-    rows = rows_for_run(run, table, given(reading))
+    check_task(task_of_run(run), reading)
+    rows = rows_for_run(run, table, reading)
     import_tensorflow()
     from keras_selfattn.cli.figures import print_report
     from keras_selfattn.training.evaluation import examine
@@ -57,3 +71,49 @@ def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: 
         lines = found.mistakes()
         write_mistakes(mistakes, lines)
         console.print(f"Wrote {len(lines.rows):,} mistakes to {mistakes}.", soft_wrap=True)
+
+
+def check_mistakes_file(file: Path, table: Path) -> None:
+    """Raise ConfigError where no such file could be written, or it is `table`; before a model is asked."""
+    try:
+        if file.exists() and table.exists() and file.samefile(table):
+            raise ConfigError(f"--mistakes must be another file than TABLE. Received {str(file)!r} for both.")
+        if file.is_dir():
+            raise ConfigError(f"--mistakes must be a file. Received {str(file)!r}, a folder.")
+        if not (file.exists() and is_stream(file)):
+            check_writable(file)
+    except OSError as error:
+        raise ConfigError(f"--mistakes {file} cannot be written: {error.strerror or error}.") from error
+
+
+def write_mistakes(file: Path, mistakes: "Columns") -> None:
+    """Write rows that were answered wrongly: JSON Lines to a .jsonl or .ndjson, else CSV with lists as JSON.
+
+    Raises:
+        DataError: if the file cannot be written.
+    """
+    try:
+        with text_destination(file) as stream:
+            if file.suffix.lower() in _JSON:
+                for line in mistakes.rows:
+                    record = dict(zip(mistakes.header, line, strict=True))
+                    stream.write(_encodable(json.dumps(record, ensure_ascii=False)) + "\n")
+                return
+            # Of "\n" alone as the end of a line, Python leaves a "\r" in a text without quotes.
+            quoted = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+            csv.writer(stream, lineterminator="\n").writerow(mistakes.header)
+            for line in mistakes.rows:
+                quoted.writerow(map(_cell, line))
+    except OSError as error:
+        raise DataError(f"--mistakes {file} cannot be written: {error.strerror or error}.") from error
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return _encodable(json.dumps(value, ensure_ascii=False))
+    return _encodable(value) if isinstance(value, str) else value
+
+
+def _encodable(text: str) -> str:
+    """Return a text without halves of surrogate pairs, which have no UTF-8."""
+    return text.encode(errors="replace").decode()

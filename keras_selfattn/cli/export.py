@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
-from keras_selfattn.cli.task_options import given, reading_options
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.run_folder import check_run
@@ -16,36 +17,39 @@ from keras_selfattn.tasks import task_named
 if TYPE_CHECKING:
     from keras_selfattn.export import Comparison, Training
 
-_PRECISIONS = ("float32", "bfloat16", "float16-weights", "int8-weights")
+_PANELS = {
+    "Most used": (
+        Option("--version", type=int, metavar="N", help="Version number to write.", without="the next one"),
+        Option("--keep", type=COUNT, help="Then remove all but the N highest versions."),
+        Option(
+            "--precision",
+            type=click.Choice(["float32", "bfloat16", "float16-weights", "int8-weights"]),
+            help="Type of the stored weights. With bfloat16 the model computes in it as well.",
+            without="as trained",
+        ),
+        Option(
+            "--labels",
+            "labels_file",
+            type=PATH,
+            help="File with a label a line, in the order of the classes, for a .keras file of your own.",
+        ),
+    ),
+    "Comparison of --precision with that of the training": (
+        Option("--data", type=PATH, help="Rows on which both are measured before one is written."),
+        Option(
+            "--max-accuracy-drop",
+            type=click.FloatRange(0, 1),
+            metavar="SHARE",
+            help="Write nothing if the accuracy on --data falls by more than this, such as 0.005.",
+        ),
+    ),
+    **panels_of_run(),
+}
 
 
-@click.command("export")
-@click.argument("run", type=click.Path(path_type=Path))
-@click.argument("base_path", type=click.Path(path_type=Path))
-@click.option("--version", type=int, help="Version number.  [default: the next one]")
-@click.option(
-    "--keep", type=click.IntRange(min=1), help="Then remove all but so many of the highest versions."
-)
-@click.option(
-    "--labels",
-    "labels_file",
-    type=click.Path(path_type=Path),
-    help="File with a label a line, in the order of the classes, for a .keras file of your own.",
-)
-@click.option(
-    "--precision",
-    type=click.Choice(_PRECISIONS),
-    help="Type of the stored weights; bfloat16 computes in it, too.  [default: as trained]",
-)
-@click.option(
-    "--data", type=click.Path(path_type=Path), help="Table on which both precisions are compared first."
-)
-@reading_options
-@click.option(
-    "--max-accuracy-drop",
-    type=click.FloatRange(0, 1),
-    help="Write nothing if the accuracy on --data falls by more than this share.",
-)
+@click.command("export", cls=PanelCommand, panels=_PANELS)
+@click.argument("run", type=PATH)
+@click.argument("base_path", type=PATH)
 def command(
     run: Path,
     base_path: Path,
@@ -55,17 +59,18 @@ def command(
     precision: str | None,
     data: Path | None,
     max_accuracy_drop: float | None,
-    **reading: Any,
+    **options: Any,
 ) -> None:
-    """Export RUN, a run folder or a .keras file, as a version under BASE_PATH.
+    """Export RUN, a run folder or .keras file, as a SavedModel.
 
-    The graph is checked in a fresh process before anybody sees it.
+    It is written as a new version under BASE_PATH, once it is checked in a fresh process. --data is read like
+    the file of the training, unless options say otherwise.
     """
     if max_accuracy_drop is not None and data is None:
         raise ConfigError("--max-accuracy-drop needs --data, a table to measure it on.")
     labels = None if labels_file is None else _labels(labels_file)
     _check_places(run, base_path)
-    rows = None if data is None else _rows(run, data, given(reading))
+    rows = None if data is None else _rows(run, data, given(options, READING))
     import_tensorflow()
     from keras_selfattn.export import export_saved_model
 
@@ -112,11 +117,11 @@ def _labels(file: Path) -> list[str]:
 
 def _rows(run: Path, data: Path, reading: dict[str, Any]) -> LabelledRows:
     """Return rows read as those of the run were; for a .keras file alone, as the data's ending asks for."""
-    from keras_selfattn.run_folder import rows_for_run
+    from keras_selfattn.run_folder import rows_for_run, task_of_run
 
-    if run.suffix == ".keras":
-        return task_named(None, data).rows(data, reading)
-    return rows_for_run(run, data, reading)
+    task = task_named(None, data) if run.suffix == ".keras" else task_of_run(run)
+    check_task(task, reading)
+    return task.rows(data, reading) if run.suffix == ".keras" else rows_for_run(run, data, reading)
 
 
 def targets_for(model: Any, rows: LabelledRows) -> list[Any]:

@@ -1,5 +1,6 @@
 """The `keras-selfattn` command: finds the subcommand, and turns what users can mend into one clear line."""
 
+import difflib
 import importlib
 import io
 import os
@@ -16,7 +17,6 @@ import click
 
 from keras_selfattn import __version__
 from keras_selfattn.cli.exit_status import exit_status
-from keras_selfattn.cli.nearest import NearestGroup
 from keras_selfattn.errors import SelfAttentionError
 from keras_selfattn.serving.errors import ServingError
 
@@ -82,8 +82,23 @@ def _short_warnings() -> Iterator[None]:
         warnings.formatwarning = before
 
 
-class CommandGroup(NearestGroup):
-    """A group whose commands end with one line for what users can mend, and that a signal interrupts."""
+class CommandGroup(click.Group):
+    """A group whose commands end with one line for what users can mend, and that a signal interrupts.
+
+    It names the nearest to a mistyped command; click does so, but not of commands that are imported late.
+    """
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0].lower(), self.list_commands(ctx))
+            if not near or "Did you mean" in error.message:
+                raise
+            suggested = f"{error.message} Did you mean {' or '.join(map(repr, near))}?"
+            raise click.UsageError(suggested, ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         with _signals_interrupt() as received, _short_warnings():
@@ -100,6 +115,10 @@ class CommandGroup(NearestGroup):
                 raise
 
 
+CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
+"""Settings of every group's `click.Context`."""
+
+
 class _Commands(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -110,7 +129,7 @@ class _Commands(CommandGroup):
         return importlib.import_module(f"keras_selfattn.cli.{cmd_name}").command
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.group(cls=_Commands, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="keras-selfattn")
 def main() -> None:
     """Train, export, serve and query self-attention classifiers.

@@ -6,19 +6,28 @@ from typing import Any
 
 import click
 
-from keras_selfattn.cli.connect import connected, connection_options
+from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
 from keras_selfattn.cli.console import columns, console
+from keras_selfattn.cli.panels import Option, PanelCommand
 from keras_selfattn.serving.client import ModelMetadata, TensorSpec
 
+_PANELS = {
+    "Most used": (
+        Option("--version", type=int, metavar="N", help="Version to ask.", without="the latest"),
+        Option("--label", metavar="NAME", help="Label of the version to ask, such as stable."),
+        Option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    ),
+    **CONNECTION_PANELS,
+}
 
-@click.command("metadata")
+
+@click.command("metadata", cls=PanelCommand, panels=_PANELS)
 @click.argument("model")
-@click.option("--version", type=int, help="Version to ask; the latest unless given.")
-@click.option("--label", help="Label of the version to ask, such as stable.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
-@connection_options
 def command(model: str, version: int | None, label: str | None, as_json: bool, **options: Any) -> None:
-    """Show the signatures of the served MODEL: names, dtypes and shapes of inputs and outputs."""
+    """Show the inputs and outputs of the served MODEL.
+
+    Each signature has its own, with names, dtypes and shapes.
+    """
     with connected(model, options) as client:
         metadata = client.metadata(version, label=label)
     if as_json:

@@ -6,26 +6,52 @@ from typing import Any
 import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
-from keras_selfattn.cli.task_options import check_width, pretraining_options, separator_option
-from keras_selfattn.cli.training_options import advised_config, taken, training_options
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.task_options import (
+    OUTPUT,
+    SEED,
+    SEPARATOR,
+    TRAINING,
+    advised_config,
+    check_width,
+    encoder_options,
+    given,
+    pretraining_settings,
+)
 from keras_selfattn.data.corpus import read_corpus
 from keras_selfattn.run_folder import check_output
 
+_PANELS = {
+    "Most used": (
+        *OUTPUT,
+        Option("--text", default="text", metavar="COLUMN", help="Column with the texts, of tables."),
+        SEPARATOR,
+        Option(
+            "--validation",
+            "validation_file",
+            type=PATH,
+            help="File of texts on which the best epoch is chosen.",
+            without="a tenth of CORPUS, 2000 texts at most",
+        ),
+    ),
+    "Model": (*pretraining_settings(), *encoder_options("128", "1", "0.1")),
+    "Training": (
+        Option("--epochs", type=COUNT, help="Passes over the texts.", without="2 to 40, by their number"),
+        Option("--batch-size", type=COUNT, help="Rows in a step.", without="64"),
+        Option(
+            "--learning-rate",
+            type=click.FloatRange(0, min_open=True),
+            metavar="RATE",
+            help="Highest learning rate of the schedule.",
+            without="0.002",
+        ),
+        SEED,
+    ),
+}
 
-@click.command("pretrain")
-@click.argument("corpus", type=click.Path(path_type=Path), nargs=-1, required=True)
-@click.option("--text", default="text", help="Column with the texts, of tables.")
-@separator_option
-@training_options(
-    validation="File of texts that decides which weights to keep.  [default: a tenth, 2,000 texts at most]",
-    epochs="Passes over the texts.  [default: after their number, 2 to 40]",
-    batch_size="64",
-    learning_rate="0.002",
-)
-@pretraining_options
-@click.option(
-    "--dropout", type=click.FloatRange(0, 1, max_open=True), help="Share dropped in training.  [default: 0.1]"
-)
+
+@click.command("pretrain", cls=PanelCommand, panels=_PANELS)
+@click.argument("corpus", type=PATH, nargs=-1, required=True)
 def command(
     corpus: tuple[Path, ...],
     text: str,
@@ -35,12 +61,14 @@ def command(
     overwrite: bool,
     **options: Any,
 ) -> None:
-    """Learn language from CORPUS, texts without labels, by guessing words hidden from them: .txt files with a
-    text a line, or .csv, .tsv and .jsonl files with a column of texts. `train --from` begins with the result.
+    """Learn language from CORPUS, texts without labels.
+
+    CORPUS is .txt files with a text a line, or .csv, .tsv and .jsonl files with a column of texts. The model
+    learns to guess words that are hidden from it. `train --from` begins with the result.
     """
     check_output(output, overwrite=overwrite)
-    given = taken(options)
-    check_width(options)
+    settings = given(options, options.keys() - {*TRAINING})
+    check_width(settings)
     texts = [each for file in corpus for each in _texts(file, text, separator)]
     validation = None if validation_file is None else _texts(validation_file, text, separator)
     import_tensorflow()
@@ -51,8 +79,8 @@ def command(
     from keras_selfattn.models.text.masked_model import windows
 
     texts = list(windows(texts))
-    model = MaskedTokenModel({name: value for name, value in options.items() if value is not None})
-    config = advised_config(model, len(texts), given)
+    model = MaskedTokenModel(settings)
+    config = advised_config(model, len(texts), given(options, TRAINING))
     source = ", ".join(map(str, corpus))
     console.print(f"Pretraining on {len(texts):,} rows of {source}")
     with TrainingProgress() as progress:

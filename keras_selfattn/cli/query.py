@@ -7,61 +7,80 @@ from typing import Any
 
 import click
 
-from keras_selfattn.cli.connect import connected, connection_options
+from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.query_answers import write_answers
 from keras_selfattn.cli.query_rows import Asked, asked_rows, without_padding
-from keras_selfattn.cli.task_options import separator_option
+from keras_selfattn.cli.task_options import SEPARATOR
 from keras_selfattn.serving.client import Client, Signature
 from keras_selfattn.serving.errors import FailedPreconditionError
 
 _ANSWER = ("label", "score")
 
 
+_PANELS = {
+    "Most used": (
+        Option(
+            "--file",
+            type=PATH,
+            help="Rows to ask: a .csv, .tsv or .jsonl file, or series in .ts or .npz.",
+        ),
+        Option(
+            "--column",
+            metavar="COLUMN",
+            help="Column of --file to ask, of a model with one input.",
+            without="the one named as the input",
+        ),
+        SEPARATOR,
+        Option(
+            "--format",
+            "form",
+            type=click.Choice(["table", "json", "csv"]),
+            default="table",
+            help="Form of the answers; json is an object a line.",
+        ),
+        Option("--output", type=PATH, help="File to write the answers to, as CSV unless --format is json."),
+    ),
+    "Call": (
+        Option("--version", type=int, metavar="N", help="Version to ask.", without="the latest"),
+        Option("--label", metavar="NAME", help="Label of the version to ask, such as stable."),
+        Option("--signature", default="serving_default", metavar="NAME", help="Signature to call."),
+        Option(
+            "--outputs",
+            multiple=True,
+            metavar="NAME",
+            help="Output to write; may be given again.",
+            without="label and score, or all",
+        ),
+        Option("--batch-size", type=COUNT, default=64, help="Rows in a call."),
+    ),
+    **CONNECTION_PANELS,
+}
+
+
 @click.command(
     "query",
+    cls=PanelCommand,
+    panels=_PANELS,
     epilog="Exit status: 0 answered, 1 failed, 2 refused before it was sent, 3 no such "
     "model, version or signature, 4 no answer now (ask again later), 5 not allowed.",
 )
 @click.argument("model")
 @click.argument("texts", nargs=-1)
-@click.option(
-    "--file",
-    type=click.Path(path_type=Path),
-    help="Rows from a .csv, .tsv or .jsonl file, or series from a .ts or .npz.",
-)
-@click.option("--column", help="The file's column for a single input, where it is not named as that.")
-@separator_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    help="json is one object a line.",
-)
-@click.option(
-    "--output", type=click.Path(path_type=Path), help="Write to this file, as CSV unless --format json."
-)
-@click.option(
-    "--outputs",
-    multiple=True,
-    help="Output of the model to write; may be given several times. [default: label and score, or all]",
-)
-@click.option("--signature", default="serving_default", help="Signature to call.")
-@click.option("--version", type=int, help="Version to ask; the latest unless given.")
-@click.option("--label", help="Label of the version to ask, such as stable.")
-@click.option("--batch-size", type=click.IntRange(min=1), default=64, help="Rows in a call.")
-@connection_options
 def command(
     model: str, texts: tuple[str, ...], file: Path | None, column: str | None, **options: Any
 ) -> None:
-    """Ask the served MODEL about TEXTS, a file, or standard input: there each line is a row of the only
-    input.
+    """Ask the served MODEL about texts, tokens, series or images.
 
-    A classifier answers each text with its label and probability (the score); other models with all their
-    outputs. An input named `encoded`, that of an image model, takes names of image files. A file's columns
-    are written along, and an output of a column's name as predicted_NAME; of several inputs each has the
-    column of its name. Numbers, and lists of them, are JSON; a row of tokens stands between blanks, or is a
-    JSON list.
+    Rows are TEXTS, those of --file or, without either, the lines of standard input.
+
+    A classifier answers with a label and its probability, other models with all their outputs. Numbers, and
+    lists of them, are written as JSON: a series is '[0.1, 0.3]'. Tokens stand between blanks, or in a JSON
+    list. Images are names of files, with --signature encoded.
+
+    The columns of --file are written along with the answers; an output with the name of a column is written
+    as predicted_NAME. A model with several inputs takes each from the column of
+    its name.
     """
     with connected(model, options) as client:
         signature = _signature(client, options)
@@ -87,11 +106,7 @@ def _usual(signature: Signature) -> list[str]:
 
 
 def _answered(
-    client: Client,
-    signature: Signature,
-    asked: Iterator[Asked],
-    outputs: list[str],
-    options: dict[str, Any],
+    client: Client, signature: Signature, asked: Iterator[Asked], outputs: list[str], options: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """The arguments of a query, and its outcome."""
     given: deque[Asked] = deque()

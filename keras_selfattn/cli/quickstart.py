@@ -16,6 +16,7 @@ from rich.text import Text
 from keras_selfattn.atomic import write_file
 from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
 from keras_selfattn.cli.export import training_of
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.languages import LanguageRows, language_rows, names_table
 from keras_selfattn.data.names import LANGUAGES, Name, english_name
@@ -42,22 +43,36 @@ _NAMES, _SENTENCES = 10, 2  # in the table of answers
 _ANSWERS = 3  # answers for each
 
 
-@click.command("quickstart")
-@click.option(
-    "--output", type=click.Path(path_type=Path), default=Path("quickstart"), help="Folder for all of it."
-)
-@click.option("--epochs", type=click.IntRange(min=1), default=EPOCHS, help="Passes over the training texts.")
-@click.option(
-    "--languages",
-    default=str(len(LANGUAGES)),
-    help='How many of the built-in languages, or which: "en,de,tr".',
-)
-@click.option("--seed", type=click.IntRange(0, 2**31), default=0, help="Of split, weights and order.")
-def command(output: Path, epochs: int, languages: str, seed: int) -> None:
-    """Learn which language a text is written in; export, serve and ask the model.
+_PANELS = {
+    "Options": (
+        Option(
+            "--output",
+            type=PATH,
+            default=Path("quickstart"),
+            metavar="FOLDER",
+            help="Folder for the run, the model and the figures.",
+        ),
+        Option("--epochs", type=COUNT, default=EPOCHS, help="Passes over the training texts."),
+        Option(
+            "--languages", default=str(len(LANGUAGES)), help="How many languages, or which, as in en,de,tr."
+        ),
+        Option(
+            "--seed",
+            type=click.IntRange(0, 2**31),
+            default=0,
+            metavar="N",
+            help="Seed of the split, the weights and the order of the texts.",
+        ),
+    )
+}
 
-    It learns from names, dates and measures of the Unicode CLDR (in the Babel package), messages of Django
-    and lists of frequent words, which all came with the installation. Nothing is downloaded.
+
+@click.command("quickstart", cls=PanelCommand, panels=_PANELS)
+def command(output: Path, epochs: int, languages: str, seed: int) -> None:
+    """Learn the languages of texts; export, serve and ask the model.
+
+    Nothing is downloaded: the texts are names, dates and measures of the Unicode CLDR (in the Babel package),
+    messages of Django and lists of frequent words, all of which came with the installation.
     """
     if output.exists() and not output.is_dir():
         raise RunError(f"--output must be a folder. {output} is a file; choose another name.")

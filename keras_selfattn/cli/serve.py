@@ -1,55 +1,101 @@
 """`keras-selfattn serve`: TensorFlow Serving's API for SavedModels, with TensorFlow Serving's flags."""
 
+import json
 import logging
+import math
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import Field, fields
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from keras_selfattn.cli.console import console, print_command, starting_tensorflow
-from keras_selfattn.cli.first_question import first_question
-from keras_selfattn.cli.serve_flags import WITHOUT_EFFECT, options
+from keras_selfattn.cli.panels import Option, PanelCommand
 from keras_selfattn.serving.errors import ServingError
-from keras_selfattn.serving.server.config import SETTINGS
+from keras_selfattn.serving.server.config import MOST_USED, OWN_LIFE, SETTINGS, ServerConfig
 from keras_selfattn.serving.server.runtime.lean_tensorflow import import_runtime
 
 if TYPE_CHECKING:
     from keras_selfattn.serving.server.until_stopped import Serving
 
 _FAILED_TO_START = 255  # as TensorFlow Serving's binary
+# Of a model that is asked a first question.
+_CARD = Path("assets.extra", "model_card.json")
+_MOST_FEATURES = 4
 
 
-class _Serve(click.Command):
-    """Prints its many options in groups."""
+WITHOUT_EFFECT = {
+    "use_alts_credentials": "ALTS is Google Cloud's; --ssl_config_file encrypts",
+    "platform_config_file": "there is one platform, tensorflow",
+    "remove_unused_fields_from_bundle_metagraph": "nothing that is unused is kept",
+    "flush_filesystem_caches": "files are read once, and not kept in memory",
+    "rest_api_num_threads": "REST needs no threads of its own; --grpc_max_threads bounds all runs",
+    "num_tflite_pools": "interpreters are made as they are needed",
+    "num_tflite_interpreters_per_pool": "interpreters are made as they are needed",
+    "xla_cpu_compilation_enabled": "compile the model itself (jit_compile=True)",
+    "xla_gpu_compilation_enabled": "compile the model itself (jit_compile=True)",
+    "thread_pool_factory_config_file": "TensorFlow's own pools are used",
+    "mixed_precision": "export the model in the precision wanted",
+    "skip_initialize_tpu": "TPUs are not supported",
+    "enable_grpc_healthcheck_service": "health is always served",
+    "use_saved_model": "all models are SavedModels",
+}
+"""What TensorFlow Serving's binary takes and this server does not need, and why."""
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = {parameter.name: parameter.get_help_record(ctx) for parameter in self.params}
-        for group, members in groupby(SETTINGS.items(), key=lambda item: item[1].group):
-            with formatter.section(group):
-                formatter.write_dl([record for name, _ in members if (record := records.pop(name))])
-        with formatter.section("Others"):
-            formatter.write_dl([record for record in records.values() if record])
-        with formatter.section("Accepted, without effect here"):
-            formatter.write_dl([(f"--{name}", why) for name, why in WITHOUT_EFFECT.items()])
+# What a flag of TensorFlow Serving was called before.
+_OTHER_NAMES = {"prefer_tflite_model": ("--use_tflite_model",)}
+# A person who waits sees what is missing, and Ctrl-C is near; a container's model may come after its server.
+_DEFAULTS = {"startup_wait_seconds": math.inf}
 
 
-@click.command("serve", cls=_Serve, params=options())
+# Kinds of values, as the help names them.
+_METAVARS = {int: "N", float: "NUMBER", bool: "[true|false]"}
+
+
+def _panels() -> dict[str, list[Option]]:
+    """Return the server's settings as options by subject, and what TensorFlow Serving knows besides."""
+    panels: dict[str, list[Option]] = {}
+    for each in fields(ServerConfig):
+        panels.setdefault(SETTINGS[each.name].group, []).append(_option(each))
+    panels[MOST_USED].append(Option("--version", is_flag=True, help="Print the versions and stop."))
+    panels[OWN_LIFE].append(Option("--structured_logs", is_flag=True, help="Log one JSON object a line."))
+    panels["Accepted, without effect here"] = [
+        Option(f"--{name}", is_flag=False, flag_value="", metavar="", help=why)
+        for name, why in WITHOUT_EFFECT.items()
+    ]
+    return panels
+
+
+def _option(setting: Field) -> Option:
+    default = _DEFAULTS.get(setting.name, setting.default)
+    kind = type(default)
+    settings: dict[str, Any] = {"type": kind, "default": default, "show_default": default != ""}
+    if kind is bool:
+        # TensorFlow's flags take no value, or one after an equals sign.
+        settings |= {"type": click.BOOL, "is_flag": False, "flag_value": True}
+    last_word = setting.name.rpartition("_")[2].upper()
+    settings["metavar"] = last_word if last_word in ("FILE", "PATH") else _METAVARS.get(kind)
+    names = [f"--{setting.name}", *_OTHER_NAMES.get(setting.name, ())]
+    return Option(*names, help=SETTINGS[setting.name].help, **settings)
+
+
+@click.command("serve", cls=PanelCommand, panels=_panels())
 def command(version: bool, structured_logs: bool, **settings: Any) -> None:
-    """Serve models over TensorFlow Serving's gRPC and REST APIs. A new version takes over once it is loaded.
+    """Serve models over TensorFlow Serving's gRPC and REST APIs.
 
-    Flags are TensorFlow Serving's and mean what they mean there; --help lists what differs.
+    A new version takes over once it is loaded. Flags are TensorFlow Serving's and mean what they mean there;
+    after them come those that it does not have, and those of its own that have no effect here.
     """
     if version:
         _print_version()
         return
     ignored = [name for name in WITHOUT_EFFECT if settings.pop(name) is not None]
-    from keras_selfattn.serving.server import ServerConfig, serve_forever
+    from keras_selfattn.serving.server import serve_forever
 
     if settings["workers"] == 1:
         with starting_tensorflow():
@@ -154,3 +200,40 @@ def _announce(server: "Serving") -> None:
         name, versions = next(iter(models.items()))
         folder = Path(str(config.model_base_path), str(max(versions, default=0)))
         print_command(*first_question(name, folder), "--target", server.target, *encryption)
+
+
+def first_question(name: str, version: Path) -> tuple[str, ...]:
+    """Return the words of a command that asks a model, or tell what it takes where a row is much to type.
+
+    Args:
+        name: of the model.
+        version: the folder of a version. Without a card of ours in it, the model may take texts.
+
+    Example:
+
+        >>> first_question("films", Path("no/such/folder"))
+        ('query', 'films', 'some text')
+    """
+    signatures = _signatures(version)
+    if "encoded" in signatures:
+        return "query", name, "--signature", "encoded", "image.png"
+    try:
+        inputs = signatures["serving_default"]["inputs"]
+        described = [(alias, spec["dtype"], spec["shape"]) for alias, spec in inputs.items()]
+    except (KeyError, TypeError, AttributeError):
+        return ("metadata", name) if signatures else ("query", name, "some text")
+    match described:
+        case [(_, "string", _)]:
+            return "query", name, "some text"
+        case [("values", _, [_, _, int(features)])] if features <= _MOST_FEATURES:
+            return "query", name, json.dumps([[0.5] * features, [1.5] * features])
+    return "metadata", name
+
+
+def _signatures(version: Path) -> dict[str, Any]:
+    try:
+        card = json.loads((version / _CARD).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    # Others may write files of this name; ours have a format.
+    return card["signatures"] if isinstance(card, dict) and "format" in card and "signatures" in card else {}

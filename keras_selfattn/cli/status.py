@@ -6,17 +6,30 @@ from typing import Any
 
 import click
 
-from keras_selfattn.cli.connect import connected, connection_options
+from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.cli.exit_status import NOT_NOW
+from keras_selfattn.cli.panels import Option, PanelCommand
+
+_PANELS = {
+    "Most used": (
+        Option("--version", type=int, metavar="N", help="Version to ask for.", without="all"),
+        Option(
+            "--wait", type=float, metavar="SECONDS", help="Wait for a version that answers, up to so long."
+        ),
+        Option("--json", "as_json", is_flag=True, help="Print one JSON object a line."),
+    ),
+    **CONNECTION_PANELS,
+}
 
 
-@click.command("status", epilog="Exit status: 0 a version answers, 3 no such model, 4 none answers now.")
+@click.command(
+    "status",
+    cls=PanelCommand,
+    panels=_PANELS,
+    epilog="Exit status: 0 a version answers, 3 no such model, 4 none answers now.",
+)
 @click.argument("model")
-@click.option("--version", type=int, help="This version alone.")
-@click.option("--wait", type=float, help="Wait so many seconds for one that answers.")
-@click.option("--json", "as_json", is_flag=True, help="One object a line.")
-@connection_options
 def command(model: str, version: int | None, wait: float | None, as_json: bool, **options: Any) -> None:
     """List the versions of the served MODEL and their states."""
     with connected(model, options) as client:

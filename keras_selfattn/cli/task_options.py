@@ -1,189 +1,245 @@
-"""Options that say how a file is read, and what a model is made of; each belongs to one task or several."""
+"""Options that commands share, to read a file, make a model and train it; and the tasks that each is for."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import copy
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from keras_selfattn.cli.panels import COUNT, PATH, Option
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.tasks import TASKS, Task, task_named
+from keras_selfattn.tasks import TASKS, Task
 
-_COUNT = click.IntRange(min=1)
-
-
-def _default(task: str, value: Any) -> str:
-    return f"  [{task}; default: {value}]"
+if TYPE_CHECKING:
+    from keras_selfattn.models.base import RawModel
+    from keras_selfattn.training import TrainConfig
 
 
-_SERIES = "series, regression, forecast"
-separator_option = click.option(
+SEPARATOR = Option(
     "--separator",
-    help="What stands between the columns of a .csv or .tsv, such as ';' or '\\t'.  "
-    "[default: a comma, of .tsv a tab]",
+    metavar="CHAR",
+    help="Character between the columns of a .csv or .tsv file, such as ';' or '\\t'.",
+    without="a comma; in a .tsv a tab",
 )
-_READING = (
-    click.option(
-        "--text", help="Column with the texts, or lists of tokens.  [text, tokens; default: text or tokens]"
+COLUMNS = (
+    Option(
+        "--text",
+        metavar="COLUMN",
+        help="Column with the texts, or with the lists of tokens.",
+        without="text; of tagged tokens: tokens",
     ),
-    click.option(
+    Option(
         "--label",
-        help="Column with the labels, lists of them, or numbers to learn.  [default: label; tokens: labels]",
+        metavar="COLUMN",
+        help="Column with the labels, or with the numbers of a regression.",
+        without="label; of tagged tokens: labels",
     ),
-    separator_option,
-    click.option(
-        "--label-separator", help="What stands between the labels of a row that bears several.  [text]"
+    SEPARATOR,
+)
+"""How a file is read, whatever is learned from it, as far as it is a table."""
+
+_OF_TASKS = (
+    Option(
+        "--label-separator",
+        metavar="CHAR",
+        help="Character between the labels of a row that has several.",
+        without="one label a row",
     ),
-    click.option(
-        "--image-size",
-        type=_COUNT,
-        help="Height and width that images of several sizes are resized to.  [images]",
+    Option("--tokens", type=click.Choice(["words", "characters"]), help="Units of a text.", without="words"),
+    Option(
+        "--keep-case", "lowercase", flag_value=False, default=None, help="Tell upper case from lower case."
     ),
-    click.option(
+    Option("--max-tokens", type=COUNT, help="Cut texts after so many tokens.", without="100000"),
+    Option(
+        "--training-span", type=COUNT, help="Tokens of a long text that a training step reads.", without="128"
+    ),
+    Option(
+        "--no-wide", "wide", flag_value=False, default=None, help="Leave out the linear model of n-grams."
+    ),
+    Option(
+        "--from",
+        "start",
+        type=PATH,
+        metavar="RUN",
+        help="Begin with the vocabulary and weights of RUN, made by `pretrain` or from labelled texts.",
+    ),
+    Option("--members", type=COUNT, help="Encoders side by side; their answers are averaged.", without="2"),
+    Option(
         "--column",
         type=click.Choice(["upos", "xpos", "feats", "deprel"]),
-        help="Column of a .conllu with the labels." + _default("tokens", "upos"),
+        help="Column of a .conllu file that holds the labels.",
+        without="upos",
     ),
-    click.option(
-        "--id",
-        "row_id",
-        help="Table's column that names a line's series." + _default(_SERIES, "id"),
+    Option(
+        "--id", "row_id", metavar="COLUMN", help="Table's column that names a line's series.", without="id"
     ),
-    click.option("--time", help=f"Table's column that orders the lines of a series.  [{_SERIES}]"),
-    click.option(
-        "--values", help="Columns with values, with commas between." + _default(_SERIES, "the rest")
+    Option(
+        "--time",
+        metavar="COLUMN",
+        help="Table's column that orders a series.",
+        without="the order of the file",
     ),
-    click.option(
-        "--context", type=_COUNT, help="Frames that a forecast is made from." + _default("forecast", 48)
+    Option(
+        "--values",
+        metavar="COLUMNS",
+        help="Table's columns of values, as in load,wind.",
+        without="all others",
     ),
-    click.option("--horizon", type=_COUNT, help="Values to forecast." + _default("forecast", 12)),
-)
-
-_SETTINGS = (
-    click.option("--width", type=_COUNT, help="Features of a position.  [default: 128, of series 64]"),
-    click.option("--layers", "num_layers", type=_COUNT, help="Encoder blocks.  [default: 2; text: 1]"),
-    click.option("--heads", "num_heads", type=_COUNT, help="Attention heads.  [default: 4]"),
-    click.option(
-        "--dropout",
-        type=click.FloatRange(0, 1, max_open=True),
-        help="Share dropped in training.  [default: 0.1; text: 0.2]",
-    ),
-    click.option(
-        "--tokens",
-        type=click.Choice(["words", "characters"]),
-        help="What a token is." + _default("text", "words"),
-    ),
-    click.option(
-        "--keep-case", "lowercase", flag_value=False, default=None, help="Tell upper from lower case.  [text]"
-    ),
-    click.option(
-        "--max-tokens", type=_COUNT, help="Longer texts are cut at the end." + _default("text", "100,000")
-    ),
-    click.option(
-        "--training-span",
-        type=_COUNT,
-        help="Of longer texts a step of training reads a run of so many tokens." + _default("text", 128),
-    ),
-    click.option(
-        "--no-wide",
-        "wide",
-        flag_value=False,
-        default=None,
-        help="Leave out the linear model of n-grams beside attention.  [text]",
-    ),
-    click.option(
-        "--members",
-        type=_COUNT,
-        help="Encoders side by side, whose answers are averaged." + _default("text, tokens", 2),
-    ),
-    click.option(
-        "--patch-size",
-        type=_COUNT,
-        help="Side of the patches in pixels." + _default("images", "after the size, 2 to 16"),
-    ),
-    click.option(
-        "--no-augment",
-        "augment",
-        flag_value=False,
-        default=None,
-        help="Leave the images as they are in training: do not shift them at random.  [images]",
-    ),
-    click.option(
-        "--kernel-size", type=_COUNT, help="Frames that the first convolution spans." + _default(_SERIES, 7)
-    ),
-    click.option(
+    Option("--kernel-size", type=COUNT, help="Frames that the first convolution spans.", without="7"),
+    Option(
         "--kernels",
         type=click.IntRange(min=0),
-        help="Random convolutions beside attention, or 0." + _default("series", 4000),
+        metavar="N",
+        help="Random convolutions beside attention; 0 for none.",
+        without="4000",
     ),
-    click.option(
-        "--season", type=_COUNT, help="Frames after which series repeat themselves." + _default("forecast", 1)
+    Option("--context", type=COUNT, help="Frames that a forecast is made from.", without="48"),
+    Option("--horizon", type=COUNT, help="Values to forecast.", without="12"),
+    Option(
+        "--season", type=COUNT, help="Frames after which series repeat themselves.", without="1, no season"
+    ),
+    Option(
+        "--image-size", type=COUNT, metavar="PIXELS", help="Side that images of several sizes are resized to."
+    ),
+    Option(
+        "--patch-size",
+        type=COUNT,
+        metavar="PIXELS",
+        help="Side of a patch.",
+        without="2 to 16, by image size",
+    ),
+    Option(
+        "--no-augment", "augment", flag_value=False, default=None, help="Do not shift images in training."
     ),
 )
+# No setting of a model, so no `Task` lists it.
+_BESIDES = {"start": ("text",)}
 
-_NAMES = frozenset(name for task in TASKS for name in task.reading)
+OUTPUT = (
+    Option("--output", type=PATH, required=True, metavar="RUN", help="Run folder to write."),
+    Option("--overwrite", is_flag=True, help="Replace an existing run folder once the new one is complete."),
+)
+SEED = Option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    metavar="N",
+    help="The same seed gives the same result.",
+)
 
-
-def task_option(function: Callable) -> Callable:
-    """`--task`, by default after the ending of the file."""
-    names = [task.name for task in TASKS]
-    return click.option(
-        "--task", type=click.Choice(names), help="What is learned.  [default: after the file's ending]"
-    )(function)
-
-
-def reading_options(function: Callable) -> Callable:
-    """Return the options that say how a file is read."""
-    for option in reversed(_READING):
-        function = option(function)
-    return function
-
-
-def setting_options(function: Callable) -> Callable:
-    """Return the options of a model's config."""
-    for option in reversed(_SETTINGS):
-        function = option(function)
-    return function
+READING = tuple(sorted({name for task in TASKS for name in task.reading}))
+"""Parameters that say how a file is read."""
+TRAINING = ("epochs", "batch_size", "learning_rate", "label_smoothing", "class_weight", "refit", "seed")
+"""Parameters that are fields of `TrainConfig`."""
+# A classifier is free in these whatever it begins with.
+_OF_A_CLASSIFIER = frozenset({"dropout", "max_tokens", "training_span", "members", "wide"})
 
 
-def pretraining_options(function: Callable) -> Callable:
-    """Return the options of a text model that a classifier which begins with it must share."""
-    of_a_classifier = {"dropout", "max_tokens", "training_span", "members", "wide"}
+def encoder_options(width: str, layers: str, dropout: str) -> tuple[Option, ...]:
+    """Return the options of the encoder that every model has, with defaults in words."""
+    return (
+        Option("--width", type=COUNT, help="Features of a position.", without=width),
+        Option("--layers", "num_layers", type=COUNT, help="Encoder blocks.", without=layers),
+        Option("--heads", "num_heads", type=COUNT, help="Attention heads.", without="4"),
+        Option(
+            "--dropout",
+            type=click.FloatRange(0, 1, max_open=True),
+            metavar="SHARE",
+            help="Share of the features dropped in training.",
+            without=dropout,
+        ),
+    )
+
+
+def tasks_of(name: str) -> tuple[str, ...]:
+    """Return the tasks that an option is for, by the parameter's name; none of an option of all.
+
+    Example:
+        >>> tasks_of("horizon"), tasks_of("members"), tasks_of("width")
+        (('forecast',), ('text', 'tokens'), ())
+    """
+    found = tuple(task.name for task in TASKS if name in task.reading or name in task.settings)
+    return found or _BESIDES.get(name, ())
+
+
+def panels_of_tasks() -> dict[str, list[Option]]:
+    """Return the options that are for some tasks, under headings that name those."""
+    return _by_tasks(_OF_TASKS)
+
+
+def panels_of_run() -> dict[str, list[Option]]:
+    """Return the options that say how a file is read where not as in a run's training."""
+    columns, rest = ([_as_trained(option) for option in options] for options in (COLUMNS, _OF_TASKS))
+    return {
+        "Columns, unless they are those of the training": columns,
+        **_by_tasks(option for option in rest if option.name in READING),
+    }
+
+
+def _by_tasks(options: Iterable[Option]) -> dict[str, list[Option]]:
+    panels: dict[str, list[Option]] = {}
+    for option in options:
+        panels.setdefault(_heading(tasks_of(str(option.name))), []).append(option)
+    return panels
+
+
+def _as_trained(option: Option) -> Option:
+    found = copy.copy(option)
+    found.without = None
+    return found
+
+
+def _heading(tasks: tuple[str, ...]) -> str:
+    *others, last = tasks
+    return f"Only for the tasks {', '.join(others)} and {last}" if others else f"Only for the task {last}"
+
+
+def pretraining_settings() -> list[Option]:
+    """Return the options of a text model, encoder apart, that classifiers which begin with it share."""
     text = next(task for task in TASKS if task.name == "text")
-    settings = text.all_settings - of_a_classifier
-    for option in reversed(_SETTINGS):
-        function = option(function)
-        if (added := _parameters(function))[-1].name not in settings:
-            added.pop()
-    return function
+    return [option for option in _OF_TASKS if option.name in text.settings - _OF_A_CLASSIFIER]
 
 
 def flag(name: str) -> str:
-    """Return how an option of a model's settings is written."""
-    known = _parameters(setting_options(lambda: None))
+    """Return how an option of a file's reading or a model's settings is written."""
+    known = (*COLUMNS, *_OF_TASKS, *encoder_options("", "", ""))
     return next(option.opts[0] for option in known if option.name == name)
 
 
-def _parameters(function: Any) -> list[click.Parameter]:
-    """Return the options that decorators have added to a function, the last added last."""
-    return function.__click_params__
+def check_task(task: Task, options: Mapping[str, Any], instead: str = "") -> None:
+    """Refuse options that are given and for other tasks.
+
+    Args:
+        task: the task.
+        options: by name, None where they are not given.
+        instead: what a user may do but leave the option out.
+
+    Raises:
+        ConfigError: for the first such option.
+    """
+    for name, value in options.items():
+        tasks = tasks_of(name)
+        if value is not None and tasks and task.name not in tasks:
+            raise ConfigError(
+                f"{flag(name)} is for the task {', '.join(tasks)}. The task is {task.name}: "
+                f"leave it out{instead}."
+            )
 
 
-def check_width(settings: dict[str, Any]) -> None:
-    """Before TensorFlow is imported, and by the names of the flags."""
-    width, heads = settings["width"], settings["num_heads"] or 4
+def check_width(settings: Mapping[str, Any]) -> None:
+    """Check before TensorFlow is imported, and by the names of the flags."""
+    width, heads = settings.get("width"), settings.get("num_heads", 4)
     if width is not None and width % heads:
         raise ConfigError(f"--width must be divisible by --heads. Received {width} and {heads}.")
 
 
-def chosen_task(options: dict[str, Any], path: Path) -> tuple[Task, dict[str, Any], dict[str, Any]]:
-    """Return the task, the options that say how its files are read, and those its model is made of."""
-    options = dict(options)
-    task = task_named(options.pop("task", None), path)
-    reading = given(options)
-    return task, reading, {name: value for name, value in options.items() if name not in _NAMES}
+def given(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the options of those names that were given."""
+    return {name: options[name] for name in names if options.get(name) is not None}
 
 
-def given(options: dict[str, Any]) -> dict[str, Any]:
-    """Return those options that say how a file is read, and were given."""
-    return {name: options[name] for name in sorted(_NAMES) if options.get(name) is not None}
+def advised_config(model: "RawModel", rows: int, training: Mapping[str, Any]) -> "TrainConfig":
+    """Return how a model is trained on a number of rows: as asked and, for the rest, as it advises."""
+    from keras_selfattn.training import TrainConfig
+
+    return TrainConfig(**{**model.advised_training(rows), **training})

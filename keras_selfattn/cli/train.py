@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import (
+    COLUMNS,
+    OUTPUT,
+    READING,
+    SEED,
+    TRAINING,
+    advised_config,
+    check_task,
     check_width,
-    chosen_task,
+    encoder_options,
     flag,
-    reading_options,
-    setting_options,
-    task_option,
+    given,
+    panels_of_tasks,
 )
-from keras_selfattn.cli.training_options import advised_config, taken, training_options
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.run_folder import check_output, check_run
-from keras_selfattn.tasks import Task
+from keras_selfattn.tasks import TASKS, Task, task_named
 
 if TYPE_CHECKING:
     from keras_selfattn.training import Run
@@ -27,72 +33,111 @@ if TYPE_CHECKING:
 _NUMBERS = ("regression", "forecast")
 
 
-@click.command("train")
-@click.argument("table", type=click.Path(path_type=Path))
-@task_option
-@reading_options
-@training_options(
-    validation="File of the same form that decides when to stop.  [default: a tenth of TABLE]",
-    epochs="Passes over the rows, at most; stops early on validation rows.  [default: after the task]",
-    batch_size="after the task",
-    learning_rate="after the task",
-)
-@click.option(
-    "--label-smoothing",
-    type=click.FloatRange(0, 1, max_open=True),
-    help="Share of each label that is spread over all classes.  [default: 0, of texts and images 0.1]",
-)
-@click.option(
-    "--refit/--no-refit",
-    default=None,
-    help="Train again on all rows where a tenth was held out.  [default: yes, of images no]",
-)
-@click.option(
-    "--tune",
-    type=click.FloatRange(0, min_open=True),
-    metavar="MINUTES",
-    help="Try other settings on the held-out rows for so long, and keep those that are better.",
-)
-@click.option(
-    "--from",
-    "start",
-    type=click.Path(path_type=Path),
-    help="Run of `pretrain`, or of a classifier of text, whose vocabulary and weights to begin with.  [text]",
-)
-@click.option(
-    "--balanced",
-    "class_weight",
-    flag_value="balanced",
-    default=None,
-    help="Give each class the same weight, however few its rows.",
-)
-@setting_options
+_PANELS = {
+    "Most used": (
+        *OUTPUT,
+        Option(
+            "--task",
+            "task_name",
+            type=click.Choice([task.name for task in TASKS]),
+            metavar="TASK",
+            help="One of the tasks above.",
+            without="by the ending of TABLE",
+        ),
+        *COLUMNS,
+        Option(
+            "--validation",
+            "validation_file",
+            type=PATH,
+            help="File like TABLE on which the best epoch is chosen.",
+            without="a tenth of TABLE",
+        ),
+        Option(
+            "--tune",
+            type=click.FloatRange(0, min_open=True),
+            metavar="MINUTES",
+            help="Try other settings for so long, and keep those that answer the validation rows better.",
+        ),
+    ),
+    **panels_of_tasks(),
+    "Model, of all tasks": encoder_options("128; of series 64", "2; of texts 1", "0.1; of texts 0.2"),
+    "Training, of all tasks": (
+        Option(
+            "--epochs", type=COUNT, help="Passes over the rows, at most.", without="4 to 200 by task and rows"
+        ),
+        Option("--batch-size", type=COUNT, help="Rows in a step.", without="16 to 64, by task"),
+        Option(
+            "--learning-rate",
+            type=click.FloatRange(0, min_open=True),
+            metavar="RATE",
+            help="Highest learning rate of the schedule.",
+            without="0.002; of tagged tokens 0.001",
+        ),
+        Option(
+            "--balanced",
+            "class_weight",
+            flag_value="balanced",
+            default=None,
+            help="Give each class the same weight, however few its rows. For tasks with a label a row.",
+        ),
+        Option(
+            "--label-smoothing",
+            type=click.FloatRange(0, 1, max_open=True),
+            metavar="SHARE",
+            help="Share of each label that is spread over all classes. For tasks with labels.",
+            without="0; of texts and images 0.1",
+        ),
+        Option(
+            "--refit/--no-refit",
+            default=None,
+            help="Train again on all rows, where a tenth was held out.",
+            without="refit; of images no-refit",
+        ),
+        SEED,
+    ),
+}
+
+
+@click.command("train", cls=PanelCommand, panels=_PANELS)
+@click.argument("table", type=PATH)
 def command(
     table: Path,
     output: Path,
+    overwrite: bool,
+    task_name: str | None,
     validation_file: Path | None,
     tune: float | None,
     start: Path | None,
-    overwrite: bool,
     **options: Any,
 ) -> None:
-    """Train a model on TABLE: texts with labels from a .csv, .tsv or .jsonl file; tokens with a label each
-    from a .conllu or .conll file, or with --task tokens from a .jsonl or .txt file; images from a folder
-    with a subfolder for each class, or an .npz file with x and y; series from a .ts file, or with --task
-    series, regression or forecast from other files.
+    """Train a model on TABLE, labelled rows or a folder of images.
+
+    The ending of TABLE tells the task, unless --task does:
+
+    \b
+    text        .csv, .tsv, .jsonl   texts with a label each, or several
+    tokens      .conllu, .conll      tokens with a label each
+    series      .ts                  series with a class each
+    regression  with --task alone    series with a number each
+    forecast    with --task alone    long series, to be continued
+    images      a folder, .npz       images in a folder a class; arrays x and y
+
+    With --task, tokens are read from .jsonl and .txt files as well, and series, regression and forecast from
+    .ts, .csv, .tsv, .jsonl, .txt and .npz files.
     """
     check_output(output, overwrite=overwrite)
-    given = taken(options)
-    _check_refit(given, validation_file)
+    asked = given(options, TRAINING)
+    _check_refit(asked, validation_file)
     if tune is not None and not math.isfinite(tune):
         raise ConfigError(f"--tune must be minutes, more than 0. Received {tune}.")
-    task, reading, settings = chosen_task(options, table)
-    _check_labels_asked(task, given)
-    if start is not None:
-        _check_text(task, start)
-    task.checked_settings(settings)
+    task = task_named(task_name, table)
+    check_task(task, {**options, "start": start}, ", or name another task with --task")
+    _check_labels_asked(task, asked)
+    reading, settings = given(options, READING), given(options, task.all_settings)
     if start is None:
         check_width(settings)
+    else:
+        _check_start_exists(start)
     rows = task.rows(table, reading)
     validation = None if validation_file is None else task.rows(validation_file, reading)
     import_tensorflow()
@@ -103,7 +148,7 @@ def command(
 
     _check_start(start, settings)
     model: Any = task.model(settings, start)
-    config = advised_config(model, len(rows), given)
+    config = advised_config(model, len(rows), asked)
     if start is not None:
         console.print(model.start.described(rows.inputs))
     with TrainingProgress() as progress:
@@ -127,28 +172,26 @@ def command(
     print_command("export", run.path, f"models/{run.path.name}")
 
 
-def _check_refit(given: dict[str, Any], validation_file: Path | None) -> None:
-    if given.get("refit") and validation_file is not None:
+def _check_refit(asked: dict[str, Any], validation_file: Path | None) -> None:
+    if asked.get("refit") and validation_file is not None:
         raise ConfigError(
             "--refit trains on rows held out of TABLE. Leave it out where --validation is given."
         )
 
 
-def _check_labels_asked(task: Task, given: dict[str, Any]) -> None:
+def _check_labels_asked(task: Task, asked: dict[str, Any]) -> None:
     """Before a file is read: settings that no training of the task has."""
     takes_weights = task.name not in ("tokens", *_NUMBERS)
     for option, name, fits in (
         ("--balanced", "class_weight", takes_weights),
         ("--label-smoothing", "label_smoothing", task.name not in _NUMBERS),
     ):
-        if given.get(name) and not fits:
+        if asked.get(name) and not fits:
             what = "one label a row" if name == "class_weight" else "labels"
             raise ConfigError(f"{option} is for {what}. The task is {task.name}: leave it out.")
 
 
-def _check_text(task: Task, start: Path) -> None:
-    if task.name != "text":
-        raise ConfigError(f"--from is for the task text. The task is {task.name}: leave it out.")
+def _check_start_exists(start: Path) -> None:
     if start.suffix != ".keras":
         check_run(start)
     elif not start.is_file():
@@ -166,14 +209,13 @@ def _said(run: "Run") -> str:
 
 
 def _check_start(start: Path | None, settings: dict[str, Any]) -> None:
-    """By the names of the flags."""
+    """Refuse settings that contradict the run begun with, by the names of the flags."""
     if start is None:
         return
     from keras_selfattn.models.text.pretrained import Start
 
-    given = {name: value for name, value in settings.items() if value is not None}
-    for name, bound in Start(start).contradicted(given).items():
+    for name, bound in Start(start).contradicted(settings).items():
         raise ConfigError(
             f"{flag(name)} contradicts {start}, whose weights the model begins with: there `{name}` is "
-            f"{bound!r}. Received {given[name]!r}. Leave the option out, or pretrain with it."
+            f"{bound!r}. Received {settings[name]!r}. Leave the option out, or pretrain with it."
         )

@@ -5,17 +5,24 @@ from pathlib import Path
 import click
 
 from keras_selfattn.cli.console import columns, console, import_tensorflow
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 
-_COUNT = click.IntRange(min=1)
+_PANELS = {
+    "Options": (
+        Option("--latest", is_flag=True, help="Print the number of the highest version alone."),
+        Option("--remove", type=COUNT, multiple=True, help="Remove this version; may be given again."),
+        Option("--keep", type=COUNT, help="Remove all but the N highest versions."),
+    )
+}
 
 
-@click.command("versions")
-@click.argument("base_path", type=click.Path(path_type=Path))
-@click.option("--latest", is_flag=True, help="Print the highest version's number alone.")
-@click.option("--remove", type=_COUNT, multiple=True, help="Remove this version; may be given several times.")
-@click.option("--keep", type=_COUNT, help="Remove all but so many of the highest versions.")
+@click.command("versions", cls=PanelCommand, panels=_PANELS)
+@click.argument("base_path", type=PATH)
 def command(base_path: Path, latest: bool, remove: tuple[int, ...], keep: int | None) -> None:
-    """List the versions under BASE_PATH, a folder that `export` writes to."""
+    """List the versions under BASE_PATH, or remove some.
+
+    BASE_PATH is a folder that `export` writes to.
+    """
     import_tensorflow()
     from keras_selfattn.errors import ExportError
     from keras_selfattn.export import keep_newest, latest_version, list_versions, remove_versions

@@ -18,12 +18,16 @@ from ..errors import InvalidInputError
 LOOPBACK = "127.0.0.1"
 ALL_ADDRESSES = "0.0.0.0"
 
+# Headings of the help: flags of TensorFlow Serving, by subject, and then those that it does not have.
+MOST_USED = "Most used"
 MODELS = "Models"
-NETWORK = "Network"
-LIMITS = "Limits"
+REQUESTS = "Requests"
 BATCHING = "Batching"
-LIFE_CYCLE = "Life cycle"
+LOADING = "Loading"
 TENSORFLOW = "TensorFlow"
+OWN_PROCESSES = "Address and processes, not in TensorFlow Serving"
+OWN_LIMITS = "Limits, not in TensorFlow Serving"
+OWN_LIFE = "Start, end and logs, not in TensorFlow Serving"
 
 
 class Rule(NamedTuple):
@@ -83,13 +87,21 @@ class ServerConfig:
         8500
     """
 
-    model_name: str = _setting("default", MODELS, _NAME, "Name that clients ask for.")
+    model_name: str = _setting("default", MOST_USED, _NAME, "Name that clients ask for.")
     model_base_path: str | Path = _setting(
         "",
-        MODELS,
+        MOST_USED,
         Rule(_is_path, "the folder that holds the model's versions"),
         "Folder with one numbered folder for each version. --model_config_file is the alternative.",
     )
+    port: int = _setting(8500, MOST_USED, _PORT, "gRPC port; 0 takes a free one.")
+    rest_api_port: int = _setting(
+        0,
+        MOST_USED,
+        Rule(lambda value: _is_int(value) and -1 <= value < 2**16, "an integer from -1 to 65535"),
+        "REST port; 0 for none, -1 takes a free one.",
+    )
+
     model_config_file: str | Path = _setting(
         "", MODELS, _FILE, "File with a list of models: a ModelServerConfig as protobuf text."
     )
@@ -112,82 +124,44 @@ class ServerConfig:
         False, MODELS, _FLAG, "Accept labels for versions that are not loaded."
     )
 
-    host: str = _setting(
-        "",
-        NETWORK,
-        Rule(lambda value: isinstance(value, str), "an address, such as 127.0.0.1 or 0.0.0.0 for all"),
-        "Address to listen on. By default only this machine, or all addresses if gRPC is encrypted. "
-        "--host=0.0.0.0 is all, as in TensorFlow Serving.",
-    )
-    port: int = _setting(8500, NETWORK, _PORT, "gRPC port; 0 takes a free one.")
-    rest_api_port: int = _setting(
-        0,
-        NETWORK,
-        Rule(lambda value: _is_int(value) and -1 <= value < 2**16, "an integer from -1 to 65535"),
-        "REST port; 0 for none, -1 takes a free one.",
-    )
-    grpc_socket_path: str | Path = _setting("", NETWORK, _FILE, "Unix socket for gRPC, besides the port.")
+    grpc_socket_path: str | Path = _setting("", REQUESTS, _FILE, "Unix socket for gRPC, besides the port.")
     ssl_config_file: str | Path = _setting(
-        "", NETWORK, _FILE, "Key and certificates for gRPC: an SSLConfig as protobuf text."
+        "", REQUESTS, _FILE, "Key and certificates for gRPC: an SSLConfig as protobuf text."
     )
     grpc_channel_arguments: str = _setting(
         "",
-        NETWORK,
+        REQUESTS,
         Rule(lambda value: isinstance(value, str), "name=value, comma-separated"),
         "Options of gRPC's core, such as grpc.max_connection_age_ms=2000, comma-separated.",
     )
-    rest_api_enable_cors_support: bool = _setting(
-        False, NETWORK, _FLAG, "Allow web pages of all origins to call REST (CORS)."
-    )
-    enable_profiler: bool = _setting(
-        True, NETWORK, _FLAG, "Answer TensorFlow's profiler, for which the server writes traces."
-    )
-    monitoring_config_file: str | Path = _setting(
-        "", NETWORK, _FILE, "Metrics over REST, and their path: a MonitoringConfig as protobuf text."
-    )
-    enable_serialization_as_tensor_content: bool = _setting(
-        False, NETWORK, _FLAG, "Answer numbers as raw bytes (tensor_content) instead of typed fields."
-    )
-    enable_signature_method_name_check: bool = _setting(
-        False, NETWORK, _FLAG, "Classify and Regress accept only signatures that were saved for them."
-    )
-
-    workers: int = _setting(
-        1,
-        LIMITS,
-        _POSITIVE,
-        "Processes that share the ports, each with all models. A connection stays with one process, so "
-        "clients should open several.",
-    )
     grpc_max_threads: int = _setting(
-        4 * (os.cpu_count() or 1), LIMITS, _POSITIVE, "Graphs that run at the same time."
-    )
-    max_concurrent_requests: int = _setting(
-        2000, LIMITS, _POSITIVE, "Requests waiting or running; one more is refused with RESOURCE_EXHAUSTED."
-    )
-    max_request_tensor_bytes: int = _setting(
-        2**28,
-        LIMITS,
-        _POSITIVE,
-        "Bytes of memory for a request's tensors beyond its own size, because a message of 40 bytes can name "
-        "gigabytes. More is refused with INVALID_ARGUMENT.",
+        4 * (os.cpu_count() or 1), REQUESTS, _POSITIVE, "Graphs that run at the same time."
     )
     rest_api_timeout_in_ms: int = _setting(
-        30_000, LIMITS, _POSITIVE, "Milliseconds that a request over REST may take."
+        30_000, REQUESTS, _POSITIVE, "Milliseconds that a request over REST may take."
     )
-    rest_api_max_body_bytes: int = _setting(
-        2**28, LIMITS, _POSITIVE, "Bytes of a REST request's body, decompressed; more is refused."
+    rest_api_enable_cors_support: bool = _setting(
+        False, REQUESTS, _FLAG, "Allow web pages of all origins to call REST (CORS)."
     )
-    max_concurrent_streams: int = _setting(
-        1000, LIMITS, _POSITIVE, "Open requests on one connection; further ones wait there."
+    enable_profiler: bool = _setting(
+        True, REQUESTS, _FLAG, "Answer TensorFlow's profiler, for which the server writes traces."
+    )
+    monitoring_config_file: str | Path = _setting(
+        "", REQUESTS, _FILE, "Metrics over REST, and their path: a MonitoringConfig as protobuf text."
+    )
+    enable_serialization_as_tensor_content: bool = _setting(
+        False, REQUESTS, _FLAG, "Answer numbers as raw bytes (tensor_content) instead of typed fields."
+    )
+    enable_signature_method_name_check: bool = _setting(
+        False, REQUESTS, _FLAG, "Classify and Regress accept only signatures that were saved for them."
     )
 
     enable_batching: bool = _setting(
         False,
         BATCHING,
         _FLAG,
-        "Batch waiting requests, for every model. This project's models are batched without it, as soon as "
-        "more requests wait than can run.",
+        "Batch waiting requests, for every model. This project's models are batched without it, as soon "
+        "as more requests wait than can run.",
     )
     batching_parameters_file: str | Path = _setting(
         "", BATCHING, _FILE, "Sizes, queues and waits of batches: BatchingParameters as protobuf text."
@@ -200,40 +174,31 @@ class ServerConfig:
         "--batching_parameters_file. Needs --enable_batching.",
     )
 
-    startup_wait_seconds: float = _setting(
-        0.0,
-        LIFE_CYCLE,
-        Rule(lambda value: value == math.inf or _SECONDS.holds(value), _SECONDS.words),
-        "Seconds to wait for a first version if there is nothing to serve; inf waits for ever.",
-    )
-    shutdown_grace_seconds: float = _setting(
-        30.0, LIFE_CYCLE, _SECONDS, "Seconds that running requests have after SIGTERM or Ctrl-C."
-    )
     num_load_threads: int = _setting(
-        0, LIFE_CYCLE, _COUNT, "Models that load at the same time; 0 for as many as there are CPUs."
+        0, LOADING, _COUNT, "Models that load at the same time; 0 for as many as there are CPUs."
     )
     num_unload_threads: int = _setting(
-        0, LIFE_CYCLE, _COUNT, "Versions that unload at the same time; 0 for one after the other."
+        0, LOADING, _COUNT, "Versions that unload at the same time; 0 for one after the other."
     )
     max_num_load_retries: int = _setting(
-        5, LIFE_CYCLE, _COUNT, "Retries of a version that failed to load and has not changed since."
+        5, LOADING, _COUNT, "Retries of a version that failed to load and has not changed since."
     )
     load_retry_interval_micros: int = _setting(
-        60_000_000, LIFE_CYCLE, _COUNT, "Microseconds between two such retries."
+        60_000_000, LOADING, _COUNT, "Microseconds between two such retries."
     )
     enable_model_warmup: bool = _setting(
-        True, LIFE_CYCLE, _FLAG, "Run a version's own warmup requests before it answers."
+        True, LOADING, _FLAG, "Run a version's own warmup requests before it answers."
     )
     num_request_iterations_for_warmup: int = _setting(
-        0, LIFE_CYCLE, _COUNT, "Runs of each warmup request; 0 for one."
+        0, LOADING, _COUNT, "Runs of each warmup request; 0 for one."
     )
 
     tensorflow_intra_op_parallelism: int = _setting(
         1,
         TENSORFLOW,
         _COUNT,
-        "Threads for one operation; 0 for all CPUs. Requests already run in parallel, and with 1 thread a "
-        "small one costs half the CPU time.",
+        "Threads for one operation; 0 for all CPUs. Requests already run in parallel, and with 1 thread "
+        "a small one costs half the CPU time.",
     )
     tensorflow_inter_op_parallelism: int = _setting(
         0, TENSORFLOW, _COUNT, "Threads for operations that can run side by side; 0 for all CPUs."
@@ -249,6 +214,51 @@ class ServerConfig:
         TENSORFLOW,
         Rule(lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
         "Share of a GPU's memory to take; 0 leaves it to TensorFlow.",
+    )
+
+    host: str = _setting(
+        "",
+        OWN_PROCESSES,
+        Rule(lambda value: isinstance(value, str), "an address, such as 127.0.0.1 or 0.0.0.0 for all"),
+        "Address to listen on. By default only this machine, or all addresses if gRPC is encrypted. "
+        "--host=0.0.0.0 is all, as in TensorFlow Serving.",
+    )
+    workers: int = _setting(
+        1,
+        OWN_PROCESSES,
+        _POSITIVE,
+        "Processes that share the ports, each with all models. A connection stays with one process, so "
+        "clients should open several.",
+    )
+
+    max_concurrent_requests: int = _setting(
+        2000,
+        OWN_LIMITS,
+        _POSITIVE,
+        "Requests waiting or running; one more is refused with RESOURCE_EXHAUSTED.",
+    )
+    max_concurrent_streams: int = _setting(
+        1000, OWN_LIMITS, _POSITIVE, "Open requests on one connection; further ones wait there."
+    )
+    max_request_tensor_bytes: int = _setting(
+        2**28,
+        OWN_LIMITS,
+        _POSITIVE,
+        "Bytes of memory for a request's tensors beyond its own size, because a message of 40 bytes can "
+        "name gigabytes. More is refused with INVALID_ARGUMENT.",
+    )
+    rest_api_max_body_bytes: int = _setting(
+        2**28, OWN_LIMITS, _POSITIVE, "Bytes of a REST request's body, decompressed; more is refused."
+    )
+
+    startup_wait_seconds: float = _setting(
+        0.0,
+        OWN_LIFE,
+        Rule(lambda value: value == math.inf or _SECONDS.holds(value), _SECONDS.words),
+        "Seconds to wait for a first version if there is nothing to serve; inf waits for ever.",
+    )
+    shutdown_grace_seconds: float = _setting(
+        30.0, OWN_LIFE, _SECONDS, "Seconds that running requests have after SIGTERM or Ctrl-C."
     )
 
     def __post_init__(self) -> None:
@@ -270,12 +280,12 @@ class ServerConfig:
 
     @property
     def cpus(self) -> int:
-        """The number of CPUs for each worker."""
+        """The CPUs that each worker can count on."""
         return max(1, (os.cpu_count() or 1) // self.workers)
 
     @property
     def grpc_host(self) -> str:
-        """The address of the gRPC port: loopback if it is not encrypted and `host` is not set."""
+        """The address of the gRPC port: what is not encrypted is not for the network unless it is told so."""
         return self.host or (ALL_ADDRESSES if str(self.ssl_config_file) else LOOPBACK)
 
     @property
@@ -285,4 +295,4 @@ class ServerConfig:
 
 
 SETTINGS: dict[str, About] = {each.name: each.metadata["about"] for each in fields(ServerConfig)}
-"""Return the purpose of each setting, by name and in the order of the groups."""
+"""What each setting is for, by name and in the order of the groups."""

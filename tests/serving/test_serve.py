@@ -199,13 +199,13 @@ def test_the_version_takes_two_lines():
 
 
 def test_the_help_has_every_flag_in_its_group():
-    from keras_selfattn.cli.serve_flags import WITHOUT_EFFECT
+    from keras_selfattn.cli.serve import WITHOUT_EFFECT
     from keras_selfattn.serving.server.config import SETTINGS
 
     done = invoke("--help")
     for name in (*SETTINGS, *WITHOUT_EFFECT):
         assert re.search(rf"^  --{name}\b", done.output, re.MULTILINE)
-    for group in ("Models", "Network", "Limits", "Life cycle", "TensorFlow", "Accepted, without effect here"):
+    for group in {about.group for about in SETTINGS.values()} | {"Accepted, without effect here"}:
         assert f"\n{group}:\n" in done.output
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tensorflow_serving.apis import model_service_pb2, prediction_service_pb2
 
-from keras_selfattn.cli.serve_flags import WITHOUT_EFFECT
+from keras_selfattn.cli.serve import WITHOUT_EFFECT
 from keras_selfattn.serving.server.config import SETTINGS
 from keras_selfattn.serving.server.runtime.metrics import Metrics
 
@@ -29,6 +29,15 @@ UPSTREAM_FLAGS = """
     skip_initialize_tpu enable_grpc_healthcheck_service enable_serialization_as_tensor_content
     enable_per_model_batching_parameters
 """
+
+
+def test_the_help_tells_the_flags_of_tensorflow_serving_from_the_others():
+    others = {name for name, about in SETTINGS.items() if "not in TensorFlow Serving" in about.group}
+    assert others == set(SETTINGS) - set(UPSTREAM_FLAGS.split())
+    groups = list(dict.fromkeys(about.group for about in SETTINGS.values()))
+    assert groups == sorted(groups, key=lambda group: "not in TensorFlow Serving" in group), (
+        "theirs come first"
+    )
 
 
 @pytest.fixture(scope="module")

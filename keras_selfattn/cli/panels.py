@@ -1,0 +1,71 @@
+"""A command whose help lists its options under headings: what most people need, then a subject each."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+COUNT = click.IntRange(min=1)
+PATH = click.Path(path_type=Path)
+
+# Names of values, where an option gives its own no other.
+_METAVARS = {COUNT: "N", PATH: "FILE"}
+# Wider than this, a name stands on a line of its own.
+_NAME_WIDTH = 24
+
+
+class Option(click.Option):
+    """An option whose help says in words what holds without it, and leaves its range to the error.
+
+    Args:
+        names: as `click.Option` takes them, one argument each.
+        without: what holds where the option is not given.
+        settings: as `click.Option` takes them.
+    """
+
+    def __init__(self, *names: str, without: str | None = None, **settings: Any) -> None:
+        super().__init__(names, **settings)
+        self.metavar = self.metavar or _METAVARS.get(self.type)
+        self.without = without
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        extra = super().get_help_extra(ctx)
+        extra.pop("range", None)
+        if self.without is not None:
+            extra["default"] = self.without
+        return extra
+
+
+class PanelCommand(click.Command):
+    """A command that has the options of its panels, and whose help lists them under those headings.
+
+    Args:
+        arguments: as `click.Command` takes them.
+        panels: options by heading, in the order of the help. `--help` ends the first.
+        settings: as `click.Command` takes them.
+    """
+
+    def __init__(
+        self, *arguments: Any, panels: Mapping[str, Iterable[click.Option]], **settings: Any
+    ) -> None:
+        super().__init__(*arguments, **settings)
+        self.panels = {heading: tuple(options) for heading, options in panels.items()}
+        self.params += [option for options in self.panels.values() for option in options]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = {heading: _rows(ctx, options) for heading, options in self.panels.items()}
+        if (own := self.get_help_option(ctx)) is not None:
+            next(iter(rows.values())).extend(_rows(ctx, [own]))
+        widest = max(len(name) for panel in rows.values() for name, _ in panel)
+        for heading, panel in rows.items():
+            with formatter.section(heading):
+                # As wide in all panels, so that the descriptions stand in one column.
+                formatter.write_dl(
+                    [(f"{name:{min(widest, _NAME_WIDTH)}}", words) for name, words in panel], _NAME_WIDTH
+                )
+
+
+def _rows(ctx: click.Context, options: Iterable[click.Option]) -> list[tuple[str, str]]:
+    records = [option.get_help_record(ctx) for option in options]
+    return [(name.rstrip(), words) for name, words in filter(None, records)]
