@@ -69,14 +69,14 @@ def _set_values(feature: pb.Feature, name: str, items: list[Any]) -> None:
     types = set(map(type, items))
     if types <= {str, dict}:
         feature.bytes_list.value.extend(text_bytes(items))
-    elif types <= {int, bool} and _INT64_MIN <= min(items) and max(items) <= _INT64_MAX:
+    elif types <= {int, bool} and min(items) >= _INT64_MIN and max(items) <= _INT64_MAX:
         feature.int64_list.value.extend(map(int, items))
     elif types <= {int, float} and not (int in types and any(map(_is_integer, items))):
         feature.float_list.value = floats(items, _FLOAT).tobytes()
     else:
         raise invalid(
-            f"Unexpected element type in feature: {name}. Its values must all be texts, all integers of int64 "
-            "(or bools), or all numbers with a fraction or an exponent"
+            f"Unexpected element type in feature: {name}. Its values must all be text, all int64 or bool, "
+            "or all numbers with a fraction or an exponent"
         )
 
 

@@ -31,7 +31,7 @@ _CONSTANTS = {"NaN": math.nan, "Infinity": float("inf"), "-Infinity": float("-in
 _INFINITIES = (_CONSTANTS["Infinity"], _CONSTANTS["-Infinity"])
 _DECODER = json.JSONDecoder(parse_constant=_CONSTANTS.__getitem__)
 
-# Bytes of what Python makes of a value (before a comma), a list, an object and a text (two quotes): the object
+# Bytes that Python takes for a value (before a comma), a list, an object and a text (two quotes): the object
 # itself, its places in lists, and its part of an array.
 _JSON_BYTES = {b",": 40, b"[": 64, b"{": 232, b'"': 57}
 # A text takes 4 bytes for each character if one of them needs them, and its UTF-8 once more.
