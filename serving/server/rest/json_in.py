@@ -226,7 +226,7 @@ def floats(values: Sequence[float], dtype: np.dtype) -> np.ndarray:
         wide = np.array(values, np.float64)
     except OverflowError:
         raise too_big() from None
-    for place in np.flatnonzero(np.isinf(wide)):
+    for place in np.flatnonzero(np.isinf(wide)).tolist():
         if not any(values[place] is infinity for infinity in _INFINITIES):
             raise too_big()
     with np.errstate(over="ignore"):

@@ -171,9 +171,9 @@ def _values(name: str, array: np.ndarray) -> Any:
 
 
 def _shortened(array: np.ndarray) -> np.ndarray:
-    """Float32 values as doubles that are read back as the same float32, and have few digits where that is easy.
+    """Float32 values as doubles of few digits that are read back as the same float32.
 
-    A power of ten beyond 1e22 is no double: what it scales may need all 17 digits.
+    No double is a power of ten beyond 1e22: numbers scaled by one may have 17 digits.
     """
     wide = array.astype(np.float64)
     found = wide
