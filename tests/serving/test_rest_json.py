@@ -251,6 +251,8 @@ def test_a_large_value_is_not_repeated_in_its_refusal():
     assert len(refusal(json.dumps({"signature_name": [0.5] * 10**6}), x=pb.DT_INT32)) < 200
     for value in ("x" * 10**6, 10**4000, [0.5] * 10**6, {"a": "x" * 10**6}):
         assert len(refusal(json.dumps({"inputs": {"x": value}}), x=pb.DT_INT32)) < 200
+    for body in ({"signature_name": "x" * 10**6}, {"instances": [dict.fromkeys(map(str, range(10**5)), 1)]}):
+        assert len(refusal(json.dumps(body), x=pb.DT_INT32)) <= 1000
 
 
 def test_a_signature_without_inputs_takes_no_request():

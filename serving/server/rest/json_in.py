@@ -41,7 +41,8 @@ _CHUNK = 2**20
 
 # An array's axes in every NumPy release this package runs on.
 _MOST_AXES = 32
-_MOST_SHOWN = 100  # characters of a value in an error
+# Characters of an error, and of a value in it: TensorFlow Serving repeats values of many megabytes.
+_MOST_TEXT, _MOST_SHOWN = 1000, 100
 
 _INTEGERS = (
     *(pb.DT_INT8, pb.DT_INT16, pb.DT_INT32, pb.DT_INT64),
@@ -244,13 +245,13 @@ def too_big() -> InvalidArgumentError:
 
 
 def invalid(message: str) -> InvalidArgumentError:
-    """The error with a message, in which whatever is no valid Unicode is replaced.
+    """The error with a message, cut where it is long; whatever in it is no valid Unicode is replaced.
 
     Example:
         >>> str(invalid("no \\ud800"))
         'no ?'
     """
-    return InvalidArgumentError(message.encode("utf-8", "replace").decode())
+    return InvalidArgumentError(message[:_MOST_TEXT].encode("utf-8", "replace").decode())
 
 
 def _base64_bytes(value: dict[str, Any]) -> bytes:
@@ -377,7 +378,7 @@ def _path(alias: str, place: int, shape: Sequence[int]) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value for an error text; TensorFlow Serving repeats all of it, however many megabytes."""
+    """A value for an error text."""
     if isinstance(value, list):
         return f"a list of {len(value)}"
     if isinstance(value, dict):
