@@ -32,7 +32,6 @@ CODES = {
     **{"uint8": pb.DT_UINT8, "uint16": pb.DT_UINT16, "uint32": pb.DT_UINT32, "uint64": pb.DT_UINT64},
     **{"float32": pb.DT_FLOAT, "float64": pb.DT_DOUBLE},
 }
-ROW_ERROR = "Failed to process element: {} of 'instances' list. Error: INVALID_ARGUMENT: {}"
 
 
 def signatures(defaults=(), **inputs):
@@ -123,11 +122,11 @@ def test_inputs_with_a_default_may_be_left_out_by_all_rows_or_columns():
     assert predict_inputs(b'{"instances": [{"a": 1}]}', known).inputs.keys() == {"a"}
     assert predict_inputs(b'{"inputs": {"a": 1}}', known).inputs.keys() == {"a"}
     assert predict_inputs(b'{"inputs": {"a": 1, "b": 2}}', known).inputs.keys() == {"a", "b"}
-    with pytest.raises(InvalidArgumentError, match=r"element: 1 of (.|\n)* keys must be equal to: a$"):
+    with pytest.raises(InvalidArgumentError, match=r"element: 1 of .* must be equal to: a. Received a,b"):
         predict_inputs(b'{"instances": [{"a": 1}, {"a": 1, "b": 2}]}', known)
 
 
-def test_infinities_are_read_in_every_way_rapidjson_reads_them():
+def test_infinities_are_read_in_every_way_tensorflow_serving_reads_them():
     found = asked('{"inputs": [Inf, -Inf, Infinity, -Infinity, NaN, -NaN]}', x=pb.DT_FLOAT)["x"]
     same(found, [math.inf, -math.inf, math.inf, -math.inf, math.nan, math.nan], "f4")
     text = '{"signature_name": "Inf", "inputs": [Inf]}'
@@ -172,8 +171,8 @@ def test_integer_inputs_hold_their_range_and_no_more(name):
     info = np.iinfo(name)
     same(asked(f'{{"inputs": [{info.min}, {info.max}]}}', x=CODES[name])["x"], [info.min, info.max], name)
     for beyond in (info.min - 1, info.max + 1):
-        expected = f"JSON Value: {beyond} Type: Number is not of expected type: {name}"
-        assert refusal(f'{{"inputs": {beyond}}}', x=CODES[name]) == expected
+        expected = f"JSON Value: {beyond} is not of expected type: {name} at x[1]"
+        assert refusal(f'{{"inputs": [0, {beyond}]}}', x=CODES[name]) == expected
 
 
 @pytest.mark.parametrize("rows", ["[]", "[[], []]", "[[[], []]]"])
@@ -185,49 +184,75 @@ def test_empty_lists_become_empty_arrays(rows):
 # What a predict is refused with.
 
 
+DEEP = 100_000
+UNLIKE = "Unexpected element type in feature: n."
+UNEVEN = "lists must be of one size at each level."
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *("", " \n", "x", "trux", '{"é": -}', "[1 2]", '{"a": [] 2}', '{"a" 2}', "{a: 2}", "{} {}", "{}\0"),
+        *(
+            "[1, ...]",
+            "[1, 2...]",
+            "[1e+]",
+            '["a',
+            '["a\\q"]',
+            '["\0"]',
+            '{"inputs": 1} // one',
+            "\ufeff\ufeff{}",
+        ),
+        *('{"inputs": 1,}', '{"inputs": 01}', '{"inputs": +1}', "{'inputs': 1}", '{"inputs": -Inff}'),
+        *('{"inputs": 1e400}', '{"inputs": 1' + "0" * 400 + "}", '{"inputs": 1' + "0" * 5000 + "}"),
+        *("[" * DEEP, '{"inputs": ' + "[" * DEEP + "]" * DEEP + "}", '{"a": ' * DEEP + "1" + "}" * DEEP),
+    ],
+    ids=lambda body: body[:20],
+)
+def test_what_is_no_json_is_a_parse_error(body):
+    assert refusal(body, x=pb.DT_DOUBLE).startswith("JSON Parse error: ")
+    if "1" + "0" * 399 not in body and "1e400" not in body:  # those matter where they become a number
+        with pytest.raises(InvalidArgumentError, match="^JSON Parse error: "):
+            examples_request(body.encode())
+
+
+def test_half_of_a_surrogate_pair_is_no_text():
+    for text in ("\\ud800", "a\\ude00\\ud83d"):
+        assert "must be valid Unicode" in refusal(f'{{"inputs": ["{text}"]}}', x=pb.DT_STRING)
+    same(asked('{"inputs": ["\\ud83d\\ude00"]}', x=pb.DT_STRING)["x"], ["\U0001f600".encode()], object)
+
+
 @pytest.mark.parametrize(
     ("body", "text"),
     [
         ("", "JSON Parse error: The document is empty"),
-        (" \n", "JSON Parse error: The document is empty. at offset: 2"),
-        ("x", "JSON Parse error: Invalid value. at offset: 0"),
-        ("trux", "JSON Parse error: Invalid value. at offset: 3"),
-        ('{"é": -}', "JSON Parse error: Invalid value. at offset: 8"),
-        ("[1 2]", "JSON Parse error: Missing a comma or ']' after an array element. at offset: 3"),
-        ('{"a": [] 2}', "JSON Parse error: Missing a comma or '}' after an object member. at offset: 9"),
-        ('{"a" 2}', "JSON Parse error: Missing a colon after a name of object member. at offset: 5"),
-        ("{a: 2}", "JSON Parse error: Missing a name for object member. at offset: 1"),
-        ("{} {}", "JSON Parse error: The document root must not be followed by other values. at offset: 3"),
-        ("[1, ...]", "JSON Parse error: Invalid value. at offset: 4"),
-        ("[1, 2...]", "JSON Parse error: Miss fraction part in number. at offset: 6"),
-        ("[1e+]", "JSON Parse error: Miss exponent in number. at offset: 4"),
-        ('["a', "JSON Parse error: Missing a closing quotation mark in string. at offset: 3"),
-        ('["a\\q"]', "JSON Parse error: Invalid escape character in string. at offset: 3"),
-        ('{"inputs": ["\\ud800"]}', "JSON Parse error: The surrogate pair in string is invalid."),
+        ("{} {}", "JSON Parse error: Extra data: line 1 column 4 (char 3)"),
+        ("[" * DEEP, "JSON Parse error: The document is nested too deeply"),
         ('{"inputs": 1e400}', "JSON Parse error: Number too big to be stored in double."),
-        ('{"inputs": 1' + "0" * 400 + "}", "JSON Parse error: Number too big to be stored in double."),
-        ('{"inputs": 1' + "0" * 5000 + "}", "JSON Parse error: Number too big to be stored in double."),
-        ("[" * 100_000, "JSON Parse error: The document is nested too deeply."),
-        ("[]", "JSON Value: [] Is not object"),
-        ("1.5", "JSON Value: 1.5 Is not object"),
+        ("[]", "the body must be a JSON object. Received a list of 0"),
+        ("1.5", "the body must be a JSON object. Received 1.5"),
         ("{}", "Missing 'inputs' or 'instances' key"),
         ('{"signature_name": "X"}', 'Serving signature name: "X" not found in signature def'),
+        ('{"signature_name": "\\ud800"}', 'Serving signature name: "?" not found in signature def'),
+        ('{"signature_name": 5}', "'signature_name' key must be a string value. Received 5"),
+        ('{"instances": {}}', "Expecting 'instances' to be a list with values. Received an object"),
+        ('{"instances": []}', "Expecting 'instances' to be a list with values. Received a list of 0"),
+        (
+            '{"instances": [1], "inputs": [1]}',
+            "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist",
+        ),
     ],
 )
-def test_what_is_no_request_is_refused_in_rapidjsons_words(body, text):
-    code = pb.DT_STRING if "ud800" in body else pb.DT_DOUBLE
-    assert refusal(body, x=code) == text
+def test_what_is_no_request_is_refused(body, text):
+    assert refusal(body, x=pb.DT_DOUBLE) == text
 
 
-def test_a_document_of_the_wrong_form_is_shown_in_the_refusal():
-    both = refusal('{"instances": [1], "inputs": [1]}', x=pb.DT_INT32)
-    assert both.startswith('JSON Value: {\n    "instances": [\n        1\n    ],\n')
-    end = "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist "
-    assert both.endswith("} " + end)
-    assert "'signature_name' key must be a string value." in refusal('{"signature_name": 5}', x=pb.DT_INT32)
-    assert "Excepting 'instances' to be an list/array" in refusal('{"instances": {}}', x=pb.DT_INT32)
-    assert "No values in 'instances' array" in refusal('{"instances": []}', x=pb.DT_INT32)
-    assert len(refusal(json.dumps({"signature_name": 5, "inputs": [0.5] * 10**6}), x=pb.DT_INT32)) < 2000
+def test_a_large_value_is_not_repeated_in_its_refusal():
+    assert len(refusal(json.dumps({"signature_name": [0.5] * 10**6}), x=pb.DT_INT32)) < 200
+    for value in ("x" * 10**6, 10**4000, [0.5] * 10**6, {"a": "x" * 10**6}):
+        assert len(refusal(json.dumps({"inputs": {"x": value}}), x=pb.DT_INT32)) < 200
+    for body in ({"signature_name": "x" * 10**6}, {"instances": [dict.fromkeys(map(str, range(10**5)), 1)]}):
+        assert len(refusal(json.dumps(body), x=pb.DT_INT32)) <= 1000
 
 
 def test_a_signature_without_inputs_takes_no_request():
@@ -237,38 +262,41 @@ def test_a_signature_without_inputs_takes_no_request():
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ('"x"', 'JSON Value: "x" Type: String is not of expected type: float'),
-        ("null", "JSON Value: null Type: Null is not of expected type: float"),
-        ("true", "JSON Value: true Type: True is not of expected type: float"),
-        ('{"a": 1}', 'JSON Value: {\n    "a": 1\n} Type: Object is not of expected type: float'),
-        ("[1, [1]]", "Encountered list at unexpected level: 1 expected < 1"),
-        ("[[1], 1]", "JSON Value: 1 found at incorrect level: 2 in the JSON DOM. Expected at level: 2"),
-        ("[[1, 2], [3]]", "Encountered list at unexpected size: 1 at level: 1 expected size: 2"),
-        ("[" * 33 + "]" * 33, "JSON Value: nested deeper than the 32 axes of a tensor"),
+        ('"x"', 'JSON Value: "x" is not of expected type: float at x'),
+        ("null", "JSON Value: null is not of expected type: float at x"),
+        ("true", "JSON Value: true is not of expected type: float at x"),
+        ('{"a": 1}', "JSON Value: an object is not of expected type: float at x"),
+        ("[1, [1]]", "JSON Value: a list of 1 is not of expected type: float at x[1]"),
+        ('[[1, 2], [3, "4"]]', 'JSON Value: "4" is not of expected type: float at x[1][1]'),
+        ("[[1], 1]", f"{UNEVEN} Received 1 at x[1], where the first is a list of 1"),
+        ("[[1, 2], [3]]", f"{UNEVEN} Received a list of 1 at x[1], where the first is a list of 2"),
+        ("[" * 33 + "]" * 33, "input x is nested deeper than the 32 axes of a tensor"),
     ],
 )
-def test_a_value_that_does_not_fit_the_input_is_named(value, text):
-    body = f'{{"inputs": {{"x": {value}}}}}'
-    assert refusal(body, x=pb.DT_FLOAT).startswith(text)
+def test_a_value_that_does_not_fit_the_input_is_named_with_its_place(value, text):
+    assert refusal(f'{{"inputs": {{"x": {value}}}}}', x=pb.DT_FLOAT) == text
+    if value[0] == "[":
+        assert refusal(f'{{"instances": {value}}}', x=pb.DT_FLOAT) == text
 
 
-def test_a_value_that_does_not_fit_is_named_with_its_row():
-    text = 'JSON Value: "x" Type: String is not of expected type: float'
-    assert refusal('{"instances": ["x"]}', x=pb.DT_FLOAT) == ROW_ERROR.format(0, text)
-    text = "JSON Value: true Type: True is not of expected type: int32"
-    assert refusal('{"instances": [1, true]}', x=pb.DT_INT32) == ROW_ERROR.format(1, text)
-    text = "JSON Value: 1.0 Type: Number is not of expected type: int32"
-    assert refusal('{"instances": [1, 1.0]}', x=pb.DT_INT32) == ROW_ERROR.format(1, text)
+@pytest.mark.parametrize("value", ["true", "1.0", "1e0", "NaN", "null", '"1"'])
+def test_an_integer_input_takes_integers_alone(value):
+    text = "is not of expected type: int32 at x[1]"
+    assert refusal(f'{{"instances": [1, {value}]}}', x=pb.DT_INT32).endswith(text)
+
+
+def test_a_bool_input_takes_no_numbers_and_a_text_input_nothing_but_text():
+    assert refusal('{"inputs": [true, 1]}', x=pb.DT_BOOL).endswith("expected type: bool at x[1]")
+    assert refusal('{"inputs": ["a", 1]}', x=pb.DT_STRING).endswith("expected type: string at x[1]")
 
 
 @pytest.mark.parametrize(
     ("rows", "text"),
     [
-        ("[[1,2],[3,4],[5,6,7]]", ROW_ERROR.format(2, "Expecting tensor size: 2 but got: 3")),
-        ("[[1,2],[3,4],[[5,6]]]", ROW_ERROR.format(2, "Expecting shape [2] but got: [1,2]")),
-        ("[1, [1]]", ROW_ERROR.format(1, "Expecting shape [] but got: [1]")),
+        ("[[1,2],[3,4],[5,6,7]]", f"{UNEVEN} Received a list of 3 at x[2], where the first is a list of 2"),
+        ("[[1,2],[3,4],[[5,6]]]", f"{UNEVEN} Received a list of 1 at x[2], where the first is a list of 2"),
         ('[[1], {"x": 1}]', "Expecting value/list but got object at item 1 of input list"),
-        ('[{"x": 1}, [1]]', "Expecting object but got list at item 1 of input list"),
+        ('[{"x": 1}, [1]]', "Expecting object but got value/list at item 1 of input list"),
     ],
 )
 def test_rows_must_be_alike(rows, text):
@@ -277,11 +305,9 @@ def test_rows_must_be_alike(rows, text):
 
 def test_rows_of_several_inputs_must_name_them_all_and_nothing_else():
     two = {"a": pb.DT_INT32, "b": pb.DT_STRING}
-    element = "Failed to process element: 0"
-    unknown = "of 'instances' list. Error: INVALID_ARGUMENT: JSON object: does not have named input: c"
-    assert refusal('{"instances": [{"c": 1}]}', **two) == f"{element} key: c {unknown}"
-    missing = "of 'instances' list. JSON object: {\n    \"a\": 1\n} keys must be equal to: a,b"
-    assert refusal('{"instances": [{"a": 1}]}', **two) == f"{element} {missing}"
+    element = "Failed to process element: {} of 'instances' list. Keys must be equal to: a,b. Received {}"
+    assert refusal('{"instances": [{"c": 1}]}', **two) == element.format(0, "c")
+    assert refusal('{"instances": [{"a": 1, "b": "2"}, {"a": 1}]}', **two) == element.format(1, "a")
     plain = "but expecting {} as multiple input tensors required as per tensorinfo_map"
     listed = "instances is a plain list, " + plain.format("list of objects")
     assert refusal('{"instances": [1]}', **two) == listed
@@ -290,21 +316,19 @@ def test_rows_of_several_inputs_must_name_them_all_and_nothing_else():
 
 
 def test_bad_base64_is_refused():
-    wrong = "JSON Value: {} not formatted correctly for base64 data"
     assert refusal('{"inputs": [{"b64": "a#"}]}', x=pb.DT_STRING) == "Unable to base64 decode"
     assert refusal('{"inputs": [{"b64": "é"}]}', x=pb.DT_STRING) == "Unable to base64 decode"
-    assert refusal('{"inputs": [{}]}', x=pb.DT_STRING) == wrong.format("{}")
+    assert "not formatted correctly for base64 data" in refusal('{"inputs": [{}]}', x=pb.DT_STRING)
 
 
 @pytest.mark.parametrize(
     ("code", "name"), [(pb.DT_HALF, "half"), (pb.DT_BFLOAT16, "bfloat16"), (pb.DT_COMPLEX64, "complex64")]
 )
 def test_types_that_json_does_not_carry_are_unimplemented(code, name):
-    text = f"Conversion of JSON Value: 1.5 to type: {name}"
-    assert refusal('{"inputs": [1.5]}', UnimplementedError, x=code) == text
-    expected = ROW_ERROR.format(0, text).replace("INVALID_ARGUMENT", "UNIMPLEMENTED")
-    assert refusal('{"instances": [1.5]}', x=code) == expected
-    assert refusal('{"inputs": []}', UnimplementedError, x=code).endswith(f"to type: {name}")
+    text = f"Conversion of JSON Value to type: {name} of input x"
+    for columns in ("[1.5]", "[]"):
+        assert refusal(f'{{"inputs": {columns}}}', UnimplementedError, x=code) == text
+    assert refusal('{"instances": [1.5]}', x=code) == text
 
 
 # What a predict is answered with.
@@ -344,32 +368,32 @@ def test_no_rows_are_an_empty_list():
     assert answer(y=np.empty((2, 0), np.float32)) == {"predictions": [[], []]}
 
 
-def test_floats_have_six_digits_where_these_are_enough_and_always_a_point_or_an_exponent():
-    values = [9000000, 999999, 0.5, 0.0003, 0.00003, 555557.5, 1 / 3, 16777217, -0.0, 1e9, 0.1]
-    array = np.array(values, np.float32)
-    expected = "9e+06, 999999.0, 0.5, 0.0003, 3e-05, 555557.5, 0.333333343, 16777216.0, -0.0, 1e+09, 0.1"
-    assert predict_outputs({"y": array}, True) == f'{{"predictions": [{expected}]}}'.encode()
+def written(array):
+    """The numbers' texts in an answer."""
+    body = predict_outputs({"y": array}, rows=True).decode()
+    return body.removeprefix('{"predictions":[').removesuffix("]}").split(",")
 
 
-def test_six_digits_in_the_middle_of_two_float32_values_stand_for_the_one_they_are_read_as():
-    middle = np.float32(1.41904e10)
-    for value in (np.nextafter(middle, np.float32(0)), middle, np.nextafter(middle, np.float32(math.inf))):
-        body = predict_outputs({"y": np.array([value])}, rows=True)
-        assert body == f'{{"predictions": [{float_text(value)}]}}'.encode()
+def test_floats_have_six_digits_where_these_are_enough_else_nine_and_always_a_point_or_an_exponent():
+    values = [9000000, 999999, 0.5, 0.0003, 0.00003, 555557.5, 1 / 3, 16777217, -0.0, 1e9, 0.1, 1e20]
+    expected = (
+        "9000000.0 999999.0 0.5 0.0003 3e-05 555557.5 0.333333343 16777216.0 -0.0 1000000000.0 0.1 1e+20"
+    )
+    assert written(np.array(values, np.float32)) == expected.split()
 
 
 def test_what_is_not_finite_is_written_as_a_word():
     array = np.array([[math.nan, math.inf], [3, -math.inf]], np.float32)
-    expected = b'{"predictions": [[NaN, Infinity], [3.0, -Infinity]]}'
+    expected = b'{"predictions":[[NaN,Infinity],[3.0,-Infinity]]}'
     assert predict_outputs({"y": array}, True) == expected
     assert predict_outputs({"y": array.astype(np.float64)}, True) == expected
 
 
-def test_the_largest_float32_is_read_back_though_it_is_written_a_little_larger():
-    largest = np.array([np.finfo(np.float32).max], np.float32)
-    body = predict_outputs({"y": largest}, rows=True)
-    assert body == b'{"predictions": [3.40282347e+38]}'
-    same(asked(body.replace(b"predictions", b"instances"), x=pb.DT_FLOAT)["x"], largest, "f4")
+def test_the_largest_and_the_smallest_float32_are_read_back():
+    info = np.finfo(np.float32)
+    ends = np.array([info.max, info.min, info.tiny, info.smallest_subnormal, -info.smallest_subnormal])
+    body = predict_outputs({"y": ends}, rows=True)
+    same(asked(body.replace(b"predictions", b"instances"), x=pb.DT_FLOAT)["x"], ends, "f4")
 
 
 def test_text_that_is_no_utf8_is_replaced_and_the_answer_stays_json():
@@ -378,19 +402,19 @@ def test_text_that_is_no_utf8_is_replaced_and_the_answer_stays_json():
     }
 
 
-def float_text(value):
-    """TensorFlow Serving's rule, one value at a time: six digits if they are read back as it, else nine."""
-    text = f"{value:g}"
-    text = text if np.float32(text) == value else f"{value:.9g}"
-    return text if "." in text or "e" in text else text + ".0"
-
-
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False) | st.integers(-(10**8), 10**8)))
-def test_float32_values_are_written_as_tensorflow_serving_writes_them(values):
+@given(st.lists(st.floats(width=32) | st.integers(-(10**8), 10**8), min_size=1))
+def test_float32_values_are_read_back_as_themselves(values):
     array = np.array(values, np.float32)
-    body = predict_outputs({"y": array}, True).decode()
-    assert body == '{"predictions": [' + ", ".join(map(float_text, array)) + "]}"
+    same(np.array([float(text) for text in written(array)], np.float32), array, "f4")
+
+
+def test_a_number_in_the_middle_of_two_float32_values_is_written_for_the_one_it_is_read_as():
+    middle = np.float32(1.41904e10)
+    near = [np.nextafter(middle, np.float32(0)), middle, np.nextafter(middle, np.float32(math.inf))]
+    texts = written(np.array(near, np.float32))
+    assert len(set(texts)) == 3
+    assert [np.float32(text) for text in texts] == near
 
 
 @pytest.mark.parametrize(
@@ -493,46 +517,45 @@ def test_a_number_beyond_float32_is_infinite_in_an_example():
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ('{"signature_name": ["x"]}', "'signature_name' key must be a string value."),
-        ('{"context": [{}]}', "Example must be JSON object but got JSON Array"),
-        ("{}", "JSON Value: {} When method is classify, key 'examples' is expected and was not found"),
-        ('{"examples": {"a": 1}}', "Expecting 'examples' value to be an list/array"),
+        ('{"signature_name": ["x"]}', "'signature_name' key must be a string value. Received a list of 1"),
+        ('{"context": [{}]}', "Example must be a JSON object"),
+        ("{}", "When method is classify or regress, key 'examples' is expected and was not found"),
+        ('{"examples": {"a": 1}}', "Expecting 'examples' value to be a list/array"),
         ('{"examples": []}', "'examples' value is an empty array"),
-        ('{"examples": [[{}]]}', "Example must be JSON object but got JSON Array"),
-        ('{"examples": [{"n": [10, null]}]}', "Feature: n has element with unexpected JSON type: Null"),
-        (
-            '{"examples": [{"n": [10, 10.0]}]}',
-            "Unexpected element type in feature: n expecting type: int64_t",
-        ),
-        ('{"examples": [{"n": [0.5, true]}]}', "Unexpected element type in feature: n expecting type: float"),
-        ('{"examples": [{"n": ["a", 1]}]}', "Unexpected element type in feature: n expecting type: bytes"),
-        ('{"examples": [{"n": [10, {"t": 1}]}]}', "Feature: n has element with unexpected JSON type: Object"),
-        ('{"examples": [{"n": [[10], 20]}]}', "Feature: n has element with unexpected JSON type: Array"),
-        (
-            '{"examples": [{"n": [20, 18446744073709551603]}]}',
-            "Feature: n has uint64 element. Only int64_t is supported.",
-        ),
+        ('{"examples": [[{}]]}', "Example must be a JSON object"),
+        ('{"examples": [{"n": [10, null]}]}', UNLIKE),
+        ('{"examples": [{"n": [10, 10.0]}]}', UNLIKE),
+        ('{"examples": [{"n": [10, 100000000000000000000]}]}', UNLIKE),
+        ('{"examples": [{"n": [0.5, true]}]}', UNLIKE),
+        ('{"examples": [{"n": [0.5, 9223372036854775808]}]}', UNLIKE),
+        ('{"examples": [{"n": ["a", 1]}]}', UNLIKE),
+        ('{"examples": [{"n": [10, {"t": 1}]}]}', UNLIKE),
+        ('{"examples": [{"n": {"t": 1}}]}', "JSON Value: an object not formatted correctly for base64 data"),
+        ('{"examples": [{"n": [[10], 20]}]}', UNLIKE),
+        ('{"examples": [{"n": [20, 18446744073709551603]}]}', UNLIKE),
         ('{"examples": [{"n": [1.5, 1e400]}]}', "JSON Parse error: Number too big to be stored in double."),
-        ('{"examples": [{"\\ud800": 1}]}', "JSON Parse error: The surrogate pair in string is invalid."),
+        ('{"examples": [{"\\ud800": 1}]}', "a name must be valid Unicode"),
+        ('{"signature_name": "\\ud800", "examples": [{}]}', "a name must be valid Unicode"),
+        ('{"examples": [{"n": "\\ud800"}]}', "a string must be valid Unicode"),
     ],
 )
 def test_what_is_no_example_is_refused(body, text):
     with pytest.raises(InvalidArgumentError) as caught:
         examples_of(body)
-    assert str(caught.value).endswith(text)
+    assert str(caught.value).startswith(text)
 
 
 def test_classes_are_written_as_pairs_of_label_and_score():
     rows = [[("car", 0.2), ("bike", 0.7)], [("", 0.7)], []]
     classes = [[pb.Class(label=label, score=score) for label, score in row] for row in rows]
     result = pb.ClassificationResult(classifications=[pb.Classifications(classes=row) for row in classes])
-    assert classify_outputs(result) == b'{"results": [[["car", 0.2], ["bike", 0.7]], [["", 0.7]], []]}'
+    assert classify_outputs(result) == b'{"results":[[["car",0.2],["bike",0.7]],[["",0.7]],[]]}'
 
 
 def test_regressions_are_written_as_numbers():
     values = [0.2, math.inf, 1.0, -math.inf, math.nan]
     result = pb.RegressionResult(regressions=[pb.Regression(value=value) for value in values])
-    assert regress_outputs(result) == b'{"results": [0.2, Infinity, 1.0, -Infinity, NaN]}'
+    assert regress_outputs(result) == b'{"results":[0.2,Infinity,1.0,-Infinity,NaN]}'
 
 
 def test_results_without_rows_are_refused():

@@ -19,7 +19,7 @@ from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.api.admission import Admission
 from keras_selfattn.serving.server.models import quantised
-from keras_selfattn.serving.server.rest import json_document
+from keras_selfattn.serving.server.rest import json_in
 from keras_selfattn.serving.server.runtime import accepting
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
@@ -155,7 +155,7 @@ def rest(server, body, **headers):
     "row", [b"0.5", b"[[]]", b'{"x": 1}', b'""'], ids=["numbers", "lists", "objects", "texts"]
 )
 def test_a_body_of_more_values_than_fit_is_refused_before_it_is_read(server, monkeypatch, row):
-    monkeypatch.setattr(json_document, "_decoded", None)
+    monkeypatch.setattr(json_in, "document", None)
     status, answer = rest(server, b'{"instances": [' + b",".join([row] * 30_000) + b"]}")
     assert status == 400
     assert re.search(REFUSED, answer["error"])

@@ -32,11 +32,17 @@ from ..config import ServerConfig
 from ..models.servable import Servable
 from ..runtime.metrics import CONTENT_TYPE, Metrics
 from . import routes
-from .json_document import json_bytes
 from .json_examples import examples_request
-from .json_in import predict_inputs
-from .json_models import metadata_json, models_json, status_json
-from .json_out import classify_outputs, error_body, predict_outputs, regress_outputs
+from .json_in import json_bytes, predict_inputs
+from .json_out import (
+    classify_outputs,
+    error_body,
+    metadata_json,
+    models_json,
+    predict_outputs,
+    regress_outputs,
+    status_json,
+)
 
 _log = logging.getLogger(__name__)
 

@@ -3,15 +3,16 @@
 Reference: FillClassifyRegressRequestFromJson in tensorflow_serving/util/json_tensor.cc.
 """
 
-import math
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...errors import InvalidArgumentError
 from ...wire import messages_pb2 as pb
-from . import json_values as rj
-from .json_document import document, signature_name
+from .json_in import DEFAULT_SIGNATURE, document, floats, invalid, signature_name, text_bytes
 
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+_FLOAT = np.dtype("<f4")
 
 
 class ExamplesRequest(NamedTuple):
@@ -39,81 +40,55 @@ def examples_request(body: bytes) -> ExamplesRequest:
         [4, 5]
     """
     doc = document(body)
-    name = signature_name(doc)
+    name = _unicode(signature_name(doc)) or DEFAULT_SIGNATURE
     context = _example(doc["context"]) if "context" in doc else None
     if "examples" not in doc:
-        raise rj.format_error(doc, "When method is classify, key 'examples' is expected and was not found")
+        raise invalid("When method is classify or regress, key 'examples' is expected and was not found")
     examples = doc["examples"]
     if not isinstance(examples, list):
-        raise rj.format_error(doc, "Expecting 'examples' value to be an list/array")
+        raise invalid("Expecting 'examples' value to be a list/array")
     if not examples:
-        raise rj.format_error(doc, "'examples' value is an empty array")
+        raise invalid("'examples' value is an empty array")
     return ExamplesRequest(name, [_example(each) for each in examples], context)
 
 
 def _example(value: object) -> pb.Example:
     if not isinstance(value, dict):
-        raise InvalidArgumentError(f"Example must be JSON object but got JSON {rj.type_name(value)}")
+        raise invalid("Example must be a JSON object, of features by name")
     example = pb.Example()
     features = example.features.feature
     for name, content in value.items():
-        _set_feature(features[rj.proper_text(name)], name, content)
+        items: list[Any] = content if isinstance(content, list) else [content]
+        _set_values(features[_unicode(name)], name, items)
     return example
 
 
-def _set_feature(feature: pb.Feature, name: str, content: object) -> None:
-    items: list[Any] = content if isinstance(content, list) else [content]
-    if _set_plain(feature, items):
+def _set_values(feature: pb.Feature, name: str, items: list[Any]) -> None:
+    if not items:  # nothing says what it would hold: the feature stays without a kind
         return
-    kind = ""
-    values: list[Any] = []
-    for item in items:
-        found = _kind(name, item)
-        kind = kind or found
-        if found != kind:
-            raise rj.invalid(f"Unexpected element type in feature: {name} expecting type: {kind}")
-        values.append(_value(name, item, kind))
-    _set_values(feature, kind, values)
-
-
-def _set_plain(feature: pb.Feature, items: list[Any]) -> bool:
-    """Set a feature to values that are plainly of one type; False where each must be looked at."""
     types = set(map(type, items))
-    if types == {str}:
-        _set_values(feature, "bytes", list(map(rj.utf8, items)))
-    elif types == {int} and min(items) >= _INT64_MIN and max(items) <= _INT64_MAX:
-        _set_values(feature, "int64_t", items)
-    elif types == {float} and math.inf not in items and -math.inf not in items:
-        _set_values(feature, "float", items)
+    if types <= {str, dict}:
+        feature.bytes_list.value.extend(text_bytes(items))
+    elif types <= {int, bool} and min(items) >= _INT64_MIN and max(items) <= _INT64_MAX:
+        feature.int64_list.value.extend(map(int, items))
+    elif types <= {int, float} and not (int in types and any(map(_is_integer, items))):
+        feature.float_list.value = floats(items, _FLOAT).tobytes()
     else:
-        return False
-    return True
+        raise invalid(
+            f"Unexpected element type in feature: {name}. Its values must all be text, all int64 or bool, "
+            "or all numbers with a fraction or an exponent"
+        )
 
 
-def _set_values(feature: pb.Feature, kind: str, values: list[Any]) -> None:
-    if kind == "bytes":
-        feature.bytes_list.value.extend(values)
-    elif kind == "int64_t":
-        feature.int64_list.value.extend(values)
-    elif kind == "float":
-        feature.float_list.value = rj.as_floats(values, pb.DT_FLOAT).astype("<f4", copy=False).tobytes()
-    # Of an empty list nothing says what it would hold: the feature stays without a kind.
+def _is_integer(value: float) -> bool:
+    """Return whether TensorFlow Serving has a value as an integer: one beyond 64 bits is a double there."""
+    return type(value) is int and _INT64_MIN <= value <= _UINT64_MAX
 
 
-def _kind(name: str, item: object) -> str:
-    """The type of a value, as error texts call it."""
-    if isinstance(item, str) or rj.is_base64(item):
-        return "bytes"
-    if item is None or isinstance(item, dict | list):
-        raise rj.invalid(f"Feature: {name} has element with unexpected JSON type: {rj.type_name(item)}")
-    return "int64_t" if isinstance(item, bool) or rj.is_integer(item) else "float"
-
-
-def _value(name: str, item: Any, kind: str) -> Any:
-    if kind == "bytes":
-        return rj.utf8(item) if isinstance(item, str) else rj.base64_bytes(item)
-    if kind == "float":
-        return rj.as_float(item)
-    if item > _INT64_MAX:
-        raise rj.invalid(f"Feature: {name} has uint64 element. Only int64_t is supported.")
-    return int(item)
+def _unicode(text: str) -> str:
+    """A name, which must be valid Unicode to stand in a message."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError("a name must be valid Unicode") from None
+    return text

@@ -1,22 +1,63 @@
-"""The body of a REST `:predict`, JSON rows or columns, as arrays.
+"""The body of a REST `:predict`, JSON rows or columns, as arrays; and what it shares with `:classify`.
 
-What is all of one shape and type, as nearly every request is, becomes arrays list by list. Whatever is not
-is read once more, value by value, which finds what is wrong and says it as TensorFlow Serving does.
+Python's parser reads it. TensorFlow Serving's reads a little more, `Inf` and bytes that are no UTF-8, and so
+does this; numbers that no double holds are refused, as there.
 
-Reference: FillPredictRequestFromJson in tensorflow_serving/util/json_tensor.cc.
+Reference: ParseJson and FillPredictRequestFromJson in tensorflow_serving/util/json_tensor.cc.
 """
 
-from collections.abc import Mapping
+import base64
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import InvalidArgumentError
+from ...errors import InvalidArgumentError, UnimplementedError
 from ...wire import messages_pb2 as pb
-from . import json_exact as exact
-from . import json_values as rj
-from .json_document import document, signature_name
+from ...wire.dtypes import kind_of
+
+DEFAULT_SIGNATURE = "serving_default"
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# A string comes first, and whole, or words in it would be taken for numbers.
+_STRING_OR_WORD = re.compile(r'"(?:[^"\\]|\\.)*+"?|-?Inf(?!inity)|-NaN', re.DOTALL)
+_WORDS = {"Inf": "Infinity", "-Inf": "-Infinity", "-NaN": "NaN"}
+# An infinity that is none of these objects was written as a number, one that is too big for a double.
+_CONSTANTS = {"NaN": math.nan, "Infinity": float("inf"), "-Infinity": float("-inf")}
+_INFINITIES = (_CONSTANTS["Infinity"], _CONSTANTS["-Infinity"])
+_DECODER = json.JSONDecoder(parse_constant=_CONSTANTS.__getitem__)
+
+# Bytes that Python takes for a value (before a comma), a list, an object and a text (two quotes): the object
+# itself, its places in lists, and its part of an array.
+_JSON_BYTES = {b",": 40, b"[": 64, b"{": 232, b'"': 57}
+# A text takes 4 bytes for each character if one of them needs them, and its UTF-8 once more.
+_WIDE_CHARACTERS = 5
+_EXAMPLE_BYTES = 1500  # a message has an arena of its own
+_CHUNK = 2**20
+
+# An array's axes in every NumPy release this package runs on.
+_MOST_AXES = 32
+# Characters of an error, and of a value in it: TensorFlow Serving repeats values of many megabytes.
+_MOST_TEXT, _MOST_SHOWN = 1000, 100
+
+_INTEGERS = (
+    *(pb.DT_INT8, pb.DT_INT16, pb.DT_INT32, pb.DT_INT64),
+    *(pb.DT_UINT8, pb.DT_UINT16, pb.DT_UINT32, pb.DT_UINT64),
+)
+# As in TensorFlow Serving, JSON carries neither half nor bfloat16.
+_TYPES: dict[int, set[type]] = {
+    pb.DT_FLOAT: {int, float},
+    pb.DT_DOUBLE: {int, float},
+    **{code: {int} for code in _INTEGERS},
+    pb.DT_BOOL: {bool},
+    pb.DT_STRING: {str, dict},
+}
+
+_Infos = Mapping[str, pb.TensorInfo]
 
 
 class PredictInputs(NamedTuple):
@@ -25,6 +66,25 @@ class PredictInputs(NamedTuple):
     signature_name: str
     rows: bool
     inputs: dict[str, np.ndarray]
+
+
+def json_bytes(body: bytes, are_examples: bool = False) -> int:
+    """Return about how much memory in bytes a body takes as a document and as arrays, before it is read.
+
+    Args:
+        body: JSON.
+        are_examples: whether each object in it becomes a tf.Example.
+
+    Example:
+        >>> json_bytes(b'{"instances": [1, 2.5]}') < json_bytes(b'{"instances": [[1], [2.5]]}')
+        True
+    """
+    found = len(body) * (2 if body.isascii() else _WIDE_CHARACTERS)
+    for start in range(0, len(body), _CHUNK):
+        part = body[start : start + _CHUNK]
+        found += sum(size * part.count(character) for character, size in _JSON_BYTES.items())
+        found += _EXAMPLE_BYTES * part.count(b"{") if are_examples else 0
+    return found
 
 
 def predict_inputs(body: bytes, signatures: Mapping[str, pb.SignatureDef]) -> PredictInputs:
@@ -41,8 +101,8 @@ def predict_inputs(body: bytes, signatures: Mapping[str, pb.SignatureDef]) -> Pr
 
     Raises:
         InvalidArgumentError: the body is no JSON, or does not fit the signature.
-        UnimplementedError: an input has a type that JSON does not carry (columns only: an error in a row is
-            an INVALID_ARGUMENT that repeats it).
+        UnimplementedError: an input has a type that JSON does not carry (columns only: of rows that is an
+            InvalidArgumentError, as in TensorFlow Serving).
 
     Example:
         >>> info = pb.TensorInfo(dtype=pb.DT_FLOAT)
@@ -51,124 +111,277 @@ def predict_inputs(body: bytes, signatures: Mapping[str, pb.SignatureDef]) -> Pr
         [1.0, 2.5]
     """
     doc = document(body)
-    name = signature_name(doc)
+    name = signature_name(doc) or DEFAULT_SIGNATURE
     if name not in signatures:
-        raise InvalidArgumentError(f'Serving signature name: "{name}" not found in signature def')
+        raise invalid(f'Serving signature name: "{name}" not found in signature def')
     signature = signatures[name]
     if not signature.inputs:
         asked = doc.get("signature_name") or "DEFAULT"
-        raise InvalidArgumentError(f"Failed to get input map for signature: {asked}")
+        raise invalid(f"Failed to get input map for signature: {asked}")
     infos = {alias: signature.inputs[alias] for alias in sorted(signature.inputs)}
     needed = infos.keys() - signature.defaults.keys()
-    if "instances" in doc:
-        return PredictInputs(name, True, _from_rows(_rows(doc), infos, needed))
+    if "instances" in doc and "inputs" in doc:
+        raise invalid("Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist")
     if "inputs" in doc:
-        return PredictInputs(name, False, _from_columns(doc["inputs"], infos, needed))
-    raise InvalidArgumentError("Missing 'inputs' or 'instances' key")
+        columns = _named_columns(doc["inputs"], infos, needed)
+        return PredictInputs(name, False, _arrays(columns, infos))
+    if "instances" not in doc:
+        raise invalid("Missing 'inputs' or 'instances' key")
+    columns = _columns_of_rows(doc["instances"], infos, needed)
+    try:
+        return PredictInputs(name, True, _arrays(columns, infos))
+    except UnimplementedError as error:
+        raise InvalidArgumentError(error.details) from None
 
 
-def _rows(doc: dict[str, Any]) -> list[Any]:
-    rows = doc["instances"]
-    if "inputs" in doc:
-        message = "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist "
-        raise rj.format_error(doc, message)
-    if not isinstance(rows, list):
-        raise rj.format_error(doc, "Excepting 'instances' to be an list/array")
-    if not rows:
-        raise rj.format_error(doc, "No values in 'instances' array")
-    return rows
+def document(body: bytes) -> dict[str, Any]:
+    """The JSON object in a request's body.
+
+    Args:
+        body: JSON in UTF-8, in which numbers may be NaN, Infinity and -Infinity. Bytes that are no UTF-8
+            stand in its strings as surrogates, which `utf8` turns back.
+
+    Raises:
+        InvalidArgumentError: it is no JSON, no object, or nested too deeply to be read.
+
+    Example:
+        >>> document(b'{"instances": [1, 2.5]}')
+        {'instances': [1, 2.5]}
+    """
+    if not body:
+        raise invalid("JSON Parse error: The document is empty")
+    text = body.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "surrogateescape")
+    try:
+        try:
+            found = _DECODER.decode(text)
+        except json.JSONDecodeError:
+            found = _DECODER.decode(_STRING_OR_WORD.sub(lambda match: _WORDS.get(match[0], match[0]), text))
+    except RecursionError:
+        raise invalid("JSON Parse error: The document is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise invalid(f"JSON Parse error: {error}") from None
+    except ValueError:  # Python reads no integer of more than 4300 digits
+        raise too_big() from None
+    if not isinstance(found, dict):
+        raise invalid(f"the body must be a JSON object. Received {_shown(found)}")
+    return found
 
 
-def _from_columns(value: Any, infos: exact.Infos, needed: set[str]) -> dict[str, np.ndarray]:
-    if not exact.is_named(value):
+def signature_name(doc: dict[str, Any]) -> str:
+    """The signature that a document asks for; empty where it names none.
+
+    Raises:
+        InvalidArgumentError: its name is no text.
+
+    Example:
+        >>> signature_name({"signature_name": "classify", "examples": []})
+        'classify'
+    """
+    name = doc.get("signature_name", "")
+    if not isinstance(name, str):
+        raise invalid(f"'signature_name' key must be a string value. Received {_shown(name)}")
+    return name
+
+
+def is_base64(value: object) -> bool:
+    """Return whether a value is what stands for binary data: {"b64": "..."} and nothing else in it.
+
+    Example:
+        >>> is_base64({"b64": "aGVsbG8="})
+        True
+    """
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("b64"), str)
+
+
+def text_bytes(values: Sequence[Any]) -> list[bytes]:
+    """The bytes of texts and of {"b64": "..."}.
+
+    Raises:
+        InvalidArgumentError: an object is something else, its text is no base64, or half of a surrogate pair
+            stands in a text.
+
+    Example:
+        >>> text_bytes(["naïve", {"b64": "aGVsbG8="}])
+        [b'na\\xc3\\xafve', b'hello']
+    """
+    try:
+        return [
+            value.encode("utf-8", "surrogateescape") if isinstance(value, str) else _base64_bytes(value)
+            for value in values
+        ]
+    except UnicodeEncodeError as error:
+        raise invalid(f"a string must be valid Unicode. Received {_shown(error.object)}") from None
+
+
+def floats(values: Sequence[float], dtype: np.dtype) -> np.ndarray:
+    """Numbers of a document as an array of a float type, rounded; those too big for it are infinite there.
+
+    Raises:
+        InvalidArgumentError: no double holds one of them, and it was not written as infinite.
+
+    Example:
+        >>> floats([1.797e308, 16777217], np.dtype("f4")).tolist()
+        [inf, 16777216.0]
+    """
+    try:
+        wide = np.array(values, np.float64)
+    except OverflowError:
+        raise too_big() from None
+    for place in np.flatnonzero(np.isinf(wide)).tolist():
+        if not any(values[place] is infinity for infinity in _INFINITIES):
+            raise too_big()
+    with np.errstate(over="ignore"):
+        return wide.astype(dtype, copy=False)
+
+
+def too_big() -> InvalidArgumentError:
+    """The error of a number that no double holds.
+
+    Example:
+        >>> str(too_big())
+        'JSON Parse error: Number too big to be stored in double.'
+    """
+    return InvalidArgumentError("JSON Parse error: Number too big to be stored in double.")
+
+
+def invalid(message: str) -> InvalidArgumentError:
+    """The error with a message, cut where it is long; whatever in it is no valid Unicode is replaced.
+
+    Example:
+        >>> str(invalid("no \\ud800"))
+        'no ?'
+    """
+    return InvalidArgumentError(message[:_MOST_TEXT].encode("utf-8", "replace").decode())
+
+
+def _base64_bytes(value: dict[str, Any]) -> bytes:
+    if not is_base64(value):
+        raise invalid('JSON Value: an object not formatted correctly for base64 data, {"b64": "..."}')
+    text = "".join(value["b64"].split())
+    if "=" not in text:  # the padding may be left out, but not be wrong
+        text += "=" * (-len(text) % 4)
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise invalid("Unable to base64 decode") from None
+
+
+def _is_named(value: object) -> bool:
+    """Return whether a value holds tensors by name, rather than being one."""
+    return isinstance(value, dict) and not is_base64(value)
+
+
+def _named_columns(value: Any, infos: _Infos, needed: set[str]) -> dict[str, Any]:
+    """Each input's value, as the columnar format has them."""
+    if not _is_named(value):
         if len(infos) > 1:
-            raise InvalidArgumentError(
+            raise invalid(
                 "inputs is a plain value/list, but expecting an object as multiple input tensors required as "
                 "per tensorinfo_map"
             )
-        value = dict.fromkeys(infos, value)
-    missing = [alias for alias in infos if alias in needed and alias not in value]
-    if missing:
-        raise InvalidArgumentError(f"Missing named input: {missing[0]} in 'inputs' object.")
-    return {alias: _array(value[alias], info.dtype) for alias, info in infos.items() if alias in value}
+        return dict.fromkeys(infos, value)
+    for alias in infos:
+        if alias in needed and alias not in value:
+            raise invalid(f"Missing named input: {alias} in 'inputs' object.")
+    return {alias: value[alias] for alias in infos if alias in value}
 
 
-def _array(value: object, code: int) -> np.ndarray:
-    array = _dense(value, code)
-    if array is None:
-        array = exact.array_of_values(value, code)
-    return array
-
-
-def _from_rows(rows: list[Any], infos: exact.Infos, needed: set[str]) -> dict[str, np.ndarray]:
-    if len(infos) > 1 and not exact.is_named(rows[0]):
-        raise InvalidArgumentError(
+def _columns_of_rows(rows: Any, infos: _Infos, needed: set[str]) -> dict[str, list[Any]]:
+    """Each input's values, one per row. Rows may leave out an input with a default if all of them do so."""
+    if not isinstance(rows, list) or not rows:
+        raise invalid(f"Expecting 'instances' to be a list with values. Received {_shown(rows)}")
+    are_named = list(map(_is_named, rows))
+    named = are_named[0]
+    if not named and len(infos) > 1:
+        raise invalid(
             "instances is a plain list, but expecting list of objects as multiple input tensors required as "
             "per tensorinfo_map"
         )
-    columns = _columns(rows, infos, needed)
-    if columns is not None:
-        arrays = {alias: _dense(column, infos[alias].dtype) for alias, column in columns.items()}
-        dense = {alias: array for alias, array in arrays.items() if array is not None}
-        if len(dense) == len(arrays):
-            return dense
-    return exact.arrays_of_rows(rows, infos, needed)
-
-
-def _columns(rows: list[Any], infos: exact.Infos, needed: set[str]) -> dict[str, list[Any]] | None:
-    """Each input's values, one per row; None where the rows do not name the same inputs."""
-    if not exact.is_named(rows[0]):
-        return None if any(map(exact.is_named, rows)) else {next(iter(infos)): rows}
-    names = rows[0].keys()
-    if not needed <= names <= infos.keys() or not all(
-        exact.is_named(row) and row.keys() == names for row in rows
-    ):
-        return None
+    if (not named) in are_named:
+        wrong = "object but got value/list" if named else "value/list but got object"
+        raise invalid(f"Expecting {wrong} at item {are_named.index(not named)} of input list")
+    if not named:
+        return {next(iter(infos)): rows}
+    names = rows[0].keys() if needed <= rows[0].keys() <= infos.keys() else infos.keys()
+    for place, row in enumerate(rows):
+        if row.keys() != names:
+            raise invalid(
+                f"Failed to process element: {place} of 'instances' list. Keys must be equal to: "
+                f"{','.join(sorted(names))}. Received {','.join(sorted(row))}"
+            )
     return {name: [row[name] for row in rows] for name in names}
 
 
-def _dense(value: object, code: int) -> np.ndarray | None:
-    """The array of nested lists that are all of one shape and type; None where they are not."""
-    shape = exact.shape_of(value)
-    flat: list[Any] = value if isinstance(value, list) else [value]
-    for size in shape[1:]:
+def _arrays(columns: Mapping[str, Any], infos: _Infos) -> dict[str, np.ndarray]:
+    return {alias: _array(alias, value, infos[alias].dtype) for alias, value in columns.items()}
+
+
+def _array(alias: str, value: object, code: int) -> np.ndarray:
+    """The array of nested lists that are all of one shape and type."""
+    if code not in _TYPES:
+        raise UnimplementedError(f"Conversion of JSON Value to type: {_type_name(code)} of input {alias}")
+    shape: list[int] = []
+    flat: Any = [value]
+    while flat and isinstance(flat[0], list):
+        if len(shape) == _MOST_AXES:
+            raise invalid(f"input {alias} is nested deeper than the {_MOST_AXES} axes of a tensor")
+        size = len(flat[0])
         if set(map(type, flat)) != {list} or set(map(len, flat)) != {size}:
-            return None
-        flat = list(chain.from_iterable(flat))
-    if len(shape) > exact.MOST_AXES:
-        return None
-    leaves = _leaves(flat, code)
-    return None if leaves is None else leaves.reshape(shape)
+            place = next(
+                place for place, item in enumerate(flat) if not isinstance(item, list) or len(item) != size
+            )
+            raise invalid(
+                f"lists must be of one size at each level. Received {_shown(flat[place])} at "
+                f"{_path(alias, place, shape)}, where the first is a list of {size}"
+            )
+        shape.append(size)
+        flat = flat[0] if len(flat) == 1 else list(chain.from_iterable(flat))
+    wrong = _first_of_wrong_type(flat, code)
+    if wrong is not None:
+        raise invalid(
+            f"JSON Value: {_shown(flat[wrong])} is not of expected type: {_type_name(code)} at "
+            f"{_path(alias, wrong, shape)}"
+        )
+    return _leaves(flat, code).reshape(shape)
 
 
-def _leaves(flat: list[Any], code: int) -> np.ndarray | None:
-    """The array of single values; None unless all are plainly of the type asked for."""
-    types = set(map(type, flat))
-    if code in exact.FLOATS:
-        return _floats(flat, types, code)
-    if code in exact.INTEGERS:
-        info = exact.INTEGERS[code]
-        fit = not flat or (types == {int} and info.min <= min(flat) and max(flat) <= info.max)
-        return np.array(flat, info.dtype) if fit else None
-    if code == pb.DT_BOOL:
-        return np.array(flat, np.bool_) if types <= {bool} else None
-    if code == pb.DT_STRING and types <= {str}:
-        try:
-            return exact.objects(list(map(str.encode, flat)))
-        except UnicodeEncodeError:
-            return None
-    return None
+def _first_of_wrong_type(flat: list[Any], code: int) -> int | None:
+    """Return the place of the first value that is none of the type asked for; None where all are."""
+    types = _TYPES[code]
+    if not set(map(type, flat)) <= types:
+        return next(place for place, item in enumerate(flat) if type(item) not in types)
+    if code not in _INTEGERS or not flat:
+        return None
+    info = np.iinfo(kind_of(code).dtype)
+    if info.min <= min(flat) and max(flat) <= info.max:
+        return None
+    return next(place for place, item in enumerate(flat) if not info.min <= item <= info.max)
 
 
-def _floats(flat: list[Any], types: set[type], code: int) -> np.ndarray | None:
-    if not types <= exact.NUMBERS:
-        return None
-    try:
-        wide = rj.as_floats(flat, pb.DT_DOUBLE)
-    except OverflowError:
-        return None
-    # A number too big for a double must not pass for an infinity.
-    infinite = np.isinf(wide)
-    if infinite.any() and not all(type(flat[place]) is rj.Infinite for place in np.flatnonzero(infinite)):
-        return None
-    return rj.as_floats(wide, code)
+def _leaves(flat: list[Any], code: int) -> np.ndarray:
+    if code == pb.DT_STRING:
+        array = np.empty(len(flat), object)
+        array[:] = text_bytes(flat)
+        return array
+    dtype = kind_of(code).dtype
+    return floats(flat, dtype) if code in (pb.DT_FLOAT, pb.DT_DOUBLE) else np.array(flat, dtype)
+
+
+def _type_name(code: int) -> str:
+    """TensorFlow's name for a data type in its texts, such as `float`."""
+    return pb.DataType.Name(code)[3:].lower() if code in pb.DataType.values() else str(code)
+
+
+def _path(alias: str, place: int, shape: Sequence[int]) -> str:
+    """Where in an input a value stands: `x[1][0]`; in rows the first index is the row's."""
+    return alias + "".join(f"[{index}]" for index in np.unravel_index(place, shape))
+
+
+def _shown(value: object) -> str:
+    """A value for an error text."""
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, dict):
+        return "an object"
+    start = value[:_MOST_SHOWN] if isinstance(value, str) else value
+    return json.dumps(start, ensure_ascii=False)[:_MOST_SHOWN]

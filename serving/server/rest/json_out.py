@@ -1,6 +1,7 @@
-"""The answers of the REST API as JSON: arrays by rows or by columns, classes, numbers, errors.
+"""The answers of the REST API as JSON: tensors by rows or by columns, classes, numbers, errors, models.
 
-Reference: MakeJsonFromTensors, WriteDecimal and the other Make* in tensorflow_serving/util/json_tensor.cc.
+Reference: MakeJsonFromTensors and the other Make* in tensorflow_serving/util/json_tensor.cc; ToJsonString in
+tensorflow_serving/model_servers/http_rest_api_util.cc; protobuf.dev/programming-guides/json.
 """
 
 import base64
@@ -9,19 +10,28 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from google.protobuf import json_format
+
+# TensorFlow's own messages: their enums have the names that JSON shows.
+from tensorflow_serving.apis import (  # pyright: ignore[reportMissingImports]
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_pb2,
+)
 
 from ...errors import InvalidArgumentError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import CodecError
 from ..models.quantised import code_of
-from . import json_values as rj
 
-# Powers of ten that bring the point of any float32 behind its six leading digits. None is below 1: those are
-# not exact, and a number in the middle of two float32 values would be taken for the wrong one.
-_POWERS = 10.0 ** np.arange(60)
+_status: Any = get_model_status_pb2
+_metadata: Any = get_model_metadata_pb2
+_model: Any = model_pb2
 
 _WRITTEN = {np.dtype(kind) for kind in (bool, "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")}
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+# Six tell most float32 values from all others, nine tell all.
+_DIGITS = (9, 6)
 
 
 def predict_outputs(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
@@ -40,21 +50,20 @@ def predict_outputs(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
 
     Example:
         >>> predict_outputs({"y": np.array([1.0, 2.5], np.float32)}, rows=True)
-        b'{"predictions": [1.0, 2.5]}'
+        b'{"predictions":[1.0,2.5]}'
     """
     if not outputs:
         raise InvalidArgumentError("Cannot convert empty tensor map to JSON")
-    if not rows:
-        texts = {name: _text(name, array) for name, array in outputs.items()}
-        found = next(iter(texts.values())) if len(texts) == 1 else _object(texts)
-        return f'{{"outputs": {found}}}'.encode()
-    batch = _batch_size(outputs)
-    if len(outputs) == 1:
-        name, array = next(iter(outputs.items()))
-        return f'{{"predictions": {_text(name, array)}}}'.encode()
-    columns = {name: _row_texts(name, array) for name, array in outputs.items()}
-    objects = [_object({name: texts[row] for name, texts in columns.items()}) for row in range(batch)]
-    return f'{{"predictions": {_list(objects)}}}'.encode()
+    if rows:
+        _check_batch_sizes(outputs)
+    columns = {name: _values(name, array) for name, array in outputs.items()}
+    if len(columns) == 1:
+        found = next(iter(columns.values()))
+    elif rows:
+        found = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    else:
+        found = columns
+    return _dumped({"predictions" if rows else "outputs": found})
 
 
 def classify_outputs(result: pb.ClassificationResult) -> bytes:
@@ -66,16 +75,14 @@ def classify_outputs(result: pb.ClassificationResult) -> bytes:
     Example:
         >>> row = pb.Classifications(classes=[pb.Class(label="car", score=0.2)])
         >>> classify_outputs(pb.ClassificationResult(classifications=[row]))
-        b'{"results": [[["car", 0.2]]]}'
+        b'{"results":[[["car",0.2]]]}'
     """
     if not result.classifications:
         raise InvalidArgumentError("Cannot convert empty ClassificationResults to JSON")
-    scores = iter(_decimals([each.score for row in result.classifications for each in row.classes]))
-    rows = [
-        _list([_list([_ENCODER.encode(each.label), next(scores)]) for each in row.classes])
-        for row in result.classifications
-    ]
-    return f'{{"results": {_list(rows)}}}'.encode()
+    scores = [each.score for row in result.classifications for each in row.classes]
+    shortened = iter(_shortened(np.array(scores, np.float32)).tolist())
+    rows = [[[each.label, next(shortened)] for each in row.classes] for row in result.classifications]
+    return _dumped({"results": rows})
 
 
 def regress_outputs(result: pb.RegressionResult) -> bytes:
@@ -86,11 +93,12 @@ def regress_outputs(result: pb.RegressionResult) -> bytes:
 
     Example:
         >>> regress_outputs(pb.RegressionResult(regressions=[pb.Regression(value=0.2)]))
-        b'{"results": [0.2]}'
+        b'{"results":[0.2]}'
     """
     if not result.regressions:
         raise InvalidArgumentError("Cannot convert empty RegressionResults to JSON")
-    return f'{{"results": {_list(_decimals([each.value for each in result.regressions]))}}}'.encode()
+    values = np.array([each.value for each in result.regressions], np.float32)
+    return _dumped({"results": _shortened(values).tolist()})
 
 
 def error_body(message: str) -> bytes:
@@ -98,12 +106,49 @@ def error_body(message: str) -> bytes:
 
     Example:
         >>> error_body("Missing ModelSpec")
-        b'{"error": "Missing ModelSpec"}'
+        b'{"error":"Missing ModelSpec"}'
     """
-    return _ENCODER.encode({"error": message}).encode("utf-8", "replace")
+    return _dumped({"error": message})
 
 
-def _batch_size(outputs: Mapping[str, np.ndarray]) -> int:
+def status_json(response: pb.GetModelStatusResponse) -> bytes:
+    """The states of a model's versions.
+
+    Example:
+        >>> status_json(pb.GetModelStatusResponse())
+        b'{"model_version_status":[]}'
+    """
+    return _dumped(_status_dict(response))
+
+
+def models_json(models: Mapping[str, pb.GetModelStatusResponse]) -> bytes:
+    """The states of all models, as a list with the name of each."""
+    listed = [{"name": name, **_status_dict(response)} for name, response in models.items()]
+    return _dumped({"models": listed})
+
+
+def metadata_json(response: pb.GetModelMetadataResponse) -> bytes:
+    """The signatures of a model."""
+    spec = _model.ModelSpec.FromString(response.model_spec.SerializeToString())
+    signatures = _metadata.SignatureDefMap.FromString(response.metadata["signature_def"].value)
+    return _dumped({"model_spec": _dict(spec), "metadata": {"signature_def": _dict(signatures)}})
+
+
+def _status_dict(response: pb.GetModelStatusResponse) -> dict[str, Any]:
+    return _dict(_status.GetModelStatusResponse.FromString(response.SerializeToString()))
+
+
+def _dict(message: Any) -> dict[str, Any]:
+    return json_format.MessageToDict(
+        message, always_print_fields_with_no_presence=True, preserving_proto_field_name=True
+    )
+
+
+def _dumped(value: Any) -> bytes:
+    return _ENCODER.encode(value).encode("utf-8", "replace")
+
+
+def _check_batch_sizes(outputs: Mapping[str, np.ndarray]) -> None:
     expected: int | None = None
     for name, array in outputs.items():
         if not array.ndim:
@@ -113,67 +158,6 @@ def _batch_size(outputs: Mapping[str, np.ndarray]) -> int:
                 f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {expected}"
             )
         expected = len(array)
-    return expected or 0
-
-
-def _list(texts: list[str]) -> str:
-    return f"[{', '.join(texts)}]"
-
-
-def _object(texts: Mapping[str, str]) -> str:
-    return "{" + ", ".join([f"{_ENCODER.encode(name)}: {text}" for name, text in texts.items()]) + "}"
-
-
-def _text(name: str, array: np.ndarray) -> str:
-    """An array as JSON."""
-    if _is_float32(array):
-        return _list(_nested(array)) if array.ndim else _nested(array[np.newaxis])[0]
-    return _ENCODER.encode(_values(name, array))
-
-
-def _row_texts(name: str, array: np.ndarray) -> list[str]:
-    """Each row of an array as JSON."""
-    if _is_float32(array):
-        return _nested(array)
-    return list(map(_ENCODER.encode, _values(name, array)))
-
-
-def _is_float32(array: np.ndarray) -> bool:
-    return array.dtype.kind == "f" and array.dtype.itemsize == 4
-
-
-def _nested(array: np.ndarray) -> list[str]:
-    """Each row of a float32 array as JSON."""
-    if not array.size:
-        return list(map(_ENCODER.encode, array.tolist()))
-    texts = _decimals(array.reshape(-1))
-    for size in reversed(array.shape[1:]):
-        texts = [_list(texts[start : start + size]) for start in range(0, len(texts), size)]
-    return texts
-
-
-def _decimals(values: Any) -> list[str]:
-    """Float32 values as WriteDecimal writes them: with six digits where these are enough, or with nine."""
-    numbers = np.asarray(values, np.float32).astype(np.float64)
-    if not len(numbers):
-        return []
-    text = ", ".join(_formats(numbers)) % tuple(numbers.tolist())
-    return text.replace("nan", "NaN").replace("inf", "Infinity").split(", ")
-
-
-def _formats(numbers: np.ndarray) -> list[str]:
-    """Of each float32 value the printf format in which it is read back as itself."""
-    with np.errstate(all="ignore"):
-        sizes = np.abs(numbers)
-        exponents = np.floor(np.log10(sizes))
-        shifts = np.where(np.isfinite(exponents), 5 - exponents, 0).astype(np.intp)
-        up, down = _POWERS[np.maximum(shifts, 0)], _POWERS[np.maximum(-shifts, 0)]
-        short = (np.rint(numbers * up / down) / up * down).astype(np.float32) == numbers
-        # What would be printed without a point gets one.
-        whole = (np.rint(numbers) == numbers) & (sizes < np.where(short, 1e6, 1e9))
-    if not short.any() and not whole.any():
-        return ["%.9g"] * len(numbers)
-    return np.where(whole, "%.1f", np.where(short, "%g", "%.9g")).tolist()
 
 
 def _values(name: str, array: np.ndarray) -> Any:
@@ -182,12 +166,29 @@ def _values(name: str, array: np.ndarray) -> Any:
         return _strings(name, array).tolist()
     if array.dtype.newbyteorder("=") not in _WRITTEN:
         raise InvalidArgumentError(f"Failed to write JSON value for tensor type: {_type_of(array)}")
-    return array.tolist()
+    is_float32 = array.dtype.kind == "f" and array.dtype.itemsize == 4
+    return (_shortened(array) if is_float32 else array).tolist()
+
+
+def _shortened(array: np.ndarray) -> np.ndarray:
+    """Float32 values as doubles of few digits that are read back as the same float32.
+
+    No double is a power of ten beyond 1e22: numbers scaled by one may have 17 digits.
+    """
+    wide = array.astype(np.float64)
+    found = wide
+    with np.errstate(all="ignore"):  # zeros, infinities and NaN stay what they are
+        exponents = np.floor(np.log10(np.abs(wide)))
+        for digits in _DIGITS:
+            scale = 10.0 ** (digits - 1 - exponents)
+            rounded = np.rint(wide * scale) / scale
+            found = np.where(rounded.astype(np.float32) == array, rounded, found)
+    return found
 
 
 def _type_of(array: np.ndarray) -> str:
     try:
-        return rj.tensor_type(code_of(array.dtype))
+        return pb.DataType.Name(code_of(array.dtype))[3:].lower()
     except CodecError:
         return array.dtype.name
 
