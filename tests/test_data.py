@@ -296,7 +296,7 @@ def test_lists_are_no_texts(tmp_path):
     file = written(tmp_path, "t.jsonl", '{"text": "a", "label": "x"}\n{"text": ["a", "b"], "label": "y"}\n')
     with pytest.raises(DataError, match=r"'text' in line 2 must be a text. Received a list, .*--task tokens"):
         read_table(file)
-    with pytest.raises(DataError, match=r"'text' in line 2 is no text but a list"):
+    with pytest.raises(DataError, match=r"'text' in line 2 must be a text. Received a list"):
         read_corpus(file)
 
 

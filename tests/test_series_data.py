@@ -157,7 +157,7 @@ def test_bad_arrays_are_refused(tmp_path, arrays, said):
 
 
 def test_a_file_that_is_no_archive_and_targets_that_are_no_numbers_are_refused(tmp_path):
-    with pytest.raises(DataError, match="no .npz file that can be read"):
+    with pytest.raises(DataError, match="not a readable .npz file"):
         read_series(written(tmp_path, "rows.npz", "text"))
     with pytest.raises(DataError, match="target of row 0 .* must be a finite number. Received 'up'"):
         read_regression(written(tmp_path, "g.ts", TS))
