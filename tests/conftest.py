@@ -38,8 +38,9 @@ def whole(request):
 @pytest.fixture(autouse=True)
 def _packed(request, monkeypatch):
     if request.config.getoption("--packed"):
-        from keras_selfattn.layers.tensorflow import block_walk, packing
+        from keras_selfattn.layers import attention_paths
+        from keras_selfattn.layers.tensorflow import block_walk
 
-        monkeypatch.setattr(packing, "_FEW_TOKENS", -1)
+        monkeypatch.setattr(attention_paths, "_FEW_TOKENS", -1)
         for name, number in {"_SCORES": 80, "_WASTED_SCORES": 30, "_LEAST_QUERIES": 2, "_STRETCH": 4}.items():
             monkeypatch.setattr(block_walk, name, number)

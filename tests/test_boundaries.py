@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import keras_selfattn.layers
@@ -62,6 +63,40 @@ def test_layers_name_no_backend_but_tensorflow_in_one_place(backend, where):
     folder = Path(keras_selfattn.layers.__file__).parent
     named = [path for path in folder.rglob("*.py") if statement.search(path.read_text("utf-8"))]
     assert [path.relative_to(folder).as_posix() for path in named] == where
+
+
+def test_layers_use_tensorflow_only_by_the_functions_of_that_folder():
+    statement = re.compile(r"^\s*from keras_selfattn\.layers\.tensorflow import .*\btf\b", re.MULTILINE)
+    folder = Path(keras_selfattn.layers.__file__).parent
+    named = [path for path in folder.rglob("*.py") if statement.search(path.read_text("utf-8"))]
+    assert named
+    assert {path.parent for path in named} == {folder / "tensorflow"}
+
+
+def test_between_a_layer_and_keras_stands_at_most_one_class_of_ours():
+    for name in keras_selfattn.layers.__all__:
+        ours = [c for c in getattr(keras_selfattn.layers, name).__mro__ if "keras_selfattn" in c.__module__]
+        assert len(ours) <= 2, ours
+
+
+def test_a_plain_call_of_attention_passes_at_most_six_files():
+    folder = str(Path(keras_selfattn.layers.__file__).parent)
+    layer, inputs = keras_selfattn.layers.MultiHeadSelfAttention(2), np.ones((2, 5, 8), "float32")
+    passed = set()
+    layer(inputs)
+
+    def noted(frame, event, _argument):
+        if event == "call" and frame.f_code.co_filename.startswith(folder):
+            passed.add(Path(frame.f_code.co_filename).name)
+
+    before = sys.getprofile()
+    sys.setprofile(noted)
+    try:
+        layer(inputs)
+    finally:
+        sys.setprofile(before)
+    assert {"self_attention.py", "attention_paths.py", "attention.py"} <= passed
+    assert len(passed) <= 6, passed
 
 
 def test_models_import_layers_and_nothing_of_ours_above_them():

@@ -10,16 +10,25 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_selfattn.layers.token_layer import TokenLayer
+from keras_selfattn import layers
 
 Tensor = Any
 
+_RETURNING_WEIGHTS = (
+    layers.MultiHeadSelfAttention,
+    layers.AdditiveSelfAttention,
+    layers.MultiplicativeSelfAttention,
+    layers.LinearSelfAttention,
+    layers.EncoderBlock,
+    layers.Encoder,
+)
 
-def attention_layers(model: keras.layers.Layer) -> list[TokenLayer]:
+
+def attention_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
     """Return the layers of a model that can return weights, each once, without layers inside such a layer."""
-    found: dict[int, TokenLayer] = {}
+    found: dict[int, keras.layers.Layer] = {}
     for layer in model._flatten_layers(include_self=False, recursive=False):
-        inner = [layer] if isinstance(layer, TokenLayer) else attention_layers(layer)
+        inner = [layer] if isinstance(layer, _RETURNING_WEIGHTS) else attention_layers(layer)
         found |= {id(each): each for each in inner}
     return list(found.values())
 
@@ -46,7 +55,7 @@ def named_weights(weights: list[Tensor], *, together: bool) -> dict[str, Tensor]
 
 
 @contextmanager
-def _returning_weights(layer: TokenLayer, found: list[Tensor]) -> Iterator[None]:
+def _returning_weights(layer: keras.layers.Layer, found: list[Tensor]) -> Iterator[None]:
     call = layer.call
 
     def collecting(*args: Any, return_weights: bool = False, **options: Any) -> Any:

@@ -9,18 +9,19 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.affine import affine
-from keras_selfattn.layers.attention import additive_score, dot_product
+from keras_selfattn.layers.attention import Distance, Formula, Learned, additive_score, dot_product
+from keras_selfattn.layers.attention_base import SelfAttentionBase
+from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
 from keras_selfattn.layers.checks import checked_positive
-from keras_selfattn.layers.scored import Distance, ScoredSelfAttention
+from keras_selfattn.layers.masks import Pairs, pair_rules
+from keras_selfattn.layers.projection import affine
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.shapes import sizes
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class AdditiveSelfAttention(ScoredSelfAttention):
+class AdditiveSelfAttention(SelfAttentionBase):
     """Self-attention whose score is a small network of query and key: `v . tanh(q_t + k_s)` for each head.
 
     It needs memory for `H T S head_dim` numbers where the dot product needs `H T S`; a `window` bounds both.
@@ -54,37 +55,61 @@ class AdditiveSelfAttention(ScoredSelfAttention):
     appendix A.1.2.
     """
 
+    _arguments = (*SelfAttentionBase._arguments, "window", "dropout")
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int | None = None,
+        *,
+        causal: bool = False,
+        window: int | tuple[int, int] | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_heads, head_dim, causal=causal, use_bias=use_bias, seed=seed, **kwargs)
+        self._set_window_and_dropout(window, dropout)
+
     def build(self, input_shape: tuple) -> None:
-        super().build(input_shape)
+        self._build_projections(input_shape, "query_key_value", [self.num_heads] * 3)
         # Glorot of a layer from head_dim to 1, for each head.
         limit = math.sqrt(6 / (self._head_dim + 1))
-        seed = split_seed(self.seed, 3)[2]
-        self._score_vector = self.add_weight(
+        vector = self.add_weight(
             name="score_vector",
             shape=(self.num_heads, self._head_dim),
-            initializer=keras.initializers.RandomUniform(-limit, limit, seed),
+            initializer=keras.initializers.RandomUniform(-limit, limit, split_seed(self.seed, 3)[2]),
+        )
+        self._formula = Formula(
+            _additive, self.weights_dropout, variables={"score_vector": vector}, score_width=self._head_dim
         )
 
-    def _build_heads(self, features: int, seed: int | None) -> None:
-        self._add_fused("query_key_value", features, [self.num_heads * self._head_dim] * 3, seed)
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+    ) -> Tensor:
+        pairs = pair_rules(
+            inputs, mask, valid_lens, attention_mask, num_heads=self.num_heads, reach=self._reach
+        )
+        return on_tokens(self._call_tokens, inputs, pairs, training, return_weights)
 
-    def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = self._project_fused(inputs)  # each [B, T, H, D]
-        return query, key, value
-
-    @property
-    def _score_width(self) -> int:
-        return self._head_dim
-
-    def _score_weights(self) -> dict[str, Tensor]:
-        return {"score_vector": ops.convert_to_tensor(self._score_vector)}
-
-    def _score(self, learned: dict[str, Tensor], query: Tensor, key: Tensor, distance: Distance) -> Tensor:
-        return additive_score(query, key, ops.cast(learned["score_vector"], query.dtype))
+    def _call_tokens(
+        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        query, key, value = self._projection(x, tokens)  # each [B, H, T, D], packed [N, H, D]
+        heads = (query, key, value)
+        context, weights = attend(heads, tokens, pairs, self._formula, training, return_weights)  # [N, H D]
+        return affine(context, self._output_kernel, self._output_bias), weights
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class MultiplicativeSelfAttention(ScoredSelfAttention):
+class MultiplicativeSelfAttention(SelfAttentionBase):
     """Self-attention whose score is a learned matrix between the inputs themselves: `x_t . W_h x_s`.
 
     Each head has a full matrix, where dot-product attention has the product of two of rank `head_dim`; it
@@ -121,14 +146,27 @@ class MultiplicativeSelfAttention(ScoredSelfAttention):
     section 3.1 ("general").
     """
 
+    _arguments = (*SelfAttentionBase._arguments, "window", "dropout", "scale")
+
     def __init__(
-        self, num_heads: int, head_dim: int | None = None, *, scale: float | None = None, **settings: Any
+        self,
+        num_heads: int,
+        head_dim: int | None = None,
+        *,
+        scale: float | None = None,
+        causal: bool = False,
+        window: int | tuple[int, int] | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        seed: int | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(num_heads, head_dim, **settings)
+        super().__init__(num_heads, head_dim, causal=causal, use_bias=use_bias, seed=seed, **kwargs)
+        self._set_window_and_dropout(window, dropout)
         self.scale = None if scale is None else checked_positive("scale", scale)
 
     def build(self, input_shape: tuple) -> None:
-        super().build(input_shape)
+        self._build_projections(input_shape, "value", [self.num_heads])
         features = input_shape[-1]
         limit = math.sqrt(3 / features)  # Glorot's for one head
         self._score_kernel = self.add_weight(
@@ -136,19 +174,38 @@ class MultiplicativeSelfAttention(ScoredSelfAttention):
             shape=(features, self.num_heads * features),
             initializer=keras.initializers.RandomUniform(-limit, limit, split_seed(self.seed, 3)[2]),
         )
+        self._formula = Formula(_multiplicative, self.weights_dropout)
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "scale": self.scale}
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+    ) -> Tensor:
+        pairs = pair_rules(
+            inputs, mask, valid_lens, attention_mask, num_heads=self.num_heads, reach=self._reach
+        )
+        return on_tokens(self._call_tokens, inputs, pairs, training, return_weights)
 
-    def _build_heads(self, features: int, seed: int | None) -> None:
-        self._add_fused("value", features, [self.num_heads * self._head_dim], seed)
+    def _call_tokens(
+        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        scale = x.shape[-1] ** -0.5 if self.scale is None else self.scale
+        query = affine(x * scale, self._score_kernel, None)  # [N, H features]
+        query = tokens.split_heads(query, self.num_heads)  # [B, H, T, features], packed [N, H, features]
+        key = tokens.split_heads(x, 1)  # all heads meet the same keys
+        (value,) = self._projection(x, tokens)  # [B, H, T, D], packed [N, H, D]
+        heads = (query, key, value)
+        context, weights = attend(heads, tokens, pairs, self._formula, training, return_weights)  # [N, H D]
+        return affine(context, self._output_kernel, self._output_bias), weights
 
-    def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        batch, length, features = sizes(inputs)
-        scale = features**-0.5 if self.scale is None else self.scale
-        query = affine(inputs * scale, self._score_kernel, None)  # [B, T, H features]
-        query = ops.reshape(query, (batch, length, self.num_heads, features))
-        return query, inputs[:, :, None], *self._project_fused(inputs)
 
-    def _score(self, learned: dict[str, Tensor], query: Tensor, key: Tensor, distance: Distance) -> Tensor:
-        return dot_product(query, key)  # all heads meet the same keys
+def _additive(learned: Learned, query: Tensor, key: Tensor, distance: Distance) -> Tensor:
+    return additive_score(query, key, ops.cast(learned["score_vector"], query.dtype))  # [B, H, T, S]
+
+
+def _multiplicative(learned: Learned, query: Tensor, key: Tensor, distance: Distance) -> Tensor:
+    return dot_product(query, key)  # [B, H, T, S]

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_selfattn.layers.shapes import sizes
-
 Tensor = Any
 
 _DIGIT_BITS = 8
@@ -35,7 +33,7 @@ def angles(positions: Tensor, radians_per_position: np.ndarray, dtype: str = "fl
     Args:
         positions: int32 of any shape.
         radians_per_position: float64 `[F]`.
-        dtype: "float32" or "float64".
+        dtype: "float64", or any narrower one: float32.
 
     Returns:
         `[..., F]`, radians.
@@ -65,11 +63,12 @@ def sinusoids(positions: Tensor, width: int, base: float, dtype: str = "float32"
         positions: int32 of any shape.
         width: number of columns D.
         base: ratio of the longest wavelength to the shortest (as D grows).
-        dtype: "float32" or "float64".
+        dtype: "float64", or any narrower one: float32.
     """
     angle = angles(positions, frequencies(width, base), dtype)  # [..., ceil(D / 2)]
     pairs = ops.stack([ops.sin(angle), ops.cos(angle)], axis=-1)  # [..., ceil(D / 2), 2]
-    table = ops.reshape(pairs, (*sizes(positions), 2 * angle.shape[-1]))
+    shape: Any = ops.shape(positions)
+    table = ops.reshape(pairs, (*shape, 2 * angle.shape[-1]))
     return table[..., :width]
 
 

@@ -11,8 +11,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.layers.shapes import arange, sizes
-
 Tensor = Any
 
 
@@ -41,20 +39,20 @@ def checked_mask(inputs: Tensor, mask: Tensor) -> Tensor:
             "makes queries, keys and values of it; which pairs may attend goes to `attention_mask`. "
             f"Received shape {tuple(given.shape)}."
         )
-    return _of_shape("mask", _checked_bool("mask", given), sizes(inputs)[:2], "[batch, length]")
+    return _of_shape("mask", _checked_bool("mask", given), ops.shape(inputs)[:2], "[batch, length]")
 
 
 def checked_pairs(inputs: Tensor, attention_mask: Tensor, num_heads: int) -> Tensor:
     """Return `attention_mask` as a bool tensor `[T, S]`, `[B, T, S]` or `[B, H or 1, T, S]`, or raise."""
     pairs = _checked_bool("attention_mask", _tensor(attention_mask))
-    batch, length = sizes(inputs)[:2]
+    batch, length = ops.shape(inputs)[:2]
     rank = len(pairs.shape)
     if rank == 2:
         return _of_shape("attention_mask", pairs, [length, length], "[length, length]")
     if rank == 3:
         return _of_shape("attention_mask", pairs, [batch, length, length], "[batch, length, length]")
     if rank == 4:
-        heads = {None: sizes(pairs)[1], 1: 1}.get(pairs.shape[1], num_heads)
+        heads = {None: ops.shape(pairs)[1], 1: 1}.get(pairs.shape[1], num_heads)
         wanted = [batch, heads, length, length]
         return _of_shape("attention_mask", pairs, wanted, "[batch, heads or 1, length, length]")
     raise ValueError(
@@ -74,7 +72,7 @@ def checked_lens(inputs: Tensor, valid_lens: Tensor) -> Tensor:
         raise ValueError(
             f"`valid_lens` must have shape [batch] or [batch, length]. Received {tuple(lens.shape)}."
         )
-    lens = _of_shape("valid_lens", lens, sizes(inputs)[: len(lens.shape)], "[batch] or [batch, length]")
+    lens = _of_shape("valid_lens", lens, ops.shape(inputs)[: len(lens.shape)], "[batch] or [batch, length]")
     length, seen = inputs.shape[1], known_values(lens)
     if length is not None and seen is not None and seen.size and (seen.min() < 0 or seen.max() > length):
         raise ValueError(
@@ -112,7 +110,7 @@ def checked_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) 
     given = _tensor(positions)
     if not _is_integer(given):
         raise ValueError(f"`positions` must hold integers. Received dtype {_dtype_name(given)}.")
-    batch, length = sizes(inputs)[:2]
+    batch, length = ops.shape(inputs)[:2]
     wanted = [length] if len(given.shape) == 1 else [batch, length]
     return ops.cast(_of_shape("positions", given, wanted, "[length] or [batch, length]"), "int32")
 
@@ -120,7 +118,9 @@ def checked_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) 
 def token_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) -> Tensor:
     """Return the position of each token of `inputs`, int32 `[T]` or `[B, T]`; see `checked_positions`."""
     given = checked_positions(inputs, offset, positions)
-    return arange(sizes(inputs)[1]) + ops.cast(offset, "int32") if given is None else given
+    if given is not None:
+        return given
+    return ops.arange(ops.shape(inputs)[1], dtype="int32") + ops.cast(offset, "int32")
 
 
 def known_values(tensor: Tensor) -> np.ndarray | None:
@@ -147,7 +147,7 @@ def _checked_bool(name: str, mask: Tensor) -> Tensor:
     return mask
 
 
-def _of_shape(name: str, tensor: Tensor, wanted: list[Any], form: str) -> Tensor:
+def _of_shape(name: str, tensor: Tensor, wanted: Any, form: str) -> Tensor:
     """Return `tensor`, whose shape must be `wanted`; a size of 1 is never broadcast.
 
     Sizes that are known are compared here; the others when the graph runs, by a concatenation with nothing,

@@ -8,15 +8,18 @@ Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints"
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_selfattn.layers.dtypes import wide_dtype
-from keras_selfattn.layers.shapes import sizes
+from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.tensorflow import as_tensor
 
 Tensor = Any
+Learned = dict[str, Tensor]
+Distance = Callable[[], Tensor]  # called only by those that need it
 
 # Half of the lowest value of the dtype: no finite logit can carry the sum to infinity, and against any real
 # logit its exponential is exactly 0. bfloat16 has the exponents of float32.
@@ -25,18 +28,50 @@ _MASKED_LOGIT = {"float32": -1.7e38, "float64": -8.9e307}
 _LARGEST_FLOAT16 = 65504.0
 
 
-def attend(
+def _sum_of_values(learned: Learned, weights: Tensor, value: Tensor, distance: Distance) -> Tensor:
+    return weighted_sum(weights, value)  # [B, H, T, D]
+
+
+@dataclass(frozen=True)
+class Formula:
+    """One kind of attention: what differs between the layers that take a softmax of scores.
+
+    `distance()` is key position - query position, int32 `[T, S]`.
+
+    Args:
+        score: learned weights by name, query `[B, H, T, D]`, key `[B, G, S, D]` and `distance` to logits
+            `[B, H, T, S]`.
+        dropout: of the weights that meet the values.
+        combine: learned weights by name, attention weights `[B, H, T, S]`, value `[B, G, S, D]` and
+            `distance` to the context `[B, H, T, D]`; by default the weighted sum.
+        variables: what `score` and `combine` learn, by name.
+        score_width: numbers of memory that a score takes while it is computed.
+    """
+
+    score: Callable[[Learned, Tensor, Tensor, Distance], Tensor]
+    dropout: Dropout
+    combine: Callable[[Learned, Tensor, Tensor, Distance], Tensor] = _sum_of_values
+    variables: Learned = field(default_factory=dict)
+    score_width: int = 1
+
+    def learned(self) -> Learned:
+        """Return the variables as tensors, to which gradients flow through loops and rematerialisation."""
+        return {name: as_tensor(variable) for name, variable in self.variables.items()}
+
+
+def softmax_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None = None,
+    mask: Tensor | None,
+    formula: Formula,
+    distance: Distance,
     *,
-    score: Callable[[Tensor, Tensor], Tensor],
-    combine: Callable[[Tensor, Tensor], Tensor] | None = None,
+    learned: Learned | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
     rows_may_be_empty: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Return the values weighted by the softmax of the scores, and that softmax, in float32 at least.
+    """Return the values weighted by the softmax of the scores, and that softmax, taken in float32 at least.
 
     A query that may attend to nothing gets weights of exactly zero.
 
@@ -45,8 +80,9 @@ def attend(
         key: `[B, G, S, D]`.
         value: `[B, G, S, D]`.
         mask: bool that broadcasts to `[B, H, T, S]`, True where attention is allowed; None allows all.
-        score: query and key to logits `[B, H, T, S]`.
-        combine: weights and value to the context, by default `weighted_sum`.
+        formula: scores and how values are combined.
+        distance: as `Formula` has it.
+        learned: the formula's weights, by default `formula.learned()`.
         dropout: applied to the weights that meet the values, not to those returned.
         rows_may_be_empty: see `masked_softmax`.
 
@@ -58,16 +94,18 @@ def attend(
 
         >>> import numpy as np
         >>> q = k = v = np.ones((1, 1, 2, 3), "float32")
-        >>> context, weights = attend(q, k, v, score=dot_product)
+        >>> formula = Formula(lambda learned, query, key, distance: dot_product(query, key), Dropout(0.0))
+        >>> context, weights = softmax_attention(q, k, v, None, formula, lambda: None)
         >>> print(np.asarray(weights)[0, 0])
         [[0.5 0.5]
          [0.5 0.5]]
     """
-    logits = widened(score(query, key))  # [B, H, T, S]
+    learned = formula.learned() if learned is None else learned
+    logits = widened(formula.score(learned, query, key, distance))  # [B, H, T, S]
     weights = masked_softmax(logits, mask, rows_may_be_empty=rows_may_be_empty)
     weights = ops.cast(weights, value.dtype)  # [B, H, T, S]
     kept = weights if dropout is None else dropout(weights)
-    return (combine or weighted_sum)(kept, value), weights  # [B, H, T, D]
+    return formula.combine(learned, kept, value, distance), weights  # [B, H, T, D]
 
 
 def masked_softmax(logits: Tensor, mask: Tensor | None, *, rows_may_be_empty: bool = True) -> Tensor:
@@ -90,6 +128,11 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, rows_may_be_empty: bo
         return weights
     has_key = ops.cast(ops.any(mask, axis=-1, keepdims=True), logits.dtype)  # [B or 1, H or 1, T or 1, 1]
     return weights * has_key
+
+
+def wide_dtype(dtype: Any) -> str:
+    """Return the dtype to compute in for tensors of `dtype`: float32, or float64 for float64."""
+    return keras.backend.result_type(dtype, "float32")
 
 
 def widened(logits: Tensor) -> Tensor:
@@ -133,9 +176,9 @@ def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
     return _ungroup(ops.matmul(grouped, value), heads, length)
 
 
-def _group(x: Tensor, shared: Tensor) -> tuple[Tensor, tuple[int, Tensor]]:
+def _group(x: Tensor, shared: Tensor) -> tuple[Tensor, tuple[Any, Any]]:
     """Lay the heads that share a key-value head one after the other, so that none is copied."""
-    batch, heads, length, width = sizes(x)
+    batch, heads, length, width = ops.shape(x)
     groups = shared.shape[1]
     if groups == heads:
         return x, (heads, length)
@@ -143,7 +186,7 @@ def _group(x: Tensor, shared: Tensor) -> tuple[Tensor, tuple[int, Tensor]]:
 
 
 def _ungroup(product: Tensor, heads: int, length: Tensor) -> Tensor:
-    batch, groups, _, width = sizes(product)
+    batch, groups, _, width = ops.shape(product)
     return product if groups == heads else ops.reshape(product, (batch, heads, length, width))
 
 

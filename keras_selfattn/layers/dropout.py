@@ -6,6 +6,7 @@ et al. 2016, "Deep Networks with Stochastic Depth", section 3 (whole samples).
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -13,11 +14,17 @@ from keras import ops
 
 from keras_selfattn.layers.checks import checked_rate, checked_seed
 from keras_selfattn.layers.seeds import SeedDraws, split_seed
-from keras_selfattn.layers.shapes import arange, sizes
 from keras_selfattn.layers.tensorflow.dropout_bits import keep_mask
-from keras_selfattn.layers.tokens import Numbers
 
 Tensor = Any
+
+
+@dataclass(frozen=True)
+class TokenNumbers:
+    """A number for each token, or each query of a head, int32 of any shape, below `count`."""
+
+    numbers: Tensor
+    count: Tensor
 
 
 class Dropout(keras.layers.Layer):
@@ -62,12 +69,15 @@ class Dropout(keras.layers.Layer):
         self.seeds = SeedDraws(split_seed(self.seed, 1)[0]) if draws else None
         self.built = True
 
-    def call(self, inputs: Tensor, training: bool | None = None, tokens: Numbers | None = None) -> Tensor:
+    def call(
+        self, inputs: Tensor, training: bool | None = None, tokens: TokenNumbers | None = None
+    ) -> Tensor:
         if not training or self.rate == 0:
             return inputs
         if self.seeds is None:
             return ops.zeros_like(inputs)
-        shape = sizes(inputs)
+        sizes: Any = ops.shape(inputs)
+        shape = list(sizes)
         if self.per_sample:
             shape[1:] = [1] * (len(shape) - 1)
         zero = ops.zeros((), dtype=inputs.dtype)
@@ -76,7 +86,7 @@ class Dropout(keras.layers.Layer):
     def keep_masks(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         """Draw once, and return what gives parts of it: `keep_mask` for rows, columns and first column."""
         if self.seeds is None:
-            return lambda rows, columns, _first: ops.zeros((*sizes(rows), columns), dtype="bool")
+            return _nothing
         seed = self.seeds.next()
         return lambda rows, columns, first: keep_mask(seed, rows, columns, self.rate, first)
 
@@ -88,11 +98,14 @@ class Dropout(keras.layers.Layer):
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape
 
-    def _kept(self, shape: list[Any], tokens: Numbers | None) -> Tensor:
+    def _kept(self, shape: list[Any], tokens: TokenNumbers | None) -> Tensor:
         """Return what is kept, bool of `shape`."""
         if keras.backend.backend() == "tensorflow":
             *leading, columns = [1, *shape] if len(shape) < 2 else shape
-            rows = ops.reshape(arange(math.prod(leading)), leading) if tokens is None else tokens.numbers
+            if tokens is None:
+                rows = ops.reshape(ops.arange(math.prod(leading), dtype="int32"), leading)
+            else:
+                rows = tokens.numbers
             return ops.reshape(self.keep_masks()(rows, columns, 0), shape)
         if tokens is not None and self.per_sample:
             draws = keras.random.uniform((tokens.count, 1), dtype="float32", seed=self.seeds)
@@ -102,3 +115,8 @@ class Dropout(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         config = {"rate": self.rate, "seed": self.seed, "per_sample": self.per_sample}
         return {**super().get_config(), **config}
+
+
+def _nothing(rows: Tensor, columns: Tensor, first_column: Tensor) -> Tensor:
+    shape: Any = ops.shape(rows)
+    return ops.zeros((*shape, columns), dtype="bool")

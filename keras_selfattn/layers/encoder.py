@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from keras_selfattn.layers.attention_paths import Tokens, on_tokens
 from keras_selfattn.layers.checks import (
     checked_count,
     checked_rate,
@@ -19,8 +20,6 @@ from keras_selfattn.layers.encoder_block import EncoderBlock
 from keras_selfattn.layers.masks import Pairs
 from keras_selfattn.layers.norm import make_norm, normalised
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
-from keras_selfattn.layers.token_layer import TokenLayer, Tokens
 
 Tensor = Any
 
@@ -28,7 +27,7 @@ _BLOCK_SETTINGS = set(inspect.signature(EncoderBlock.__init__).parameters) - {"s
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class Encoder(TokenLayer):
+class Encoder(keras.layers.Layer):
     """A stack of `EncoderBlock`s, with a last normalisation if they are pre-norm. Keeps the mask.
 
     Args:
@@ -109,18 +108,31 @@ class Encoder(TokenLayer):
         if self._norm is not None:
             self._norm.build(input_shape)
 
-    def attention_layer(self) -> MultiHeadSelfAttention:
-        return self._blocks[0].attention_layer()
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+    ) -> Tensor:
+        pairs = self._blocks[0].pairs(inputs, mask, valid_lens, attention_mask)
+        return on_tokens(self.call_tokens, inputs, pairs, training, return_weights)
 
     def call_tokens(
         self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, list[Tensor] | None]:
+        """Return outputs `[N, features]` of tokens `[N, features]`, and each block's weights or None."""
         weights = []
         for block in self._blocks:
             x, found = block.call_tokens(x, tokens, pairs, training, return_weights)  # [N, D]
             weights.append(found)
         x = x if self._norm is None else normalised(self._norm, x, tokens)
         return x, weights if return_weights else None
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return tuple(input_shape)
 
     def compute_output_spec(
         self, inputs: Tensor, *args: Any, return_weights: bool = False, **options: Any

@@ -3,10 +3,13 @@
 Axes: B (batch), T (query positions), S (key positions), H (heads), D (features).
 """
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import keras
 
+from keras_selfattn.layers.attention_paths import Tokens, on_tokens
 from keras_selfattn.layers.checks import (
     checked_choice,
     checked_count,
@@ -21,10 +24,8 @@ from keras_selfattn.layers.feed_forward import FeedForward
 from keras_selfattn.layers.masks import Pairs
 from keras_selfattn.layers.norm import NORMS, make_norm, normalised
 from keras_selfattn.layers.relative import PositionStrategy
-from keras_selfattn.layers.remat import rematerialise
-from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.seeds import SeedDraws, split_seed
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
-from keras_selfattn.layers.token_layer import TokenLayer, Tokens
 
 Tensor = Any
 
@@ -43,7 +44,7 @@ _ATTENTION = (
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class EncoderBlock(TokenLayer):
+class EncoderBlock(keras.layers.Layer):
     """Self-attention, then a feed-forward network, each normalised and added to its input.
 
     Pre-norm: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`; it trains without warmup where
@@ -175,12 +176,29 @@ class EncoderBlock(TokenLayer):
         for layer in (self._attention_norm, self._attention, self._feed_forward_norm, self._feed_forward):
             layer.build(input_shape)
 
-    def attention_layer(self) -> MultiHeadSelfAttention:
-        return self._attention
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+    ) -> Tensor:
+        pairs = self._attention.pairs(inputs, mask, valid_lens, attention_mask)
+        return on_tokens(self.call_tokens, inputs, pairs, training, return_weights)
+
+    def pairs(
+        self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
+    ) -> Pairs:
+        """Return the checked rules of which token may attend to which."""
+        return self._attention.pairs(inputs, mask, valid_lens, attention_mask)
 
     def call_tokens(
         self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
+        """Return outputs `[N, features]` of tokens `[N, features]`, and the attention weights or None."""
+
         def forward(x: Tensor) -> tuple[Tensor, Tensor | None]:
             return self._forward(x, tokens, pairs, training, return_weights)
 
@@ -188,6 +206,9 @@ class EncoderBlock(TokenLayer):
             seeds = [layer.seeds for layer in self._dropouts() if layer.seeds is not None]
             return rematerialise(lambda x: forward(x)[0], x, seeds), None
         return forward(x)
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return tuple(input_shape)
 
     def compute_output_spec(self, inputs: Tensor, *args: Any, **options: Any) -> Any:
         return self._attention.compute_output_spec(inputs, *args, **options)
@@ -240,3 +261,25 @@ def _added(
         branch = dropout(branch, training=training, tokens=numbers)
     # `+`, not ops.add: that one becomes BiasAdd where squeezed shapes suggest it, and fails at length 0.
     return x + branch
+
+
+def rematerialise(function: Callable[[Tensor], Tensor], inputs: Tensor, seeds: list[SeedDraws]) -> Tensor:
+    """Return `function(inputs)`, whose intermediate results are not kept but made again for the gradient.
+
+    `keras.remat` alone would draw new dropout in the second run, and its gradient would be another
+    function's.
+
+    Args:
+        function: of one tensor.
+        inputs: its argument; gradients flow to it and to the variables that `function` uses.
+        seeds: what `function` draws random numbers from, each once.
+    """
+    draws = [generator.next() for generator in seeds]
+
+    def repeatable(x: Tensor) -> Tensor:
+        with ExitStack() as held:
+            for generator, draw in zip(seeds, draws, strict=True):
+                held.enter_context(generator.holding(draw))
+            return function(x)
+
+    return keras.remat(repeatable)(inputs)

@@ -13,11 +13,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.affine import Projection
 from keras_selfattn.layers.checks import checked_sequence
-from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.dropout import Dropout, TokenNumbers
+from keras_selfattn.layers.projection import Projection
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.tokens import Numbers
 
 Tensor = Any
 
@@ -71,7 +70,9 @@ class FeedForward(keras.layers.Layer):
         if self._gate is not None:
             self._gate.build(input_shape)
 
-    def call(self, inputs: Tensor, training: bool | None = None, tokens: Numbers | None = None) -> Tensor:
+    def call(
+        self, inputs: Tensor, training: bool | None = None, tokens: TokenNumbers | None = None
+    ) -> Tensor:
         hidden = self._hidden(inputs)  # [B, T, hidden]
         if self._gate is not None:
             hidden = hidden * self._gate(inputs)

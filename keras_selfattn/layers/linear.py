@@ -12,11 +12,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.dtypes import wide_dtype
-from keras_selfattn.layers.heads import SelfAttentionBase
-from keras_selfattn.layers.masks import Pairs
-from keras_selfattn.layers.shapes import sizes
-from keras_selfattn.layers.window import Blocks
+from keras_selfattn.layers.attention import wide_dtype
+from keras_selfattn.layers.attention_base import SelfAttentionBase
+from keras_selfattn.layers.attention_paths import PaddedTokens
+from keras_selfattn.layers.masks import Pairs, pair_rules
+from keras_selfattn.layers.projection import affine
+from keras_selfattn.layers.window import Chunks
 
 Tensor = Any
 
@@ -62,22 +63,37 @@ class LinearSelfAttention(SelfAttentionBase):
         (3, 5, 8)
     """
 
-    def _build_heads(self, features: int, seed: int | None) -> None:
-        self._add_fused("query_key_value", features, [self.num_heads * self._head_dim] * 3, seed)
+    def build(self, input_shape: tuple) -> None:
+        self._build_projections(input_shape, "query_key_value", [self.num_heads] * 3)
 
-    def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = self._project_fused(inputs)  # each [B, T, H, D]
-        return query, key, value
-
-    def _attend(
-        self, heads: tuple[Tensor, Tensor, Tensor], pairs: Pairs, training: bool | None, return_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+    ) -> Tensor:
+        pairs = pair_rules(
+            inputs, mask, valid_lens, attention_mask, num_heads=self.num_heads, reach=self._reach
+        )
         if pairs.chosen is not None or pairs.lens is not None:
             raise ValueError(
                 "LinearSelfAttention never forms the pairs that `attention_mask` and `valid_lens` of shape "
                 "[batch, length] choose from; use `mask`, `valid_lens` of shape [batch] or `causal`, or "
                 "MultiHeadSelfAttention."
             )
+        tokens = PaddedTokens(inputs, pairs.real)
+        context, weights = self._attend(self._projection(tokens.pack(inputs), tokens), pairs, return_weights)
+        outputs = affine(tokens.join_heads(context), self._output_kernel, self._output_bias)
+        outputs = tokens.unpack(outputs)  # [B, T, features]
+        return (outputs, weights) if return_weights else outputs
+
+    def _attend(
+        self, heads: list[Tensor], pairs: Pairs, return_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the context `[B, H, T, D]` of queries, keys and values of that shape, and the weights."""
         query, key, value = (ops.cast(x, wide_dtype(x.dtype)) for x in heads)
         query, key = feature_map(query), feature_map(key)
         if pairs.real is not None:
@@ -115,8 +131,8 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     Args:
         query, key, value: as for `full_attention`.
     """
-    batch = sizes(query)[0]
-    chunks = Blocks(sizes(query)[2], left=0, right=0, size=_CHUNK)
+    batch = ops.shape(query)[0]
+    chunks = Chunks(ops.shape(query)[2], left=0, right=0, size=_CHUNK)
     q, k, v = (chunks.queries(x) for x in (query, key, value))  # [B N, H, C, D]
     inside = ops.tril(ops.matmul(q, ops.swapaxes(k, -1, -2)))  # [B N, H, C, C]
     before = _sums_before(ops.matmul(ops.swapaxes(k, -1, -2), v), batch, chunks.count)  # [B N, H, D, D]
@@ -131,7 +147,7 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 def linear_weights(query: Tensor, key: Tensor, pairs: Pairs) -> Tensor:
     """Return the weights that the functions above never form, `[B, H, T, S]`; rows without a key are 0."""
     products = ops.matmul(query, ops.swapaxes(key, -1, -2))  # [B, H, T, S]
-    mask = pairs.dense(sizes(query)[2])
+    mask = pairs.dense(ops.shape(query)[2])
     if mask is not None:
         products = ops.where(mask, products, 0.0)
     return _divided(products, ops.sum(products, axis=-1, keepdims=True))
@@ -139,10 +155,10 @@ def linear_weights(query: Tensor, key: Tensor, pairs: Pairs) -> Tensor:
 
 def _sums_before(x: Tensor, batch: Tensor, count: Tensor) -> Tensor:
     """For each of N chunks the sum of the ones before it: `[B N, H, D, E]` to the same."""
-    _, heads, rows, columns = sizes(x)
+    _, heads, rows, columns = ops.shape(x)
     chunks = ops.reshape(x, (batch, count, heads, rows, columns))
     earlier = ops.concatenate([ops.zeros_like(chunks[:, :1]), chunks[:, :-1]], axis=1)
-    return ops.reshape(ops.cumsum(earlier, axis=1), sizes(x))
+    return ops.reshape(ops.cumsum(earlier, axis=1), ops.shape(x))
 
 
 def _divided(numerator: Tensor, denominator: Tensor) -> Tensor:

@@ -17,7 +17,6 @@ from keras_selfattn.layers.arguments import (
     checked_pairs,
     known_values,
 )
-from keras_selfattn.layers.shapes import arange
 
 Tensor = Any
 
@@ -29,17 +28,24 @@ class Pairs(NamedTuple):
     lens: int32 `[B, T]`, the number of leading keys of each query, or None.
     chosen: bool `[B or 1, H or 1, T, S]`, the pairs the caller allows, or None.
     reach: how many positions a query sees to its left and to its right; None = all.
+    sees_distance: whether it matters how far a key is from a query.
     """
 
     real: Tensor | None
     lens: Tensor | None
     chosen: Tensor | None
     reach: tuple[int | None, int | None]
+    sees_distance: bool = False
+
+    @property
+    def names_positions(self) -> bool:
+        """True if a rule names positions of the sequence, counted from 0."""
+        return self.lens is not None or self.chosen is not None
 
     @property
     def rows_may_be_empty(self) -> bool:
         """True if a real token may have nothing to attend to; by the other rules it sees at least itself."""
-        return self.lens is not None or self.chosen is not None
+        return self.names_positions
 
     def dense(self, length: Tensor) -> Tensor | None:
         """Return bool of rank 4 that broadcasts to `[B, H, T, S]`, or None if every pair may attend."""
@@ -49,7 +55,7 @@ class Pairs(NamedTuple):
         """Return the part of `dense` that belongs to the queries at `rows`, int32 `[C]`."""
         lens = None if self.lens is None else ops.take(self.lens, rows, axis=1)
         chosen = None if self.chosen is None else ops.take(self.chosen, rows, axis=2)
-        return self._mask(lens, chosen, arange(length)[None, :] - rows[:, None], length)
+        return self._mask(lens, chosen, distances(length, rows), length)
 
     def _mask(
         self, lens: Tensor | None, chosen: Tensor | None, distance: Tensor, length: Tensor
@@ -58,7 +64,7 @@ class Pairs(NamedTuple):
         if self.real is not None:
             parts.append(self.real[:, None, None, :])  # [B, 1, 1, S]
         if lens is not None:
-            parts.append((arange(length) < lens[:, :, None])[:, None])  # [B, 1, T, S]
+            parts.append((ops.arange(length, dtype="int32") < lens[:, :, None])[:, None])  # [B, 1, T, S]
         if chosen is not None:
             parts.append(chosen)  # [B or 1, H or 1, T, S]
         if self.reach != (None, None):
@@ -68,33 +74,36 @@ class Pairs(NamedTuple):
 
 def pair_rules(
     inputs: Tensor,
-    real: Tensor | None,
+    mask: Tensor | None,
+    valid_lens: Tensor | None,
+    attention_mask: Tensor | None,
     *,
-    valid_lens: Tensor | None = None,
-    attention_mask: Tensor | None = None,
-    reach: tuple[int | None, int | None] = (None, None),
     num_heads: int,
+    reach: tuple[int | None, int | None],
+    sees_distance: bool = False,
 ) -> Pairs:
     """Return the checked rules of which query may attend to which key.
 
     Args:
         inputs: `[B, T, D]`, any dtype.
-        real: bool `[B, T]` from `token_mask`, or None.
-        valid_lens: int `[B, T]`: query t of sample b attends to its first `valid_lens[b, t]` keys. Rank 1 is
-            already in `real`.
+        mask, valid_lens: as for `token_mask`; `valid_lens` int `[B, T]`: query t of sample b attends to its
+            first `valid_lens[b, t]` keys.
         attention_mask: bool `[T, S]`, `[B, T, S]` or `[B, H or 1, T, S]`; the rank alone decides.
-        reach: see `Pairs`; causal attention is `(None, 0)`.
         num_heads: H, to check a mask of rank 4.
+        reach: see `Pairs`; causal attention is `(None, 0)`.
+        sees_distance: whether distances matter beside a limited reach.
 
     Raises:
         ValueError: for a wrong dtype, rank or size, with what was received.
     """
+    real = token_mask(inputs, mask, valid_lens)  # [B, T]
     lens = None if valid_lens is None else checked_lens(inputs, valid_lens)
     return Pairs(
         real=real,
         lens=lens if lens is not None and len(lens.shape) == 2 else None,
         chosen=None if attention_mask is None else _rank_4(checked_pairs(inputs, attention_mask, num_heads)),
         reach=reach,
+        sees_distance=sees_distance or reach != (None, None),
     )
 
 
@@ -121,7 +130,7 @@ def token_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -
     if valid_lens is not None:
         lens = checked_lens(inputs, valid_lens)
         if len(lens.shape) == 1:
-            within_lens = arange(ops.shape(inputs)[1]) < lens[:, None]  # [B, T]
+            within_lens = ops.arange(ops.shape(inputs)[1], dtype="int32") < lens[:, None]  # [B, T]
             real = within_lens if real is None else _agreed(real, within_lens)
     return real
 
@@ -151,9 +160,10 @@ def within(reach: tuple[int | None, int | None], distance: Tensor) -> Tensor:
     return all_of(bounds)
 
 
-def distances(length: Tensor) -> Tensor:
-    """Return key position - query position of every pair, int32 `[T, S]`."""
-    return arange(length)[None, :] - arange(length)[:, None]
+def distances(length: Tensor, rows: Tensor | None = None) -> Tensor:
+    """Return key position - query position of all queries, int32 `[T, S]`, or those at `rows`, `[C, S]`."""
+    positions = ops.arange(length, dtype="int32")
+    return positions[None, :] - (positions if rows is None else rows)[:, None]
 
 
 def all_of(masks: list[Tensor]) -> Tensor | None:

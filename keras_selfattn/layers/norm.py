@@ -9,10 +9,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.dtypes import wide_dtype
-from keras_selfattn.layers.tensorflow import runs_kernels, tf
+from keras_selfattn.layers.attention_paths import Tokens
+from keras_selfattn.layers.tensorflow import runs_kernels
+from keras_selfattn.layers.tensorflow.fused import layer_norm
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
-from keras_selfattn.layers.token_layer import Tokens
 
 Tensor = Any
 
@@ -38,7 +38,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
     def call(self, inputs: Tensor, many: bool = False) -> Tensor:
         if many and inputs.dtype in ("float32", "bfloat16") and runs_kernels(inputs):
-            return _fused(inputs, self.gamma, self.beta, self.epsilon)
+            return layer_norm(inputs, self.gamma, self.beta, self.epsilon)
         return _plain(inputs, self.gamma, self.beta, self.epsilon)
 
 
@@ -54,32 +54,8 @@ def normalised(norm: keras.layers.Layer, x: Tensor, tokens: Tokens) -> Tensor:
 
 def _plain(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
     """Return the layer normalisation of the last axis, in float32 at least and in fewer steps than Keras."""
-    wide: Tensor = ops.cast(x, wide_dtype(x.dtype))
+    wide: Tensor = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
     centred = wide - ops.mean(wide, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
     normal = centred * ops.rsqrt(variance + epsilon)
     return ops.cast(normal * ops.cast(gain, wide.dtype) + ops.cast(shift, wide.dtype), x.dtype)
-
-
-def _fused(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
-    """Return the layer normalisation of `[N, D]`.
-
-    Batch normalisation in which each token is a channel: TensorFlow's graph optimiser takes that for layer
-    normalisation (remapper.cc, FindMklLayerNorm) if it stands between reshapes, with ones and zeros that are
-    filled in when the graph runs. Where the mean is 10,000 times the deviation it is two or three times less
-    exact than Keras'.
-    """
-    count, features = tf.shape(x)[0], x.shape[1]
-    nothing = tf.constant([], tf.float32)
-    normal = tf.raw_ops.FusedBatchNormV3(
-        x=tf.reshape(x, [1, count, features, 1]),
-        scale=tf.fill([count], 1.0),
-        offset=tf.fill([count], 0.0),
-        mean=nothing,
-        variance=nothing,
-        epsilon=epsilon,
-        data_format="NCHW",
-        is_training=True,
-    )[0]
-    normal = tf.reshape(normal, tf.shape(x)) * tf.cast(gain, x.dtype)
-    return tf.cast(shift, x.dtype) + normal

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.attention import masked_softmax
+from keras_selfattn.layers.attention import masked_softmax, wide_dtype
 from keras_selfattn.layers.checks import (
     checked_count,
     checked_seed,
@@ -16,7 +16,6 @@ from keras_selfattn.layers.checks import (
     checked_weight,
     sequence_spec,
 )
-from keras_selfattn.layers.dtypes import wide_dtype
 from keras_selfattn.layers.masks import row_mask, zero_masked
 from keras_selfattn.layers.seeds import split_seed
 

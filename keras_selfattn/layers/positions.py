@@ -22,9 +22,7 @@ from keras_selfattn.layers.checks import (
     sequence_spec,
 )
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.dtypes import wide_dtype
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.shapes import arange
 
 Tensor = Any
 
@@ -89,7 +87,7 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
     ) -> Tensor:
         inputs = ops.cast(inputs, self.compute_dtype)  # integers would cut the encoding to -1, 0 and 1
         positions = token_positions(inputs, offset, positions)  # [T] or [B, T]
-        encoding = sinusoids(positions, self._width, self.base, wide_dtype(inputs.dtype))
+        encoding = sinusoids(positions, self._width, self.base, self.compute_dtype)
         encoding = ops.cast(encoding, inputs.dtype)  # [T, D] or [B, T, D]
         return self._dropout(inputs + encoding, training=training)
 
@@ -236,6 +234,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
     def _rows(self, inputs: Tensor) -> Tensor:
         length = ops.shape(inputs)[1]
         if self.beyond == "clip":
-            return ops.take(self._table, ops.minimum(arange(length), self.max_length - 1), axis=0)
+            rows = ops.minimum(ops.arange(length, dtype="int32"), self.max_length - 1)  # [T]
+            return ops.take(self._table, rows, axis=0)
         self._check_length(inputs)
         return ops.slice(ops.convert_to_tensor(self._table), (0, 0), (length, self._table.shape[1]))

@@ -11,8 +11,6 @@ from keras import ops
 from keras_selfattn.layers.angles import sinusoids
 from keras_selfattn.layers.checks import checked_base, checked_seed
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.dtypes import wide_dtype
-from keras_selfattn.layers.shapes import arange, sizes
 
 Tensor = Any
 
@@ -73,7 +71,7 @@ class SinusoidalPositionEncoding2D(keras.layers.Layer):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         inputs = ops.cast(inputs, self.compute_dtype)
-        _, height, width, _ = sizes(inputs)
+        _, height, width, _ = ops.shape(inputs)
         encoding = ops.cast(self._encoding(height, width), inputs.dtype)  # [R, C, D]
         return self._dropout(inputs + encoding, training=training)
 
@@ -85,12 +83,12 @@ class SinusoidalPositionEncoding2D(keras.layers.Layer):
 
     def _encoding(self, height: Tensor, width: Tensor) -> Tensor:
         """Return the encoding of each cell, float32 or float64 `[R, C, D]`."""
-        dtype = wide_dtype(self.compute_dtype)
         second = self._features // 2
         first = self._features - second
-        rows = sinusoids(arange(height), first, self.base, dtype)  # [R, ceil(D / 2)]
+        row, column = (ops.arange(size, dtype="int32") for size in (height, width))
+        rows = sinusoids(row, first, self.base, self.compute_dtype)  # [R, ceil(D / 2)]
         rows = ops.pad(rows, [[0, 0], [0, second]])  # [R, D]
         if not second:
             return ops.broadcast_to(rows[:, None], (height, width, self._features))
-        columns = sinusoids(arange(width), second, self.base, dtype)  # [C, floor(D / 2)]
+        columns = sinusoids(column, second, self.base, self.compute_dtype)  # [C, floor(D / 2)]
         return rows[:, None] + ops.pad(columns, [[0, 0], [first, 0]])  # a sum with zeros, so exact

@@ -10,19 +10,32 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.attention import dot_product, soft_cap, weighted_sum, widened
+from keras_selfattn.layers.attention import (
+    Distance,
+    Formula,
+    Learned,
+    dot_product,
+    soft_cap,
+    weighted_sum,
+    widened,
+)
+from keras_selfattn.layers.attention_base import SelfAttentionBase
+from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
 from keras_selfattn.layers.checks import checked_count, checked_flag, checked_positive
+from keras_selfattn.layers.masks import Pairs, pair_rules
+from keras_selfattn.layers.projection import affine
 from keras_selfattn.layers.relative import PositionStrategy, RelativePositions, checked_strategy
-from keras_selfattn.layers.scored import Distance, ScoredSelfAttention
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 Tensor = Any
 
 _NORM_EPSILON = 1e-6  # Gemma's and Qwen's
+_SETTINGS = ("num_kv_heads", "scale", "qk_norm", "logit_cap")  # beside `position`, stored as they are
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class MultiHeadSelfAttention(ScoredSelfAttention):
+class MultiHeadSelfAttention(SelfAttentionBase):
     """Multi-head scaled dot-product self-attention with a fused query-key-value projection.
 
     A query with nothing to attend to gets weights and context of exactly zero, so its output is the
@@ -83,6 +96,8 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
     Gemma Team 2024, "Gemma 2", section 2 (`logit_cap`).
     """
 
+    _arguments = (*SelfAttentionBase._arguments, "window", "dropout", *_SETTINGS)
+
     def __init__(
         self,
         num_heads: int,
@@ -100,18 +115,10 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            num_heads,
-            head_dim,
-            causal=causal,
-            window=window,
-            dropout=dropout,
-            use_bias=use_bias,
-            seed=seed,
-            **kwargs,
-        )
+        super().__init__(num_heads, head_dim, causal=causal, use_bias=use_bias, seed=seed, **kwargs)
+        self._set_window_and_dropout(window, dropout)
         self.num_kv_heads = None if num_kv_heads is None else checked_count("num_kv_heads", num_kv_heads)
-        if self.num_heads % self._kv_heads:
+        if self.num_heads % (self.num_kv_heads or self.num_heads):
             raise ValueError(
                 "`num_heads` must be divisible by `num_kv_heads`. "
                 f"Received num_heads={num_heads}, num_kv_heads={num_kv_heads}."
@@ -121,12 +128,9 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
         self.qk_norm = checked_flag("qk_norm", qk_norm)
         self.logit_cap = None if logit_cap is None else checked_positive("logit_cap", logit_cap)
 
-    @property
-    def _kv_heads(self) -> int:
-        return self.num_kv_heads or self.num_heads
-
     def build(self, input_shape: tuple) -> None:
-        super().build(input_shape)
+        kv_heads = self.num_kv_heads or self.num_heads
+        self._build_projections(input_shape, "query_key_value", [self.num_heads, kv_heads, kv_heads])
         if self.qk_norm:
             self._query_gain, self._key_gain = (
                 self.add_weight(name=f"{name}_gain", shape=(self._head_dim,), initializer="ones")
@@ -139,35 +143,55 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
             name: self.add_weight(name=name, shape=shape, initializer=make_initializer(seed))
             for (name, (shape, make_initializer)), seed in zip(shapes.items(), seeds, strict=True)
         }
+        vectors = 2 * self._head_dim if isinstance(self.position, RelativePositions) else 0
+        width = 1 + vectors // self.num_heads
+        self._formula = Formula(self._score, self.weights_dropout, self._combine, self._learned, width)
 
-    def get_config(self) -> dict[str, Any]:
-        names = ("num_kv_heads", "scale", "qk_norm", "logit_cap")
-        config = {name: getattr(self, name) for name in names}
-        config["position"] = keras.saving.serialize_keras_object(self.position)
-        return {**super().get_config(), **config}
+    def call(
+        self,
+        inputs: Tensor,
+        mask: Tensor | None = None,
+        valid_lens: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+        return_weights: bool = False,
+    ) -> Tensor:
+        pairs = self.pairs(inputs, mask, valid_lens, attention_mask)
+        return on_tokens(self.call_tokens, inputs, pairs, training, return_weights)
 
-    def _build_heads(self, features: int, seed: int | None) -> None:
-        widths = [heads * self._head_dim for heads in (self.num_heads, self._kv_heads, self._kv_heads)]
-        self._add_fused("query_key_value", features, widths, seed)
+    def pairs(
+        self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
+    ) -> Pairs:
+        """Return the checked rules of which token may attend to which."""
+        kind, base = type(self.position or PositionStrategy()), PositionStrategy
+        return pair_rules(
+            inputs,
+            mask,
+            valid_lens,
+            attention_mask,
+            num_heads=self.num_heads,
+            reach=self._reach,
+            sees_distance=kind.logits is not base.logits or kind.context is not base.context,
+        )
 
-    def _project(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = self._project_fused(inputs)  # [B, T, H or G, D]
+    def call_tokens(
+        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return outputs `[N, features]` of tokens `[N, features]`, and the attention weights or None."""
+        query, key, value = self._projection(x, tokens)  # [B, H or G, T, D], packed [N, H or G, D]
         if self.qk_norm:
             query, key = _normalised(query, self._query_gain), _normalised(key, self._key_gain)
         if self.position is not None:
-            query, key = self._rotated(query, positions), self._rotated(key, positions)
-        return self._scaled(query), key, value
+            query, key = self._rotated(query, tokens), self._rotated(key, tokens)
+        factor, _ = self._factors
+        query = query if factor == 1.0 else query * factor
+        context, weights = attend(
+            (query, key, value), tokens, pairs, self._formula, training, return_weights
+        )  # [N, H D], [B, H, T, S]
+        return affine(context, self._output_kernel, self._output_bias), weights
 
-    def _transposed_heads(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        if self.qk_norm or self.position is not None:
-            return super()._transposed_heads(inputs, positions)
-        # Nothing is done to one of the three alone: they are turned at once.
-        query, key, value = self._transposed_fused(inputs)
-        return self._scaled(query), key, value
-
-    def _scaled(self, query: Tensor) -> Tensor:
-        factor = self._factors[0]
-        return query if factor == 1.0 else query * factor
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "position": keras.saving.serialize_keras_object(self.position)}
 
     @property
     def _factors(self) -> tuple[float, float]:
@@ -185,23 +209,9 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
         mantissa, exponent = math.frexp(factor)
         return 2 * mantissa, 2.0 ** (exponent - 1)
 
-    @property
-    def _sees_distance(self) -> bool:
-        kind, base = type(self.position or PositionStrategy()), PositionStrategy
-        in_pairs = kind.logits is not base.logits or kind.context is not base.context
-        return in_pairs or super()._sees_distance
-
-    @property
-    def _score_width(self) -> int:
-        vectors = 2 * self._head_dim if isinstance(self.position, RelativePositions) else 0
-        return 1 + vectors // self.num_heads
-
-    def _score_weights(self) -> dict[str, Tensor]:
-        return {name: ops.convert_to_tensor(weight) for name, weight in self._learned.items()}
-
-    def _score(self, learned: dict[str, Tensor], query: Tensor, key: Tensor, distance: Distance) -> Tensor:
+    def _score(self, learned: Learned, query: Tensor, key: Tensor, distance: Distance) -> Tensor:
         logits = dot_product(query, key)  # [B, H, T, S]
-        factor = self._factors[1]
+        _, factor = self._factors
         logits = widened(logits) if factor == 1.0 else logits * factor
         if self.logit_cap is not None:
             logits = soft_cap(widened(logits), self.logit_cap)
@@ -210,19 +220,19 @@ class MultiHeadSelfAttention(ScoredSelfAttention):
             bias = self.position.logits(learned, query, distance(), causal=self.causal)
         return logits if bias is None else logits + bias
 
-    def _combine(
-        self, learned: dict[str, Tensor], weights: Tensor, value: Tensor, distance: Distance
-    ) -> Tensor:
+    def _combine(self, learned: Learned, weights: Tensor, value: Tensor, distance: Distance) -> Tensor:
         context = weighted_sum(weights, value)  # [B, H, T, D]
         extra = None if self.position is None else self.position.context(learned, weights, distance())
         return context if extra is None else context + extra
 
-    def _rotated(self, x: Tensor, positions: Tensor) -> Tensor:
+    def _rotated(self, x: Tensor, tokens: Tokens) -> Tensor:
         assert self.position is not None
         if type(self.position).rotate is PositionStrategy.rotate:
             return x
-        turned = self.position.rotate(ops.transpose(x, (0, 2, 1, 3)), positions)  # [B, H or G, T, D]
-        return ops.transpose(turned, (0, 2, 1, 3))
+        if not isinstance(tokens, PackedTokens):
+            return self.position.rotate(x, tokens.positions)  # [B, H or G, T, D]
+        sequence = ops.transpose(x, (1, 0, 2))[None]  # [1, H or G, N, D]
+        return ops.transpose(self.position.rotate(sequence, tokens.positions)[0], (1, 0, 2))
 
 
 def _normalised(x: Tensor, gain: Tensor) -> Tensor:

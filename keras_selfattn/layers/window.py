@@ -1,7 +1,7 @@
-"""Local attention whose time and memory fall with the window: blocks of queries against the keys near them.
+"""Local attention whose time and memory fall with the window: chunks of queries against the keys near them.
 
-Axes: B (batch), T (positions), H (heads), D (features), N (blocks), C (queries of a block), K (keys of a
-block). Blocks are folded into the batch, so that attention sees `[B N, H, C, D]` and `[B N, H, K, D]`.
+Axes: B (batch), T (positions), H (heads), D (features), N (chunks), C (queries of a chunk), K (keys of a
+chunk). Chunks are folded into the batch, so that attention sees `[B N, H, C, D]` and `[B N, H, K, D]`.
 
 Reference: Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1 (sliding window).
 """
@@ -11,17 +11,22 @@ from typing import Any
 from keras import ops
 
 from keras_selfattn.layers.masks import Pairs, all_of, within
-from keras_selfattn.layers.shapes import arange, sizes
 
 Tensor = Any
 
-_SMALLEST_BLOCK = 16
+_SMALLEST_CHUNK = 16
 
 
-class Blocks:
-    """The cut of a sequence into blocks of C queries, each with the K keys that a window can reach.
+def keys_of_chunk(left: int, right: int) -> int:
+    """Return how many keys a whole chunk of queries meets that see `left` keys before and `right` after."""
+    size = max(_SMALLEST_CHUNK, left, right)
+    return size * (-(-left // size) + 1 + -(-right // size))
 
-    As many queries to the block as the longer reach: K is then three times that at most. Half as many compare
+
+class Chunks:
+    """The cut of a sequence into chunks of C queries, each with the K keys that a window can reach.
+
+    As many queries to the chunk as the longer reach: K is then three times that at most. Half as many compare
     fewer pairs but copy each key five times instead of three: slower to train at a reach of 64, equal at 256.
     Twice as many were slower at both.
 
@@ -34,10 +39,10 @@ class Blocks:
 
     def __init__(self, length: Tensor, left: int, right: int, size: int | None = None) -> None:
         self.length = length
-        longest = size or max(_SMALLEST_BLOCK, left, right)
+        longest = size or max(_SMALLEST_CHUNK, left, right)
         self.before = -(-left // longest)
         self.after = -(-right // longest)
-        # A short sequence is one block as long as itself; an empty one is all padding.
+        # A short sequence is one chunk as long as itself; an empty one is all padding.
         self.size = _least_one(_smaller(longest, length))
         self.num_keys = self.size * (self.before + 1 + self.after)
         self.count = _least_one((length + self.size - 1) // self.size)
@@ -48,30 +53,31 @@ class Blocks:
 
     def keys(self, x: Tensor) -> Tensor:
         """Cut `[B, H, T, D]` into overlapping `[B N, H, K, D]`; zeros beyond both ends."""
-        blocks = self._cut(x)  # [B, H, N, C, D]
-        batch, heads, _, _, width = sizes(blocks)
+        chunks = self._cut(x)  # [B, H, N, C, D]
+        batch, heads, _, _, width = ops.shape(chunks)
         around = [
             ops.zeros((batch, heads, beyond, self.size, width), dtype=x.dtype)
             for beyond in (self.before, self.after)
         ]
-        padded = ops.concatenate([around[0], blocks, around[1]], axis=2)
+        padded = ops.concatenate([around[0], chunks, around[1]], axis=2)
         shifted = [padded[:, :, j : j + self.count] for j in range(self.before + 1 + self.after)]
         return _fold(ops.concatenate(shifted, axis=3))
 
     def join(self, x: Tensor) -> Tensor:
         """Put `[B N, H, C, D]` together again, `[B, H, T, D]`."""
-        folded, heads, _, width = sizes(x)
+        folded, heads, _, width = ops.shape(x)
         split = ops.reshape(x, (folded // self.count, self.count, heads, self.size, width))
         whole = ops.transpose(split, (0, 2, 1, 3, 4))  # [B, H, N, C, D]
         whole = ops.reshape(whole, (folded // self.count, heads, self.count * self.size, width))
         return whole[:, :, : self.length]
 
     def distances(self) -> Tensor:
-        """Return key position - query position inside a block, int32 `[C, K]`: the same in all."""
-        return arange(self.num_keys)[None, :] - (self.before * self.size + arange(self.size)[:, None])
+        """Return key position - query position inside a chunk, int32 `[C, K]`: the same in all."""
+        queries = self.before * self.size + ops.arange(self.size, dtype="int32")
+        return ops.arange(self.num_keys, dtype="int32")[None, :] - queries[:, None]
 
     def mask(self, pairs: Pairs, batch: Tensor) -> Tensor:
-        """Return which pairs of each block may attend, bool that broadcasts to `[B N, H, C, K]`."""
+        """Return which pairs of each chunk may attend, bool that broadcasts to `[B N, H, C, K]`."""
         distance = self.distances()
         real = pairs.real
         if real is None:
@@ -81,7 +87,8 @@ class Blocks:
         real = ops.swapaxes(self.keys(real), -1, -2) > 0  # [B N, 1, 1, K], False beyond both ends
         parts = [real, within(pairs.reach, distance)[None, None]]
         if pairs.lens is not None:
-            left_over = pairs.lens - arange(self.length)  # [B, T]: key s < lens means s - t < lens - t
+            # key s < lens means s - t < lens - t
+            left_over = pairs.lens - ops.arange(self.length, dtype="int32")  # [B, T]
             parts.append(self.queries(left_over[:, None, :, None]) > distance)  # [B N, 1, C, K]
         if pairs.chosen is not None:
             parts.append(self._chosen(pairs.chosen, batch))
@@ -92,18 +99,19 @@ class Blocks:
     def _chosen(self, chosen: Tensor, batch: Tensor) -> Tensor:
         rows = self._cut(chosen)  # [B or 1, H or 1, N, C, T]
         # One column more, so that there is one to read when T is 0; the real keys rule it out.
-        rows = ops.concatenate([rows, ops.zeros((*sizes(rows)[:-1], 1), dtype="bool")], axis=-1)
-        starts = (arange(self.count) - self.before) * self.size  # [N]
-        columns = ops.clip(starts[:, None] + arange(self.num_keys), 0, self.length)  # [N, K]
+        rows = ops.concatenate([rows, ops.zeros((*ops.shape(rows)[:-1], 1), dtype="bool")], axis=-1)
+        starts = (ops.arange(self.count, dtype="int32") - self.before) * self.size  # [N]
+        columns = starts[:, None] + ops.arange(self.num_keys, dtype="int32")  # [N, K]
+        columns = ops.clip(columns, 0, self.length)
         near = ops.take_along_axis(
             rows, columns[None, None, :, None, :], axis=-1
         )  # [B or 1, H or 1, N, C, K]
-        shape = (batch, *sizes(near)[1:])
+        shape = (batch, *ops.shape(near)[1:])
         return _fold(ops.broadcast_to(near, shape))
 
     def _cut(self, x: Tensor) -> Tensor:
-        """`[B, H, T, D]` to `[B, H, N, C, D]`, the last block filled up with zeros."""
-        batch, heads, length, width = sizes(x)
+        """`[B, H, T, D]` to `[B, H, N, C, D]`, the last chunk filled up with zeros."""
+        batch, heads, length, width = ops.shape(x)
         missing = self.count * self.size - length
         filled = ops.concatenate([x, ops.zeros((batch, heads, missing, width), dtype=x.dtype)], axis=2)
         return ops.reshape(filled, (batch, heads, self.count, self.size, width))
@@ -117,7 +125,7 @@ def _least_one(number: Tensor) -> Tensor:
     return max(number, 1) if isinstance(number, int) else ops.maximum(number, 1)
 
 
-def _fold(blocks: Tensor) -> Tensor:
+def _fold(chunks: Tensor) -> Tensor:
     """`[B, H, N, C, D]` to `[B N, H, C, D]`."""
-    batch, heads, count, size, width = sizes(blocks)
-    return ops.reshape(ops.transpose(blocks, (0, 2, 1, 3, 4)), (batch * count, heads, size, width))
+    batch, heads, count, size, width = ops.shape(chunks)
+    return ops.reshape(ops.transpose(chunks, (0, 2, 1, 3, 4)), (batch * count, heads, size, width))

@@ -13,11 +13,10 @@ from test_scored import CASES
 from variants import MAKE, takes
 
 from keras_selfattn import layers
-from keras_selfattn.layers import query_blocks, scored, token_layer, window
+from keras_selfattn.layers import attention_paths, window
 from keras_selfattn.layers.angles import sinusoids
 from keras_selfattn.layers.relative import alibi_slopes
 from keras_selfattn.layers.tensorflow import block_walk as blocks
-from keras_selfattn.layers.tensorflow import packing
 
 # JAX has no float64 unless all of it is asked to; on PyTorch Keras' own matmul returns float32.
 pytestmark = pytest.mark.skipif(BACKEND != "tensorflow", reason="Keras computes in float64 on TensorFlow")
@@ -42,15 +41,14 @@ def all_pairs(patch):
 
 
 def in_query_blocks(patch):
-    for module in (token_layer, scored):
-        patch.setattr(module, "runs_kernels", lambda inputs: False)
+    patch.setattr(attention_paths, "runs_kernels", lambda inputs: False)
     for name, number in {"_SCORES": 20, "_LEAST_QUERIES": 2}.items():
-        patch.setattr(query_blocks, name, number)
-    patch.setattr(window, "_SMALLEST_BLOCK", 2)
+        patch.setattr(attention_paths, name, number)
+    patch.setattr(window, "_SMALLEST_CHUNK", 2)
 
 
 def packed(patch):
-    patch.setattr(packing, "_FEW_TOKENS", -1)
+    patch.setattr(attention_paths, "_FEW_TOKENS", -1)
     for name, number in {"_SCORES": 60, "_WASTED_SCORES": 30, "_LEAST_QUERIES": 2, "_STRETCH": 4}.items():
         patch.setattr(blocks, name, number)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from backend import BACKEND, array, gradients
 from samples import randomised
-from variants import MAKE
+from variants import ATTENDING, MAKE
 
 from keras_selfattn import layers
 
@@ -14,14 +14,13 @@ if BACKEND != "tensorflow":
 
 import tensorflow as tf
 
-from keras_selfattn.layers import token_layer
+from keras_selfattn.layers import attention_paths
 from keras_selfattn.layers.masks import Pairs
 from keras_selfattn.layers.tensorflow import block_attention, packing
 from keras_selfattn.layers.tensorflow import block_walk as blocks
 
 BATCH, LENGTH, WIDTH = 5, 13, 6
-ATTENTION = [name for name, make in MAKE.items() if isinstance(make(), token_layer.TokenLayer)]
-ATTENTION = [name for name in ATTENTION if "linear" not in name]  # never packed by itself
+ATTENTION = [name for name in ATTENDING if "linear" not in name]  # never packed by itself
 
 RANDOM = np.random.default_rng(0)
 LENS = np.array([9, 0, 13, 1, 4])
@@ -45,7 +44,7 @@ def inputs(batch=BATCH, length=LENGTH, seed=0):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Packs however few tokens there are, in blocks so small that these sequences take several."""
-    monkeypatch.setattr(packing, "_FEW_TOKENS", -1)
+    monkeypatch.setattr(attention_paths, "_FEW_TOKENS", -1)
     for name, number in {"_SCORES": 60, "_WASTED_SCORES": 30, "_LEAST_QUERIES": 4, "_STRETCH": 4}.items():
         monkeypatch.setattr(blocks, name, number)
 
@@ -56,7 +55,7 @@ def padded(monkeypatch):
 
     def run(function):
         with monkeypatch.context() as patch:
-            patch.setattr(token_layer, "runs_kernels", lambda inputs: False)
+            patch.setattr(attention_paths, "runs_kernels", lambda inputs: False)
             return function()
 
     return run
@@ -206,7 +205,7 @@ def test_a_graph_of_unknown_sizes_takes_few_tokens_and_many_and_has_gradients(ro
     """The sizes stand on both sides of the number up to which nothing is packed."""
     layer = randomised(layers.Encoder(2, 2), WIDTH, 0.3)
     x, mask = inputs(rows), np.arange(LENGTH) < np.resize(LENS, rows)[:, None]
-    assert (rows * LENGTH <= packing._FEW_TOKENS) == (rows == 2)
+    assert (rows * LENGTH <= attention_paths._FEW_TOKENS) == (rows == 2)
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, WIDTH]), tf.TensorSpec([None, None], tf.bool)])
     def run(x, mask):

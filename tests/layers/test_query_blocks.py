@@ -5,14 +5,13 @@ import numpy as np
 import pytest
 from backend import BACKEND, array, compiled, gradients, tensorflow_only
 from samples import randomised
-from variants import MAKE
+from variants import ATTENDING, MAKE
 
 from keras_selfattn import layers
-from keras_selfattn.layers import attention, query_blocks, scored, token_layer
+from keras_selfattn.layers import attention, attention_paths
 
 BATCH, LENGTH, WIDTH = 3, 13, 6
-NAMES = [name for name, make in MAKE.items() if isinstance(make(), token_layer.TokenLayer)]
-NAMES = [name for name in NAMES if "linear" not in name and "window" not in name]
+NAMES = [name for name in ATTENDING if "linear" not in name and "window" not in name]
 RANDOM = np.random.default_rng(0)
 MASK = np.arange(LENGTH) < np.array([9, 0, 13])[:, None]
 MASKS = {
@@ -26,8 +25,7 @@ MASKS = {
 @pytest.fixture(autouse=True)
 def in_operations_of_keras(monkeypatch):
     """On TensorFlow, too, what XLA would run."""
-    for module in (token_layer, scored):
-        monkeypatch.setattr(module, "runs_kernels", lambda inputs: False)
+    monkeypatch.setattr(attention_paths, "runs_kernels", lambda inputs: False)
 
 
 @pytest.fixture
@@ -36,7 +34,7 @@ def small_blocks(monkeypatch):
 
     def shrink(least=4):
         for name, number in {"_SCORES": 60, "_LEAST_QUERIES": least}.items():
-            monkeypatch.setattr(query_blocks, name, number)
+            monkeypatch.setattr(attention_paths, name, number)
 
     return shrink
 
@@ -145,9 +143,9 @@ def test_no_block_holds_more_scores_than_its_budget(small_blocks, monkeypatch):
 @pytest.mark.skipif(BACKEND == "torch", reason="the tensor itself says where it is")
 def test_an_accelerator_gets_larger_blocks(monkeypatch):
     query = keras.ops.zeros((1, 8, 4096, 2))
-    assert query_blocks.block_size(query, 1) == 64
+    assert attention_paths.queries_of_block(query, 1) == 64
     monkeypatch.setattr(keras.distribution, "list_devices", lambda: ["gpu:0"])
-    assert query_blocks.block_size(query, 1) == 2048
+    assert attention_paths.queries_of_block(query, 1) == 2048
 
 
 @tensorflow_only

@@ -60,6 +60,9 @@ def takes(layer, name):
     return name in inspect.signature(layer.call).parameters
 
 
+ATTENDING = [name for name, make in MAKE.items() if takes(make(), "attention_mask")]
+
+
 every_layer = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
 

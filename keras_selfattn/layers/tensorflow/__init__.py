@@ -3,6 +3,7 @@
 from typing import Any
 
 import keras
+from keras import ops
 
 Tensor = Any
 
@@ -19,3 +20,8 @@ def runs_kernels(tensor: Tensor) -> bool:
         return False
     # Public TensorFlow does not say whether a function is being traced for XLA.
     return not _control_flow.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+def as_tensor(x: Tensor) -> Tensor:
+    """Return `x` as a tensor: TensorFlow loses gradients of variables in loops, and wants them apart."""
+    return ops.convert_to_tensor(x) if tf is None else tf.convert_to_tensor(x)

@@ -11,10 +11,9 @@ References: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", 
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from keras_selfattn.layers.attention import masked_softmax, widened
-from keras_selfattn.layers.dtypes import wide_dtype
+from keras_selfattn.layers.attention import Formula, Learned, masked_softmax, wide_dtype, widened
 from keras_selfattn.layers.masks import Pairs
 from keras_selfattn.layers.tensorflow import tf
 from keras_selfattn.layers.tensorflow.block_walk import Block, State, Stretch, Walk
@@ -22,64 +21,54 @@ from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 Tensor = Any
 Heads = tuple[Tensor, Tensor, Tensor]
-Weights = dict[str, Tensor]
-Distance = Callable[[], Tensor]
-
-
-class Formula(NamedTuple):
-    """One kind of attention for a block; `distance()` is key - query position, int32 `[C, K]`.
-
-    score: weights by name, query `[g, H, C, D]`, key `[g, G, K, D]` and `distance` to logits `[g, H, C, K]`.
-    combine: weights by name, attention weights, value `[g, G, K, D]` and `distance` to the context.
-    width: floats of memory that a score takes.
-    keep: row numbers int32 `[g, H, C]`, number of columns and first column to what dropout keeps, bool
-        `[g, H, C, K]`; None at inference.
-    scale: what dropout multiplies by what it keeps.
-    """
-
-    score: Callable[[Weights, Tensor, Tensor, Distance], Tensor]
-    combine: Callable[[Weights, Tensor, Tensor, Distance], Tensor]
-    width: int
-    keep: Callable[[Tensor, Tensor, Tensor], Tensor] | None
-    scale: float
 
 
 def attend_in_blocks(
-    heads: Heads, learned: Weights, tokens: PackedTokens, pairs: Pairs, formula: Formula
+    heads: Heads, tokens: PackedTokens, pairs: Pairs, formula: Formula, *, dropout: bool
 ) -> Tensor:
     """Return the context of packed tokens, `[N, H D]`.
 
     Args:
         heads: query `[N, H, D]`, key `[N, G, D]` and value `[N, G, D]`.
-        learned: the weights that the formula uses, to which gradients flow.
         tokens: where the packed tokens belong.
         pairs: which of them may attend to which.
-        formula: what to compute.
+        formula: what to compute, for a block at a time: of g samples, C queries and K keys.
+        dropout: whether the formula's dropout acts.
     """
+    learned = formula.learned()
+    keep = formula.dropout.keep_masks() if dropout and formula.dropout.rate > 0 else None
 
     @tf.custom_gradient
     def attend(query: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> tuple[Tensor, Callable]:
         names = dict(zip(learned, weights, strict=True))
-        blocks = _Attention((query, key, value), names, tokens, pairs, formula)
+        blocks = _BlockAttention((query, key, value), names, tokens, pairs, formula, keep)
         context = _apart(blocks.context)
         return context, lambda upstream: blocks.gradients(context, upstream)
 
-    # Tensors, not variables, whose gradients TensorFlow would want apart.
-    return attend(*heads, *(tf.convert_to_tensor(weight) for weight in learned.values()))
+    return attend(*heads, *learned.values())
 
 
-class _Attention:
+class _BlockAttention:
+    """The context and its gradients; `keep` makes the masks of dropout, see `Dropout.keep_masks`."""
+
     def __init__(
-        self, heads: Heads, learned: Weights, tokens: PackedTokens, pairs: Pairs, formula: Formula
+        self,
+        heads: Heads,
+        learned: Learned,
+        tokens: PackedTokens,
+        pairs: Pairs,
+        formula: Formula,
+        keep: Callable[[Tensor, Tensor, Tensor], Tensor] | None,
     ) -> None:
         self._heads = heads
         self._learned = learned
         self._places = tokens.places
         self._formula = formula
         self._num_heads = heads[0].shape[1]
-        self._walk = Walk(tokens, pairs, self._num_heads, formula.width)
+        self._walk = Walk(tokens, pairs, self._num_heads, formula.score_width)
         self._rows_may_be_empty = pairs.rows_may_be_empty
-        self._scale = 1.0 if formula.keep is None else formula.scale
+        self._keep_mask = keep
+        self._scale = 1.0 if keep is None else formula.dropout.scale
 
     def context(self) -> Tensor:
         """Return `[N, H D]`."""
@@ -181,7 +170,7 @@ class _Attention:
         of_query, of_key, *more = _gradients(scores, logits, [query, key, *learned], of_logits)
         return [of_query, of_key, of_value, *(a + b for a, b in zip(of_learned, more, strict=True))]
 
-    def _narrowed(self, learned: list[Tensor]) -> Weights:
+    def _narrowed(self, learned: list[Tensor]) -> Learned:
         pairs = zip(self._learned.items(), learned, strict=True)
         return {name: tf.cast(weight, given.dtype) for (name, given), weight in pairs}
 
@@ -195,11 +184,11 @@ class _Attention:
 
     def _keep(self, part: Block, rows: Tensor) -> Tensor | None:
         """Return 1 for weights that dropout keeps and 0 for the others, `[g, H, C, K]`, or None."""
-        if self._formula.keep is None:
+        if self._keep_mask is None:
             return None
         heads = tf.range(self._num_heads)
         queries = tf.gather(self._places, rows)[:, None, :] * self._num_heads + heads[:, None]  # [g, H, C]
-        kept = self._formula.keep(queries, part.right - part.left, part.left)
+        kept = self._keep_mask(queries, part.right - part.left, part.left)
         return tf.cast(kept, self._heads[2].dtype)
 
 

@@ -3,40 +3,20 @@
 TensorFlow only; other backends, and graphs that XLA compiles, need shapes that do not depend on values.
 
 Axes: B (batch), T (positions), D (features), N (real tokens), P (positions of the longest sample, from its
-first real token to its last).
+first real token to its last), H (heads).
 """
 
 from collections.abc import Callable
 from typing import Any
 
+from keras_selfattn.layers.dropout import TokenNumbers
 from keras_selfattn.layers.tensorflow import tf
-from keras_selfattn.layers.tokens import Numbers
 
 Tensor = Any
 
 
-# Up to here the loops' steps cost more than padding does: nothing is packed at inference.
-_FEW_TOKENS = 256
-
-
-def by_size(
-    inputs: Tensor, few: Callable[[], Tensor], many: Callable[[], Tensor], *, training: bool
-) -> Tensor:
-    """Return what `few` or `many` does, as the number of tokens of `inputs` has it, now or in the graph.
-
-    A graph for training that does not know that number always does the latter.
-    """
-    batch, length = inputs.shape[:2]
-    if batch is not None and length is not None:
-        return few() if batch * length <= _FEW_TOKENS else many()
-    if training:
-        return many()
-    batch, length = tf.unstack(tf.shape(inputs)[:2])
-    return tf.cond(batch * length <= _FEW_TOKENS, few, many)
-
-
 class PackedTokens:
-    """Positions of the real tokens of a batch. Packed, the longest sample comes first.
+    """The layout of the real tokens of a batch, packed: the longest sample comes first.
 
     Args:
         inputs: `[B, T, D]`.
@@ -100,18 +80,14 @@ class PackedTokens:
         return self.places % self.length
 
     @property
-    def by_token(self) -> Numbers:
+    def by_token(self) -> TokenNumbers:
         """A number of its own for each token, the same that it has among padded ones."""
-        return Numbers(self.places, self.batch * self.length)
+        return TokenNumbers(self.places, self.batch * self.length)
 
     @property
-    def by_sample(self) -> Numbers:
+    def by_sample(self) -> TokenNumbers:
         """The number of each token's sample."""
-        return Numbers(self.places // self.length, self.batch)
-
-    def sequences(self, x: Tensor) -> Tensor:
-        """Return `[N, ...]` as a batch of one sequence, `[1, N, ...]`."""
-        return x[None]
+        return TokenNumbers(self.places // self.length, self.batch)
 
     def pack(self, x: Tensor) -> Tensor:
         """Return the real tokens of `[B, T, D]` as `[N, D]`."""
@@ -123,6 +99,10 @@ class PackedTokens:
         whole = x if self._inverse is None else self._unpacked(x)
         whole = tf.reshape(whole, [self.batch, self.length, x.shape[-1]])
         return tf.ensure_shape(whole, [*self._shape[:2], x.shape[-1]])
+
+    def split_heads(self, x: Tensor, num_heads: int) -> Tensor:
+        """Return `[N, H D]` as `[N, H, D]`."""
+        return tf.reshape(x, [-1, num_heads, x.shape[-1] // num_heads])
 
     # Each is the other's gradient; those of TensorFlow's gather would be sparse, and add.
 

@@ -1,0 +1,307 @@
+"""The one place that chooses how attention is computed, and the ways to do it.
+
+| path             | when                                                                                    |
+|------------------|-----------------------------------------------------------------------------------------|
+| `packed`         | TensorFlow's own kernels (no XLA) and more than a few tokens: on the real tokens alone  |
+| `with_weights`   | the weights are to be returned: all pairs, exact rows for padding queries, too          |
+| `windowed`       | a window on both sides that is shorter than the sequence: queries against the keys near |
+| `by_query_blocks`| JAX, PyTorch and XLA, and all scores at once would take much memory                     |
+| `plain`          | otherwise: every query against every key                                                |
+
+`on_tokens` packs or pads the tokens once for a whole layer, block or encoder; `choose_path` takes the path in
+every attention layer of it. The results are the same; in training, `packed` may drop other weights where
+padding stands before or among the tokens, or under a window. (Linear attention has no softmax, and one way.)
+
+Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features of one head), N
+(tokens: all B T positions, or the real ones if packed).
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_selfattn.layers.attention import Formula, softmax_attention
+from keras_selfattn.layers.dropout import TokenNumbers
+from keras_selfattn.layers.masks import Pairs, distances, zero_masked
+from keras_selfattn.layers.query_blocks import map_queries
+from keras_selfattn.layers.seeds import part_of_draw
+from keras_selfattn.layers.tensorflow import runs_kernels
+from keras_selfattn.layers.tensorflow.block_attention import attend_in_blocks
+from keras_selfattn.layers.tensorflow.packing import PackedTokens
+from keras_selfattn.layers.window import Chunks, keys_of_chunk
+
+Tensor = Any
+Heads = tuple[Tensor, Tensor, Tensor]
+
+# Up to here the loops' steps cost more than padding does: nothing is packed at inference.
+_FEW_TOKENS = 256
+# Scores of a block of queries, all samples and heads (8 MB of float32): faster than all at once, which no
+# cache holds, even in training, where they are made again.
+_SCORES = 2**21
+# A GPU or TPU needs more at once to be busy (256 MB); not measured on one.
+_SCORES_OF_ACCELERATOR = 2**26
+_LEAST_QUERIES = 32
+
+
+class PaddedTokens:
+    """Every position of a batch, padding too, where it stands: the layout beside `PackedTokens`.
+
+    Args:
+        inputs: `[B, T, D]`.
+        real: bool `[B, T]`, which tokens are no padding, or None: all.
+    """
+
+    def __init__(self, inputs: Tensor, real: Tensor | None) -> None:
+        self.batch, self.length = ops.shape(inputs)[:2]
+        self._real = real
+
+    @property
+    def positions(self) -> Tensor:
+        """The positions of a sequence, int32 `[T]`."""
+        return ops.arange(self.length, dtype="int32")
+
+    @property
+    def by_token(self) -> TokenNumbers:
+        """A number of its own for each token."""
+        count = self.batch * self.length
+        return TokenNumbers(ops.arange(count, dtype="int32"), count)
+
+    @property
+    def by_sample(self) -> TokenNumbers:
+        """The number of each token's sample."""
+        return TokenNumbers(self.by_token.numbers // self.length, self.batch)
+
+    def pack(self, x: Tensor) -> Tensor:
+        """Return `[B, T, D]` as `[N, D]`, zeros for padding: no NaN of it must get into a product."""
+        return ops.reshape(zero_masked(x, self._real), (self.batch * self.length, x.shape[-1]))
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """Return `[N, D]` as `[B, T, D]`, zeros for padding."""
+        return zero_masked(ops.reshape(x, (self.batch, self.length, x.shape[-1])), self._real)
+
+    def split_heads(self, x: Tensor, num_heads: int) -> Tensor:
+        """Return `[N, H D]` as `[B, H, T, D]`."""
+        split = ops.reshape(x, (self.batch, self.length, num_heads, x.shape[-1] // num_heads))
+        return ops.transpose(split, (0, 2, 1, 3))
+
+    def join_heads(self, x: Tensor) -> Tensor:
+        """Return `[B, H, T, D]` as `[N, H D]`."""
+        return ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, x.shape[1] * x.shape[3]))
+
+
+Tokens = PaddedTokens | PackedTokens
+Path = Callable[[Heads, Any, Pairs, Formula, bool | None], tuple[Tensor, Tensor | None]]
+
+
+def on_tokens(
+    compute: Callable[[Tensor, Tokens, Pairs, bool | None, bool], tuple[Tensor, Any]],
+    inputs: Tensor,
+    pairs: Pairs,
+    training: bool | None,
+    return_weights: bool,
+) -> Any:
+    """Return what `compute` makes of the tokens of `inputs`, packed or padded, exactly zero at padding.
+
+    Args:
+        compute: tokens `[N, features]`, where they stand, and the last three arguments to outputs
+            `[N, features]` and attention weights, or None.
+        inputs: `[B, T, features]`.
+        pairs: which tokens are real, and which may attend to which.
+        training: dropout acts only if True.
+        return_weights: if True, returns outputs and weights.
+    """
+
+    def outputs(tokens: Tokens) -> Any:
+        found, weights = compute(tokens.pack(inputs), tokens, pairs, training, return_weights)
+        return (tokens.unpack(found), weights) if return_weights else tokens.unpack(found)
+
+    def padded() -> Any:
+        return outputs(PaddedTokens(inputs, pairs.real))
+
+    def packed() -> Any:
+        named = pairs.names_positions
+        return outputs(PackedTokens(inputs, pairs.real, gaps=named or pairs.sees_distance, from_zero=named))
+
+    batch, length = inputs.shape[:2]
+    known = batch is not None and length is not None
+    if return_weights or (known and batch * length <= _FEW_TOKENS) or not runs_kernels(inputs):
+        return padded()
+    if known or training:  # a graph for training that does not know how many packs them
+        return packed()
+    batch, length = ops.shape(inputs)[:2]
+    return ops.cond(batch * length <= _FEW_TOKENS, padded, packed)
+
+
+def attend(
+    heads: Heads, tokens: Tokens, pairs: Pairs, formula: Formula, training: bool | None, return_weights: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Return the context `[N, H D]`, and the weights before dropout, `[B, H, T, S]`, or None.
+
+    Args:
+        heads: query, key and value as `tokens.split_heads` gives them.
+        tokens: where they stand.
+        pairs: which tokens may attend to which.
+        formula: what to compute.
+        training: dropout acts only if True.
+        return_weights: whether to return the weights.
+    """
+    path = choose_path(heads, tokens, pairs, formula, return_weights)
+    return path(heads, tokens, pairs, formula, training)
+
+
+def choose_path(heads: Heads, tokens: Tokens, pairs: Pairs, formula: Formula, return_weights: bool) -> Path:
+    """Return the function below that attends; see the table above."""
+    if isinstance(tokens, PackedTokens):
+        return packed
+    if return_weights:
+        return with_weights
+    left, right = pairs.reach
+    if left is not None and right is not None:
+        length = tokens.length
+        if not isinstance(length, int) or length > keys_of_chunk(left, right):
+            return windowed
+    size = queries_of_block(heads[0], formula.score_width)
+    return plain if size is None else partial(by_query_blocks, size=size)
+
+
+def plain(
+    heads: Heads, tokens: PaddedTokens, pairs: Pairs, formula: Formula, training: bool | None
+) -> tuple[Tensor, None]:
+    """Attend from every query to every key at once."""
+    # Padding may get whatever weights where none are to be seen.
+    return _all_pairs(heads, tokens, pairs, formula, training, pairs.rows_may_be_empty)[0], None
+
+
+def with_weights(
+    heads: Heads, tokens: PaddedTokens, pairs: Pairs, formula: Formula, training: bool | None
+) -> tuple[Tensor, Tensor]:
+    """Attend as `plain` does, and return the weights, too."""
+    return _all_pairs(heads, tokens, pairs, formula, training, True)
+
+
+def windowed(
+    heads: Heads, tokens: PaddedTokens, pairs: Pairs, formula: Formula, training: bool | None
+) -> tuple[Tensor, None]:
+    """Attend from chunks of queries to the keys that the window can reach."""
+    left, right = pairs.reach
+    assert left is not None
+    assert right is not None
+    query, key, value = heads
+    chunks = Chunks(tokens.length, left, right)
+    context, _ = softmax_attention(
+        chunks.queries(query),  # [B chunks, H, C, D]
+        chunks.keys(key),  # [B chunks, H, K, D]
+        chunks.keys(value),
+        chunks.mask(pairs, tokens.batch),
+        formula,
+        chunks.distances,
+        dropout=_dropout(formula, ops.arange(chunks.size, dtype="int32"), chunks.size, training),
+        rows_may_be_empty=pairs.rows_may_be_empty,
+    )
+    return tokens.join_heads(chunks.join(context)), None
+
+
+def by_query_blocks(
+    heads: Heads, tokens: PaddedTokens, pairs: Pairs, formula: Formula, training: bool | None, *, size: Tensor
+) -> tuple[Tensor, None]:
+    """Attend from blocks of `size` queries to every key, one block after the other."""
+    query, key, value = heads
+    length, learned = tokens.length, formula.learned()
+    seeds = formula.dropout.seeds if training else None
+    draw = None if seeds is None else seeds.next()
+
+    def context(query: Tensor, rows: Tensor, key: Tensor, value: Tensor, *weights: Tensor) -> Tensor:
+        with nullcontext() if seeds is None else seeds.holding(part_of_draw(draw, rows[0])):
+            return softmax_attention(
+                query,
+                key,
+                value,
+                pairs.of_queries(rows, length),
+                formula,
+                partial(distances, length, rows),
+                learned=dict(zip(learned, weights, strict=True)),
+                dropout=_dropout(formula, rows, length, training),
+                rows_may_be_empty=pairs.rows_may_be_empty,
+            )[0]
+
+    return tokens.join_heads(map_queries(context, query, size, [key, value, *learned.values()])), None
+
+
+def packed(
+    heads: Heads, tokens: PackedTokens, pairs: Pairs, formula: Formula, training: bool | None
+) -> tuple[Tensor, None]:
+    """Attend from the real tokens to the real tokens, block by block (tensorflow/block_attention.py)."""
+    return attend_in_blocks(heads, tokens, pairs, formula, dropout=bool(training)), None
+
+
+def queries_of_block(query: Tensor, score_width: int) -> Tensor | None:
+    """Return how many queries share a block, or None: all, for they are few, or TensorFlow packs the many.
+
+    Args:
+        query: `[B, H, T, D]`.
+        score_width: numbers of memory that a score takes.
+
+    Returns:
+        A number; of sizes that only a running graph of TensorFlow's knows, a scalar tensor, which may be T.
+    """
+    sizes: Any = ops.shape(query)
+    batch, heads, length, _ = sizes
+    if isinstance(batch, int) and isinstance(length, int):
+        row = max(batch * heads * length * score_width, 1)  # numbers that the scores of one query take
+        if max(_SCORES // row, _LEAST_QUERIES) >= length or runs_kernels(query):
+            return None
+        size = max(_scores_at_once(query) // row, _LEAST_QUERIES)
+        return None if size >= length else size
+    if keras.backend.backend() != "tensorflow" or runs_kernels(query):
+        return None
+    row: Any = ops.maximum(batch * heads * length * score_width, 1)
+    size: Any = ops.maximum(_scores_at_once(query) // row, _LEAST_QUERIES)
+    return ops.maximum(ops.minimum(size, length), 1)
+
+
+def _scores_at_once(query: Tensor) -> int:
+    # Of where a graph will run it can only be told which devices there are.
+    if keras.backend.backend() == "torch":
+        on_cores = query.device.type == "cpu"
+    else:
+        on_cores = all(name.startswith("cpu") for name in keras.distribution.list_devices())
+    return _SCORES if on_cores else _SCORES_OF_ACCELERATOR
+
+
+def _all_pairs(
+    heads: Heads,
+    tokens: PaddedTokens,
+    pairs: Pairs,
+    formula: Formula,
+    training: bool | None,
+    rows_may_be_empty: bool,
+) -> tuple[Tensor, Tensor]:
+    context, weights = softmax_attention(
+        *heads,
+        pairs.dense(tokens.length),
+        formula,
+        partial(distances, tokens.length),
+        dropout=_dropout(formula, tokens.positions, tokens.length, training),
+        rows_may_be_empty=rows_may_be_empty,
+    )
+    return tokens.join_heads(context), weights
+
+
+def _dropout(
+    formula: Formula, rows: Tensor, length: Tensor, training: bool | None
+) -> Callable[[Tensor], Tensor] | None:
+    """Return dropout of the weights of queries at `rows`, which are numbered as packed tokens do it."""
+    if not training or formula.dropout.rate == 0:
+        return None
+
+    def dropped(weights: Tensor) -> Tensor:  # [B, H, C, S]
+        batch, heads = ops.shape(weights)[:2]
+        tokens = (ops.arange(batch, dtype="int32") * length)[:, None, None] + rows  # [B, 1, C]
+        numbers = tokens * heads + ops.arange(heads, dtype="int32")[:, None]  # [B, H, C]
+        return formula.dropout(weights, training=True, tokens=TokenNumbers(numbers, batch * length * heads))
+
+    return dropped
