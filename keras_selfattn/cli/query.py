@@ -108,7 +108,7 @@ def _usual(signature: Signature) -> list[str]:
 def _answered(
     client: Client, signature: Signature, asked: Iterator[Asked], outputs: list[str], options: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """The arguments of a query, and its outcome."""
+    """Yield the answers of the queried rows, each beside the columns that identify its row."""
     given: deque[Asked] = deque()
 
     def rows() -> Iterator[dict[str, Any]]:

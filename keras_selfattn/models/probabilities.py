@@ -29,7 +29,7 @@ FIRST_SHARES = Shares()
 class Mixture(keras.layers.Layer):
     """Add the wide path's logits to those of attention; training uses attention's only.
 
-    The weights of the two are fitted on validation rows by `calibration.calibrate`, if there are enough.
+    The weights of the two are fitted on validation rows by `training.calibration`, if there are enough.
 
     Args:
         exclusive: True if a row has one label; the logits of attention are then normalised first.

@@ -1,6 +1,6 @@
 """A client without a transport: requests, checks, cached metadata.
 
-Each operation is a generator of `steps`; the tasks built on it are in `tasks`, `examples` and `management`.
+Each operation is a generator of `steps`; calls built on it are in `task_calls`, `examples` and `management`.
 
 Reference: tensorflow_serving/apis/prediction_service.proto and model_service.proto.
 """

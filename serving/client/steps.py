@@ -1,8 +1,8 @@
 """Steps of an operation, for a transport to run: send, send many, wait.
 
 An operation is a generator of steps. The transport sends back the result of each, or throws its ServingError.
-The generator returns the operation's result. `sync` and `aio` run the steps with their own calls and hold
-nothing else.
+The generator returns the operation's result. `sync_transport` and `aio_transport` run the steps with their
+own calls and hold nothing else.
 """
 
 from collections.abc import Generator, Iterator
