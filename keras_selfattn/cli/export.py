@@ -34,8 +34,12 @@ _PANELS = {
             help="File with a label a line, in the order of the classes, for a .keras file of your own.",
         ),
     ),
-    "Comparison of --precision with that of the training": (
-        Option("--data", type=PATH, help="Rows on which both are measured before one is written."),
+    "Comparison before writing": (
+        Option(
+            "--data",
+            type=PATH,
+            help="Labelled rows on which the run and its export are compared before anything is written.",
+        ),
         Option(
             "--max-accuracy-drop",
             type=click.FloatRange(0, 1),

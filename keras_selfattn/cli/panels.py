@@ -26,7 +26,8 @@ class Option(click.Option):
 
     def __init__(self, *names: str, without: str | None = None, **settings: Any) -> None:
         super().__init__(names, **settings)
-        self.metavar = self.metavar or _METAVARS.get(self.type)
+        if self.metavar is None:
+            self.metavar = _METAVARS.get(self.type)
         self.without = without
 
     def get_help_extra(self, ctx: click.Context) -> Any:

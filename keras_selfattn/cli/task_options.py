@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SEPARATOR = Option(
     "--separator",
     metavar="CHAR",
-    help="Character between the columns of a .csv or .tsv file, such as ';' or '\\t'.",
+    help="Character between the columns of a .csv, and of a .tsv with texts, such as ';' or '\\t'.",
     without="a comma; in a .tsv a tab",
 )
 COLUMNS = (
@@ -171,7 +171,7 @@ def panels_of_run() -> dict[str, list[Option]]:
     """Return the options that say how a file is read where not as in a run's training."""
     columns, rest = ([_as_trained(option) for option in options] for options in (COLUMNS, _OF_TASKS))
     return {
-        "Columns, unless they are those of the training": columns,
+        "Columns, if they differ from those of the training": columns,
         **_by_tasks(option for option in rest if option.name in READING),
     }
 

@@ -118,8 +118,8 @@ def command(
     text        .csv, .tsv, .jsonl   texts with a label each, or several
     tokens      .conllu, .conll      tokens with a label each
     series      .ts                  series with a class each
-    regression  with --task alone    series with a number each
-    forecast    with --task alone    long series, to be continued
+    regression  only with --task     series with a number each
+    forecast    only with --task     long series, to be continued
     images      a folder, .npz       images in a folder a class; arrays x and y
 
     With --task, tokens are read from .jsonl and .txt files as well, and series, regression and forecast from

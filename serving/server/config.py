@@ -170,7 +170,7 @@ class ServerConfig:
         False,
         BATCHING,
         _FLAG,
-        "Batch the versions with a batching_params.pbtxt by this file. All share the threads of "
+        "Batch the versions that hold a batching_params.pbtxt, as that file says. All share the threads of "
         "--batching_parameters_file. Needs --enable_batching.",
     )
 

@@ -4,6 +4,7 @@ Reference: tensorflow_serving/util/json_tensor_test.cc and json_tensor.cc.
 """
 
 import base64
+import contextlib
 import json
 import math
 
@@ -15,8 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from keras_selfattn.serving.errors import InvalidArgumentError, ServingError, UnimplementedError
+from keras_selfattn.serving.server.rest import json_in
 from keras_selfattn.serving.server.rest.json_examples import examples_request
-from keras_selfattn.serving.server.rest.json_in import predict_inputs
+from keras_selfattn.serving.server.rest.json_in import document, predict_inputs
 from keras_selfattn.serving.server.rest.json_out import (
     classify_outputs,
     error_body,
@@ -171,7 +173,7 @@ def test_integer_inputs_hold_their_range_and_no_more(name):
     info = np.iinfo(name)
     same(asked(f'{{"inputs": [{info.min}, {info.max}]}}', x=CODES[name])["x"], [info.min, info.max], name)
     for beyond in (info.min - 1, info.max + 1):
-        expected = f"JSON Value: {beyond} is not of expected type: {name} at x[1]"
+        expected = f"JSON Value: {beyond} Type: Number is not of expected type: {name} at x[1]"
         assert refusal(f'{{"inputs": [0, {beyond}]}}', x=CODES[name]) == expected
 
 
@@ -186,7 +188,8 @@ def test_empty_lists_become_empty_arrays(rows):
 
 DEEP = 100_000
 UNLIKE = "Unexpected element type in feature: n."
-UNEVEN = "lists must be of one size at each level."
+UNEVEN = "Expecting a list of {}, as the first at this level, but got {}"
+IN_ROW = "Failed to process element: {} of 'instances' list. Error: {}: {}"
 
 
 @pytest.mark.parametrize(
@@ -239,7 +242,8 @@ def test_half_of_a_surrogate_pair_is_no_text():
         ('{"instances": []}', "Expecting 'instances' to be a list with values. Received a list of 0"),
         (
             '{"instances": [1], "inputs": [1]}',
-            "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist",
+            "JSON Value: an object Not formatted correctly expecting only one of 'inputs' or 'instances' "
+            "keys to exist ",
         ),
     ],
 )
@@ -260,28 +264,39 @@ def test_a_signature_without_inputs_takes_no_request():
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("value", "text", "indices"),
     [
-        ('"x"', 'JSON Value: "x" is not of expected type: float at x'),
-        ("null", "JSON Value: null is not of expected type: float at x"),
-        ("true", "JSON Value: true is not of expected type: float at x"),
-        ('{"a": 1}', "JSON Value: an object is not of expected type: float at x"),
-        ("[1, [1]]", "JSON Value: a list of 1 is not of expected type: float at x[1]"),
-        ('[[1, 2], [3, "4"]]', 'JSON Value: "4" is not of expected type: float at x[1][1]'),
-        ("[[1], 1]", f"{UNEVEN} Received 1 at x[1], where the first is a list of 1"),
-        ("[[1, 2], [3]]", f"{UNEVEN} Received a list of 1 at x[1], where the first is a list of 2"),
-        ("[" * 33 + "]" * 33, "input x is nested deeper than the 32 axes of a tensor"),
+        ('"x"', 'JSON Value: "x" Type: String is not of expected type: float', []),
+        ("null", "JSON Value: null Type: Null is not of expected type: float", []),
+        ("true", "JSON Value: true Type: True is not of expected type: float", []),
+        ('{"a": 1}', "JSON Value: an object Type: Object is not of expected type: float", []),
+        ("[1, [1]]", "JSON Value: a list of 1 Type: Array is not of expected type: float", [1]),
+        ('[[1, 2], [3, "4"]]', 'JSON Value: "4" Type: String is not of expected type: float', [1, 1]),
+        ("[[1], 1]", UNEVEN.format(1, 1), [1]),
+        ("[[1, 2], [3]]", UNEVEN.format(2, "a list of 1"), [1]),
+        ("[" * 33 + "]" * 33, "nested deeper than the 32 axes of a tensor", []),
     ],
 )
-def test_a_value_that_does_not_fit_the_input_is_named_with_its_place(value, text):
-    assert refusal(f'{{"inputs": {{"x": {value}}}}}', x=pb.DT_FLOAT) == text
+def test_a_value_that_does_not_fit_the_input_is_named_with_its_place(value, text, indices):
+    place = "".join(f"[{index}]" for index in indices)
+    assert refusal(f'{{"inputs": {{"x": {value}}}}}', x=pb.DT_FLOAT) == f"{text} at x{place}"
     if value[0] == "[":
-        assert refusal(f'{{"instances": {value}}}', x=pb.DT_FLOAT) == text
+        row = indices[0] if indices else 0
+        expected = IN_ROW.format(row, "INVALID_ARGUMENT", text)
+        assert refusal(f'{{"instances": {value}}}', x=pb.DT_FLOAT) == expected
+
+
+def test_an_error_in_a_named_row_has_tensorflow_servings_words():
+    text = (
+        "Failed to process element: 1 key: x of 'instances' list. Error: INVALID_ARGUMENT: "
+        'JSON Value: "a" Type: String is not of expected type: float'
+    )
+    assert refusal('{"instances": [{"x": 1}, {"x": "a"}]}', x=pb.DT_FLOAT) == text
 
 
 @pytest.mark.parametrize("value", ["true", "1.0", "1e0", "NaN", "null", '"1"'])
 def test_an_integer_input_takes_integers_alone(value):
-    text = "is not of expected type: int32 at x[1]"
+    text = "is not of expected type: int32"
     assert refusal(f'{{"instances": [1, {value}]}}', x=pb.DT_INT32).endswith(text)
 
 
@@ -293,8 +308,8 @@ def test_a_bool_input_takes_no_numbers_and_a_text_input_nothing_but_text():
 @pytest.mark.parametrize(
     ("rows", "text"),
     [
-        ("[[1,2],[3,4],[5,6,7]]", f"{UNEVEN} Received a list of 3 at x[2], where the first is a list of 2"),
-        ("[[1,2],[3,4],[[5,6]]]", f"{UNEVEN} Received a list of 1 at x[2], where the first is a list of 2"),
+        ("[[1,2],[3,4],[5,6,7]]", IN_ROW.format(2, "INVALID_ARGUMENT", UNEVEN.format(2, "a list of 3"))),
+        ("[[1,2],[3,4],[[5,6]]]", IN_ROW.format(2, "INVALID_ARGUMENT", UNEVEN.format(2, "a list of 1"))),
         ('[[1], {"x": 1}]', "Expecting value/list but got object at item 1 of input list"),
         ('[{"x": 1}, [1]]', "Expecting object but got value/list at item 1 of input list"),
     ],
@@ -325,10 +340,12 @@ def test_bad_base64_is_refused():
     ("code", "name"), [(pb.DT_HALF, "half"), (pb.DT_BFLOAT16, "bfloat16"), (pb.DT_COMPLEX64, "complex64")]
 )
 def test_types_that_json_does_not_carry_are_unimplemented(code, name):
-    text = f"Conversion of JSON Value to type: {name} of input x"
-    for columns in ("[1.5]", "[]"):
-        assert refusal(f'{{"inputs": {columns}}}', UnimplementedError, x=code) == text
-    assert refusal('{"instances": [1.5]}', x=code) == text
+    text = f"Conversion of JSON Value: {{}} to type: {name}"
+    for columns, value in (("[1.5]", "1.5"), ("[]", "[]")):
+        expected = f"{text.format(value)} at x"
+        assert refusal(f'{{"inputs": {columns}}}', UnimplementedError, x=code) == expected
+    expected = IN_ROW.format(0, "UNIMPLEMENTED", text.format(1.5))
+    assert refusal('{"instances": [1.5]}', x=code) == expected
 
 
 # What a predict is answered with.
@@ -407,6 +424,41 @@ def test_text_that_is_no_utf8_is_replaced_and_the_answer_stays_json():
 def test_float32_values_are_read_back_as_themselves(values):
     array = np.array(values, np.float32)
     same(np.array([float(text) for text in written(array)], np.float32), array, "f4")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1))
+def test_float32_values_have_the_digits_that_printf_gives_them(values):
+    """A double of other digits would be another number to a client that reads doubles."""
+
+    def shortest(value):
+        short = f"{value:.6g}"
+        return float(short if np.float32(short) == np.float32(value) else f"{value:.9g}")
+
+    array = np.array(values, np.float32)
+    assert [float(text) for text in written(array)] == [shortest(value) for value in array.tolist()]
+
+
+@pytest.mark.parametrize("value", [9.44935e10, 2.62261e14, -7.80198e-18, 1e-45, 3.4028235e38])
+def test_a_float32_far_from_one_has_no_more_than_nine_digits(value):
+    (text,) = written(np.array([value], np.float32))
+    assert len(text.lower().split("e")[0].replace(".", "").strip("-0")) <= 9
+
+
+def test_a_malformed_body_is_decoded_once_and_one_with_a_word_of_tensorflow_servings_twice(monkeypatch):
+    decoded = []
+
+    class Decoder:
+        def decode(self, text):
+            decoded.append(text)
+            return json_in.json.JSONDecoder().decode(text)
+
+    monkeypatch.setattr(json_in, "_DECODER", Decoder())
+    for body, times in ((b'{"a": ["Inf" 1]}', 1), (b'{"a": [Inf]}', 2), (b'{"a": [Inf, x]}', 2)):
+        decoded.clear()
+        with contextlib.suppress(InvalidArgumentError):
+            document(body)
+        assert len(decoded) == times, body
 
 
 def test_a_number_in_the_middle_of_two_float32_values_is_written_for_the_one_it_is_read_as():

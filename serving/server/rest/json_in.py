@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import InvalidArgumentError, UnimplementedError
+from ...errors import InvalidArgumentError, ServingError, UnimplementedError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import kind_of
 
@@ -57,7 +57,27 @@ _TYPES: dict[int, set[type]] = {
     pb.DT_STRING: {str, dict},
 }
 
+_JSON_TYPES = {type(None): "Null", dict: "Object", list: "Array", str: "String"}
+_ROW = "Failed to process element: {row} of 'instances' list."
+_NAMED_ROW = "Failed to process element: {row} key: {alias} of 'instances' list."
+
 _Infos = Mapping[str, pb.TensorInfo]
+
+
+class _Misfit(Exception):  # noqa: N818 - it never leaves this module
+    """A value that no array of its input can hold: the error, and the indices of the value."""
+
+    def __init__(self, error: ServingError, indices: Sequence[Any] = ()):
+        self._error = error
+        self._indices = indices
+
+    def placed(self, alias: str, where: str) -> ServingError:
+        """Return the error with its place: in a row, as TensorFlow Serving words it, or in an input."""
+        if where:
+            begun = where.format(row=next(iter(self._indices), 0), alias=alias)
+            return invalid(f"{begun} Error: {self._error.code.name}: {self._error.details}")
+        place = "".join(f"[{index}]" for index in self._indices)
+        return type(self._error)(f"{self._error.details} at {alias}{place}")
 
 
 class PredictInputs(NamedTuple):
@@ -121,17 +141,18 @@ def predict_inputs(body: bytes, signatures: Mapping[str, pb.SignatureDef]) -> Pr
     infos = {alias: signature.inputs[alias] for alias in sorted(signature.inputs)}
     needed = infos.keys() - signature.defaults.keys()
     if "instances" in doc and "inputs" in doc:
-        raise invalid("Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist")
+        raise invalid(
+            f"JSON Value: {_shown(doc)} Not formatted correctly expecting only one of 'inputs' or "
+            "'instances' keys to exist "
+        )
     if "inputs" in doc:
         columns = _named_columns(doc["inputs"], infos, needed)
-        return PredictInputs(name, False, _arrays(columns, infos))
+        return PredictInputs(name, False, _arrays(columns, infos, ""))
     if "instances" not in doc:
         raise invalid("Missing 'inputs' or 'instances' key")
     columns = _columns_of_rows(doc["instances"], infos, needed)
-    try:
-        return PredictInputs(name, True, _arrays(columns, infos))
-    except UnimplementedError as error:
-        raise InvalidArgumentError(error.details) from None
+    named = _is_named(doc["instances"][0])
+    return PredictInputs(name, True, _arrays(columns, infos, _NAMED_ROW if named else _ROW))
 
 
 def document(body: bytes) -> dict[str, Any]:
@@ -152,10 +173,7 @@ def document(body: bytes) -> dict[str, Any]:
         raise invalid("JSON Parse error: The document is empty")
     text = body.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "surrogateescape")
     try:
-        try:
-            found = _DECODER.decode(text)
-        except json.JSONDecodeError:
-            found = _DECODER.decode(_STRING_OR_WORD.sub(lambda match: _WORDS.get(match[0], match[0]), text))
+        found = _decoded(text)
     except RecursionError:
         raise invalid("JSON Parse error: The document is nested too deeply") from None
     except json.JSONDecodeError as error:
@@ -165,6 +183,20 @@ def document(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise invalid(f"the body must be a JSON object. Received {_shown(found)}")
     return found
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        plain = _STRING_OR_WORD.sub(lambda match: _WORDS.get(match[0], match[0]), text)
+        if plain == text:
+            raise
+        try:
+            return _DECODER.decode(plain)
+        except json.JSONDecodeError as second:
+            # Its place is one of the text with other words: those before it have other lengths.
+            raise invalid(f"JSON Parse error: {second.msg}") from error
 
 
 def signature_name(doc: dict[str, Any]) -> str:
@@ -312,37 +344,51 @@ def _columns_of_rows(rows: Any, infos: _Infos, needed: set[str]) -> dict[str, li
     return {name: [row[name] for row in rows] for name in names}
 
 
-def _arrays(columns: Mapping[str, Any], infos: _Infos) -> dict[str, np.ndarray]:
-    return {alias: _array(alias, value, infos[alias].dtype) for alias, value in columns.items()}
+def _arrays(columns: Mapping[str, Any], infos: _Infos, where: str) -> dict[str, np.ndarray]:
+    """The array of each input; `where` begins the error of a row, and is empty for columns."""
+    arrays: dict[str, np.ndarray] = {}
+    for alias, value in columns.items():
+        try:
+            arrays[alias] = _array(value, infos[alias].dtype)
+        except _Misfit as wrong:
+            raise wrong.placed(alias, where) from None
+    return arrays
 
 
-def _array(alias: str, value: object, code: int) -> np.ndarray:
+def _array(value: object, code: int) -> np.ndarray:
     """The array of nested lists that are all of one shape and type."""
-    if code not in _TYPES:
-        raise UnimplementedError(f"Conversion of JSON Value to type: {_type_name(code)} of input {alias}")
     shape: list[int] = []
     flat: Any = [value]
     while flat and isinstance(flat[0], list):
         if len(shape) == _MOST_AXES:
-            raise invalid(f"input {alias} is nested deeper than the {_MOST_AXES} axes of a tensor")
+            raise _Misfit(invalid(f"nested deeper than the {_MOST_AXES} axes of a tensor"))
         size = len(flat[0])
         if set(map(type, flat)) != {list} or set(map(len, flat)) != {size}:
             place = next(
                 place for place, item in enumerate(flat) if not isinstance(item, list) or len(item) != size
             )
-            raise invalid(
-                f"lists must be of one size at each level. Received {_shown(flat[place])} at "
-                f"{_path(alias, place, shape)}, where the first is a list of {size}"
-            )
+            message = f"Expecting a list of {size}, as the first at this level, but got {_shown(flat[place])}"
+            raise _Misfit(invalid(message), np.unravel_index(place, shape))
         shape.append(size)
         flat = flat[0] if len(flat) == 1 else list(chain.from_iterable(flat))
+    _check_types(flat, code, shape)
+    return _leaves(flat, code).reshape(shape)
+
+
+def _check_types(flat: list[Any], code: int, shape: Sequence[int]) -> None:
+    if code not in _TYPES:
+        shown = _shown(flat[0]) if flat else "[]"
+        raise _Misfit(UnimplementedError(f"Conversion of JSON Value: {shown} to type: {_type_name(code)}"))
     wrong = _first_of_wrong_type(flat, code)
     if wrong is not None:
-        raise invalid(
-            f"JSON Value: {_shown(flat[wrong])} is not of expected type: {_type_name(code)} at "
-            f"{_path(alias, wrong, shape)}"
+        value = flat[wrong]
+        raise _Misfit(
+            invalid(
+                f"JSON Value: {_shown(value)} Type: {_json_type(value)} is not of expected type: "
+                f"{_type_name(code)}"
+            ),
+            np.unravel_index(wrong, shape),
         )
-    return _leaves(flat, code).reshape(shape)
 
 
 def _first_of_wrong_type(flat: list[Any], code: int) -> int | None:
@@ -372,9 +418,9 @@ def _type_name(code: int) -> str:
     return pb.DataType.Name(code)[3:].lower() if code in pb.DataType.values() else str(code)
 
 
-def _path(alias: str, place: int, shape: Sequence[int]) -> str:
-    """Where in an input a value stands: `x[1][0]`; in rows the first index is the row's."""
-    return alias + "".join(f"[{index}]" for index in np.unravel_index(place, shape))
+def _json_type(value: object) -> str:
+    """Return TensorFlow Serving's name for the type of a value, such as `String`."""
+    return str(value) if isinstance(value, bool) else _JSON_TYPES.get(type(value), "Number")
 
 
 def _shown(value: object) -> str:

@@ -32,6 +32,9 @@ _WRITTEN = {np.dtype(kind) for kind in (bool, "i1", "i2", "i4", "i8", "u1", "u2"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 # Six tell most float32 values from all others, nine tell all.
 _DIGITS = (9, 6)
+# Doubles hold powers of ten up to this one.
+_EXACT = 22
+_POWERS = np.array([float(10**power) for power in range(_EXACT + 1)])
 
 
 def predict_outputs(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
@@ -171,19 +174,28 @@ def _values(name: str, array: np.ndarray) -> Any:
 
 
 def _shortened(array: np.ndarray) -> np.ndarray:
-    """Float32 values as doubles of few digits that are read back as the same float32.
-
-    No double is a power of ten beyond 1e22: numbers scaled by one may have 17 digits.
-    """
-    wide = array.astype(np.float64)
+    """Float32 values as the doubles of six digits, or nine, that are read back as the same float32."""
+    flat = array.reshape(-1)
+    wide = flat.astype(np.float64)
     found = wide
-    with np.errstate(all="ignore"):  # zeros, infinities and NaN stay what they are
+    with np.errstate(all="ignore"):
         exponents = np.floor(np.log10(np.abs(wide)))
+        exponents = np.where(np.isfinite(exponents), exponents, 0)  # of zeros, infinities and NaN
         for digits in _DIGITS:
-            scale = 10.0 ** (digits - 1 - exponents)
-            rounded = np.rint(wide * scale) / scale
-            found = np.where(rounded.astype(np.float32) == array, rounded, found)
-    return found
+            rounded = _rounded(wide, digits, (digits - 1 - exponents).astype(np.intp))
+            found = np.where(rounded.astype(np.float32) == flat, rounded, found)
+    return found.reshape(array.shape)
+
+
+def _rounded(wide: np.ndarray, digits: int, shifts: np.ndarray) -> np.ndarray:
+    """Return the doubles nearest to `wide` in so many digits; `shifts` moves all of them before the point."""
+    up = _POWERS[np.clip(shifts, 0, _EXACT)]
+    down = _POWERS[np.clip(-shifts, 0, _EXACT)]
+    rounded = np.rint(wide * up / down) / up * down
+    far = np.abs(shifts) > _EXACT
+    if far.any():
+        rounded[far] = [float(f"{value:.{digits - 1}e}") for value in wide[far].tolist()]
+    return rounded
 
 
 def _type_of(array: np.ndarray) -> str:
