@@ -139,7 +139,7 @@ def test_every_token_of_a_long_text_is_learned_from(tokens):
     text = " ".join(f"w{n % 7}" for n in range(5000))
     model = models.MaskedTokenModel(models.TextConfig(width=8, num_heads=1, tokens=tokens, max_tokens=10))
     model.adapt([text], None)
-    rows = model._features(model._read_inputs([text]))
+    rows = model._features(model.read_inputs([text]))
     assert sum(map(len, rows)) == (5000 if tokens == "words" else len(text))
     assert max(map(len, rows)) <= 1024
 

@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from keras_selfattn import export, models
 from keras_selfattn.errors import ConfigError, DataError, RunError
-from keras_selfattn.models.containers import Rows
 from keras_selfattn.models.heads import ClassHead
 from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
 from keras_selfattn.models.probabilities import Probabilities
+from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.text.ngram_embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
 from keras_selfattn.models.text.ngrams import ngram_ids
 from keras_selfattn.models.text.tokenizer import Tokenizer, learn_vocabulary, split
@@ -107,8 +107,8 @@ def test_training_reads_runs_of_long_texts_and_answers_are_from_all_of_them():
     texts = ["good " * 20, "bad " * 4] * 8
     model.adapt(texts, ["+", "-"] * 8)
     rows = Rows(texts, ["+", "-"] * 8)
-    assert {ids.shape[1] for ids, _ in model._batches(rows, 1, training=True)} == {4, 5}
-    assert {ids.shape[1] for ids, _ in model._batches(rows, 1)} == {4, 20}
+    assert {ids.shape[1] for ids, _ in model.batches(rows, 1, training=True)} == {4, 5}
+    assert {ids.shape[1] for ids, _ in model.batches(rows, 1)} == {4, 20}
 
 
 def test_the_last_word_of_a_long_text_counts():

@@ -56,7 +56,7 @@ def trained(monkeypatch):
         loss = 5.0 - (model.config.width == 16) - 2 * (config.learning_rate == 0.02)
         return Fitted({"val_loss": [9.0, loss]}, 2, "val_loss")
 
-    monkeypatch.setattr(tuning, "fit_watched", fit)
+    monkeypatch.setattr(tuning, "fit_monitored", fit)
     monkeypatch.setattr(TextClassifier, "alternatives", lambda self: TRIED)
     return seen
 

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models import ImageClassifier
-from keras_selfattn.models.images.containers import as_images, resized
+from keras_selfattn.models.images.image_inputs import as_images, resized
 
 from .preprocessing import Request, in_batches
 

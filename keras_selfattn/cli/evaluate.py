@@ -55,14 +55,14 @@ def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: 
         texts = corpus_for_run(run, table, reading)
         import_tensorflow()
         from keras_selfattn import training
-        from keras_selfattn.cli.figures import print_report
+        from keras_selfattn.cli.report_tables import print_report
 
         print_report(training.evaluate_pretrained(load_run(run), texts), str(table))  # type: ignore[arg-type]
         return
     check_task(task_of_run(run), reading)
     rows = rows_for_run(run, table, reading)
     import_tensorflow()
-    from keras_selfattn.cli.figures import print_report
+    from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.training.evaluation import examine
 
     found = examine(load_run(run), rows, skip_unknown_labels=skip_unknown_labels)

@@ -73,8 +73,8 @@ def command(
     validation = None if validation_file is None else _texts(validation_file, text, separator)
     import_tensorflow()
     from keras_selfattn import training
-    from keras_selfattn.cli.figures import print_report
     from keras_selfattn.cli.progress import TrainingProgress
+    from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.models import MaskedTokenModel
     from keras_selfattn.models.text.masked_model import windows
 

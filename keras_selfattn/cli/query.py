@@ -10,7 +10,7 @@ import click
 from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.query_answers import write_answers
-from keras_selfattn.cli.query_rows import Asked, asked_rows, without_padding
+from keras_selfattn.cli.query_rows import QueryRow, asked_rows, without_padding
 from keras_selfattn.cli.task_options import SEPARATOR
 from keras_selfattn.serving.client import Client, Signature
 from keras_selfattn.serving.errors import FailedPreconditionError
@@ -106,10 +106,14 @@ def _usual(signature: Signature) -> list[str]:
 
 
 def _answered(
-    client: Client, signature: Signature, asked: Iterator[Asked], outputs: list[str], options: dict[str, Any]
+    client: Client,
+    signature: Signature,
+    asked: Iterator[QueryRow],
+    outputs: list[str],
+    options: dict[str, Any],
 ) -> Iterator[dict[str, Any]]:
     """Yield the answers of the queried rows, each beside the columns that identify its row."""
-    given: deque[Asked] = deque()
+    given: deque[QueryRow] = deque()
 
     def rows() -> Iterator[dict[str, Any]]:
         for record, row in asked:

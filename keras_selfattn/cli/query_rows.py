@@ -23,7 +23,7 @@ _VALUES = "values"
 _SERIES_RANK = 3
 _SERIES = frozenset({".ts", ".npz"})
 # What the caller gave, shown beside the answer; and the row to send.
-Asked = tuple[dict[str, Any], dict[str, Any]]
+QueryRow = tuple[dict[str, Any], dict[str, Any]]
 
 
 @contextlib.contextmanager
@@ -33,7 +33,7 @@ def asked_rows(
     file: Path | None,
     column: str | None,
     separator: str | None = None,
-) -> Iterator[Iterator[Asked]]:
+) -> Iterator[Iterator[QueryRow]]:
     """Yield the rows; those of a file with a bar of how much is read, on a terminal's standard error."""
     if texts and file is not None:
         raise click.UsageError("Give texts or --file, not both.")
@@ -58,7 +58,7 @@ def asked_rows(
     )
 
 
-def _series(signature: Signature, file: Path, column: str | None) -> Iterator[Asked]:
+def _series(signature: Signature, file: Path, column: str | None) -> Iterator[QueryRow]:
     from keras_selfattn.data.series import read_long_series
 
     if column is not None:
@@ -70,7 +70,7 @@ def _series(signature: Signature, file: Path, column: str | None) -> Iterator[As
 
 def _from_file(
     signature: Signature, file: Path, column: str | None, separator: str | None, progress: Progress
-) -> Iterator[Asked]:
+) -> Iterator[QueryRow]:
     def wrap(opened: Any) -> Any:
         return progress.wrap_file(opened, file.stat().st_size, description=file.name)
 

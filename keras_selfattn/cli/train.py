@@ -142,8 +142,8 @@ def command(
     validation = None if validation_file is None else task.rows(validation_file, reading)
     import_tensorflow()
     from keras_selfattn import training
-    from keras_selfattn.cli.figures import print_report
     from keras_selfattn.cli.progress import TrainingProgress
+    from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.training.tuning import described as described_changes
 
     _check_start(start, settings)
@@ -212,9 +212,9 @@ def _check_start(start: Path | None, settings: dict[str, Any]) -> None:
     """Refuse settings that contradict the run begun with, by the names of the flags."""
     if start is None:
         return
-    from keras_selfattn.models.text.pretrained import Start
+    from keras_selfattn.models.text.starting_model import StartingModel
 
-    for name, bound in Start(start).contradicted(settings).items():
+    for name, bound in StartingModel(start).contradicted(settings).items():
         raise ConfigError(
             f"{flag(name)} contradicts {start}, whose weights the model begins with: there `{name}` is "
             f"{bound!r}. Received {settings[name]!r}. Leave the option out, or pretrain with it."

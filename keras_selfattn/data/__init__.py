@@ -7,8 +7,8 @@ from keras_selfattn.data.languages import LanguageRows, language_rows
 from keras_selfattn.data.messages import load_messages
 from keras_selfattn.data.names import LANGUAGES, Name, all_names, load_names, split_by_thing
 from keras_selfattn.data.series import read_long_series, read_regression, read_series
-from keras_selfattn.data.tables import read_table
 from keras_selfattn.data.tagged import read_tagged
+from keras_selfattn.data.text_tables import read_table
 from keras_selfattn.data.windows import Windows, cut_windows
 
 __all__ = [

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from keras_selfattn.data.records import as_separator, checked_ending, iter_lines
-from keras_selfattn.data.tables import read_columns, texts_of
+from keras_selfattn.data.text_tables import read_columns, texts_of
 from keras_selfattn.errors import DataError
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")

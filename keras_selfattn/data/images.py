@@ -13,7 +13,7 @@ from keras_selfattn.data.arrays import read_arrays
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import checked_ending
 from keras_selfattn.errors import DataError
-from keras_selfattn.labels import LabelReader, without_column
+from keras_selfattn.label_names import LabelReader, without_column
 
 _ENDINGS = frozenset({".png", ".jpg", ".jpeg"})
 # File names that a message lists.

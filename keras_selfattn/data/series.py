@@ -15,7 +15,7 @@ from keras_selfattn.data.records import as_separator, checked_ending
 from keras_selfattn.data.series_tables import read_frames
 from keras_selfattn.data.series_text import read_delimited, read_ts
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.labels import LabelReader, without_column
+from keras_selfattn.label_names import LabelReader, without_column
 
 _TABLES = (".csv", ".jsonl", ".ndjson")
 _ENDINGS = (".ts", ".tsv", ".txt", ".npz", *_TABLES)

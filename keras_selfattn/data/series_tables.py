@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.data.records import Record
-from keras_selfattn.data.tables import read_columns
+from keras_selfattn.data.text_tables import read_columns
 from keras_selfattn.errors import DataError
 
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import checked_ending, iter_lines
-from keras_selfattn.data.tables import read_columns
+from keras_selfattn.data.text_tables import read_columns
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.labels import LabelReader
+from keras_selfattn.label_names import LabelReader
 
 # Columns of CoNLL-U that hold one of a few labels, by place; the token is in the second.
 _CONLLU_COLUMNS = {"upos": 3, "xpos": 4, "feats": 5, "deprel": 7}

@@ -24,7 +24,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.attention import Formula, softmax_attention
+from keras_selfattn.layers.attention_math import Formula, softmax_attention
 from keras_selfattn.layers.dropout import TokenNumbers
 from keras_selfattn.layers.masks import Pairs, distances, zero_masked
 from keras_selfattn.layers.query_blocks import map_queries

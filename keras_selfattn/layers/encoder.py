@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
-from keras_selfattn.layers.checks import (
+from keras_selfattn.layers.constructor_checks import (
     checked_count,
     checked_rate,
     checked_seed,

@@ -12,8 +12,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.attention import wide_dtype
 from keras_selfattn.layers.attention_base import SelfAttentionBase
+from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import PaddedTokens
 from keras_selfattn.layers.masks import Pairs, pair_rules
 from keras_selfattn.layers.projection import affine

@@ -1,8 +1,8 @@
 """Every mask form becomes two things: which tokens are real, and the rules of which pairs may attend.
 
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features).
-True always means a real token, or a pair that may attend. Beside the checks in arguments.py, no other module
-knows the ranks of masks.
+True always means a real token, or a pair that may attend. Beside the checks in call_checks.py, no
+other module knows the ranks of masks.
 """
 
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_selfattn.layers.arguments import (
+from keras_selfattn.layers.call_checks import (
     check_one_length_a_row,
     checked_lens,
     checked_mask,

@@ -8,8 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.attention import masked_softmax, wide_dtype
-from keras_selfattn.layers.checks import (
+from keras_selfattn.layers.attention_math import masked_softmax, wide_dtype
+from keras_selfattn.layers.constructor_checks import (
     checked_count,
     checked_seed,
     checked_sequence,

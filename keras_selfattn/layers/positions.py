@@ -12,8 +12,8 @@ import numpy as np
 from keras import ops
 
 from keras_selfattn.layers.angles import frequencies, sinusoids
-from keras_selfattn.layers.arguments import checked_positions, token_positions
-from keras_selfattn.layers.checks import (
+from keras_selfattn.layers.call_checks import checked_positions, token_positions
+from keras_selfattn.layers.constructor_checks import (
     checked_base,
     checked_choice,
     checked_count,

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.angles import sinusoids
-from keras_selfattn.layers.checks import checked_base, checked_seed
+from keras_selfattn.layers.constructor_checks import checked_base, checked_seed
 from keras_selfattn.layers.dropout import Dropout
 
 Tensor = Any

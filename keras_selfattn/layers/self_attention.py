@@ -10,7 +10,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.layers.attention import (
+from keras_selfattn.layers.attention_base import SelfAttentionBase
+from keras_selfattn.layers.attention_math import (
     Distance,
     Formula,
     Learned,
@@ -19,9 +20,8 @@ from keras_selfattn.layers.attention import (
     weighted_sum,
     widened,
 )
-from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
-from keras_selfattn.layers.checks import checked_count, checked_flag, checked_positive
+from keras_selfattn.layers.constructor_checks import checked_count, checked_flag, checked_positive
 from keras_selfattn.layers.masks import Pairs, pair_rules
 from keras_selfattn.layers.projection import affine
 from keras_selfattn.layers.relative import PositionStrategy, RelativePositions, checked_strategy

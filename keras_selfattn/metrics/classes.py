@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
 
-from keras_selfattn.labels import sorted_names
+from keras_selfattn.label_names import sorted_names
 from keras_selfattn.metrics.calibration import calibration_error
 from keras_selfattn.metrics.report import ClassReport, Columns, Report, class_columns, class_reports
 

@@ -10,9 +10,9 @@ import numpy as np
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches import LengthSortedBatches, checked_size
 from keras_selfattn.models.config import EncoderConfig, checked_config
-from keras_selfattn.models.containers import Rows, check_columns, split_end
 from keras_selfattn.models.deferred_compile import DeferredCompile
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.raw_inputs import Rows, check_columns, split_end
 from keras_selfattn.models.sample_weights import checked_weights, weighted
 
 Tensor = Any
@@ -53,11 +53,11 @@ class RawModel(DeferredCompile):
         """Return True if `x` holds raw rows, not inputs of `keras.Model`."""
 
     @abstractmethod
-    def _read_inputs(self, x: Any) -> list[Any]:
+    def read_inputs(self, x: Any) -> list[Any]:
         """Return raw rows in any container as a list, each checked; may be empty."""
 
     @abstractmethod
-    def _head_type(self, y: Any) -> type[Head]:
+    def head_type(self, y: Any) -> type[Head]:
         """Return the kind of head that fits targets in any container."""
 
     @abstractmethod
@@ -107,8 +107,8 @@ class RawModel(DeferredCompile):
         """
         if self._head is not None:
             raise ConfigError("The model has learned from rows before. Make a new one to learn from others.")
-        kind = self._head_type(y)
-        rows = self._read(x, y, sample_weight, kind)
+        kind = self.head_type(y)
+        rows = self.read_rows(x, y, sample_weight, kind)
         self._adapt(rows, kind.learned(rows.targets))
 
     def fit(
@@ -152,10 +152,10 @@ class RawModel(DeferredCompile):
             tensors = {} if y is None else {"batch_size": batch_size, "validation_split": validation_split}
             return super().fit(x, y, class_weight=class_weight, **tensors, **other, **kwargs)
         batch_size = checked_size(batch_size)
-        kind = self._head_type(y) if self._head is None else type(self._head)
-        rows = self._read(x, y, sample_weight, kind)
+        kind = self.head_type(y) if self._head is None else type(self._head)
+        rows = self.read_rows(x, y, sample_weight, kind)
         if isinstance(validation_data, tuple | list) and self._is_raw(validation_data[0]):
-            validation_data = self._read(*_validation_parts(validation_data), kind)
+            validation_data = self.read_rows(*_validation_parts(validation_data), kind)
         elif validation_data is None and validation_split:
             rows, validation_data = split_end(rows, validation_split)
         head = kind.learned(rows.targets) if self._head is None else self._head
@@ -165,8 +165,8 @@ class RawModel(DeferredCompile):
         if self._head is None:
             self._adapt(rows, head)
         if isinstance(validation_data, Rows):
-            validation_data = self._batches(validation_data, batch_size).dataset()
-        batches = self._batches(rows, batch_size, training=True, shuffle=shuffle, seed=seed)
+            validation_data = self.batches(validation_data, batch_size).dataset()
+        batches = self.batches(rows, batch_size, training=True, shuffle=shuffle, seed=seed)
         # The batches have their order already.
         return super().fit(batches.dataset(), validation_data=validation_data, shuffle=False, **kwargs)
 
@@ -184,10 +184,10 @@ class RawModel(DeferredCompile):
         if kwargs.get("steps") is not None:
             raise ConfigError("`steps` is for data sets. Give fewer rows instead.")
         self._check_adapted()
-        inputs = self._read_inputs(x)
+        inputs = self.read_inputs(x)
         if not inputs:
             return [] if self.head.per_position else np.zeros((0, *self._core.output_shape[1:]), "float32")
-        return self._predicted(self._batches(Rows(inputs, []), batch_size), **kwargs)
+        return self.predict_batches(self.batches(Rows(inputs, []), batch_size), **kwargs)
 
     def evaluate(
         self,
@@ -202,8 +202,8 @@ class RawModel(DeferredCompile):
         if not self._is_raw(x):
             tensors = {} if y is None else {"batch_size": batch_size}
             return super().evaluate(x, y, sample_weight=sample_weight, **tensors, **kwargs)
-        rows = self._read(x, y, sample_weight, type(self.head))
-        return super().evaluate(self._batches(rows, batch_size).dataset(), **kwargs)
+        rows = self.read_rows(x, y, sample_weight, type(self.head))
+        return super().evaluate(self.batches(rows, batch_size).dataset(), **kwargs)
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
         """Return the predictions of the usual baselines for raw rows, by name, if there are any."""
@@ -239,8 +239,8 @@ class RawModel(DeferredCompile):
                 "The model has not seen any rows yet. Call `fit` or `adapt` with rows and labels first."
             )
 
-    def _read(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
-        rows = Rows(self._read_inputs(x), kind.read(y), checked_weights(weights))
+    def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
+        rows = Rows(self.read_inputs(x), kind.read(y), checked_weights(weights))
         check_columns(self.rows_are, rows)
         return rows
 
@@ -248,7 +248,7 @@ class RawModel(DeferredCompile):
         """Return the core's inputs beside the features of each row, if there are any."""
         return None
 
-    def _batches(
+    def batches(
         self,
         rows: Rows,
         batch_size: int | None,
@@ -269,7 +269,7 @@ class RawModel(DeferredCompile):
             seed=seed,
         )
 
-    def _predicted(self, batches: LengthSortedBatches, **kwargs: Any) -> Any:
+    def predict_batches(self, batches: LengthSortedBatches, **kwargs: Any) -> Any:
         """Return the outputs of preprocessed rows, in their order, like `predict`."""
         if self.head.per_position:
             return self._predicted_positions(batches, **kwargs)

@@ -18,13 +18,13 @@ class DeferredCompile(keras.Model):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._head: Head | None = None
-        self._asked = _Asked({})
+        self._asked = CompileArguments({})
 
     def compile(
         self, optimizer: Any = "adam", loss: Any = None, *, metrics: Any = _DEFAULT, **kwargs: Any
     ) -> None:
         """Configure training as `keras.Model.compile` does; loss and metrics default to the task's own."""
-        self._asked = _Asked({"loss": loss, "metrics": metrics, **kwargs})
+        self._asked = CompileArguments({"loss": loss, "metrics": metrics, **kwargs})
         if metrics == _DEFAULT:
             metrics = None if self._head is None else self._head.metrics()
         if loss is None and self._head is not None:
@@ -52,7 +52,7 @@ class DeferredCompile(keras.Model):
         self.compile(self.optimizer, **self._asked.arguments)
 
 
-class _Asked:
+class CompileArguments:
     """Arguments of `compile`, in an object where Keras does not look for the model's own metrics."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:

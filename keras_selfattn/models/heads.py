@@ -12,7 +12,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.labels import LabelList, as_name_lists, as_names, indices_of, sorted_names
+from keras_selfattn.label_names import LabelList, as_name_lists, as_names, indices_of, sorted_names
 from keras_selfattn.models.ensemble import logits_of
 from keras_selfattn.models.losses import SmoothedBinaryCrossentropy, SmoothedCrossentropy
 from keras_selfattn.models.probabilities import FIRST_SHARES, Mixture, Probabilities, Shares
@@ -30,12 +30,12 @@ class Head(ABC):
     Attributes:
         task: the model's task, as reports and exports call it.
         per_position: True if there is a target for each position instead of one for each row.
-        watched: the monitored metric on the validation rows, to stop and to keep the best weights.
+        monitored: the monitored metric on the validation rows, to stop and to keep the best weights.
     """
 
     task: ClassVar[str]
     per_position: ClassVar[bool] = False
-    watched: ClassVar[Literal["val_loss", "val_accuracy"]] = "val_loss"
+    monitored: ClassVar[Literal["val_loss", "val_accuracy"]] = "val_loss"
 
     @property
     @abstractmethod

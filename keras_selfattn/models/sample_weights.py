@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.errors import DataError
-from keras_selfattn.labels import without_column
-from keras_selfattn.models.containers import Rows
+from keras_selfattn.label_names import without_column
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.raw_inputs import Rows
 
 
 def checked_weights(weights: Any) -> np.ndarray | None:

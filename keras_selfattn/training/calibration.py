@@ -9,8 +9,8 @@ from scipy.optimize import minimize, minimize_scalar
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.containers import Rows
 from keras_selfattn.models.probabilities import Mixture, Probabilities
+from keras_selfattn.models.raw_inputs import Rows
 
 _PREDICT_BATCH = 256
 _HOTTEST = 10.0
@@ -78,7 +78,7 @@ class Calibration:
         self.possible = len(self._targets) > 0
         self._weights = np.ones(len(self._targets)) if weights is None else np.asarray(weights)
         # Computed once: only attention changes from epoch to epoch.
-        self._batches = model._batches(Rows(model._read_inputs(rows.inputs), []), _PREDICT_BATCH)
+        self._batches = model.batches(Rows(model.read_inputs(rows.inputs), []), _PREDICT_BATCH)
 
     def set(self) -> float:
         """Set the shares or, if these are not fitted, the temperature; return the temperature."""
@@ -134,7 +134,7 @@ class Calibration:
 
     def _logits(self) -> np.ndarray:
         """Return the logits of the probabilities, float64 `[B, C]`; for a softmax up to a constant a row."""
-        found = self._model._predicted(self._batches, verbose=0)
+        found = self._model.predict_batches(self._batches, verbose=0)
         found = np.concatenate(found) if self._model.head.per_position else found
         found = found.astype(np.float64)
         logs = np.log(np.maximum(found, _LEAST))

@@ -93,7 +93,7 @@ def examine(
         DataError: for rows or targets of another kind than the model's, or if it knows no label of any row.
     """
     rows = read_rows(model, as_rows(rows, "rows"), type(model.head))
-    known, unknown = told_apart(rows, getattr(model.head, "labels", ()))
+    known, unknown = split_unknown_labels(rows, getattr(model.head, "labels", ()))
     if unknown and skip_unknown_labels:
         if not len(known):
             raise DataError(f"{unknown} None is left without.")
@@ -112,7 +112,9 @@ def measured(model: RawModel, rows: LabelledRows) -> Evaluation:
     return Evaluation(model.head, rows, outputs, figures)
 
 
-def told_apart(rows: LabelledRows, labels: Collection[str], what: str = "rows") -> tuple[LabelledRows, str]:
+def split_unknown_labels(
+    rows: LabelledRows, labels: Collection[str], what: str = "rows"
+) -> tuple[LabelledRows, str]:
     """Return the rows whose labels are all known, and a message about the others, or "".
 
     Args:
@@ -150,7 +152,7 @@ def read_rows(model: RawModel, rows: LabelledRows, kind: type[Head]) -> Labelled
     if not len(rows):
         raise DataError(f"{rows.source} has no rows. Give at least one.")
     with source_named(rows.source):
-        read = model._read(rows.inputs, rows.targets, None, kind)
+        read = model.read_rows(rows.inputs, rows.targets, None, kind)
     # Of the same class, which defines the split of its rows.
     return dataclasses.replace(rows, inputs=read.inputs, targets=read.targets)
 

@@ -37,24 +37,26 @@ class Fitted:
     Args:
         history: values by name, one for each epoch.
         best_epoch: the epoch of the kept weights, counted from 1.
-        watched: the name of the monitored metric.
+        monitored: the name of the monitored metric.
     """
 
     history: dict[str, list[float]]
     best_epoch: int
-    watched: str
+    monitored: str
 
     @property
     def score(self) -> float:
         """The monitored metric in the best epoch."""
-        return self.history[self.watched][self.best_epoch - 1]
+        return self.history[self.monitored][self.best_epoch - 1]
 
     def beats(self, other: "Fitted") -> bool:
         """Return True if the monitored metric is better here than in the other."""
-        return self.score < other.score if _METRIC_MODES[self.watched] == "min" else self.score > other.score
+        return (
+            self.score < other.score if _METRIC_MODES[self.monitored] == "min" else self.score > other.score
+        )
 
 
-def fit_watched(
+def fit_monitored(
     model: RawModel,
     rows: LabelledRows,
     validation: LabelledRows,
@@ -71,9 +73,9 @@ def fit_watched(
     calibration = Calibration(model, validation, _weights(head, rows.targets, validation, config))
     if calibration.mixes:
         callbacks = [SharesFitted(calibration), *callbacks]
-    watched = model.head.watched
+    monitored = model.head.monitored
     stopping = keras.callbacks.EarlyStopping(
-        monitor=watched, mode=_METRIC_MODES[watched], patience=config.patience, restore_best_weights=True
+        monitor=monitored, mode=_METRIC_MODES[monitored], patience=config.patience, restore_best_weights=True
     )
     # Weighted as in training, otherwise another epoch would be best.
     weights = _weights(model.head, rows.targets, validation, config)
@@ -89,15 +91,15 @@ def fit_watched(
     _check_finite(history["val_loss"], config)
     if calibration.possible:
         calibration.set()
-    best = int((np.argmin if _METRIC_MODES[watched] == "min" else np.argmax)(history[watched]))
-    return Fitted(history, 1 + best, watched)
+    best = int((np.argmin if _METRIC_MODES[monitored] == "min" else np.argmax)(history[monitored]))
+    return Fitted(history, 1 + best, monitored)
 
 
 def fit_again(
     model: RawModel,
     rows: LabelledRows,
     epochs: int,
-    watched: RawModel,
+    monitored: RawModel,
     config: TrainConfig,
     callbacks: Sequence[keras.callbacks.Callback],
     verbose: str | int,
@@ -111,9 +113,9 @@ def fit_again(
         model: has seen no rows yet.
         rows: to train on; none of them is for validation.
         epochs: the result of `epochs_again`.
-        watched: a model of the same config, or of one encoder.
+        monitored: a model of the same config, or of one encoder.
         config: the settings of its training.
-        callbacks: as in `fit_watched`.
+        callbacks: as in `fit_monitored`.
         verbose: as in `keras.Model.fit`.
         report: called with a line as each training begins.
 
@@ -135,7 +137,7 @@ def fit_again(
             copy_member(trained.core, model.core, place)
     if encoders:
         _compile(model, rows, config, epochs)
-    copy_calibration(watched, model)
+    copy_calibration(monitored, model)
 
 
 def epochs_again(found: Fitted, validation: LabelledRows, config: TrainConfig) -> int:
@@ -181,7 +183,7 @@ def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> di
 def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
     """Let a model learn its vocabulary, labels and the like from rows, and return its future head."""
     keras.utils.set_random_seed(config.seed)
-    head = model._head_type(rows.targets).learned(rows.targets)
+    head = model.head_type(rows.targets).learned(rows.targets)
     model.adapt(rows.inputs, rows.targets, _weights(head, rows.targets, rows, config))
     return head
 

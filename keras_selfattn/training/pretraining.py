@@ -13,12 +13,12 @@ import numpy as np
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.masked_tokens import MaskedTokenReport
-from keras_selfattn.models.containers import as_texts
+from keras_selfattn.models.raw_inputs import as_texts
 from keras_selfattn.models.text.masked_model import MaskedTokenModel, windows
 from keras_selfattn.run_folder import write_run, writing
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.fitting import fit_watched
-from keras_selfattn.training.supervised import Run, as_json, described, run_folder
+from keras_selfattn.training.fitting import fit_monitored
+from keras_selfattn.training.supervised import Run, as_json, described, draft_run
 
 
 def pretrain(
@@ -79,9 +79,9 @@ def pretrain(
         "data": {"train": described(rows), "validation": described(held_out)},
         "reading": as_json("reading", dict(reading or {})),
     }
-    with run_folder(Path(output), overwrite=overwrite) as draft:
+    with draft_run(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
-        found = fit_watched(model, rows, held_out, config, callbacks, verbose)
+        found = fit_monitored(model, rows, held_out, config, callbacks, verbose)
         seconds = time.perf_counter() - started
         figures = evaluate_pretrained(model, held_out.inputs, config.batch_size)
         settings |= {"best_epoch": found.best_epoch, "trained_on": len(rows), "seconds": round(seconds, 1)}

@@ -22,12 +22,12 @@ from keras_selfattn.models.config import is_number
 from keras_selfattn.models.heads import Head
 from keras_selfattn.run_folder import check_output, write_run, writing
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.evaluation import measured, read_rows, source_named, told_apart
+from keras_selfattn.training.evaluation import measured, read_rows, source_named, split_unknown_labels
 from keras_selfattn.training.fitting import (
     copy_of,
     epochs_again,
     fit_again,
-    fit_watched,
+    fit_monitored,
     members_of,
     named_history,
 )
@@ -131,27 +131,27 @@ def train(
         "data": {name: described(tables[name]) for name in ("train", "validation", "test") if name in tables},
         "reading": as_json("reading", dict(reading or {})),
     }
-    with run_folder(Path(output), overwrite=overwrite) as draft:
+    with draft_run(Path(output), overwrite=overwrite) as draft:
         report(f"Training on {described_rows(rows)}")
         started = time.perf_counter()
         done = _trained(model, tables, config, refit, tune, report, callbacks=callbacks, verbose=verbose)
         seconds = time.perf_counter() - started
         # For rows that the kept model was trained on, figures come from the model before it.
-        told = done.watched.model if refit and test is None else done.model
+        told = done.monitored.model if refit and test is None else done.model
         found = measured(told, tables[split])
         run = Run(
             Path(output),
             done.model,
             found.figures,
-            done.watched.fitted.best_epoch,
+            done.monitored.fitted.best_epoch,
             seconds,
             rows=done.rows,
             again=done.again,
             epochs=done.epochs,
-            changes=done.watched.changes,
+            changes=done.monitored.changes,
         )
-        settings |= _described(run, done.watched)
-        history = named_history(done.watched.model, done.watched.fitted.history)
+        settings |= _described(run, done.monitored)
+        history = named_history(done.monitored.model, done.monitored.fitted.history)
         with writing(run.path):
             write_run(
                 draft,
@@ -169,7 +169,7 @@ class _Trained(NamedTuple):
     """Trained models: the one to keep, the validated one, and the fields of `Run`."""
 
     model: RawModel
-    watched: Tuned
+    monitored: Tuned
     rows: int
     again: bool
     epochs: int
@@ -186,24 +186,24 @@ def _trained(
 ) -> _Trained:
     """Train a monitored model and, with `refit` or several encoders, again without monitoring."""
     again = refit or members_of(model) > 1
-    parts = tables["train"], tables["watched"]
+    parts = tables["train"], tables["monitored"]
     if tune > 0:
-        watched = tuned(model, *parts, config, tune, report=report, **shown)
-        model = copy_of(model, watched.changes) if again else watched.model
+        monitored = tuned(model, *parts, config, tune, report=report, **shown)
+        model = copy_of(model, monitored.changes) if again else monitored.model
     else:
         # A copy, if `model` itself is trained afterwards.
         first = copy_of(model, {"members": 1}) if again else model
-        watched = Tuned(first, config, fit_watched(first, *parts, config, **shown), {}, [])
+        monitored = Tuned(first, config, fit_monitored(first, *parts, config, **shown), {}, [])
     kept = tables["all" if refit else "train"]
-    epochs = watched.fitted.best_epoch
+    epochs = monitored.fitted.best_epoch
     if again:
-        epochs = epochs_again(watched.fitted, tables["watched"], watched.config)
-        fit_again(model, kept, epochs, watched.model, watched.config, report=report, **shown)
-    return _Trained(model, watched, len(kept), again, epochs)
+        epochs = epochs_again(monitored.fitted, tables["monitored"], monitored.config)
+        fit_again(model, kept, epochs, monitored.model, monitored.config, report=report, **shown)
+    return _Trained(model, monitored, len(kept), again, epochs)
 
 
 @contextmanager
-def run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
+def draft_run(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """Yield the draft of a run folder, created before training so that an unwritable place fails first."""
     check_output(target, overwrite=overwrite)
     with ExitStack() as stack:
@@ -218,11 +218,11 @@ def run_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
 def _checked(
     model: RawModel, rows: LabelledRows, validation: Any, test: Any, config: TrainConfig
 ) -> dict[str, LabelledRows]:
-    """Return "all" rows, those to "train" on, "validation", its "watched" part, and "test".
+    """Return "all" rows, those to "train" on, "validation", its "monitored" part, and "test".
 
-    All are as the model reads them. The "watched" rows have no labels that training lacks.
+    All are as the model reads them. The "monitored" rows have no labels that training lacks.
     """
-    kind = model._head_type(rows.targets)
+    kind = model.head_type(rows.targets)
     rows = read_rows(model, rows, kind)
     with source_named(rows.source):
         _check_settings(kind.learned(rows.targets), rows, config)
@@ -236,12 +236,12 @@ def _checked(
     labels = label_names(kept.targets)
     for name in ("validation", "test"):
         if name in tables:
-            known, unknown = told_apart(tables[name], labels, f"{name} rows")
+            known, unknown = split_unknown_labels(tables[name], labels, f"{name} rows")
             _check_measurable(known if name == "validation" else tables[name], kind, name)
             if unknown:
                 decide = " They do not decide when to stop, and" if name == "validation" else " They"
                 warnings.warn(f"{unknown}{decide} count as wrong in the figures.", stacklevel=3)
-            tables.setdefault("watched", known)
+            tables.setdefault("monitored", known)
     return tables
 
 

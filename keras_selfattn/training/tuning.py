@@ -13,7 +13,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, TrainingError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.fitting import Fitted, changed, copy_of, fit_watched
+from keras_selfattn.training.fitting import Fitted, changed, copy_of, fit_monitored
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def tuned(
     def trial(changes: dict[str, Any], more: Sequence[keras.callbacks.Callback] = ()) -> Tuned:
         began = time.perf_counter()
         copied, settings = copy_of(model, {"members": 1, **changes}), changed(config, changes)
-        fitted = fit_watched(copied, rows, validation, settings, [*callbacks, *more], verbose)
+        fitted = fit_monitored(copied, rows, validation, settings, [*callbacks, *more], verbose)
         return Tuned(copied, settings, fitted, changes, [Trial(changes, fitted.score, _since(began))])
 
     best = trial({})
@@ -92,7 +92,7 @@ def tuned(
     for change in _possible(model, config):
         if time.perf_counter() >= end:
             break
-        report(f"Trying {described(change)}; {best.fitted.watched} is {best.fitted.score:.4f} so far.")
+        report(f"Trying {described(change)}; {best.fitted.monitored} is {best.fitted.score:.4f} so far.")
         began, deadline = time.perf_counter(), _Deadline(end)
         try:
             found = trial({**best.changes, **change}, [deadline])

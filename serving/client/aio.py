@@ -15,11 +15,11 @@ from . import management, row_stream
 from .aio_transport import AsyncTransport
 from .answers import Classification, ClassScore, Explanation, Labelling, Prediction, VersionStatus
 from .base import BaseClient
-from .core import DEFAULT_SIGNATURE
 from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
 from .metadata_cache import Which
+from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, rows_in_a_call
 from .signatures import ModelMetadata
 from .sync import Client
@@ -68,7 +68,7 @@ class AsyncClient(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> Prediction:
-        steps = self._core.predict(inputs, signature, outputs, Which(version, label))
+        steps = self._operations.predict(inputs, signature, outputs, Which(version, label))
         return await self._transport.run(steps, timeout)
 
     @_documented_as(Client.predict_iter)
@@ -85,8 +85,8 @@ class AsyncClient(BaseClient):
     ) -> AsyncIterator[dict[str, Any]]:
         check_rows(rows)
         limit = self._transport.limit(timeout)
-        size = rows_in_a_call(self._core, batch_size)
-        opening = row_stream.opened(self._core, signature, outputs, Which(version, label))
+        size = rows_in_a_call(self._operations, batch_size)
+        opening = row_stream.opened(self._operations, signature, outputs, Which(version, label))
 
         async def answers() -> AsyncIterator[dict[str, Any]]:
             stream = await self._transport.run(opening, timeout)
@@ -146,7 +146,7 @@ class AsyncClient(BaseClient):
         timeout: float | None = None,
     ) -> list[list[ClassScore]]:
         which = Which(version, label)
-        steps = tf_examples.tf_classify(self._core, examples, signature, context, which)
+        steps = tf_examples.tf_classify(self._operations, examples, signature, context, which)
         return await self._transport.run(steps, timeout)
 
     @_documented_as(Client.tf_regress)
@@ -161,7 +161,7 @@ class AsyncClient(BaseClient):
         timeout: float | None = None,
     ) -> np.ndarray:
         which = Which(version, label)
-        steps = tf_examples.tf_regress(self._core, examples, signature, context, which)
+        steps = tf_examples.tf_regress(self._operations, examples, signature, context, which)
         return await self._transport.run(steps, timeout)
 
     @_documented_as(Client.multi_inference)
@@ -176,20 +176,20 @@ class AsyncClient(BaseClient):
         timeout: float | None = None,
     ) -> dict[str, MultiResult]:
         which = Which(version, label)
-        steps = tf_examples.multi_inference(self._core, examples, tasks, context, which)
+        steps = tf_examples.multi_inference(self._operations, examples, tasks, context, which)
         return await self._transport.run(steps, timeout)
 
     @_documented_as(Client.metadata)
     async def metadata(
         self, version: int | None = None, *, label: str | None = None, timeout: float | None = None
     ) -> ModelMetadata:
-        return await self._transport.run(self._core.memory.ask(Which(version, label)), timeout)
+        return await self._transport.run(self._operations.metadata_cache.ask(Which(version, label)), timeout)
 
     @_documented_as(Client.status)
     async def status(
         self, version: int | None = None, *, timeout: float | None = None
     ) -> list[VersionStatus]:
-        return await self._transport.run(management.status(self._core, Which(version)), timeout)
+        return await self._transport.run(management.status(self._operations, Which(version)), timeout)
 
     @_documented_as(Client.versions)
     async def versions(self, *, timeout: float | None = None) -> list[int]:
@@ -198,13 +198,13 @@ class AsyncClient(BaseClient):
 
     @_documented_as(Client.reload)
     async def reload(self, config: str | Sequence[ModelConfig], timeout: float = 60.0) -> None:
-        await self._transport.run(management.reload(self._core, config), timeout)
+        await self._transport.run(management.reload(self._operations, config), timeout)
 
     @_documented_as(Client.wait_until_ready)
     async def wait_until_ready(self, timeout: float, version: int | None = None) -> list[VersionStatus]:
         limit = seconds("timeout", timeout)
         connections = self._transport.connections
-        steps = management.wait_until_ready(self._core, Which(version), limit, connections)
+        steps = management.wait_until_ready(self._operations, Which(version), limit, connections)
         return await self._transport.run(steps, limit)
 
     @_documented_as(Client.close)

@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 
 from .connection import Connection
-from .core import Core
+from .operations import Operations
 from .security import TLS, MetadataSource
 from .targets import Targets
 from .task_calls import Tasks
@@ -35,15 +35,17 @@ class BaseClient:
         count = at_least_one("connections", connections)
         connection = Connection(Targets.of(target), tls, insecure, metadata, credentials, interceptors, count)
         size = None if max_batch_size is None else at_least_one("max_batch_size", max_batch_size)
-        self._core = Core(str(connection.targets), model, size, encrypted=tls is not None)
-        self._tasks = Tasks(self._core)
+        self._operations = Operations(str(connection.targets), model, size, encrypted=tls is not None)
+        self._tasks = Tasks(self._operations)
         self._timeout = timeout
-        settings = TransportSettings(self._core.asked, connection, timeout, concurrency, bool(wait_for_ready))
+        settings = TransportSettings(
+            self._operations.server, connection, timeout, concurrency, bool(wait_for_ready)
+        )
         self._connect(settings)
 
     def __repr__(self) -> str:
-        asked = self._core.asked
-        return f"{type(self).__name__}({asked.target!r}, {asked.model!r}, timeout={self._timeout:g})"
+        server = self._operations.server
+        return f"{type(self).__name__}({server.target!r}, {server.model!r}, timeout={self._timeout:g})"
 
     def _connect(self, settings: TransportSettings) -> None:
         """Create the transport; nothing is sent yet."""

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from .answers import Prediction
-from .failures import Asked
+from .failures import ServerRef
 
 
 def parts(
-    asked: Asked, arrays: Mapping[str, np.ndarray], rowwise: Sequence[str], max_batch_size: int | None
+    server: ServerRef, arrays: Mapping[str, np.ndarray], rowwise: Sequence[str], max_batch_size: int | None
 ) -> list[range]:
     """Return slices of rows, at most `max_batch_size` in each; one part if nothing has rows.
 
@@ -22,7 +22,7 @@ def parts(
         return [range(rows)]
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name!r} {count}" for name, count in counts.items())
-        raise asked.refused(
+        raise server.refused(
             f"inputs with different numbers of rows ({listed}) cannot be split to max_batch_size "
             f"{max_batch_size}"
         )
@@ -36,7 +36,7 @@ def taken(arrays: Mapping[str, np.ndarray], rowwise: Sequence[str], rows: range)
     }
 
 
-def joined(asked: Asked, answers: Sequence[Prediction], rows: Sequence[range]) -> Prediction:
+def joined(server: ServerRef, answers: Sequence[Prediction], rows: Sequence[range]) -> Prediction:
     """Join the answers of the parts, in order.
 
     Raises:
@@ -45,34 +45,36 @@ def joined(asked: Asked, answers: Sequence[Prediction], rows: Sequence[range]) -
     first = answers[0]
     if len(answers) == 1:
         return first
-    together = {name: _together(asked, name, answers, rows) for name in first}
+    together = {name: _together(server, name, answers, rows) for name in first}
     return Prediction(together, model=first.model, version=first.version, signature=first.signature)
 
 
-def each_row(asked: Asked, prediction: Prediction, count: int) -> Iterator[dict[str, object]]:
+def each_row(server: ServerRef, prediction: Prediction, count: int) -> Iterator[dict[str, object]]:
     """The outputs of each row by name."""
     for name, output in prediction.items():
-        _check_rows(asked, name, output, count)
+        _check_rows(server, name, output, count)
     for row in range(count):
         yield {name: output[row] for name, output in prediction.items()}
 
 
-def _together(asked: Asked, name: str, answers: Sequence[Prediction], rows: Sequence[range]) -> np.ndarray:
+def _together(
+    server: ServerRef, name: str, answers: Sequence[Prediction], rows: Sequence[range]
+) -> np.ndarray:
     outputs = [answer[name] for answer in answers]
     for output, part in zip(outputs, rows, strict=True):
-        _check_rows(asked, name, output, len(part))
+        _check_rows(server, name, output, len(part))
     if len({output.shape[1:] for output in outputs}) > 1:
         shapes = ", ".join(sorted({str(list(output.shape)) for output in outputs}))
-        raise asked.malformed(
+        raise server.malformed(
             f"output {name!r} has other shapes for other rows ({shapes}), so that max_batch_size= cannot put "
             f"its parts together: leave it out with outputs=, or send smaller batches"
         )
     return np.concatenate(outputs)
 
 
-def _check_rows(asked: Asked, name: str, output: np.ndarray, count: int) -> None:
+def _check_rows(server: ServerRef, name: str, output: np.ndarray, count: int) -> None:
     if output.ndim == 0 or len(output) != count:
-        raise asked.malformed(
+        raise server.malformed(
             f"output {name!r} of shape {list(output.shape)} has not one entry for each of {count} rows: "
             f"leave it out with outputs="
         )

@@ -17,8 +17,8 @@ import grpc.aio
 
 from ..errors import InvalidInputError
 from . import retries
+from .rpc_methods import RELOAD
 from .security import TLS, MetadataSource, pairs_of
-from .steps import RELOAD
 from .targets import Targets
 
 _NO_LIMIT = -1

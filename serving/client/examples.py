@@ -20,9 +20,10 @@ from ..wire import codec
 from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError
 from .answers import ClassScore
-from .core import DEFAULT_SIGNATURE, Core
 from .metadata_cache import Which
-from .steps import CLASSIFY, MULTI_INFERENCE, REGRESS, Many, Request, Steps
+from .operations import DEFAULT_SIGNATURE, Operations
+from .rpc_methods import CLASSIFY, MULTI_INFERENCE, REGRESS
+from .steps import Many, Request, Steps
 
 _T = TypeVar("_T")
 
@@ -70,39 +71,47 @@ def serialized_example(features: Features) -> bytes:
 
 
 def tf_classify(
-    core: Core, examples: Sequence[Features], signature: str | None, context: Features | None, which: Which
+    operations: Operations,
+    examples: Sequence[Features],
+    signature: str | None,
+    context: Features | None,
+    which: Which,
 ) -> Steps[list[list[ClassScore]]]:
     """The classes of each row with their scores."""
     listed = _listed(examples)
 
     def request(name: str, which: Which, rows: pb.Input) -> bytes:
-        spec = which.spec(core.model, name)
+        spec = which.spec(operations.model, name)
         return pb.ClassificationRequest(model_spec=spec, input=rows).SerializeToString()
 
-    asked = _AskedOfExamples(core, CLASSIFY, request, pb.ClassificationResponse, listed, context)
-    responses = yield from asked.answers(signature, "classify", which)
+    call = _ExamplesCall(operations, CLASSIFY, request, pb.ClassificationResponse, listed, context)
+    responses = yield from call.answers(signature, "classify", which)
     found = [_classes(response.result) for response in responses]
-    return _of_each_row(core, list(chain.from_iterable(found)), len(listed))
+    return _of_each_row(operations, list(chain.from_iterable(found)), len(listed))
 
 
 def tf_regress(
-    core: Core, examples: Sequence[Features], signature: str | None, context: Features | None, which: Which
+    operations: Operations,
+    examples: Sequence[Features],
+    signature: str | None,
+    context: Features | None,
+    which: Which,
 ) -> Steps[np.ndarray]:
     """The number of each row, float32."""
     listed = _listed(examples)
 
     def request(name: str, which: Which, rows: pb.Input) -> bytes:
-        spec = which.spec(core.model, name)
+        spec = which.spec(operations.model, name)
         return pb.RegressionRequest(model_spec=spec, input=rows).SerializeToString()
 
-    asked = _AskedOfExamples(core, REGRESS, request, pb.RegressionResponse, listed, context)
-    responses = yield from asked.answers(signature, "regress", which)
+    call = _ExamplesCall(operations, REGRESS, request, pb.RegressionResponse, listed, context)
+    responses = yield from call.answers(signature, "regress", which)
     found = [_numbers(response.result) for response in responses]
-    return np.array(_of_each_row(core, list(chain.from_iterable(found)), len(listed)), np.float32)
+    return np.array(_of_each_row(operations, list(chain.from_iterable(found)), len(listed)), np.float32)
 
 
 def multi_inference(
-    core: Core,
+    operations: Operations,
     examples: Sequence[Features],
     tasks: Mapping[str, str],
     context: Features | None,
@@ -116,18 +125,18 @@ def multi_inference(
     listed = _listed(examples)
 
     def request(_name: str, which: Which, rows: pb.Input) -> bytes:
-        return _multi_request(core, tasks, rows, which)
+        return _multi_request(operations, tasks, rows, which)
 
-    asked = _AskedOfExamples(core, MULTI_INFERENCE, request, pb.MultiInferenceResponse, listed, context)
-    responses = yield from asked.answers(", ".join(tasks), "", which)
-    return {name: _results(core, responses, place, name, listed) for place, name in enumerate(tasks)}
+    call = _ExamplesCall(operations, MULTI_INFERENCE, request, pb.MultiInferenceResponse, listed, context)
+    responses = yield from call.answers(", ".join(tasks), "", which)
+    return {name: _results(operations, responses, place, name, listed) for place, name in enumerate(tasks)}
 
 
 @dataclass(frozen=True)
-class _AskedOfExamples:
+class _ExamplesCall:
     """A call on examples: it makes the requests and reads the answers."""
 
-    core: Core
+    operations: Operations
     method: str
     request: Callable[[str, Which, pb.Input], bytes]
     response: Any
@@ -143,14 +152,14 @@ class _AskedOfExamples:
             return (yield from self._of_one_version(name, which))
         except (InvalidArgumentError, FailedPreconditionError):
             # The name came from the cache, perhaps of another version.
-            self.core.memory.forget(which)
+            self.operations.metadata_cache.forget(which)
             again = yield from self._name(usual, which)
             if again == name:
                 raise
             return (yield from self._of_one_version(again, which))
 
     def _name(self, usual: str, which: Which) -> Steps[str]:
-        known = yield from self.core.memory.known(which)
+        known = yield from self.operations.metadata_cache.known(which)
         return usual if known is not None and usual in known.signatures else DEFAULT_SIGNATURE
 
     def _of_one_version(self, name: str, which: Which) -> Steps[list[Any]]:
@@ -163,10 +172,10 @@ class _AskedOfExamples:
 
     def _responses(self, name: str, which: Which) -> Steps[list[Any]]:
         answers = yield Many(self._requests(name, which))
-        return [self.core.parsed(self.response, answer) for answer in answers]
+        return [self.operations.parsed(self.response, answer) for answer in answers]
 
     def _requests(self, name: str, which: Which) -> Iterator[Request]:
-        size = self.core.max_batch_size or max(1, len(self.examples))
+        size = self.operations.max_batch_size or max(1, len(self.examples))
         for start in range(0, max(1, len(self.examples)), size):
             rows = [example(features) for features in self.examples[start : start + size]]
             part = None if len(self.examples) <= size else range(start, start + len(rows))
@@ -185,30 +194,30 @@ def _listed(examples: Sequence[Features]) -> list[Features]:
     return list(examples)
 
 
-def _multi_request(core: Core, tasks: Mapping[str, str], rows: pb.Input, which: Which) -> bytes:
+def _multi_request(operations: Operations, tasks: Mapping[str, str], rows: pb.Input, which: Which) -> bytes:
     listed = [
-        pb.InferenceTask(model_spec=which.spec(core.model, name), method_name=METHODS[task])
+        pb.InferenceTask(model_spec=which.spec(operations.model, name), method_name=METHODS[task])
         for name, task in tasks.items()
     ]
     return pb.MultiInferenceRequest(tasks=listed, input=rows).SerializeToString()
 
 
 def _results(
-    core: Core,
+    operations: Operations,
     responses: Sequence[pb.MultiInferenceResponse],
     place: int,
     name: str,
     examples: Sequence[Features],
 ) -> MultiResult:
     if any(len(response.results) <= place for response in responses):
-        raise core.asked.malformed(f"there is no result for signature {name!r}", name)
+        raise operations.server.malformed(f"there is no result for signature {name!r}", name)
     # TensorFlow Serving answers in the order of the tasks.
     results = [response.results[place] for response in responses]
     if all(result.HasField("regression_result") for result in results):
         numbers = chain.from_iterable(_numbers(result.regression_result) for result in results)
-        return np.array(_of_each_row(core, list(numbers), len(examples)), np.float32)
+        return np.array(_of_each_row(operations, list(numbers), len(examples)), np.float32)
     classes = chain.from_iterable(_classes(result.classification_result) for result in results)
-    return _of_each_row(core, list(classes), len(examples))
+    return _of_each_row(operations, list(classes), len(examples))
 
 
 def _input(rows: list[pb.Example], context: Features | None) -> pb.Input:
@@ -242,7 +251,7 @@ def _numbers(result: pb.RegressionResult) -> list[float]:
     return [each.value for each in result.regressions]
 
 
-def _of_each_row(core: Core, found: list[_T], count: int) -> list[_T]:
+def _of_each_row(operations: Operations, found: list[_T], count: int) -> list[_T]:
     if len(found) != count:
-        raise core.asked.malformed(f"there are {len(found)} answers for {count} examples")
+        raise operations.server.malformed(f"there are {len(found)} answers for {count} examples")
     return found

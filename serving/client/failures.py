@@ -39,11 +39,11 @@ _CLEAR_ADVICE = " If the server speaks TLS, which closes such connections, pass 
 
 
 @dataclass(frozen=True)
-class Asked:
+class ServerRef:
     """The queried server: its address, the model's name, and whether the connection is encrypted.
 
     Example:
-        raise Asked("localhost:8500", "half").error(grpc.StatusCode.NOT_FOUND, "Servable not found")
+        raise ServerRef("localhost:8500", "half").error(grpc.StatusCode.NOT_FOUND, "Servable not found")
     """
 
     target: str

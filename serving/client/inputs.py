@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from ..wire import codec
 from ..wire.dtypes import CodecError
-from .failures import Asked
+from .failures import ServerRef
 from .signatures import Signature, TensorSpec
 
 _SERIES = "values"
@@ -20,12 +20,12 @@ Inputs = Mapping[str, ArrayLike] | ArrayLike
 
 
 def checked_inputs(
-    asked: Asked, inputs: Inputs, name: str, signature: Signature | None
+    server: ServerRef, inputs: Inputs, name: str, signature: Signature | None
 ) -> dict[str, np.ndarray]:
     """The arrays to send to a signature, by name.
 
     Args:
-        asked: the server and the model, for messages.
+        server: the server and the model, for messages.
         inputs: a mapping from names to values, or the value of the only input.
         name: the signature's name, for messages.
         signature: the served signature; None if unknown: values are then sent as NumPy reads them.
@@ -33,11 +33,11 @@ def checked_inputs(
     Raises:
         InvalidInputError: names, dtypes, ranks or known sizes do not fit.
     """
-    named = _named(asked, inputs, name, signature)
+    named = _named(server, inputs, name, signature)
     if signature is not None:
-        _check_names(asked, named, name, signature)
+        _check_names(server, named, name, signature)
     specs: Mapping[str, TensorSpec] = {} if signature is None else signature.inputs
-    return {alias: _checked(asked, alias, value, specs.get(alias)) for alias, value in named.items()}
+    return {alias: _checked(server, alias, value, specs.get(alias)) for alias, value in named.items()}
 
 
 def rowwise(arrays: Mapping[str, np.ndarray], signature: Signature | None) -> list[str]:
@@ -50,7 +50,9 @@ def _any_rows(spec: TensorSpec | None) -> bool:
     return spec is None or spec.shape is None or spec.shape[0] is None
 
 
-def _named(asked: Asked, inputs: Inputs, name: str, signature: Signature | None) -> Mapping[str, ArrayLike]:
+def _named(
+    server: ServerRef, inputs: Inputs, name: str, signature: Signature | None
+) -> Mapping[str, ArrayLike]:
     columns: Any = getattr(inputs, "columns", None)
     if columns is not None and hasattr(inputs, "iloc"):  # a DataFrame, perhaps with other columns
         frame: Any = inputs
@@ -60,43 +62,43 @@ def _named(asked: Asked, inputs: Inputs, name: str, signature: Signature | None)
     if isinstance(inputs, Mapping):
         for alias in inputs:
             if not isinstance(alias, str):
-                raise asked.refused(f"the names of inputs are strings. Received {alias!r}")
+                raise server.refused(f"the names of inputs are strings. Received {alias!r}")
         return inputs
     if signature is None:
-        raise asked.refused(
+        raise server.refused(
             f"the server does not tell the inputs of signature {name!r}: pass a mapping from their names to "
             f"values"
         )
     if len(signature.inputs) != 1:
         names = ", ".join(signature.inputs) or "none"
-        raise asked.refused(
+        raise server.refused(
             f"signature {name!r} has {len(signature.inputs)} inputs ({names}): pass a mapping from their "
             f"names to values"
         )
     return {next(iter(signature.inputs)): inputs}
 
 
-def _check_names(asked: Asked, named: Mapping[str, ArrayLike], name: str, signature: Signature) -> None:
+def _check_names(server: ServerRef, named: Mapping[str, ArrayLike], name: str, signature: Signature) -> None:
     unknown = [alias for alias in named if alias not in signature.inputs]
     missing = [alias for alias in signature.inputs if alias not in named and alias not in signature.defaults]
     if unknown or missing:
         problems = [f"has no input {', '.join(map(repr, unknown))}"] if unknown else []
         problems += [f"also wants {', '.join(map(repr, missing))}"] if missing else []
-        raise asked.refused(f"signature {name!r} {' and '.join(problems)}. It is {signature!r}")
+        raise server.refused(f"signature {name!r} {' and '.join(problems)}. It is {signature!r}")
 
 
-def _checked(asked: Asked, alias: str, value: ArrayLike, spec: TensorSpec | None) -> np.ndarray:
+def _checked(server: ServerRef, alias: str, value: ArrayLike, spec: TensorSpec | None) -> np.ndarray:
     # A dtype that NumPy has no name for is left to the server.
     dtype = None if spec is None or spec.dtype.startswith("D") else spec.dtype
     try:
         array = codec.to_array(_padded(value, spec, alias), dtype)
     except CodecError as error:
         wants = "" if spec is None else f". The model wants {spec!r}"
-        raise asked.refused(f"input {alias!r}: {error}{wants}") from error
+        raise server.refused(f"input {alias!r}: {error}{wants}") from error
     if spec is not None and not spec.takes(array.shape):
         shape = f"[{', '.join(map(str, array.shape))}]"
         hint = ": pass a list of rows" if array.ndim + 1 == len(spec.shape or ()) else ""
-        raise asked.refused(f"input {alias!r} has shape {shape}. The model wants {spec!r}{hint}")
+        raise server.refused(f"input {alias!r} has shape {shape}. The model wants {spec!r}{hint}")
     return array
 
 

@@ -17,9 +17,10 @@ from google.protobuf import text_format
 from ..errors import DeadlineExceededError, InvalidInputError, NotFoundError, UnavailableError, status_code
 from ..wire import messages_pb2 as pb
 from .answers import VersionStatus, version_status
-from .core import Core
 from .metadata_cache import Which, is_name
-from .steps import GET_MODEL_STATUS, RELOAD, Pause, Request, Steps
+from .operations import Operations
+from .rpc_methods import GET_MODEL_STATUS, RELOAD
+from .steps import Pause, Request, Steps
 
 _POLL_SECONDS = 0.1
 
@@ -112,27 +113,27 @@ def server_config(config: str | Sequence[ModelConfig]) -> pb.ModelServerConfig:
     )
 
 
-def reload(core: Core, config: str | Sequence[ModelConfig]) -> Steps[None]:
+def reload(operations: Operations, config: str | Sequence[ModelConfig]) -> Steps[None]:
     """Make the server serve the models that `config` lists, and no others."""
     request = pb.ReloadConfigRequest(config=server_config(config))
     answer = yield Request(RELOAD, request.SerializeToString())
-    status = core.parsed(pb.ReloadConfigResponse, answer).status
+    status = operations.parsed(pb.ReloadConfigResponse, answer).status
     if status.error_code:
-        raise core.asked.error(status_code(status.error_code), status.error_message)
+        raise operations.server.error(status_code(status.error_code), status.error_message)
 
 
-def status(core: Core, which: Which, connection: int | None = None) -> Steps[list[VersionStatus]]:
+def status(operations: Operations, which: Which, connection: int | None = None) -> Steps[list[VersionStatus]]:
     """The state of every version the server knows, newest first; once it is there, by a `connection`."""
-    message = pb.GetModelStatusRequest(model_spec=which.spec(core.model)).SerializeToString()
+    message = pb.GetModelStatusRequest(model_spec=which.spec(operations.model)).SerializeToString()
     wait = connection is not None
     answer = yield Request(GET_MODEL_STATUS, message, wait_for_ready=wait, connection=connection)
-    response = core.parsed(pb.GetModelStatusResponse, answer)
+    response = operations.parsed(pb.GetModelStatusResponse, answer)
     found = [version_status(version) for version in response.model_version_status]
     return sorted(found, key=lambda each: each.version, reverse=True)
 
 
 def wait_until_ready(
-    core: Core, which: Which, timeout: float, connections: int
+    operations: Operations, which: Which, timeout: float, connections: int
 ) -> Steps[list[VersionStatus]]:
     """The state of every version, once one is available on each connection, which may reach another process.
 
@@ -140,35 +141,37 @@ def wait_until_ready(
     """
     statuses: list[VersionStatus] = []
     for connection in range(connections):
-        statuses = yield from _ready(core, which, timeout, connection)
+        statuses = yield from _ready(operations, which, timeout, connection)
     return statuses
 
 
-def _ready(core: Core, which: Which, timeout: float, connection: int) -> Steps[list[VersionStatus]]:
+def _ready(
+    operations: Operations, which: Which, timeout: float, connection: int
+) -> Steps[list[VersionStatus]]:
     reason = "the server did not answer"
     while True:
         try:
-            statuses = yield from status(core, which, connection)
+            statuses = yield from status(operations, which, connection)
             if any(version.available for version in statuses):
                 return statuses
             reason = "; ".join(map(str, statuses)) or "the server knows no version"
         except (NotFoundError, UnavailableError) as error:
             reason = f"{error.code.name}: {error.details}"
         except DeadlineExceededError as error:
-            raise _not_ready(core, which, timeout, reason) from error
+            raise _not_ready(operations, which, timeout, reason) from error
         try:
             yield Pause(_POLL_SECONDS)
         except DeadlineExceededError as error:
-            raise _not_ready(core, which, timeout, reason) from error
+            raise _not_ready(operations, which, timeout, reason) from error
 
 
-def _not_ready(core: Core, which: Which, timeout: float, reason: str) -> DeadlineExceededError:
-    asked = core.asked
+def _not_ready(operations: Operations, which: Which, timeout: float, reason: str) -> DeadlineExceededError:
+    server = operations.server
     version = "no version" if which.version is None else f"version {which.version} not"
     return DeadlineExceededError(
-        f"{version} of model {asked.model!r} at {asked.target} was ready within {timeout:g} s: {reason}. "
-        f"Is a server running at {asked.target}, and does it serve this model?",
+        f"{version} of model {server.model!r} at {server.target} was ready within {timeout:g} s: {reason}. "
+        f"Is a server running at {server.target}, and does it serve this model?",
         details=reason,
-        target=asked.target,
-        model=asked.model,
+        target=server.target,
+        model=server.model,
     )

@@ -12,9 +12,10 @@ from google.protobuf.message import DecodeError
 
 from ..errors import InvalidInputError, ServingError, UnimplementedError
 from ..wire import messages_pb2 as pb
-from .failures import Asked
+from .failures import ServerRef
+from .rpc_methods import GET_MODEL_METADATA
 from .signatures import ModelMetadata, signatures_of
-from .steps import GET_MODEL_METADATA, Pause, Request, Steps
+from .steps import Pause, Request, Steps
 
 # After a renewal that changed nothing, an input that does not fit causes no other one for so long.
 _TRUSTED_SECONDS = 1.0
@@ -65,11 +66,11 @@ class MetadataCache:
     version for long. Metadata are also requested again if they, or the server, refuse an input.
 
     Args:
-        asked: the server and the model.
+        server: the server and the model.
     """
 
-    def __init__(self, asked: Asked):
-        self._asked = asked
+    def __init__(self, server: ServerRef):
+        self._server = server
         # None: the server does not know the call.
         self._known: dict[Which, ModelMetadata | None] = {}
         self._checked_at: dict[Which, float] = {}
@@ -113,7 +114,7 @@ class MetadataCache:
 
     def ask(self, which: Which, signature: str = "") -> Steps[ModelMetadata]:
         """The signatures of a version, fresh from the server, for a call of `signature`."""
-        model = self._asked.model
+        model = self._server.model
         request = pb.GetModelMetadataRequest(model_spec=which.spec(model), metadata_field=["signature_def"])
         answer = yield Request(GET_MODEL_METADATA, request.SerializeToString(), signature)
         try:
@@ -121,7 +122,7 @@ class MetadataCache:
             # Not Any.Unpack: the server names its own message type, which is not registered here.
             signatures = pb.SignatureDefMap.FromString(response.metadata["signature_def"].value)
         except DecodeError as error:
-            raise self._asked.malformed(f"GetModelMetadataResponse does not parse: {error}") from error
+            raise self._server.malformed(f"GetModelMetadataResponse does not parse: {error}") from error
         metadata = ModelMetadata(model, response.model_spec.version.value, signatures_of(signatures))
         self._known[which] = metadata
         self._seen.add(metadata.version)

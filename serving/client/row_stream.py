@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 from ..errors import InvalidInputError, UnimplementedError
 from . import batches
 from .answers import with_text
-from .core import Core
 from .inputs import Inputs, checked_inputs
 from .metadata_cache import Which
+from .operations import Operations
 from .signatures import Signature
 from .steps import Request, Steps
 from .transport import at_least_one
@@ -28,7 +28,7 @@ class RowStream:
     """Turn batches of rows into calls, and their answers into rows.
 
     Args:
-        core: the model's calls.
+        operations: the model's calls.
         name: the signature to call.
         signature: the served signature, if known.
         outputs: names of the requested outputs; empty for all.
@@ -36,9 +36,14 @@ class RowStream:
     """
 
     def __init__(
-        self, core: Core, name: str, signature: Signature | None, outputs: Sequence[str], which: Which
+        self,
+        operations: Operations,
+        name: str,
+        signature: Signature | None,
+        outputs: Sequence[str],
+        which: Which,
     ):
-        self._core, self._name, self._signature, self._which = core, name, signature, which
+        self._operations, self._name, self._signature, self._which = operations, name, signature, which
         self._outputs = outputs
 
     def request(self, batch: tuple[int, list[Row]]) -> Request:
@@ -46,33 +51,35 @@ class RowStream:
         first, rows = batch
         part = range(first, first + len(rows))
         try:
-            arrays = checked_inputs(self._core.asked, _stacked(rows), self._name, self._signature)
+            arrays = checked_inputs(self._operations.server, _stacked(rows), self._name, self._signature)
         except InvalidInputError as error:
-            raise self._core.asked.refused(error.details, part) from error
-        return self._core.request(arrays, self._name, self._outputs, self._which, part)
+            raise self._operations.server.refused(error.details, part) from error
+        return self._operations.request(arrays, self._name, self._outputs, self._which, part)
 
     def answers(self, request: Request, data: bytes) -> Iterator[dict[str, Any]]:
         """The outputs of each row of a call, by name."""
-        prediction = with_text(self._core.prediction(data, self._name, self._which))
-        return batches.each_row(self._core.asked, prediction, len(request.rows or ()))
+        prediction = with_text(self._operations.prediction(data, self._name, self._which))
+        return batches.each_row(self._operations.server, prediction, len(request.rows or ()))
 
 
-def opened(core: Core, name: str, outputs: Sequence[str] | None, which: Which) -> Steps[RowStream]:
+def opened(
+    operations: Operations, name: str, outputs: Sequence[str] | None, which: Which
+) -> Steps[RowStream]:
     """A stream to a signature, once it is known to exist and to have the outputs."""
-    names = core.output_names(outputs)
+    names = operations.output_names(outputs)
     try:
         # Requested again: nothing else would notice a version with other inputs in the middle of a stream.
-        known = yield from core.memory.ask(which, name)
+        known = yield from operations.metadata_cache.ask(which, name)
     except UnimplementedError:
         known = None
-    signature = core.signature(known, name)
-    core.check_outputs(names, name, signature)
-    return RowStream(core, name, signature, names, which)
+    signature = operations.signature(known, name)
+    operations.check_outputs(names, name, signature)
+    return RowStream(operations, name, signature, names, which)
 
 
-def rows_in_a_call(core: Core, batch_size: int | None) -> int:
+def rows_in_a_call(operations: Operations, batch_size: int | None) -> int:
     """The requested number, up to the client's limit; without one, that limit or 64."""
-    most = core.max_batch_size
+    most = operations.max_batch_size
     if batch_size is None:
         return most or _DEFAULT_BATCH_SIZE
     size = at_least_one("batch_size", batch_size)

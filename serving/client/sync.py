@@ -1,4 +1,4 @@
-"""The synchronous client: `core`'s operations, each with its documentation, over a `SyncTransport`."""
+"""The synchronous client: `operations`'s operations, each with its documentation, over a `SyncTransport`."""
 
 # Annotations stay unevaluated, so help() shows `Inputs` and not its expansion.
 from __future__ import annotations
@@ -13,11 +13,11 @@ from . import examples as tf_examples
 from . import management, row_stream
 from .answers import Classification, ClassScore, Explanation, Labelling, Prediction, VersionStatus
 from .base import BaseClient
-from .core import DEFAULT_SIGNATURE
 from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
 from .metadata_cache import Which
+from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
 from .signatures import ModelMetadata
 from .sync_transport import SyncTransport
@@ -98,7 +98,7 @@ class Client(BaseClient):
             client.predict({"x": np.float32([1, 2])})["y"]  # array([2.5, 3. ], dtype=float32)
         """
         return self._transport.run(
-            self._core.predict(inputs, signature, outputs, Which(version, label)), timeout
+            self._operations.predict(inputs, signature, outputs, Which(version, label)), timeout
         )
 
     def predict_iter(
@@ -137,9 +137,9 @@ class Client(BaseClient):
         """
         check_rows(rows)
         limit = self._transport.limit(timeout)
-        size = rows_in_a_call(self._core, batch_size)
+        size = rows_in_a_call(self._operations, batch_size)
         stream = self._transport.run(
-            row_stream.opened(self._core, signature, outputs, Which(version, label)), timeout
+            row_stream.opened(self._operations, signature, outputs, Which(version, label)), timeout
         )
         requests = map(stream.request, numbered_batches(rows, size))
 
@@ -265,7 +265,7 @@ class Client(BaseClient):
         """
         which = Which(version, label)
         return self._transport.run(
-            tf_examples.tf_classify(self._core, examples, signature, context, which), timeout
+            tf_examples.tf_classify(self._operations, examples, signature, context, which), timeout
         )
 
     def tf_regress(
@@ -299,7 +299,7 @@ class Client(BaseClient):
         """
         which = Which(version, label)
         return self._transport.run(
-            tf_examples.tf_regress(self._core, examples, signature, context, which), timeout
+            tf_examples.tf_regress(self._operations, examples, signature, context, which), timeout
         )
 
     def multi_inference(
@@ -333,7 +333,7 @@ class Client(BaseClient):
         """
         which = Which(version, label)
         return self._transport.run(
-            tf_examples.multi_inference(self._core, examples, tasks, context, which), timeout
+            tf_examples.multi_inference(self._operations, examples, tasks, context, which), timeout
         )
 
     def metadata(
@@ -355,7 +355,7 @@ class Client(BaseClient):
         Example:
             client.metadata().signatures["serving_default"].inputs  # {"text": string [None]}
         """
-        return self._transport.run(self._core.memory.ask(Which(version, label)), timeout)
+        return self._transport.run(self._operations.metadata_cache.ask(Which(version, label)), timeout)
 
     def status(self, version: int | None = None, *, timeout: float | None = None) -> list[VersionStatus]:
         """The state of every version of the model that the server knows, newest first.
@@ -374,7 +374,7 @@ class Client(BaseClient):
         Example:
             client.status()[0].state  # "AVAILABLE"
         """
-        return self._transport.run(management.status(self._core, Which(version)), timeout)
+        return self._transport.run(management.status(self._operations, Which(version)), timeout)
 
     def versions(self, *, timeout: float | None = None) -> list[int]:
         """The numbers of the versions that answer, newest first.
@@ -407,7 +407,7 @@ class Client(BaseClient):
         Example:
             client.reload([ModelConfig("film", "/models/film"), ModelConfig("names", "/models/names")])
         """
-        self._transport.run(management.reload(self._core, config), timeout)
+        self._transport.run(management.reload(self._operations, config), timeout)
 
     def wait_until_ready(self, timeout: float, version: int | None = None) -> list[VersionStatus]:
         """Wait until the server is there and a version of the model is available, on each connection.
@@ -428,7 +428,7 @@ class Client(BaseClient):
         """
         limit = seconds("timeout", timeout)
         connections = self._transport.connections
-        steps = management.wait_until_ready(self._core, Which(version), limit, connections)
+        steps = management.wait_until_ready(self._operations, Which(version), limit, connections)
         return self._transport.run(steps, limit)
 
     def close(self) -> None:

@@ -14,9 +14,9 @@ import grpc
 
 from ..errors import InvalidInputError, ServingError, UnavailableError
 from .connection import Connection
+from .pending_call import Attempt, PendingCall, RetriedPendingCall, Wait
 from .steps import Many, Pause, Request, Step, Steps
 from .transport import Call, ClosedError, Lookup, Transport, TransportSettings
-from .under_way import Attempt, RetriedUnderWay, UnderWay, Wait
 
 _T = TypeVar("_T")
 
@@ -62,7 +62,7 @@ class SyncTransport(Transport):
         Answers are yielded before the next request is read. If reading a request fails, the answers of calls
         in progress are still yielded.
         """
-        pending: deque[UnderWay] = deque()
+        pending: deque[PendingCall] = deque()
         failure: Exception | None = None
         try:
             while True:
@@ -90,11 +90,11 @@ class SyncTransport(Transport):
         ask = functools.partial(self._ask, request, deadline)
         return self._answer(request, deadline, self._place(request), ask, time.sleep)
 
-    def _begin(self, request: Request, deadline: float) -> UnderWay:
+    def _begin(self, request: Request, deadline: float) -> PendingCall:
         place = self._place(request)
         begin = functools.partial(self._future, request, deadline)
         answer = functools.partial(self._answer, request, deadline, place)
-        kind = UnderWay if self.connections == 1 else RetriedUnderWay
+        kind = PendingCall if self.connections == 1 else RetriedPendingCall
         return self._translated(request, lambda: kind(request, place, begin, answer))
 
     def _answer(self, request: Request, deadline: float, place: int, attempt: Attempt, wait: Wait) -> bytes:
@@ -116,7 +116,7 @@ class SyncTransport(Transport):
             place = self._round_robin.pick(place)
 
     def _ask(self, request: Request, deadline: float, place: int) -> bytes:
-        # Bytes in and out: `core` parses them, so an unreadable answer is a separate kind of error.
+        # Bytes in and out: `operations` parses them, so an unreadable answer is a separate kind of error.
         call = self._call(request, deadline, place)
         return call(request.message, **self._options_of(request, self._metadata(), deadline))
 

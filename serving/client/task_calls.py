@@ -16,10 +16,10 @@ from ..errors import (
     NotFoundError,
 )
 from .answers import Classification, Explanation, Labelling, Prediction, with_text
-from .core import DEFAULT_SIGNATURE, Core
 from .examples import serialized_example
 from .inputs import Inputs
 from .metadata_cache import Which
+from .operations import DEFAULT_SIGNATURE, Operations
 from .signatures import ModelMetadata, TensorSpec
 from .steps import Steps
 
@@ -31,11 +31,11 @@ class Tasks:
     """The tasks of one model, and the class names of its versions.
 
     Args:
-        core: the model's calls.
+        operations: the model's calls.
     """
 
-    def __init__(self, core: Core):
-        self._core = core
+    def __init__(self, operations: Operations):
+        self._operations = operations
         # In the order of the probabilities; None for a version that does not list its labels.
         self._classes: dict[int, Sequence[str] | None] = {}
 
@@ -72,7 +72,7 @@ class Tasks:
         self, values: Inputs, signature: str, which: Which, ranks: Mapping[str, int], lack: str
     ) -> Steps[list[Prediction]]:
         """Return the answers, checked to have outputs of these names and ranks with an entry for each row."""
-        parts, rows = yield from self._core.predict_parts(values, signature, None, which)
+        parts, rows = yield from self._operations.predict_parts(values, signature, None, which)
         for part, asked in zip(parts, rows, strict=True):
             self._require(part, ranks, lack)
             counts = {len(part[name]) for name in ranks}
@@ -94,14 +94,14 @@ class Tasks:
 
     def _class_names(self, version: int, which: Which) -> Steps[Sequence[str] | None]:
         """The labels in the order of the probabilities; the signature `classify` returns them for any row."""
-        known = yield from self._core.memory.known(which)
+        known = yield from self._operations.metadata_cache.known(which)
         if known is None or _CLASSIFY not in known.signatures or DEFAULT_SIGNATURE not in known.signatures:
             return None
         row = _made_up_row(known)
         answering = Which(version) if version else which
         try:
             # All outputs: the warmup of a server does not prepare the graph for one output alone.
-            answer = yield from self._core.predict([row], _CLASSIFY, None, answering)
+            answer = yield from self._operations.predict([row], _CLASSIFY, None, answering)
         except (InvalidArgumentError, FailedPreconditionError, InvalidInputError):
             return None  # another kind of signature with that name
         return [_text(name) for name in answer["classes"].reshape(-1)]
@@ -109,7 +109,7 @@ class Tasks:
     def _require(self, part: Prediction, ranks: Mapping[str, int], lack: str) -> None:
         if all(name in part and part[name].ndim == rank for name, rank in ranks.items()):
             return
-        asked = self._core.asked
+        asked = self._operations.server
         wanted = " and ".join(f"{name} of rank {rank}" for name, rank in ranks.items())
         raise FailedPreconditionError(
             f"model {asked.model!r} at {asked.target} is {lack}: signature {part.signature!r} has the "
@@ -121,7 +121,7 @@ class Tasks:
     def _check(self, part: Prediction, fits: bool) -> None:
         if not fits:
             details = f"the outputs {_listed(part)} do not fit the rows, or each other"
-            raise self._core.asked.malformed(details, part.signature)
+            raise self._operations.server.malformed(details, part.signature)
 
 
 def _listed(part: Prediction) -> str:

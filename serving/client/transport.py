@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import ClientClosedError, InvalidInputError, ServingError, UnavailableError
 from .connection import Connection
-from .failures import Asked
+from .failures import ServerRef
 from .retries import Retries
 from .round_robin import RoundRobin
 from .security import pairs_of
@@ -69,7 +69,7 @@ class TransportSettings:
     """Settings of all calls.
 
     Args:
-        asked: the server and the model, for messages.
+        server: the server and the model, for messages.
         connection: how to connect.
         timeout: seconds each operation may take unless it says otherwise.
         concurrency: the number of simultaneous calls of one operation.
@@ -79,7 +79,7 @@ class TransportSettings:
         InvalidInputError: a number is out of its range.
     """
 
-    asked: Asked
+    server: ServerRef
     connection: Connection
     timeout: float
     concurrency: int
@@ -99,7 +99,7 @@ class Transport:
 
     def __init__(self, settings: TransportSettings):
         self.settings = settings
-        self.asked = settings.asked
+        self.server = settings.server
         self.connections = settings.connection.connections
         self._round_robin = RoundRobin(self.connections)
         self._retries = Retries(self.connections)
@@ -146,7 +146,7 @@ class Transport:
 
     def _error(self, request: Request | None, code: grpc.StatusCode, details: str) -> ServingError:
         signature, rows = ("", None) if request is None else (request.signature, request.rows)
-        return self.asked.error(code, details, signature, rows)
+        return self.server.error(code, details, signature, rows)
 
     def _failure(self, request: Request, error: grpc.RpcError, started: float) -> ServingError:
         """The exception for gRPC's `error` of a call."""
@@ -162,12 +162,12 @@ class Transport:
         if log.isEnabledFor(logging.DEBUG):
             milliseconds = (time.monotonic() - started) * 1000
             name = request.method.rpartition("/")[2]
-            model, target = self.asked.model, self.asked.target
+            model, target = self.server.model, self.server.target
             log.debug("%s of %s at %s: %s in %.1f ms", name, model, target, code.name, milliseconds)
 
     def _closed(self, reason: str) -> ClientClosedError:
-        message = f"this client of {self.asked.target} {reason}"
-        return ClientClosedError(message, target=self.asked.target, model=self.asked.model)
+        message = f"this client of {self.server.target} {reason}"
+        return ClientClosedError(message, target=self.server.target, model=self.server.model)
 
 
 def seconds(name: str, value: float) -> float:

@@ -18,22 +18,22 @@ import grpc.aio
 
 from ..errors import InvalidInputError, UnavailableError
 from ..wire import messages_pb2 as pb
-from .api.calls import Api
 from .api.grpc_services import GrpcApi, Health, add_reflection
 from .api.in_flight import InFlight
+from .api.inference_api import InferenceApi
 from .api.management import Management
 from .batching.batching_parameters import batching_parameters
-from .batching.runner import Runner
+from .batching.graph_runner import GraphRunner
 from .config import ServerConfig
 from .models.config_watch import ConfigWatch
 from .models.freed_memory import LoadedObjects, limit_arenas
 from .models.model_config import configured_models, listed_models
-from .models.served_models import Models
+from .models.model_registry import ModelRegistry
 from .models.version_loading import Loader
 from .rest.app import RestApi
 from .rest.server import RestServer
 from .runtime import profiler
-from .runtime.accepting import grpc_server
+from .runtime.accept_ahead import grpc_server
 from .runtime.listening import check_addresses, credentials, listen, local_target, server_options
 from .runtime.metrics import Metrics, metrics_path
 from .until_stopped import SIGNAL_SECONDS
@@ -94,7 +94,7 @@ class Server:
         if own_process:
             limit_arenas(_ARENAS_PER_CPU * config.cpus)
         loader = Loader(config, self._metrics, after_load)
-        self.models = Models(config, loader, on_change=self._availability_changed)
+        self.models = ModelRegistry(config, loader, on_change=self._availability_changed)
         ask_all = membership.ask_all if membership else None
         self._management = Management(self.models, self._metrics, ask_all)
         # Before the list is read, so that the watch sees a change in between.
@@ -224,8 +224,8 @@ class Server:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         server = grpc_server(self._options)
-        runner = Runner(self._executor, self.config, self._batching, self._metrics)
-        api = Api(self.models, runner, self._metrics, self._management, self.config)
+        runner = GraphRunner(self._executor, self.config, self._batching, self._metrics)
+        api = InferenceApi(self.models, runner, self._metrics, self._management, self.config)
         grpc_api = GrpcApi(api)
         grpc_api.add_to(server)
         self._health = Health()

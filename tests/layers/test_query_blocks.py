@@ -8,7 +8,7 @@ from samples import randomised
 from variants import ATTENDING, MAKE
 
 from keras_selfattn import layers
-from keras_selfattn.layers import attention, attention_paths
+from keras_selfattn.layers import attention_math, attention_paths
 
 BATCH, LENGTH, WIDTH = 3, 13, 6
 NAMES = [name for name in ATTENDING if "linear" not in name and "window" not in name]
@@ -124,13 +124,13 @@ def test_blocks_drop_elements_of_their_own(small_blocks):
 
 
 def test_no_block_holds_more_scores_than_its_budget(small_blocks, monkeypatch):
-    seen, softmax = [], attention.masked_softmax
+    seen, softmax = [], attention_math.masked_softmax
 
     def counted(logits, *args, **options):
         seen.append(int(np.prod(logits.shape)))
         return softmax(logits, *args, **options)
 
-    monkeypatch.setattr(attention, "masked_softmax", counted)
+    monkeypatch.setattr(attention_math, "masked_softmax", counted)
     layer = randomised(layers.MultiHeadSelfAttention(2), WIDTH)
     layer(inputs())
     assert max(seen) == BATCH * 2 * LENGTH**2

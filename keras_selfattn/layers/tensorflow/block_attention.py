@@ -13,7 +13,7 @@ References: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", 
 from collections.abc import Callable
 from typing import Any
 
-from keras_selfattn.layers.attention import Formula, Learned, masked_softmax, wide_dtype, widened
+from keras_selfattn.layers.attention_math import Formula, Learned, masked_softmax, wide_dtype, widened
 from keras_selfattn.layers.masks import Pairs
 from keras_selfattn.layers.tensorflow import tf
 from keras_selfattn.layers.tensorflow.block_walk import Block, State, Stretch, Walk

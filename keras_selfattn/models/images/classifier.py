@@ -12,13 +12,13 @@ import numpy as np
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.classifier_base import Classifier, class_head
 from keras_selfattn.models.config import ImageConfig
-from keras_selfattn.models.containers import Rows
 from keras_selfattn.models.encoder_core import encoder, pooled
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.images.containers import are_images, as_images, resized, size_named
+from keras_selfattn.models.images.image_inputs import are_images, as_images, resized, size_named
 from keras_selfattn.models.images.patches import PatchEmbedding, PixelScaling, RandomShift
-from keras_selfattn.models.labelled_model import Classifier, class_head
+from keras_selfattn.models.raw_inputs import Rows
 
 Tensor = Any
 
@@ -131,7 +131,7 @@ class ImageClassifier(Classifier):
     def _is_raw(self, x: Any) -> bool:
         return are_images(x)
 
-    def _read_inputs(self, x: Any) -> list[np.ndarray]:
+    def read_inputs(self, x: Any) -> list[np.ndarray]:
         return as_images(x)
 
     def _learn(self, rows: Rows) -> None:

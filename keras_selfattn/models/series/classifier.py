@@ -13,15 +13,15 @@ import numpy as np
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.classifier_base import Classifier, class_head
 from keras_selfattn.models.config import EncoderConfig, check_count
-from keras_selfattn.models.containers import Rows
 from keras_selfattn.models.encoder_core import encoded
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.labelled_model import Classifier, class_head
 from keras_selfattn.models.probabilities import Shares
-from keras_selfattn.models.series.containers import are_series, as_series
+from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.series.frame_layers import FramePositions, Frames
 from keras_selfattn.models.series.random_convolutions import RandomConvolutions, fit_wide
+from keras_selfattn.models.series.series_inputs import are_series, as_series
 
 Tensor = Any
 
@@ -124,7 +124,7 @@ class SeriesModel(RawModel):
     def _is_raw(self, x: Any) -> bool:
         return are_series(x)
 
-    def _read_inputs(self, x: Any) -> list[np.ndarray]:
+    def read_inputs(self, x: Any) -> list[np.ndarray]:
         return as_series(x, self.num_features)
 
     def _learn(self, rows: Rows) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.config import check_count
-from keras_selfattn.models.containers import Rows
 from keras_selfattn.models.encoder_core import Sum
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.series.classifier import SeriesConfig, SeriesModel
 from keras_selfattn.models.series.forecast_features import LastFrames, NaiveForecast, Summary, batched
 from keras_selfattn.models.series.frame_layers import Frames, real_frames
@@ -90,11 +90,11 @@ class SeriesRegressor(SeriesModel):
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
         """Return the mean of the training targets, and the predictions of the ridge regression alone."""
-        inputs = self._read_inputs(x)
+        inputs = self.read_inputs(x)
         mean = np.tile(self._mean, (len(inputs), 1))
         return {"mean of training": mean, "ridge": self._of_ridge(inputs) + mean}
 
-    def _head_type(self, y: Any) -> type[Head]:
+    def head_type(self, y: Any) -> type[Head]:
         return NumbersHead
 
     @property
@@ -223,7 +223,7 @@ class SeriesForecaster(SeriesRegressor):
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
         """Return the naive forecasts (last value, season before if any) and the ridge regression's alone."""
-        inputs, horizon = self._read_inputs(x), self.core.output_shape[1]
+        inputs, horizon = self.read_inputs(x), self.core.output_shape[1]
         found = {"last value": _naive(inputs, horizon, 1)}
         if self.config.season > 1:
             found[f"{self.config.season} frames before"] = _naive(inputs, horizon, self.config.season)

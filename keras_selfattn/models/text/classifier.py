@@ -10,20 +10,20 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.classifier_base import Classifier, class_head
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.containers import Rows, are_texts, as_texts
 from keras_selfattn.models.encoder_core import Sum, encoded, pooled
 from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.labelled_model import Classifier, class_head
+from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
 from keras_selfattn.models.text.ngram_embedding import HiddenTokens, NGramEmbedding, SpellingEmbedding
+from keras_selfattn.models.text.ngram_linear_fit import fitted, wide_logits
+from keras_selfattn.models.text.ngram_linear_layer import NGramLogits
 from keras_selfattn.models.text.ngrams import ngram_ids
-from keras_selfattn.models.text.pretrained import Start
+from keras_selfattn.models.text.starting_model import StartingModel
 from keras_selfattn.models.text.tokenizer import Tokenizer, learn_vocabulary
-from keras_selfattn.models.text.wide_fit import fitted, wide_logits
-from keras_selfattn.models.text.wide_layer import NGramLogits
-from keras_selfattn.models.tokens.character_embedding import Neighbours
 from keras_selfattn.models.tokens.features import PIECES, spellings
+from keras_selfattn.models.tokens.neighbours import Neighbours
 
 Tensor = Any
 
@@ -103,7 +103,7 @@ class TextClassifier(Classifier):
         start: str | Path | None = None,
         **kwargs: Any,
     ) -> None:
-        begun = None if start is None else Start(start)
+        begun = None if start is None else StartingModel(start)
         super().__init__(config if begun is None else begun.config(config), multi_label=multi_label, **kwargs)
         self.start = begun
         self.tokenizer: Any = None
@@ -155,7 +155,7 @@ class TextClassifier(Classifier):
     def _is_raw(self, x: Any) -> bool:
         return are_texts(x)
 
-    def _read_inputs(self, x: Any) -> list[str]:
+    def read_inputs(self, x: Any) -> list[str]:
         return as_texts(x)
 
     def _adapt(self, rows: Rows, head: Any) -> None:

@@ -15,8 +15,8 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.batches import checked_size
 from keras_selfattn.models.config import TextConfig, checked_config, differing
-from keras_selfattn.models.containers import Rows, are_texts, as_texts
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
 from keras_selfattn.models.text.classifier import text_body
 from keras_selfattn.models.text.masked_head import Gathered, MaskedTokenHead, SharedLogits
 from keras_selfattn.models.text.token_masking import MASK, MaskedBatches, hide, masked_places, masked_token
@@ -145,7 +145,7 @@ class MaskedTokenModel(RawModel):
             batch_size: rows in a batch.
         """
         self._check_adapted()
-        return self._batches(self._read(x, None, None, MaskedTokenHead), batch_size)
+        return self.batches(self.read_rows(x, None, None, MaskedTokenHead), batch_size)
 
     def get_config(self) -> dict[str, Any]:
         vocabulary = None if self.tokenizer is None else self.tokenizer.vocabulary
@@ -163,16 +163,16 @@ class MaskedTokenModel(RawModel):
     def _is_raw(self, x: Any) -> bool:
         return are_texts(x)
 
-    def _read_inputs(self, x: Any) -> list[str]:
+    def read_inputs(self, x: Any) -> list[str]:
         return list(windows(as_texts(x)))
 
-    def _head_type(self, y: Any) -> type[Head]:
+    def head_type(self, y: Any) -> type[Head]:
         return MaskedTokenHead
 
-    def _read(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
+    def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
         if weights is not None:
             raise DataError("A model of masked tokens counts all texts alike. Leave `sample_weight` out.")
-        rows = Rows(self._read_inputs(x), kind.read(y))
+        rows = Rows(self.read_inputs(x), kind.read(y))
         if not rows.inputs:
             raise DataError("There are no texts, or all of them are blank. Give at least one.")
         return rows
@@ -184,7 +184,7 @@ class MaskedTokenModel(RawModel):
     def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:
         return self.tokenizer.rows(inputs)
 
-    def _batches(
+    def batches(
         self,
         rows: Rows,
         batch_size: int | None,

@@ -10,12 +10,13 @@ import tensorflow as tf
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import TokenConfig
-from keras_selfattn.models.containers import Rows, are_token_lists, as_token_lists
 from keras_selfattn.models.encoder_core import encoded
 from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.tokens.character_embedding import FeatureEmbedding, Neighbours
+from keras_selfattn.models.raw_inputs import Rows, are_token_lists, as_token_lists
+from keras_selfattn.models.tokens.feature_embedding import FeatureEmbedding
 from keras_selfattn.models.tokens.features import FEATURES, TokenFeatures, learn_words
+from keras_selfattn.models.tokens.neighbours import Neighbours
 from keras_selfattn.models.tokens.position_head import PositionHead
 
 Tensor = Any
@@ -123,14 +124,14 @@ class TokenClassifier(RawModel):
     def _is_raw(self, x: Any) -> bool:
         return are_token_lists(x)
 
-    def _read_inputs(self, x: Any) -> list[list[str]]:
+    def read_inputs(self, x: Any) -> list[list[str]]:
         return as_token_lists(x)
 
-    def _head_type(self, y: Any) -> type[Head]:
+    def head_type(self, y: Any) -> type[Head]:
         return PositionHead
 
-    def _read(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
-        rows = super()._read(x, y, weights, kind)
+    def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
+        rows = super().read_rows(x, y, weights, kind)
         for row, (tokens, labels) in enumerate(zip(rows.inputs, rows.targets, strict=True)):
             if len(tokens) != len(labels):
                 raise DataError(

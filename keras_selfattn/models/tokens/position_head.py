@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_selfattn.labels import LabelList, as_name_lists, indices_of, without_column
+from keras_selfattn.label_names import LabelList, as_name_lists, indices_of, without_column
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.heads import ClassHead, Head
 from keras_selfattn.models.tokens.span_labels import SpanDecoder, all_may_follow, mark_spans
@@ -33,7 +33,7 @@ class PositionHead(ClassHead):
     per_position = True
     # With several labels a row, confidence exceeds accuracy long before accuracy stops to grow. Calibration
     # corrects confidence, but nothing corrects a lower accuracy.
-    watched = "val_accuracy"
+    monitored = "val_accuracy"
 
     def __init__(self, labels: Sequence[str], spans: bool = False) -> None:
         super().__init__(labels)

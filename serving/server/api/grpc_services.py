@@ -22,8 +22,8 @@ from tensorflow_serving.apis import (  # pyright: ignore[reportMissingImports]
 )
 
 from ...errors import ServingError
-from .calls import Api
 from .in_flight import InFlight
+from .inference_api import InferenceApi
 
 _log = logging.getLogger(__name__)
 _MESSAGE_LIMIT = 1024  # bytes
@@ -49,7 +49,7 @@ class GrpcApi:
         GrpcApi(api).add_to(server)
     """
 
-    def __init__(self, api: Api):
+    def __init__(self, api: InferenceApi):
         self.in_flight = InFlight()
         self._api = api
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from ...errors import NotFoundError
 from ...wire import messages_pb2 as pb
-from ..batching.runner import in_own_thread
+from ..batching.graph_runner import in_own_thread
 from ..models.model_config import listed_models
-from ..models.served_models import Models
+from ..models.model_registry import ModelRegistry
 from ..runtime.metrics import Metrics
 from ..workers.membership import METRICS, RELOAD, STATUS, AskAll
 from ..workers.merging import merged_statuses, summed_metrics
@@ -32,7 +32,7 @@ class Management:
         response = await management.status(pb.ModelSpec(name="half"))
     """
 
-    def __init__(self, models: Models, metrics: Metrics, ask_all: AskAll | None):
+    def __init__(self, models: ModelRegistry, metrics: Metrics, ask_all: AskAll | None):
         self._models = models
         self._metrics = metrics
         self._ask_all = ask_all
@@ -47,7 +47,7 @@ class Management:
 
         Raises:
             InvalidArgumentError: the list has an entry that cannot be served at all.
-            ServingError: as in `Models.reload`.
+            ServingError: as in `ModelRegistry.reload`.
         """
         listed_models(config)
         await self._everybody(RELOAD, config.SerializeToString(), timeout, timeout=timeout)

@@ -13,7 +13,7 @@ from ...errors import FailedPreconditionError, InvalidArgumentError, Unimplement
 from ...wire import codec
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import CodecError
-from ..models import quantised
+from ..models import quantised_tensors
 from ..models.servable import DEFAULT_SIGNATURE, Servable
 
 _Sent = TypeVar("_Sent")
@@ -57,7 +57,7 @@ class PredictCall:
         outputs: dict[str, pb.TensorProto] = {}
         for alias, array in zip(self._aliases, arrays, strict=True):
             try:
-                outputs[alias] = quantised.encode(array, self._encode)
+                outputs[alias] = quantised_tensors.encode(array, self._encode)
             except CodecError as error:
                 raise UnimplementedError(f"output {alias} cannot be sent: {error}") from error
         return pb.PredictResponse(outputs=outputs, model_spec=self._spec)
@@ -123,7 +123,7 @@ def _unchanged(alias: str, array: np.ndarray) -> np.ndarray:
 
 def _decoded(alias: str, proto: pb.TensorProto) -> np.ndarray:
     try:
-        return quantised.decode(proto)
+        return quantised_tensors.decode(proto)
     except CodecError:
         raise InvalidArgumentError(f"tensor parsing error: {alias}") from None
 

@@ -24,7 +24,7 @@ from ...errors import (
     ServingError,
     UnavailableError,
 )
-from ..models.graph_call import Call
+from ..models.graph_request import GraphRequest
 from ..models.servable import Servable
 from ..runtime.deadlines import by, expired, seconds_left
 from ..runtime.metrics import Metrics
@@ -58,7 +58,7 @@ class Batcher:
         self._busy = 0
         self._shares: WeakKeyDictionary[Servable, Shares] = WeakKeyDictionary()
 
-    async def run(self, servable: Servable, call: Call[Any], deadline: float | None) -> Arrays:
+    async def run(self, servable: Servable, call: GraphRequest[Any], deadline: float | None) -> Arrays:
         """Return the values that a call fetches, for its own rows.
 
         Args:

@@ -24,8 +24,8 @@ from ...errors import ERROR_OF_CODE, InvalidArgumentError, ServingError, status_
 from ...wire import messages_pb2 as pb
 from ..batching.batching_parameters import BatchingParameters
 from ..config import ServerConfig
-from .quantised import record_of
-from .shared_work import SharedWork
+from .quantised_tensors import record_of
+from .free_outputs import FreeOutputs
 from .short_runs import ShortRuns, is_sure_to_end, kind_of_run
 from ..runtime.text_files import read_text_file
 
@@ -118,7 +118,7 @@ class SavedModelServable:
             records = {name: record_of(tensor.dtype.as_datatype_enum) for name, tensor in tensors.items()}
             self._records = {name: record for name, record in records.items() if record is not None}
             whole = self._whole_signatures(tensors) if is_ours else ()
-            self._shared_work = [SharedWork(meta_graph.graph_def, each) for each in whole]
+            self._free_outputs = [FreeOutputs(meta_graph.graph_def, each) for each in whole]
             ends = is_sure_to_end(meta_graph.graph_def, is_ours)
             self._short_runs = ShortRuns(ends and self._has_default_threads(config))
         except errors.OpError as error:
@@ -133,7 +133,7 @@ class SavedModelServable:
     ) -> list[np.ndarray]:
         """As in `Servable`."""
         fed = {self._tensor(name): array for name, array in feeds.items()}
-        asked, fetches = fetches, self._with_shared_work(feeds, fetches)
+        asked, fetches = fetches, self._with_free_outputs(feeds, fetches)
         fetched = [self._tensor(name) for name in fetches]
         kind = kind_of_run(fetches, feeds.values())
         options = _IN_THIS_THREAD if self._short_runs.expected(kind) else _options(timeout)
@@ -187,9 +187,9 @@ class SavedModelServable:
             if all(info.name in tensors for info in signature.outputs.values()):
                 yield signature
 
-    def _with_shared_work(self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str]) -> Sequence[str]:
+    def _with_free_outputs(self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str]) -> Sequence[str]:
         """Return `fetches`, with the other outputs that cost almost nothing more."""
-        for each in self._shared_work:
+        for each in self._free_outputs:
             if each.inputs == feeds.keys() and set(fetches).issubset(each.outputs):
                 return each.widened(fetches)
         return fetches

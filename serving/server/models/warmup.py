@@ -16,7 +16,7 @@ from tensorflow_serving.apis import prediction_log_pb2  # pyright: ignore[report
 
 from ...errors import InvalidArgumentError, ServingError, UnimplementedError
 from ...wire import messages_pb2 as pb
-from .graph_call import Call
+from .graph_request import GraphRequest
 from ..runtime.metrics import Metrics
 from ..api.predict import PredictCall
 from .servable import Servable
@@ -71,7 +71,7 @@ def _run_all(servable: Servable, file: Path, iterations: int) -> int:
 
     They run one after the other: TensorFlow prepares the graphs of a session under one lock.
     """
-    calls: list[Call[Any]] = []
+    calls: list[GraphRequest[Any]] = []
     for record in _records(file):
         if len(calls) == _MOST_RECORDS:
             raise InvalidArgumentError(
@@ -95,7 +95,7 @@ def _records(path: Path) -> Iterator[Any]:
         yield stock_message.PredictionLog.FromString(record)
 
 
-def _call(servable: Servable, log: Any) -> Call[Any]:
+def _call(servable: Servable, log: Any) -> GraphRequest[Any]:
     kind = log.WhichOneof("log_type")
     request = getattr(log, kind).request.SerializeToString() if kind else b""
     match kind:

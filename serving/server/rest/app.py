@@ -23,11 +23,11 @@ from ...errors import (
     UnavailableError,
 )
 from ...wire import messages_pb2 as pb
-from ..api.calls import CLASSIFY, PREDICT, REGRESS, Api, Sizes
 from ..api.in_flight import InFlight
+from ..api.inference_api import CLASSIFY, PREDICT, REGRESS, InferenceApi, Sizes
 from ..api.management import Management
 from ..api.predict import ArraysCall
-from ..batching.runner import Runner
+from ..batching.graph_runner import GraphRunner
 from ..config import ServerConfig
 from ..models.servable import Servable
 from ..runtime.metrics import CONTENT_TYPE, Metrics
@@ -101,8 +101,8 @@ class RestApi:
 
     def __init__(
         self,
-        api: Api,
-        runner: Runner,
+        api: InferenceApi,
+        runner: GraphRunner,
         metrics: Metrics,
         management: Management,
         metrics_path: str,

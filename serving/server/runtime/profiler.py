@@ -19,7 +19,7 @@ from tensorflow.python.framework import errors
 from tensorflow.python.profiler.internal._pywrap_profiler import ProfilerSession
 
 from ...errors import AbortedError, InvalidArgumentError, UnavailableError
-from ..batching.runner import in_own_thread
+from ..batching.graph_runner import in_own_thread
 from . import profile_service_pb2 as pb
 
 SERVICE = "tensorflow.ProfilerService"

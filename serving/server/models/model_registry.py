@@ -21,8 +21,8 @@ from ...errors import (
 )
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
-from .leases import servable_not_found
-from .lifecycle import Model
+from .loaded_versions import servable_not_found
+from .served_model import ServedModel
 from .version_loading import Loader
 from .model_config import ModelSettings
 from .servable import Servable, without_path
@@ -39,7 +39,7 @@ _OTHERS_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
 
 
-class Models:
+class ModelRegistry:
     """The models of a server.
 
     Args:
@@ -49,7 +49,7 @@ class Models:
             when this changes.
 
     Example:
-        models = Models(config, Loader(config, Metrics()), on_change=print)
+        models = ModelRegistry(config, Loader(config, Metrics()), on_change=print)
         models.begin(configured_models(config))
         models.wait_until_served()
         with models.lease(pb.ModelSpec(name="half")) as servable:
@@ -65,10 +65,10 @@ class Models:
         self._lock = threading.Lock()
         self._reloading = threading.Lock()
         self._changed = threading.Condition()
-        self._models: dict[str, Model] = {}
+        self._models: dict[str, ServedModel] = {}
         self._labels: dict[str, dict[str, int]] = {}
         # Models removed from the list, which may still be finishing requests; the newest last.
-        self._former: list[Model] = []
+        self._former: list[ServedModel] = []
 
     def begin(self, settings: Mapping[str, ModelSettings]) -> None:
         """Begin to load the models; return at once."""
@@ -205,7 +205,7 @@ class Models:
                 self._changed.notify_all()
             self._on_change(settings.name, available)
 
-        model = Model(settings, self._config, self._loader, self._unloader, changed)
+        model = ServedModel(settings, self._config, self._loader, self._unloader, changed)
         self._models[settings.name] = model
         self._on_change(settings.name, False)
         model.start()
@@ -294,5 +294,5 @@ class Models:
         return {label: version for label, version in labels.items() if version not in versions}
 
 
-def _source(model: Model) -> tuple[object, object]:
+def _source(model: ServedModel) -> tuple[object, object]:
     return model.settings.base_path, model.settings.policy

@@ -38,7 +38,7 @@ class _Place(NamedTuple):
     output: int | None = None
 
 
-class SharedWork:
+class FreeOutputs:
     """Find the outputs of a signature that can be fetched together at almost no cost.
 
     Args:
@@ -46,7 +46,7 @@ class SharedWork:
         signature: one of its signatures, whose outputs are tensors.
 
     Example:
-        shared = SharedWork(meta_graph.graph_def, signature)
+        shared = FreeOutputs(meta_graph.graph_def, signature)
         shared.widened(["label:0"])  # ("label:0", "probabilities:0", "score:0")
     """
 

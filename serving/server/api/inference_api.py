@@ -17,11 +17,11 @@ from google.protobuf.message import DecodeError, Message
 from ...errors import InternalError, InvalidArgumentError, ResourceExhaustedError
 from ...wire import codec
 from ...wire import messages_pb2 as pb
-from ..batching.runner import Runner
+from ..batching.graph_runner import GraphRunner
 from ..config import ServerConfig
-from ..models.graph_call import Call
+from ..models.graph_request import GraphRequest
+from ..models.model_registry import ModelRegistry
 from ..models.servable import Servable
-from ..models.served_models import Models
 from ..runtime.deadlines import seconds_left
 from ..runtime.metrics import Metrics
 from .admission import Admission, examples_bytes, predict_bytes
@@ -50,7 +50,7 @@ class Sizes(NamedTuple):
     tensors: int
 
 
-class Api:
+class InferenceApi:
     """Answer requests with the models of a server.
 
     The methods with bytes take a serialized request and a deadline of `time.monotonic`, None for no limit,
@@ -67,12 +67,17 @@ class Api:
         config: sets the format of answers and the checks of signatures.
 
     Example:
-        api = Api(models, runner, metrics, Management(models, metrics, ask_all=None), config)
+        api = InferenceApi(models, runner, metrics, Management(models, metrics, ask_all=None), config)
         response = await api.predict(request_bytes, deadline=None)
     """
 
     def __init__(
-        self, models: Models, runner: Runner, metrics: Metrics, management: Management, config: ServerConfig
+        self,
+        models: ModelRegistry,
+        runner: GraphRunner,
+        metrics: Metrics,
+        management: Management,
+        config: ServerConfig,
     ):
         self.admission = Admission(config)
         self._models = models
@@ -188,7 +193,7 @@ class Api:
         self,
         spec: pb.ModelSpec,
         api: str,
-        prepare: Callable[[Servable], Call[_T]],
+        prepare: Callable[[Servable], GraphRequest[_T]],
         finish: Callable[[_T], bytes],
         sizes: Sizes,
         deadline: float | None,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..config import ServerConfig
-from ..models.graph_call import Call
+from ..models.graph_request import GraphRequest
 from ..models.servable import Servable
 from ..runtime.deadlines import by, seconds_left
 from ..runtime.metrics import Metrics
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 _SMALL = 2**16
 
 
-class Runner:
+class GraphRunner:
     """Run calls in threads, so that the event loop stays free.
 
     Args:
@@ -32,7 +32,7 @@ class Runner:
         metrics: the counters.
 
     Example:
-        runner = Runner(executor, config, BatchingParameters(), Metrics())
+        runner = GraphRunner(executor, config, BatchingParameters(), Metrics())
         arrays = await runner.run(servable, call, deadline=None)
     """
 
@@ -44,7 +44,9 @@ class Runner:
         self._most = parameters.max_execution_batch_size
         self._batcher = Batcher(executor, parameters, metrics)
 
-    async def run(self, servable: Servable, call: Call[Any], deadline: float | None) -> list[np.ndarray]:
+    async def run(
+        self, servable: Servable, call: GraphRequest[Any], deadline: float | None
+    ) -> list[np.ndarray]:
         """Return the values that a call fetches.
 
         Args:
@@ -56,10 +58,10 @@ class Runner:
             DeadlineExceededError: the deadline has passed before a thread was free, or in the graph.
             ServingError: the graph failed.
         """
-        if self._batch_all or servable.batching or _has_rows(servable, call, self._most):
+        if self._batch_all or servable.batching or _gains_from_batching(servable, call, self._most):
             return await self._batcher.run(servable, call, deadline)
 
-        def run(call: Call[Any]) -> list[np.ndarray]:
+        def run(call: GraphRequest[Any]) -> list[np.ndarray]:
             return servable.run(call.feeds, call.fetches, seconds_left(deadline))
 
         return await by(deadline, self._in_thread(run, call))
@@ -85,7 +87,7 @@ class Runner:
             held.clear()
 
 
-def _has_rows(servable: Servable, call: Call[Any], most: int) -> bool:
+def _gains_from_batching(servable: Servable, call: GraphRequest[Any], most: int) -> bool:
     """Return True if a call is known to gain from batching: few independent rows."""
     tensors = servable.row_tensors
     if not tensors.issuperset(call.feeds) or not tensors.issuperset(call.fetches):

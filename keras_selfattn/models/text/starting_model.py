@@ -30,7 +30,7 @@ _FREE = frozenset(
 )
 
 
-class Start:
+class StartingModel:
     """The trained model from which another starts.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import Record, iter_records, other_separator
 from keras_selfattn.errors import DataError
-from keras_selfattn.labels import LabelList, LabelReader
+from keras_selfattn.label_names import LabelList, LabelReader
 
 # Names of columns in a message.
 _SHOWN = 20

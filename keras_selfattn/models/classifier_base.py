@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.labels import may_bear_several
+from keras_selfattn.label_names import may_bear_several
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
 
@@ -37,7 +37,7 @@ class Classifier(RawModel):
     def get_config(self) -> dict[str, Any]:
         return {"multi_label": self._multi_label_asked, **super().get_config()}
 
-    def _head_type(self, y: Any) -> type[Head]:
+    def head_type(self, y: Any) -> type[Head]:
         asked = self._multi_label_asked
         return MultiLabelHead if (may_bear_several(y) if asked is None else asked) else ClassHead
 

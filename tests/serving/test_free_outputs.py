@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_selfattn.serving.server import ServerConfig
 from keras_selfattn.serving.server.models import servable
-from keras_selfattn.serving.server.models.shared_work import SharedWork
+from keras_selfattn.serving.server.models.free_outputs import FreeOutputs
 from keras_selfattn.serving.server.models.version_loading import Loader
 from keras_selfattn.serving.server.runtime.metrics import Metrics
 from keras_selfattn.serving.wire import messages_pb2 as pb
@@ -111,7 +111,7 @@ def test_what_is_fed_is_never_fetched_along(tmp_path):
     signature.inputs["number"].name = "number:0"
     signature.outputs["more"].name = "more:0"
     signature.outputs["number"].name = "number:0"
-    assert SharedWork(graph.as_graph_def(), signature).widened(["more:0"]) == ("more:0",)
+    assert FreeOutputs(graph.as_graph_def(), signature).widened(["more:0"]) == ("more:0",)
 
 
 def test_in_a_graph_with_loops_of_its_own_nothing_is_fetched_along(tmp_path):
@@ -131,7 +131,7 @@ def test_in_a_graph_with_loops_of_its_own_nothing_is_fetched_along(tmp_path):
         loaded_graph = v1.saved_model.load(session, ["serve"], str(tmp_path / "1"))
     signature = pb.SignatureDef.FromString(loaded_graph.signature_def["serving_default"].SerializeToString())
     twice = signature.outputs["twice"].name
-    assert SharedWork(loaded_graph.graph_def, signature).widened([twice]) == (twice,)
+    assert FreeOutputs(loaded_graph.graph_def, signature).widened([twice]) == (twice,)
 
 
 def test_the_outputs_of_an_exported_classifier_are_answered_by_one_graph(tmp_path, fetched):

@@ -24,11 +24,12 @@ from ..wire import frames
 from ..wire.dtypes import CodecError
 from . import batches
 from .answers import Prediction, with_text
-from .failures import Asked
+from .failures import ServerRef
 from .inputs import Inputs, checked_inputs, rowwise
 from .metadata_cache import MetadataCache, Which, is_name
+from .rpc_methods import PREDICT
 from .signatures import ModelMetadata, Signature
-from .steps import PREDICT, Many, Request, Steps
+from .steps import Many, Request, Steps
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -37,7 +38,7 @@ _TRIES_FOR_A_VERSION = 5
 _M = TypeVar("_M", bound=Message)
 
 
-class Core:
+class Operations:
     """The operations on one model, and its cached metadata.
 
     Args:
@@ -57,17 +58,17 @@ class Core:
                 "this machine stores numbers big end first, and TensorFlow Serving's tensors hold them "
                 "little end first: run the client on a little-endian machine"
             )
-        self.asked = Asked(target, model, encrypted)
+        self.server = ServerRef(target, model, encrypted)
         self.model = model
         self.max_batch_size = max_batch_size
-        self.memory = MetadataCache(self.asked)
+        self.metadata_cache = MetadataCache(self.server)
 
     def predict(
         self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Which
     ) -> Steps[Prediction]:
         """The outputs of `signature` for all rows."""
         answers, rows = yield from self.predict_parts(inputs, signature, outputs, which)
-        return with_text(batches.joined(self.asked, answers, rows))
+        return with_text(batches.joined(self.server, answers, rows))
 
     def predict_parts(
         self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Which
@@ -77,12 +78,12 @@ class Core:
         Strings are still `bytes`.
         """
         names = self.output_names(outputs)
-        known = yield from self.memory.known(which, signature)
+        known = yield from self.metadata_cache.known(which, signature)
         try:
             return (yield from self._predict_known(inputs, signature, names, which, known))
         except (InvalidArgumentError, InvalidInputError, FailedPreconditionError) as error:
             # It was checked against cached metadata, and a newer version may have other inputs.
-            fresh = None if known is None else (yield from self.memory.fresh(which, error, signature))
+            fresh = None if known is None else (yield from self.metadata_cache.fresh(which, error, signature))
             if fresh is None:
                 raise
             return (yield from self._predict_known(inputs, signature, names, which, fresh))
@@ -96,7 +97,7 @@ class Core:
         try:
             return message.FromString(answer)
         except DecodeError as error:
-            raise self.asked.malformed(f"{message.DESCRIPTOR.name} does not parse: {error}") from error
+            raise self.server.malformed(f"{message.DESCRIPTOR.name} does not parse: {error}") from error
 
     def signature(self, known: ModelMetadata | None, name: str) -> Signature | None:
         """A signature, if it is known.
@@ -108,7 +109,7 @@ class Core:
             return known and known.signatures[name]
         names = ", ".join(repr(other) for other in known.signatures if not other.startswith("__"))
         details = f'Serving signature key "{name}" not found; the model has {names or "none"}'
-        raise self.asked.error(grpc.StatusCode.FAILED_PRECONDITION, details, name)
+        raise self.server.error(grpc.StatusCode.FAILED_PRECONDITION, details, name)
 
     def output_names(self, outputs: Sequence[str] | None) -> Sequence[str]:
         """The requested outputs as a list, empty for all.
@@ -120,7 +121,7 @@ class Core:
             return []
         names = outputs if isinstance(outputs, str) else list(outputs)
         if isinstance(names, str) or not names or not all(map(is_name, names)):
-            raise self.asked.refused(f"outputs must be a list of names, or None for all. Received {names!r}")
+            raise self.server.refused(f"outputs must be a list of names, or None for all. Received {names!r}")
         return names
 
     def check_outputs(self, outputs: Sequence[str], name: str, signature: Signature | None) -> None:
@@ -132,7 +133,7 @@ class Core:
         unknown = [output for output in outputs if signature and output not in signature.outputs]
         if unknown:
             listed = ", ".join(map(repr, unknown))
-            raise self.asked.refused(f"signature {name!r} has no output {listed}. It is {signature!r}")
+            raise self.server.refused(f"signature {name!r} has no output {listed}. It is {signature!r}")
 
     def request(
         self,
@@ -152,8 +153,8 @@ class Core:
             outputs, spec = frames.predict_response(answer)
         except (DecodeError, CodecError) as error:
             what = "PredictResponse does not parse: " if isinstance(error, DecodeError) else ""
-            raise self.asked.malformed(f"{what}{error}", signature) from error
-        self.memory.answered(which, spec.version.value)
+            raise self.server.malformed(f"{what}{error}", signature) from error
+        self.metadata_cache.answered(which, spec.version.value)
         return Prediction(outputs, model=self.model, version=spec.version.value, signature=signature)
 
     def _predict_known(
@@ -166,9 +167,9 @@ class Core:
     ) -> Steps[tuple[list[Prediction], list[range]]]:
         signature = self.signature(known, name)
         self.check_outputs(outputs, name, signature)
-        arrays = checked_inputs(self.asked, inputs, name, signature)
+        arrays = checked_inputs(self.server, inputs, name, signature)
         split = rowwise(arrays, signature)
-        rows = batches.parts(self.asked, arrays, split, self.max_batch_size)
+        rows = batches.parts(self.server, arrays, split, self.max_batch_size)
 
         def request(which: Which, part: range) -> Request:
             taken = arrays if len(rows) == 1 else batches.taken(arrays, split, part)
@@ -210,8 +211,8 @@ class Core:
                 continue
             return self.prediction(answer, name, which)
         raise AbortedError(
-            f"several versions of model {self.model!r} at {self.asked.target} answered parts of one batch, "
+            f"several versions of model {self.model!r} at {self.server.target} answered parts of one batch, "
             f"and version {version} does not answer all of them. Ask again",
-            target=self.asked.target,
+            target=self.server.target,
             model=self.model,
         )

@@ -8,7 +8,7 @@ import numpy as np
 _Response = TypeVar("_Response", covariant=True)
 
 
-class Call(Protocol[_Response]):
+class GraphRequest(Protocol[_Response]):
     """A request as a servable runs it.
 
     Attributes:

@@ -16,7 +16,7 @@ Attempt = Callable[[int], bytes]
 Wait = Callable[[float], object]
 
 
-class UnderWay:
+class PendingCall:
     """A call in progress whose retries are made when its answer is requested.
 
     Args:
@@ -73,7 +73,7 @@ class UnderWay:
             self._future.cancel()
 
 
-class RetriedUnderWay(UnderWay):
+class RetriedPendingCall(PendingCall):
     """A call in progress whose retries are made at once, in a thread.
 
     gRPC's own retries do the same: calls that fail side by side wait side by side, while others are made.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config import ServerConfig
-from .leases import Leases
+from .loaded_versions import LoadedVersions
 from .version_loading import Loader
 from .model_config import ModelSettings
 from .servable import Servable, without_path
@@ -48,7 +48,7 @@ class _Failure:
     next_try: float
 
 
-class Model:
+class ServedModel:
     """Keep the selected versions of one model loaded.
 
     Args:
@@ -63,7 +63,7 @@ class Model:
         states: the state of each of its versions.
 
     Example:
-        model = Model(ModelSettings("half", Path("/models/half")), config, loader, unloader, on_change=print)
+        model = ServedModel(ModelSettings("half", Path("/models/half")), config, loader, unloader, on_change=print)
         model.start()
         model.wait_for_look(timeout=60)
         with model.lease(None) as servable:
@@ -85,7 +85,7 @@ class Model:
         self._loader = loader
         # Loaded, but not answering yet.
         self._warming: Servable | None = None
-        self._leases = Leases(settings.name, self.states, unloader, on_change)
+        self._loaded = LoadedVersions(settings.name, self.states, unloader, on_change)
         self._lock = threading.Lock()
         self._looks: dict[int, Look] = {}
         self._failed: dict[int, _Failure] = {}
@@ -100,12 +100,12 @@ class Model:
     @property
     def versions(self) -> list[int]:
         """The versions that answer."""
-        return self._leases.versions
+        return self._loaded.versions
 
     @property
     def running(self) -> int:
         """Return the number of requests that use a version."""
-        return self._leases.running
+        return self._loaded.running
 
     @property
     def problem(self) -> Problem | None:
@@ -136,13 +136,13 @@ class Model:
         return self._looked.wait(timeout)
 
     def lease(self, version: int | None) -> AbstractContextManager[Servable]:
-        """A version that answers, as in `Leases.lease`."""
-        return self._leases.lease(version)
+        """A version that answers, as in `LoadedVersions.lease`."""
+        return self._loaded.lease(version)
 
     def retire(self) -> None:
         """Stop looking, and unload each version when its last request has finished; return at once."""
         self.stop_looking()
-        self._leases.retire(self.versions)
+        self._loaded.retire(self.versions)
 
     def stop_looking(self) -> None:
         """Load nothing from now on, and end a running warmup; return at once."""
@@ -161,7 +161,7 @@ class Model:
         self.stop_looking()
         if self._watcher.is_alive():
             self._watcher.join(timeout)
-        self._leases.close()
+        self._loaded.close()
 
     def look(self) -> None:
         """Look at the base path once, and load and unload versions accordingly."""
@@ -190,7 +190,7 @@ class Model:
                 problems.append(problem)
         # A half copied or broken version leaves the earlier ones in place.
         if available or not candidates:
-            self._leases.retire([number for number in self.versions if number not in available])
+            self._loaded.retire([number for number in self.versions if number not in available])
             self._forget_waiting(candidates, newest=max(available, default=0))
         self._note(problems, trusting)
 
@@ -220,7 +220,7 @@ class Model:
     def _ensure(self, number: int, path: Path, trusting: bool) -> Problem | None:
         """Load a version unless it serves already. Return the problem that keeps it from serving, or None."""
         # Resolved: a changed link leads to another version of the same number.
-        if self._leases.path_of(number) == path.resolve():
+        if self._loaded.path_of(number) == path.resolve():
             return None
         look = look_at(path)
         settled = trusting or self._looks.get(number) == look
@@ -263,7 +263,7 @@ class Model:
                 servable.close()
                 self.states.set(number, State.END)
                 return None
-            self._leases.put(servable, path.resolve())
+            self._loaded.put(servable, path.resolve())
         _log.info("version %s of model %s is available", number, name)
         return None
 

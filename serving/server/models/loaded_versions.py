@@ -1,4 +1,4 @@
-"""Leases on a model's loaded versions: they keep a version loaded while requests use it."""
+"""A model's loaded versions, and leases that keep a version loaded while requests use it."""
 
 import contextlib
 import logging
@@ -15,7 +15,7 @@ from .version_states import State, States
 _log = logging.getLogger(__name__)
 
 
-class _Lease:
+class _LoadedVersion:
     """A servable, its folder, and the number of requests that use it."""
 
     def __init__(self, servable: Servable, path: Path):
@@ -25,7 +25,7 @@ class _Lease:
         self.retired = False
 
 
-class Leases:
+class LoadedVersions:
     """The versions of one model that answer, and those that finish their last requests.
 
     Args:
@@ -35,11 +35,11 @@ class Leases:
         on_change: called with True when the first version can answer, with False when none is left.
 
     Example:
-        leases = Leases("half", States(), ThreadPoolExecutor(1), on_change=print)
-        leases.put(servable, path)
-        with leases.lease(None) as servable:
+        loaded = LoadedVersions("half", States(), ThreadPoolExecutor(1), on_change=print)
+        loaded.put(servable, path)
+        with loaded.lease(None) as servable:
             servable.run(feeds, fetches, timeout=1.0)
-        leases.retire([1])
+        loaded.retire([1])
     """
 
     def __init__(self, model: str, states: States, unloader: Executor, on_change: Callable[[bool], None]):
@@ -48,8 +48,8 @@ class Leases:
         self._unloader = unloader
         self._on_change = on_change
         self._lock = threading.Lock()
-        self._serving: dict[int, _Lease] = {}
-        self._retiring: set[_Lease] = set()
+        self._serving: dict[int, _LoadedVersion] = {}
+        self._retiring: set[_LoadedVersion] = set()
 
     @property
     def versions(self) -> list[int]:
@@ -74,7 +74,7 @@ class Leases:
         with self._lock:
             was_available = bool(self._serving)
             before = self._serving.get(servable.version)
-            self._serving[servable.version] = _Lease(servable, path)
+            self._serving[servable.version] = _LoadedVersion(servable, path)
             self._states.set(servable.version, State.AVAILABLE)
             if before is not None:
                 self._let_go(before)
@@ -128,20 +128,20 @@ class Leases:
             lease.servable.close()
             self._states.set(lease.servable.version, State.END)
 
-    def _let_go(self, lease: _Lease) -> None:
+    def _let_go(self, lease: _LoadedVersion) -> None:
         """Hold the lock."""
         lease.retired = True
         self._retiring.add(lease)
         if lease.running == 0:
             self._unload_later(lease)
 
-    def _unload_later(self, lease: _Lease) -> None:
+    def _unload_later(self, lease: _LoadedVersion) -> None:
         """Hold the lock: only one of the threads that see the last request end unloads."""
         if lease in self._retiring:
             self._retiring.discard(lease)
             self._unloader.submit(self._unload, lease)
 
-    def _unload(self, lease: _Lease) -> None:
+    def _unload(self, lease: _LoadedVersion) -> None:
         version = lease.servable.version
         lease.servable.close()
         del lease.servable
