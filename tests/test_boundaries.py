@@ -1,4 +1,4 @@
-"""Imports point one way, proven in fresh interpreters."""
+"""Imports point one way, proven in fresh interpreters and, of subpackages side by side, from their text."""
 
 import re
 import shutil
@@ -95,7 +95,7 @@ def test_a_plain_call_of_attention_passes_at_most_six_files():
         layer(inputs)
     finally:
         sys.setprofile(before)
-    assert {"self_attention.py", "attention_paths.py", "attention.py"} <= passed
+    assert {"self_attention.py", "attention_paths.py", "attention_math.py"} <= passed
     assert len(passed) <= 6, passed
 
 
@@ -108,6 +108,26 @@ def test_models_import_layers_and_nothing_of_ours_above_them():
         "assert found == [], found"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("package", "order"),
+    [
+        ("serving/server", ["rest", "api", "batching", "workers", "models", "tflite", "runtime"]),
+        ("keras_selfattn/models", ["images", "series", "text", "tokens"]),
+    ],
+)
+def test_a_subpackage_imports_only_those_that_come_after_it(package, order):
+    folder = ROOT / package
+    assert sorted(order) == sorted(path.parent.name for path in folder.glob("*/__init__.py"))
+    named = re.compile(rf"^\s*from (?:\.\.|keras_selfattn\.models\.)({'|'.join(order)})\b", re.MULTILINE)
+    found = {room: set() for room in order}
+    for room in order:
+        for path in (folder / room).glob("*.py"):
+            found[room] |= set(named.findall(path.read_text("utf-8")))
+    assert any(found.values())
+    for place, room in enumerate(order):
+        assert found[room] <= set(order[place:]), room
 
 
 def test_the_server_works_where_keras_cannot_be_imported():

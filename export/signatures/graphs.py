@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_selfattn.models.text.vocabulary import PADDING_ID
+from keras_selfattn.models.vocabulary import PADDING_ID
 
 from ..weights import Weights
 from .by_length import by_length

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.text.tokenizer import split
-from keras_selfattn.models.text.vocabulary import PADDING_ID
+from keras_selfattn.models.vocabulary import PADDING_ID
 
 Tensor = Any
 Request = dict[str, np.ndarray]

@@ -22,7 +22,7 @@ from .api.grpc_services import GrpcApi, Health, add_reflection
 from .api.in_flight import InFlight
 from .api.inference_api import InferenceApi
 from .api.management import Management
-from .batching.batching_parameters import batching_parameters
+from .api.warmup import Warmup
 from .batching.graph_runner import GraphRunner
 from .config import ServerConfig
 from .models.config_watch import ConfigWatch
@@ -34,6 +34,7 @@ from .rest.app import RestApi
 from .rest.server import RestServer
 from .runtime import profiler
 from .runtime.accept_ahead import grpc_server
+from .runtime.batching_parameters import batching_parameters
 from .runtime.listening import check_addresses, credentials, listen, local_target, server_options
 from .runtime.metrics import Metrics, metrics_path
 from .until_stopped import SIGNAL_SECONDS
@@ -93,7 +94,7 @@ class Server:
         after_load = LoadedObjects().keep if own_process else lambda: None
         if own_process:
             limit_arenas(_ARENAS_PER_CPU * config.cpus)
-        loader = Loader(config, self._metrics, after_load)
+        loader = Loader(config, Warmup(config, self._metrics, after_load))
         self.models = ModelRegistry(config, loader, on_change=self._availability_changed)
         ask_all = membership.ask_all if membership else None
         self._management = Management(self.models, self._metrics, ask_all)

@@ -9,7 +9,7 @@ import pytest
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.server.api.predict import ArraysCall
 from keras_selfattn.serving.server.batching.batcher import Batcher
-from keras_selfattn.serving.server.batching.batching_parameters import BatchingParameters
+from keras_selfattn.serving.server.runtime.batching_parameters import BatchingParameters
 from keras_selfattn.serving.server.runtime.metrics import Metrics
 from keras_selfattn.serving.wire import messages_pb2 as pb
 

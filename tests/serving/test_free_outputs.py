@@ -11,7 +11,6 @@ from keras_selfattn.serving.server import ServerConfig
 from keras_selfattn.serving.server.models import servable
 from keras_selfattn.serving.server.models.free_outputs import FreeOutputs
 from keras_selfattn.serving.server.models.version_loading import Loader
-from keras_selfattn.serving.server.runtime.metrics import Metrics
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 OUTPUTS = ("label", "probabilities", "score")
@@ -61,7 +60,7 @@ def loaded(module, base, **signatures):
     card = base / "1" / "assets.extra" / "model_card.json"
     card.parent.mkdir(exist_ok=True)
     card.write_text("{}")
-    return closing(Loader(ServerConfig("m", "m"), Metrics()).load("m", 1, base / "1"))
+    return closing(Loader(ServerConfig("m", "m")).load("m", 1, base / "1"))
 
 
 def asked(version, value, names):
@@ -95,7 +94,7 @@ def test_work_that_nobody_asked_for_is_not_done(tmp_path, fetched, names, count)
 
 def test_of_models_that_others_exported_only_what_is_asked_for_is_fetched(tmp_path, fetched):
     models.save(Heads(), tmp_path)
-    with closing(Loader(ServerConfig("m", "m"), Metrics()).load("m", 1, tmp_path / "1")) as version:
+    with closing(Loader(ServerConfig("m", "m")).load("m", 1, tmp_path / "1")) as version:
         asked(version, np.ones((2, 3), np.float32), ["hidden"])
     assert fetched == [1]
 
@@ -141,7 +140,7 @@ def test_the_outputs_of_an_exported_classifier_are_answered_by_one_graph(tmp_pat
     small = TextConfig(width=8, num_layers=1, num_heads=1, ngram_buckets=64)
     model = TextClassifier(small, vocabulary=["good", "bad"], labels=["+", "-"])
     path = export_saved_model(model, tmp_path)
-    with closing(Loader(ServerConfig("m", "m"), Metrics()).load("m", 1, path)) as version:
+    with closing(Loader(ServerConfig("m", "m")).load("m", 1, path)) as version:
         texts = np.array([b"good", b"bad"], object)
         whole = asked(version, texts, OUTPUTS)
         for names in SUBSETS:

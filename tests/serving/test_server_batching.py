@@ -13,7 +13,7 @@ from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.batching import thread_shares as shares
-from keras_selfattn.serving.server.batching.batching_parameters import BatchingParameters, batching_parameters
+from keras_selfattn.serving.server.runtime.batching_parameters import BatchingParameters, batching_parameters
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
 

@@ -19,6 +19,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server.api.warmup import Warmup
 from keras_selfattn.serving.server.models.servable import SavedModelServable
 from keras_selfattn.serving.server.models.version_loading import Loader
 from keras_selfattn.serving.server.runtime.metrics import Metrics
@@ -33,7 +34,9 @@ def tf1_base(tmp_path):
     return tmp_path
 
 
-def load_and_warm_up(loader, path):
+def load_and_warm_up(path, metrics=None, **settings):
+    config = ServerConfig("m", "m", **settings)
+    loader = Loader(config, Warmup(config, metrics or Metrics()))
     with closing(loader.load("m", 1, path)) as servable:
         loader.warm_up(servable, path)
 
@@ -92,7 +95,7 @@ def test_warmup_requests_of_all_kinds_run_before_the_version_answers(tf1_base, r
 def test_warmup_requests_run_as_often_as_asked_or_not_at_all(tf1_base, runs):
     write_warmup(tf1_base / "1", *warmup_requests())
     for settings in ({"num_request_iterations_for_warmup": 3}, {"enable_model_warmup": False}):
-        load_and_warm_up(Loader(ServerConfig("m", "m", **settings), Metrics()), tf1_base / "1")
+        load_and_warm_up(tf1_base / "1", **settings)
         assert len(runs) == 12
 
 
@@ -107,28 +110,26 @@ def test_a_warmup_request_that_fails_keeps_the_version_from_serving(tf1_base):
 def test_a_warmup_of_another_kind_or_of_too_many_requests_is_refused(tf1_base):
     session_run = prediction_log_pb2.PredictionLog()
     session_run.session_run_log.SetInParent()
-    loader = Loader(ServerConfig("m", "m"), Metrics())
     write_warmup(tf1_base / "1", session_run)
     with pytest.raises(errors.UnimplementedError, match="Unsupported log_type for warmup: session_run_log"):
-        load_and_warm_up(loader, tf1_base / "1")
+        load_and_warm_up(tf1_base / "1")
     write_warmup(tf1_base / "1", *[warmup_requests()[0]] * 1001)
     with pytest.raises(errors.InvalidArgumentError, match=r"exceeds the maximum \(1000\)"):
-        load_and_warm_up(loader, tf1_base / "1")
+        load_and_warm_up(tf1_base / "1")
 
 
 def test_the_time_of_a_warmup_is_counted_by_folder_and_by_how_it_ended(tf1_base):
     metrics = Metrics()
-    loader = Loader(ServerConfig("m", "m"), metrics)
     latency = ':tensorflow:serving:model_warmup_latency{}{{model_path="{}",status="{}"{}}} {}'
-    load_and_warm_up(loader, tf1_base / "1")
+    load_and_warm_up(tf1_base / "1", metrics)
     assert "model_path" not in metrics.text()  # nothing to run
     write_warmup(tf1_base / "1", *warmup_requests())
-    load_and_warm_up(loader, tf1_base / "1")
+    load_and_warm_up(tf1_base / "1", metrics)
     session_run = prediction_log_pb2.PredictionLog()
     session_run.session_run_log.SetInParent()
     write_warmup(tf1_base / "1", session_run)
     with pytest.raises(errors.UnimplementedError):
-        load_and_warm_up(loader, tf1_base / "1")
+        load_and_warm_up(tf1_base / "1", metrics)
     lines = metrics.text().splitlines()
     for status in ("OK", "UNIMPLEMENTED"):
         assert latency.format("_count", tf1_base / "1", status, "", 1) in lines
@@ -169,7 +170,7 @@ def test_tags_choose_the_graph(tf1_base):
 )
 def test_the_session_gets_the_threads_it_is_told(half_base, settings, threads):
     with closing(
-        Loader(ServerConfig("half", half_base, **settings), Metrics()).load("half", 3, half_base / "3")
+        Loader(ServerConfig("half", half_base, **settings)).load("half", 3, half_base / "3")
     ) as servable:
         config = servable._session._config
     assert (config.intra_op_parallelism_threads, config.inter_op_parallelism_threads) == threads
@@ -180,7 +181,7 @@ def test_the_session_gets_what_its_file_says(half_base, tmp_path):
     file.write_text("allow_soft_placement: true intra_op_parallelism_threads: 2")
     settings = {"tensorflow_session_config_file": file, "per_process_gpu_memory_fraction": 0.25}
     with closing(
-        Loader(ServerConfig("half", half_base, **settings), Metrics()).load("half", 3, half_base / "3")
+        Loader(ServerConfig("half", half_base, **settings)).load("half", 3, half_base / "3")
     ) as servable:
         config = servable._session._config
     assert config.allow_soft_placement
@@ -188,7 +189,7 @@ def test_the_session_gets_what_its_file_says(half_base, tmp_path):
     assert config.gpu_options.per_process_gpu_memory_fraction == 0.25
     file.write_text("nothing: 1")
     with pytest.raises(errors.InvalidArgumentError, match="Invalid protobuf file"):
-        Loader(ServerConfig("half", half_base, tensorflow_session_config_file=file), Metrics())
+        Loader(ServerConfig("half", half_base, tensorflow_session_config_file=file))
 
 
 def test_a_version_that_fails_is_tried_again_a_few_times(tmp_path, until, monkeypatch):

@@ -16,7 +16,6 @@ from keras_selfattn.serving.server import ServerConfig
 from keras_selfattn.serving.server.models import servable
 from keras_selfattn.serving.server.models.short_runs import ShortRuns, is_sure_to_end, kind_of_run
 from keras_selfattn.serving.server.models.version_loading import Loader
-from keras_selfattn.serving.server.runtime.metrics import Metrics
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def stayed(monkeypatch):
 
 
 def loaded(path, **settings):
-    return closing(Loader(ServerConfig("m", "m", **settings), Metrics()).load("m", 1, path))
+    return closing(Loader(ServerConfig("m", "m", **settings)).load("m", 1, path))
 
 
 def run(version, *numbers, timeout=10.0):

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_selfattn.models.text.vocabulary import PADDING_ID, UNKNOWN_ID
+from keras_selfattn.models.vocabulary import PADDING_ID, UNKNOWN_ID
 
 Tensor = Any
 

@@ -17,7 +17,7 @@ from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.subsampling import stratified_subsample
 from keras_selfattn.models.text.ngram_linear_layer import NGramLogits
 from keras_selfattn.models.text.ngrams import BUCKETS, counted
-from keras_selfattn.models.text.vocabulary import chunks
+from keras_selfattn.models.vocabulary import chunks
 
 # The most bytes of the weights: rarer n-grams are left out.
 _MOST_BYTES = 32_000_000

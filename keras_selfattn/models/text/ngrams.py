@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.text.tokenizer import clipped, split
-from keras_selfattn.models.text.vocabulary import as_strings, chunks
+from keras_selfattn.models.vocabulary import as_strings, chunks
 
 Tensor = Any
 

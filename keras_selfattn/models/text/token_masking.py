@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.batches import LengthSortedBatches, padded
-from keras_selfattn.models.text.vocabulary import UNKNOWN_ID
+from keras_selfattn.models.vocabulary import UNKNOWN_ID
 
 # The vocabulary's entry for a hidden token. No text has it as one token, because brackets are separate
 # tokens.

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.text.vocabulary import (
+from keras_selfattn.models.vocabulary import (
     FIRST_ID,
     PADDING_ID,
     as_strings,

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.config import TokenConfig
-from keras_selfattn.models.text.vocabulary import (
+from keras_selfattn.models.vocabulary import (
     FIRST_ID,
     PADDING_ID,
     as_strings,

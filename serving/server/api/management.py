@@ -5,10 +5,10 @@ from typing import Any
 
 from ...errors import NotFoundError
 from ...wire import messages_pb2 as pb
-from ..batching.graph_runner import in_own_thread
 from ..models.model_config import listed_models
 from ..models.model_registry import ModelRegistry
 from ..runtime.metrics import Metrics
+from ..runtime.own_thread import in_own_thread
 from ..workers.membership import METRICS, RELOAD, STATUS, AskAll
 from ..workers.merging import merged_statuses, summed_metrics
 

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 
 from ...errors import FailedPreconditionError, InvalidArgumentError
-from .batching_parameters import BatchingParameters
+from ..runtime.batching_parameters import BatchingParameters
 
 
 def kind_of(feeds: Mapping[str, np.ndarray], pad: bool) -> Hashable:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..models.servable import Servable
+from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import expired
-from .batching_parameters import BatchingParameters
 from .thread_shares import Shares
 
 Arrays = list[np.ndarray]

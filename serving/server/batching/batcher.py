@@ -26,11 +26,11 @@ from ...errors import (
 )
 from ..models.graph_request import GraphRequest
 from ..models.servable import Servable
+from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import by, expired, seconds_left
 from ..runtime.metrics import Metrics
 from .batch_arrays import joined, kind_of, merged, rows_of, split
 from .batch_queue import Arrays, Queue, Run, Task
-from .batching_parameters import BatchingParameters
 from .thread_shares import HALF_LIFE_SECONDS, Shares
 
 _Outcome = Arrays | Exception

@@ -1,8 +1,6 @@
 """Run graphs in a pool of threads, so that the event loop stays free."""
 
 import asyncio
-import contextlib
-import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
@@ -12,10 +10,10 @@ import numpy as np
 from ..config import ServerConfig
 from ..models.graph_request import GraphRequest
 from ..models.servable import Servable
+from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import by, seconds_left
 from ..runtime.metrics import Metrics
 from .batcher import Batcher
-from .batching_parameters import BatchingParameters
 
 _T = TypeVar("_T")
 # Below this many bytes, parsing a message takes less time than another thread's start.
@@ -94,27 +92,3 @@ def _gains_from_batching(servable: Servable, call: GraphRequest[Any], most: int)
         return False
     sizes = {len(array) if array.ndim else 0 for array in call.feeds.values()}
     return len(sizes) == 1 and 0 < max(sizes) <= most
-
-
-async def in_own_thread(function: Callable[[], _T]) -> _T:
-    """Return the result of `function`, from a thread that does not delay the end of the process.
-
-    It is for work that may take as long as loading a model: the process waits for the threads of a pool.
-    """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_T] = loop.create_future()
-
-    def settle(set_outcome: Callable[[Any], None], outcome: Any) -> None:
-        if not done.done():
-            set_outcome(outcome)
-
-    def run() -> None:
-        try:
-            outcome = (done.set_result, function())
-        except Exception as error:  # noqa: BLE001 - it is for whoever awaits
-            outcome = (done.set_exception, error)
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and with it the caller
-            loop.call_soon_threadsafe(settle, *outcome)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await done

@@ -49,7 +49,7 @@ class ModelRegistry:
             when this changes.
 
     Example:
-        models = ModelRegistry(config, Loader(config, Metrics()), on_change=print)
+        models = ModelRegistry(config, Loader(config, Warmup(config, Metrics())), on_change=print)
         models.begin(configured_models(config))
         models.wait_until_served()
         with models.lease(pb.ModelSpec(name="half")) as servable:

@@ -22,7 +22,7 @@ from tensorflow.python.saved_model.loader_impl import SavedModelLoader
 
 from ...errors import ERROR_OF_CODE, InvalidArgumentError, ServingError, status_code
 from ...wire import messages_pb2 as pb
-from ..batching.batching_parameters import BatchingParameters
+from ..runtime.batching_parameters import BatchingParameters
 from ..config import ServerConfig
 from .quantised_tensors import record_of
 from .free_outputs import FreeOutputs

@@ -7,8 +7,9 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2  # pyright: ignore[reportMissingImports]
 
+from ..tflite.tflite_servable import TFLITE_FILE
+
 _LARGEST = 2**63 - 1  # the largest number that a request can name
-TFLITE_FILE = "model.tflite"
 _GRAPH_FILES = ("saved_model.pb", "saved_model.pbtxt")
 
 # Each file's path, size and time. They differ between two looks during a copy.

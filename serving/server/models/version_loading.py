@@ -5,12 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ...wire import messages_pb2 as pb
-from ..batching.batching_parameters import own_batching_parameters
+from ..runtime.batching_parameters import own_batching_parameters
 from ..config import ServerConfig
-from ..runtime.metrics import Metrics
 from .servable import SavedModelServable, Servable, session_config
 from ..tflite.tflite_servable import TfliteServable, has_tflite
-from .warmup import warm_up
 
 # The card of this project's exports: their rows are independent.
 _CARD = Path("assets.extra") / "model_card.json"
@@ -20,20 +18,18 @@ class Loader:
     """Load versions, a few at a time.
 
     Args:
-        config: of the sessions, the warmup, batching and the number of simultaneous loads.
-        metrics: the counters of the warmup.
-        after_load: called when a version is loaded and warm.
+        config: of the sessions, batching and the number of simultaneous loads.
+        warm_up: prepares a loaded version for its first request, such as `api.warmup.Warmup`.
 
     Example:
-        loader = Loader(config, Metrics())
+        loader = Loader(config, Warmup(config, Metrics()))
         servable = loader.load("half", 1, Path("/models/half/1"))
         loader.warm_up(servable, Path("/models/half/1"))
     """
 
-    def __init__(self, config: ServerConfig, metrics: Metrics, after_load: Callable[[], None] = lambda: None):
+    def __init__(self, config: ServerConfig, warm_up: Callable[[Servable, Path], None] = lambda *_version: None):
         self._config = config
-        self._metrics = metrics
-        self._after_load = after_load
+        self.warm_up = warm_up
         self._tags = config.saved_model_tags.split(",")
         self._session_config = session_config(config)
         self._has_own_batching = config.enable_batching and config.enable_per_model_batching_parameters
@@ -51,16 +47,6 @@ class Loader:
             servable = self._servable(model, version, path)
             servable.batching = batching
             return servable
-
-    def warm_up(self, servable: Servable, path: Path) -> None:
-        """Run the warmup requests of a version; closing it ends them.
-
-        Raises:
-            Exception: one of them fails.
-        """
-        if self._config.enable_model_warmup:
-            warm_up(servable, path, self._config.num_request_iterations_for_warmup or 1, self._metrics)
-        self._after_load()
 
     def _servable(self, model: str, version: int, path: Path) -> Servable:
         if self._config.prefer_tflite_model and has_tflite(path):

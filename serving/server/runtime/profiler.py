@@ -19,8 +19,8 @@ from tensorflow.python.framework import errors
 from tensorflow.python.profiler.internal._pywrap_profiler import ProfilerSession
 
 from ...errors import AbortedError, InvalidArgumentError, UnavailableError
-from ..batching.graph_runner import in_own_thread
 from . import profile_service_pb2 as pb
+from .own_thread import in_own_thread
 
 SERVICE = "tensorflow.ProfilerService"
 _LONGEST_SECONDS = 600.0

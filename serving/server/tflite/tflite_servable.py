@@ -18,10 +18,11 @@ from tensorflow.lite.python import schema_py_generated as schema
 from ...errors import InvalidArgumentError, NotFoundError
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import dtype_name
-from ..batching.batching_parameters import BatchingParameters
-from ..models.version_folders import TFLITE_FILE
+from ..runtime.batching_parameters import BatchingParameters
 from .interpreter_pool import InterpreterPool
 from .tflite_signatures import UNREADABLE, Tensor, by_name, resolve, signatures_of
+
+TFLITE_FILE = "model.tflite"
 
 
 class TfliteServable:

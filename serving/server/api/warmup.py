@@ -1,4 +1,4 @@
-"""Warmup requests: run before a version answers, so that no caller waits for TensorFlow's first run of a graph.
+"""Warmup requests, run before a version answers: no caller waits for TensorFlow's first run of a graph.
 
 Reference: tensorflow.org/tfx/serving/saved_model_warmup; tensorflow_serving/apis/prediction_log.proto and
 servables/tensorflow/saved_model_warmup_util.cc.
@@ -6,7 +6,7 @@ servables/tensorflow/saved_model_warmup_util.cc.
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,12 @@ from tensorflow_serving.apis import prediction_log_pb2  # pyright: ignore[report
 
 from ...errors import InvalidArgumentError, ServingError, UnimplementedError
 from ...wire import messages_pb2 as pb
-from .graph_request import GraphRequest
+from ..config import ServerConfig
+from ..models.graph_request import GraphRequest
+from ..models.servable import Servable
 from ..runtime.metrics import Metrics
-from ..api.predict import PredictCall
-from .servable import Servable
-from ..api.classify import ClassifyCall, MultiInferenceCall, RegressCall
+from .classify import ClassifyCall, MultiInferenceCall, RegressCall
+from .predict import PredictCall
 
 _log = logging.getLogger(__name__)
 
@@ -30,40 +31,55 @@ _MOST_RECORDS = 1000
 _LONGEST_SECONDS = 600.0
 
 
-def warm_up(servable: Servable, path: Path, iterations: int, metrics: Metrics) -> None:
-    """Run the warmup requests of a version.
+class Warmup:
+    """Run the warmup requests of loaded versions; closing a version ends them.
 
     Args:
-        servable: the version.
-        path: its folder; without a file of requests nothing is run.
-        iterations: the number of runs of each.
+        config: switches warmup off, or runs each request several times.
         metrics: counts the total time.
+        after: called when a version is warm.
 
-    Raises:
-        InvalidArgumentError: the file has too many requests.
-        UnimplementedError: a request is not for inference.
-        ServingError: a request fails, or takes more than ten minutes.
+    Example:
+        Warmup(config, Metrics())(servable, Path("/models/half/1"))
     """
-    if not (path / _FILE).is_file():
-        return
-    started = time.monotonic()
-    status = grpc.StatusCode.UNKNOWN
-    try:
-        count = _run_all(servable, path / _FILE, iterations)
-        status = grpc.StatusCode.OK
-    except ServingError as error:
-        status = error.code
-        raise
-    finally:
-        seconds = time.monotonic() - started
-        metrics.warmed_up(path, status, seconds)
-    _log.info(
-        "version %s of model %s: %d warmup requests took %.1f s",
-        servable.version,
-        servable.model,
-        count,
-        seconds,
-    )
+
+    def __init__(self, config: ServerConfig, metrics: Metrics, after: Callable[[], None] = lambda: None):
+        self._enabled = config.enable_model_warmup
+        self._iterations = config.num_request_iterations_for_warmup or 1
+        self._metrics = metrics
+        self._after = after
+
+    def __call__(self, servable: Servable, path: Path) -> None:
+        """Run the requests of a version in a folder, if it has a file of them.
+
+        Raises:
+            InvalidArgumentError: the file has too many requests.
+            UnimplementedError: a request is not for inference.
+            ServingError: a request fails, or takes more than ten minutes.
+        """
+        if self._enabled and (path / _FILE).is_file():
+            self._run_all(servable, path)
+        self._after()
+
+    def _run_all(self, servable: Servable, path: Path) -> None:
+        started = time.monotonic()
+        status = grpc.StatusCode.UNKNOWN
+        try:
+            count = _run_all(servable, path / _FILE, self._iterations)
+            status = grpc.StatusCode.OK
+        except ServingError as error:
+            status = error.code
+            raise
+        finally:
+            seconds = time.monotonic() - started
+            self._metrics.warmed_up(path, status, seconds)
+        _log.info(
+            "version %s of model %s: %d warmup requests took %.1f s",
+            servable.version,
+            servable.model,
+            count,
+            seconds,
+        )
 
 
 def _run_all(servable: Servable, file: Path, iterations: int) -> int:
