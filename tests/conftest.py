@@ -25,13 +25,13 @@ def pytest_addoption(parser):
     parser.addoption(
         "--whole",
         action="store_true",
-        help="tests marked slow run as long and as often as they are meant to: pytest -m slow --whole",
+        help="tests marked shortened run as long and as often as they are meant to: pytest -m shortened --whole",
     )
 
 
 @pytest.fixture(scope="session")
 def whole(request):
-    """True if a test marked slow runs whole; without --whole it runs shortened."""
+    """True if a test marked shortened runs whole; without --whole it runs shortened."""
     return request.config.getoption("--whole")
 
 

@@ -346,7 +346,7 @@ def start(folder, *flags):
 
 
 @LINUX
-@pytest.mark.slow
+@pytest.mark.shortened
 def test_our_server_keeps_every_promise(tmp_path, whole):
     flags = ["--csv", str(tmp_path / "looks.csv")]
     if not whole:
@@ -364,7 +364,7 @@ def test_our_server_keeps_every_promise(tmp_path, whole):
 
 
 @LINUX
-@pytest.mark.slow
+@pytest.mark.shortened
 def test_an_interrupt_ends_the_soak_and_its_server(tmp_path):
     with start(tmp_path, "--workers=2", "--sample-seconds=1", "--grpc-clients=2", "--rest-clients=2") as soak:
         try:

@@ -34,7 +34,7 @@ def refused(received):
     return http2.answered(received) is None
 
 
-@pytest.mark.slow
+@pytest.mark.shortened
 @pytest.mark.parametrize("prefix", [b"", http2.PREFACE, http2.HELLO], ids=["bare", "preface", "hello"])
 def test_random_bytes_at_the_grpc_port_get_no_answer(server, prefix, whole):
     dice = random.Random(7)
@@ -42,7 +42,7 @@ def test_random_bytes_at_the_grpc_port_get_no_answer(server, prefix, whole):
         assert refused(exchange(server, server.port, prefix + dice.randbytes(dice.randrange(2000))))
 
 
-@pytest.mark.slow
+@pytest.mark.shortened
 def test_random_bytes_at_the_rest_port_are_a_bad_request(server, whole):
     dice = random.Random(8)
     for start in (b"", b"POST /v1/models/half:predict HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"):

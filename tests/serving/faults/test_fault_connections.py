@@ -47,7 +47,7 @@ async def ask_all(server, count):
         return await asyncio.gather(*asks)
 
 
-@pytest.mark.slow
+@pytest.mark.shortened
 def test_as_many_connections_as_there_are_clients_are_all_answered(server, whole):
     count = 1000 if whole else 200
     answers = asyncio.run(ask_all(server, count))

@@ -32,7 +32,7 @@ def half_open(port, said):
     return connections
 
 
-@pytest.mark.slow
+@pytest.mark.shortened
 @pytest.mark.parametrize("port", ["rest_port", "port"])
 def test_half_open_connections_beyond_the_limit_of_descriptors_keep_nobody_out_for_long(serve, bases, port):
     server = serve({"half": bases["half"]}, preexec_fn=few_descriptors).wait()

@@ -91,7 +91,7 @@ def used(server):
     return {**found, "files": server.open_files()}
 
 
-@pytest.mark.slow
+@pytest.mark.shortened
 def test_nothing_leaks(server, whole):
     parts, requests = 8, 100_000 if whole else 3_000
     history = []

@@ -99,7 +99,7 @@ def assert_names_no_path(words, server):
     assert not [each for each in hidden if each in words]
 
 
-@pytest.mark.slow
+@pytest.mark.shortened
 @pytest.mark.parametrize("method", SEEDS)
 def test_malformed_messages_are_the_clients_error(server, whole, method):
     with grpc.insecure_channel(server.target, OWN_CONNECTION) as channel:
@@ -133,7 +133,7 @@ def reload_request(models, more=""):
 RELOAD = "ModelService/HandleReloadConfigRequest"
 
 
-@pytest.mark.slow
+@pytest.mark.shortened
 def test_malformed_lists_of_models_are_refused_or_served_as_far_as_they_go(reloaded, whole, tmp_path):
     good = reload_request(reloaded.models)
     label = 'version_labels { key: "stable" value: 3 }'

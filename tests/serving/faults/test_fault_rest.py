@@ -49,7 +49,7 @@ def assert_clients_error_or_answer(server, status, data):
         assert_names_no_path(found["error"], server)
 
 
-@pytest.mark.slow
+@pytest.mark.shortened
 @pytest.mark.parametrize("path", SEEDS)
 def test_malformed_bodies_are_the_clients_error(server, connection, whole, path):
     for seed in SEEDS[path]:
@@ -62,7 +62,7 @@ def test_malformed_bodies_are_the_clients_error(server, connection, whole, path)
     check_many(400, whole, check, body=requests(SEEDS[path]), as_gzip=st.sampled_from([False] * 9 + [True]))
 
 
-@pytest.mark.slow
+@pytest.mark.shortened
 @pytest.mark.parametrize("path", SEEDS)
 def test_json_of_any_shape_is_the_clients_error(server, connection, whole, path):
     def check(body):
@@ -71,7 +71,7 @@ def test_json_of_any_shape_is_the_clients_error(server, connection, whole, path)
     check_many(500, whole, check, body=documents())
 
 
-@pytest.mark.slow
+@pytest.mark.shortened
 def test_malformed_gzip_is_the_clients_error(server, connection, whole):
     path = "/v1/models/half:predict"
     seeds = [gzip.compress(seed, mtime=0) for seed in SEEDS[path]]
@@ -83,7 +83,7 @@ def test_malformed_gzip_is_the_clients_error(server, connection, whole):
     check_many(300, whole, check, body=requests(seeds))
 
 
-@pytest.mark.slow
+@pytest.mark.shortened
 def test_malformed_paths_are_the_clients_error(server, connection, whole):
     words = st.sampled_from(
         [

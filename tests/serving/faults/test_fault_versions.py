@@ -77,7 +77,7 @@ def newest(server, model):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.shortened
 def test_a_version_a_second_under_load_costs_not_one_request(server, place, whole):
     base = server.models["swapped"]
     seconds = 60 if whole else 5
