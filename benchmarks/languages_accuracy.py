@@ -32,7 +32,7 @@ from keras_selfattn import training
 from keras_selfattn.cli.quickstart import BATCH_SIZE, EPOCHS, MODEL_SETTINGS
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.languages import LanguageRows, language_rows, names_table
-from keras_selfattn.data.names import LANGUAGES
+from keras_selfattn.data.multilingual_names import LANGUAGES
 from keras_selfattn.models import TextClassifier, TextConfig
 
 # Answers texts with languages.

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.peers.served_model import NAME, texts
 from benchmarks.usage import anonymous_bytes, cpu_seconds
 from benchmarks.worker import serve
-from keras_selfattn.serving.wire import codec, frames
+from keras_selfattn.serving.wire import codec, predict_messages
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -72,7 +72,7 @@ class GrpcConnection:
     @staticmethod
     def probabilities(answer: bytes) -> list[float]:
         """Return what the answer says of the request's text."""
-        return frames.predict_response(answer)[0]["probabilities"][0].tolist()
+        return predict_messages.predict_response(answer)[0]["probabilities"][0].tolist()
 
     @staticmethod
     def _request(text: str) -> bytes:

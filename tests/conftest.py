@@ -25,7 +25,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--whole",
         action="store_true",
-        help="tests marked shortened run as long and as often as they are meant to: pytest -m shortened --whole",
+        help="tests marked shortened run as long as they are meant to: pytest -m shortened --whole",
     )
 
 

@@ -46,7 +46,7 @@ def test_the_average_is_that_of_the_logarithms_of_probabilities():
 def test_members_with_the_weights_of_models_answer_as_these_on_average(kind, config, rows, targets):
     whole = adapted(kind, config, rows, targets)
     alone = [
-        adapted(kind, copy_of(kind(config), {"members": 1, **kind.alone}).config, rows, targets, seed)
+        adapted(kind, copy_of(kind(config), {"members": 1, **kind.encoder_only}).config, rows, targets, seed)
         for seed in range(1, config.members + 1)
     ]
     for place, model in enumerate(alone):

@@ -114,9 +114,9 @@ def test_what_continues_a_span_may_stand_behind_the_same_kind_only():
 
 
 def test_labels_that_begin_spans_with_an_inside_are_chosen_one_by_one():
-    assert PositionHead.learned([["B-A", "I-A", "O"]]).decoder is not None
-    assert PositionHead.learned([["I-A", "I-A", "O"], ["I-A", "B-A"]]).decoder is None
-    assert PositionHead.learned([["NOUN", "O"]]).decoder is None
+    assert PositionHead.from_targets([["B-A", "I-A", "O"]]).decoder is not None
+    assert PositionHead.from_targets([["I-A", "I-A", "O"], ["I-A", "B-A"]]).decoder is None
+    assert PositionHead.from_targets([["NOUN", "O"]]).decoder is None
     found = PositionHead(["I-A", "O"]).chosen([np.array([[0.6, 0.4]])])
     assert [row.tolist() for row in found] == [[0]]
 

@@ -84,7 +84,7 @@ def command(
     """
     with connected(model, options) as client:
         signature = _signature(client, options)
-        outputs = list(options["outputs"]) or _usual(signature)
+        outputs = list(options["outputs"]) or _default_outputs(signature)
         with asked_rows(signature, texts, file, column, options["separator"]) as asked:
             answers = _answered(client, signature, asked, outputs, options)
             write_answers(answers, options["form"], options["output"])
@@ -98,7 +98,7 @@ def _signature(client: Client, options: dict[str, Any]) -> Signature:
     raise FailedPreconditionError(f"The model has no signature {name!r}. It is:\n{metadata!r}")
 
 
-def _usual(signature: Signature) -> list[str]:
+def _default_outputs(signature: Signature) -> list[str]:
     """A classifier's label and score, or all labels of a row; of any other signature everything."""
     if "labels" in signature.outputs:
         return ["labels"]

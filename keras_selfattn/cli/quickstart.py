@@ -19,7 +19,7 @@ from keras_selfattn.cli.export import training_of
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.languages import LanguageRows, language_rows, names_table
-from keras_selfattn.data.names import LANGUAGES, Name, english_name
+from keras_selfattn.data.multilingual_names import LANGUAGES, Name, english_name
 from keras_selfattn.data.sentences import SENTENCES
 from keras_selfattn.errors import DataError, RunError
 

@@ -18,8 +18,8 @@ from babel.lists import format_list
 from babel.units import format_unit
 
 from keras_selfattn.data.labelled import LabelledRows, split_rows
-from keras_selfattn.data.messages import load_messages
-from keras_selfattn.data.names import LANGUAGES, Name, all_names, load_names, split_by_thing
+from keras_selfattn.data.multilingual_names import LANGUAGES, Name, all_names, load_names, split_by_thing
+from keras_selfattn.data.translated_messages import load_messages
 
 HELD_OUT = 0.1  # share of the named things for the figures; a tenth of the rest is for validation
 _MESSAGES, _COMPOSED = 400, 250  # texts of each language; of the messages, the longest

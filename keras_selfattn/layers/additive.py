@@ -13,7 +13,7 @@ from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import Distance, Formula, Learned, additive_score, dot_product
 from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
 from keras_selfattn.layers.constructor_checks import checked_positive
-from keras_selfattn.layers.masks import Pairs, pair_rules
+from keras_selfattn.layers.masks import PairMask, pair_mask
 from keras_selfattn.layers.projection import affine
 from keras_selfattn.layers.seeds import split_seed
 
@@ -94,13 +94,13 @@ class AdditiveSelfAttention(SelfAttentionBase):
         training: bool | None = None,
         return_weights: bool = False,
     ) -> Tensor:
-        pairs = pair_rules(
+        pairs = pair_mask(
             inputs, mask, valid_lens, attention_mask, num_heads=self.num_heads, reach=self._reach
         )
         return on_tokens(self._call_tokens, inputs, pairs, training, return_weights)
 
     def _call_tokens(
-        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+        self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         query, key, value = self._projection(x, tokens)  # each [B, H, T, D], packed [N, H, D]
         heads = (query, key, value)
@@ -185,13 +185,13 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         training: bool | None = None,
         return_weights: bool = False,
     ) -> Tensor:
-        pairs = pair_rules(
+        pairs = pair_mask(
             inputs, mask, valid_lens, attention_mask, num_heads=self.num_heads, reach=self._reach
         )
         return on_tokens(self._call_tokens, inputs, pairs, training, return_weights)
 
     def _call_tokens(
-        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+        self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         scale = x.shape[-1] ** -0.5 if self.scale is None else self.scale
         query = affine(x * scale, self._score_kernel, None)  # [N, H features]

@@ -26,7 +26,7 @@ from keras import ops
 
 from keras_selfattn.layers.attention_math import Formula, softmax_attention
 from keras_selfattn.layers.dropout import TokenNumbers
-from keras_selfattn.layers.masks import Pairs, distances, zero_masked
+from keras_selfattn.layers.masks import PairMask, distances, zero_masked
 from keras_selfattn.layers.query_blocks import map_queries
 from keras_selfattn.layers.seeds import part_of_draw
 from keras_selfattn.layers.tensorflow import runs_kernels
@@ -94,13 +94,13 @@ class PaddedTokens:
 
 
 Tokens = PaddedTokens | PackedTokens
-Path = Callable[[Heads, Any, Pairs, Formula, bool | None], tuple[Tensor, Tensor | None]]
+Path = Callable[[Heads, Any, PairMask, Formula, bool | None], tuple[Tensor, Tensor | None]]
 
 
 def on_tokens(
-    compute: Callable[[Tensor, Tokens, Pairs, bool | None, bool], tuple[Tensor, Any]],
+    compute: Callable[[Tensor, Tokens, PairMask, bool | None, bool], tuple[Tensor, Any]],
     inputs: Tensor,
-    pairs: Pairs,
+    pairs: PairMask,
     training: bool | None,
     return_weights: bool,
 ) -> Any:
@@ -137,7 +137,12 @@ def on_tokens(
 
 
 def attend(
-    heads: Heads, tokens: Tokens, pairs: Pairs, formula: Formula, training: bool | None, return_weights: bool
+    heads: Heads,
+    tokens: Tokens,
+    pairs: PairMask,
+    formula: Formula,
+    training: bool | None,
+    return_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the context `[N, H D]`, and the weights before dropout, `[B, H, T, S]`, or None.
 
@@ -153,7 +158,9 @@ def attend(
     return path(heads, tokens, pairs, formula, training)
 
 
-def choose_path(heads: Heads, tokens: Tokens, pairs: Pairs, formula: Formula, return_weights: bool) -> Path:
+def choose_path(
+    heads: Heads, tokens: Tokens, pairs: PairMask, formula: Formula, return_weights: bool
+) -> Path:
     """Return the function below that attends; see the table above."""
     if isinstance(tokens, PackedTokens):
         return packed
@@ -169,7 +176,7 @@ def choose_path(heads: Heads, tokens: Tokens, pairs: Pairs, formula: Formula, re
 
 
 def plain(
-    heads: Heads, tokens: PaddedTokens, pairs: Pairs, formula: Formula, training: bool | None
+    heads: Heads, tokens: PaddedTokens, pairs: PairMask, formula: Formula, training: bool | None
 ) -> tuple[Tensor, None]:
     """Attend from every query to every key at once."""
     # Padding may get whatever weights where none are to be seen.
@@ -177,14 +184,14 @@ def plain(
 
 
 def with_weights(
-    heads: Heads, tokens: PaddedTokens, pairs: Pairs, formula: Formula, training: bool | None
+    heads: Heads, tokens: PaddedTokens, pairs: PairMask, formula: Formula, training: bool | None
 ) -> tuple[Tensor, Tensor]:
     """Attend as `plain` does, and return the weights, too."""
     return _all_pairs(heads, tokens, pairs, formula, training, True)
 
 
 def windowed(
-    heads: Heads, tokens: PaddedTokens, pairs: Pairs, formula: Formula, training: bool | None
+    heads: Heads, tokens: PaddedTokens, pairs: PairMask, formula: Formula, training: bool | None
 ) -> tuple[Tensor, None]:
     """Attend from chunks of queries to the keys that the window can reach."""
     left, right = pairs.reach
@@ -206,7 +213,13 @@ def windowed(
 
 
 def by_query_blocks(
-    heads: Heads, tokens: PaddedTokens, pairs: Pairs, formula: Formula, training: bool | None, *, size: Tensor
+    heads: Heads,
+    tokens: PaddedTokens,
+    pairs: PairMask,
+    formula: Formula,
+    training: bool | None,
+    *,
+    size: Tensor,
 ) -> tuple[Tensor, None]:
     """Attend from blocks of `size` queries to every key, one block after the other."""
     query, key, value = heads
@@ -232,7 +245,7 @@ def by_query_blocks(
 
 
 def packed(
-    heads: Heads, tokens: PackedTokens, pairs: Pairs, formula: Formula, training: bool | None
+    heads: Heads, tokens: PackedTokens, pairs: PairMask, formula: Formula, training: bool | None
 ) -> tuple[Tensor, None]:
     """Attend from the real tokens to the real tokens, block by block (tensorflow/block_attention.py)."""
     return attend_in_blocks(heads, tokens, pairs, formula, dropout=bool(training)), None
@@ -275,7 +288,7 @@ def _scores_at_once(query: Tensor) -> int:
 def _all_pairs(
     heads: Heads,
     tokens: PaddedTokens,
-    pairs: Pairs,
+    pairs: PairMask,
     formula: Formula,
     training: bool | None,
     rows_may_be_empty: bool,

@@ -17,7 +17,7 @@ from keras_selfattn.layers.constructor_checks import (
     sequence_spec,
 )
 from keras_selfattn.layers.encoder_block import EncoderBlock
-from keras_selfattn.layers.masks import Pairs
+from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import make_norm, normalised
 from keras_selfattn.layers.seeds import split_seed
 
@@ -121,7 +121,7 @@ class Encoder(keras.layers.Layer):
         return on_tokens(self.call_tokens, inputs, pairs, training, return_weights)
 
     def call_tokens(
-        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+        self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, list[Tensor] | None]:
         """Return outputs `[N, features]` of tokens `[N, features]`, and each block's weights or None."""
         weights = []

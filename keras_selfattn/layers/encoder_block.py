@@ -21,7 +21,7 @@ from keras_selfattn.layers.constructor_checks import (
 )
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.feed_forward import FeedForward
-from keras_selfattn.layers.masks import Pairs
+from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import NORMS, make_norm, normalised
 from keras_selfattn.layers.relative import PositionStrategy
 from keras_selfattn.layers.seeds import SeedDraws, split_seed
@@ -190,12 +190,12 @@ class EncoderBlock(keras.layers.Layer):
 
     def pairs(
         self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
-    ) -> Pairs:
+    ) -> PairMask:
         """Return the checked rules of which token may attend to which."""
         return self._attention.pairs(inputs, mask, valid_lens, attention_mask)
 
     def call_tokens(
-        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+        self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Return outputs `[N, features]` of tokens `[N, features]`, and the attention weights or None."""
 
@@ -229,7 +229,7 @@ class EncoderBlock(keras.layers.Layer):
         return {**super().get_config(), **config}
 
     def _forward(
-        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+        self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         seen = normalised(self._attention_norm, x, tokens) if self.norm_first else x  # [N, D]
         attended, weights = self._attention.call_tokens(seen, tokens, pairs, training, return_weights)

@@ -15,7 +15,7 @@ from keras import ops
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import PaddedTokens
-from keras_selfattn.layers.masks import Pairs, pair_rules
+from keras_selfattn.layers.masks import PairMask, pair_mask
 from keras_selfattn.layers.projection import affine
 from keras_selfattn.layers.window import Chunks
 
@@ -75,7 +75,7 @@ class LinearSelfAttention(SelfAttentionBase):
         training: bool | None = None,
         return_weights: bool = False,
     ) -> Tensor:
-        pairs = pair_rules(
+        pairs = pair_mask(
             inputs, mask, valid_lens, attention_mask, num_heads=self.num_heads, reach=self._reach
         )
         if pairs.chosen is not None or pairs.lens is not None:
@@ -91,7 +91,7 @@ class LinearSelfAttention(SelfAttentionBase):
         return (outputs, weights) if return_weights else outputs
 
     def _attend(
-        self, heads: list[Tensor], pairs: Pairs, return_weights: bool
+        self, heads: list[Tensor], pairs: PairMask, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Return the context `[B, H, T, D]` of queries, keys and values of that shape, and the weights."""
         query, key, value = (ops.cast(x, wide_dtype(x.dtype)) for x in heads)
@@ -144,7 +144,7 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return chunks.join(context)
 
 
-def linear_weights(query: Tensor, key: Tensor, pairs: Pairs) -> Tensor:
+def linear_weights(query: Tensor, key: Tensor, pairs: PairMask) -> Tensor:
     """Return the weights that the functions above never form, `[B, H, T, S]`; rows without a key are 0."""
     products = ops.matmul(query, ops.swapaxes(key, -1, -2))  # [B, H, T, S]
     mask = pairs.dense(ops.shape(query)[2])

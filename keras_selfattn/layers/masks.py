@@ -21,7 +21,7 @@ from keras_selfattn.layers.call_checks import (
 Tensor = Any
 
 
-class Pairs(NamedTuple):
+class PairMask(NamedTuple):
     """Rules for which query may attend to which key; each path makes the part of a mask it needs.
 
     real: bool `[B, S]`, the keys that are tokens, or None.
@@ -72,7 +72,7 @@ class Pairs(NamedTuple):
         return all_of(parts)
 
 
-def pair_rules(
+def pair_mask(
     inputs: Tensor,
     mask: Tensor | None,
     valid_lens: Tensor | None,
@@ -81,7 +81,7 @@ def pair_rules(
     num_heads: int,
     reach: tuple[int | None, int | None],
     sees_distance: bool = False,
-) -> Pairs:
+) -> PairMask:
     """Return the checked rules of which query may attend to which key.
 
     Args:
@@ -90,7 +90,7 @@ def pair_rules(
             first `valid_lens[b, t]` keys.
         attention_mask: bool `[T, S]`, `[B, T, S]` or `[B, H or 1, T, S]`; the rank alone decides.
         num_heads: H, to check a mask of rank 4.
-        reach: see `Pairs`; causal attention is `(None, 0)`.
+        reach: see `PairMask`; causal attention is `(None, 0)`.
         sees_distance: whether distances matter beside a limited reach.
 
     Raises:
@@ -98,7 +98,7 @@ def pair_rules(
     """
     real = token_mask(inputs, mask, valid_lens)  # [B, T]
     lens = None if valid_lens is None else checked_lens(inputs, valid_lens)
-    return Pairs(
+    return PairMask(
         real=real,
         lens=lens if lens is not None and len(lens.shape) == 2 else None,
         chosen=None if attention_mask is None else _rank_4(checked_pairs(inputs, attention_mask, num_heads)),
@@ -114,7 +114,7 @@ def token_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -
         inputs: `[B, T, D]`, any dtype.
         mask: bool `[B, T]` or None.
         valid_lens: int `[B]` (the first `valid_lens[b]` tokens are real), int `[B, T]` (says nothing about
-            tokens, see `pair_rules`) or None.
+            tokens, see `pair_mask`) or None.
 
     Returns:
         bool `[B, T]` or None.

@@ -22,7 +22,7 @@ from keras_selfattn.layers.attention_math import (
 )
 from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
 from keras_selfattn.layers.constructor_checks import checked_count, checked_flag, checked_positive
-from keras_selfattn.layers.masks import Pairs, pair_rules
+from keras_selfattn.layers.masks import PairMask, pair_mask
 from keras_selfattn.layers.projection import affine
 from keras_selfattn.layers.relative import PositionStrategy, RelativePositions, checked_strategy
 from keras_selfattn.layers.seeds import split_seed
@@ -161,10 +161,10 @@ class MultiHeadSelfAttention(SelfAttentionBase):
 
     def pairs(
         self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
-    ) -> Pairs:
+    ) -> PairMask:
         """Return the checked rules of which token may attend to which."""
         kind, base = type(self.position or PositionStrategy()), PositionStrategy
-        return pair_rules(
+        return pair_mask(
             inputs,
             mask,
             valid_lens,
@@ -175,7 +175,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         )
 
     def call_tokens(
-        self, x: Tensor, tokens: Tokens, pairs: Pairs, training: bool | None, return_weights: bool
+        self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Return outputs `[N, features]` of tokens `[N, features]`, and the attention weights or None."""
         query, key, value = self._projection(x, tokens)  # [B, H or G, T, D], packed [N, H or G, D]

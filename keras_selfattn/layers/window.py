@@ -10,7 +10,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_selfattn.layers.masks import Pairs, all_of, within
+from keras_selfattn.layers.masks import PairMask, all_of, within
 
 Tensor = Any
 
@@ -76,7 +76,7 @@ class Chunks:
         queries = self.before * self.size + ops.arange(self.size, dtype="int32")
         return ops.arange(self.num_keys, dtype="int32")[None, :] - queries[:, None]
 
-    def mask(self, pairs: Pairs, batch: Tensor) -> Tensor:
+    def mask(self, pairs: PairMask, batch: Tensor) -> Tensor:
         """Return which pairs of each chunk may attend, bool that broadcasts to `[B N, H, C, K]`."""
         distance = self.distances()
         real = pairs.real

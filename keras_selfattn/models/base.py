@@ -31,7 +31,7 @@ class RawModel(DeferredCompile):
     # The name of the rows, in the plural, as the beginning of a sentence.
     rows_are: ClassVar[str]
     # Fields of the config that remove the path that is fitted beside attention.
-    alone: ClassVar[dict[str, Any]] = {}
+    encoder_only: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class RawModel(DeferredCompile):
             raise ConfigError("The model has learned from rows before. Make a new one to learn from others.")
         kind = self.head_type(y)
         rows = self.read_rows(x, y, sample_weight, kind)
-        self._adapt(rows, kind.learned(rows.targets))
+        self._adapt(rows, kind.from_targets(rows.targets))
 
     def fit(
         self,
@@ -158,7 +158,7 @@ class RawModel(DeferredCompile):
             validation_data = self.read_rows(*_validation_parts(validation_data), kind)
         elif validation_data is None and validation_split:
             rows, validation_data = split_end(rows, validation_split)
-        head = kind.learned(rows.targets) if self._head is None else self._head
+        head = kind.from_targets(rows.targets) if self._head is None else self._head
         rows = weighted(rows, head, class_weight)
         if isinstance(validation_data, Rows):
             head.encoded(validation_data.targets)  # raises before the model learns anything
@@ -244,7 +244,7 @@ class RawModel(DeferredCompile):
         check_columns(self.rows_are, rows)
         return rows
 
-    def _beside(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
+    def _side_inputs(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
         """Return the core's inputs beside the features of each row, if there are any."""
         return None
 
@@ -261,7 +261,7 @@ class RawModel(DeferredCompile):
             self._features(rows.inputs),
             self.head.encoded(rows.targets) if rows.targets else None,
             rows.weights,
-            self._beside(rows.inputs, training=training),
+            self._side_inputs(rows.inputs, training=training),
             batch_size=checked_size(batch_size),
             window=self._window,
             span=self._training_span if training else None,

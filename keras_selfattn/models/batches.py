@@ -66,7 +66,7 @@ class LengthSortedBatches:
         self.lengths = np.array([len(row) for row in rows], dtype=np.int64)
         if span is not None:
             self.lengths = np.minimum(self.lengths, span)
-        self._targets, self._weights, self._beside = targets, weights, beside
+        self._targets, self._weights, self._side_inputs = targets, weights, beside
         self._random = np.random.default_rng(seed) if shuffle else None
         self._starts = np.random.default_rng([seed, 2])
         # Rows of a class are batched together, so that the number of batches is the same in every epoch.
@@ -85,16 +85,16 @@ class LengthSortedBatches:
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for chosen in self._chosen():
             rows: Any = padded([self._spanned(row) for row in chosen])
-            if self._beside is not None:
-                rows = (rows, self._beside[chosen])
+            if self._side_inputs is not None:
+                rows = (rows, self._side_inputs[chosen])
             yield (rows, *self._columns(chosen))
 
     def dataset(self) -> tf.data.Dataset:
         """Return the batches in Keras' form: with a known number, and unknown sizes where they vary."""
         of_rows: Any = tf.TensorSpec([None, None, *self._rows[0].shape[1:]], tf.as_dtype(self._rows[0].dtype))
-        if self._beside is not None:
-            shape = [None, *self._beside.shape[1:]]
-            of_rows = (of_rows, tf.TensorSpec(shape, tf.as_dtype(self._beside.dtype)))
+        if self._side_inputs is not None:
+            shape = [None, *self._side_inputs.shape[1:]]
+            of_rows = (of_rows, tf.TensorSpec(shape, tf.as_dtype(self._side_inputs.dtype)))
         specs = [of_rows]
         if self._targets is not None:
             first = self._targets[0]

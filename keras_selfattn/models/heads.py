@@ -44,7 +44,7 @@ class Head(ABC):
 
     @classmethod
     @abstractmethod
-    def learned(cls, targets: Sequence[Any]) -> "Head":
+    def from_targets(cls, targets: Sequence[Any]) -> "Head":
         """Return the head for targets as `read` returns them."""
 
     @staticmethod
@@ -96,7 +96,7 @@ class ClassHead(Head):
         self.labels = list(labels)
 
     @classmethod
-    def learned(cls, targets: Iterable[str]) -> "ClassHead":
+    def from_targets(cls, targets: Iterable[str]) -> "ClassHead":
         """Return the head for the labels that occur.
 
         Raises:
@@ -155,7 +155,7 @@ class MultiLabelHead(Head):
         self.labels = list(labels)
 
     @classmethod
-    def learned(cls, targets: Iterable[Sequence[str]]) -> "MultiLabelHead":
+    def from_targets(cls, targets: Iterable[Sequence[str]]) -> "MultiLabelHead":
         """Return the head for the labels that occur.
 
         Raises:

@@ -3,24 +3,21 @@
 import dataclasses
 import math
 import warnings
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from keras_selfattn.data.labelled import LabelledRows, as_rows, label_names
+from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics import Report, report_of
 from keras_selfattn.metrics.mistakes import mistakes_of
 from keras_selfattn.metrics.report import Columns
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Head
+from keras_selfattn.training.input_rows import read_rows, split_unknown_labels
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
 _PREDICT_BATCH = 256
-# Labels in a message, and places for each.
-_SHOWN = 5
 # The most characters, tokens and numbers of an example row, which people read.
 _CHARACTERS, _TOKENS, _NUMBERS = 300, 50, 1000
 
@@ -110,69 +107,6 @@ def measured(model: RawModel, rows: LabelledRows) -> Evaluation:
     outputs = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
     figures = report_of(model.head, rows.targets, outputs, model.baselines(rows.inputs))
     return Evaluation(model.head, rows, outputs, figures)
-
-
-def split_unknown_labels(
-    rows: LabelledRows, labels: Collection[str], what: str = "rows"
-) -> tuple[LabelledRows, str]:
-    """Return the rows whose labels are all known, and a message about the others, or "".
-
-    Args:
-        rows: as a model reads them.
-        labels: the known labels.
-        what: the name of the rows in the message.
-
-    Raises:
-        DataError: if there are labels, and none of them is known.
-    """
-    known = set(labels)
-    unknown: dict[str, list[int]] = {}
-    wrong = set()
-    for row, target in enumerate(rows.targets):
-        for name in label_names([target]) - known:
-            unknown.setdefault(name, []).append(row)
-            wrong.add(row)
-    if not unknown:
-        return rows, ""
-    said = f"{rows.source}: {len(wrong):,} of {len(rows):,} {what} have a label that was not in training"
-    if len(wrong) == len(rows) and not label_names(rows.targets) & known:
-        names = sorted(known)
-        raise DataError(
-            f"{said}, such as {min(unknown)!r}. Known are {', '.join(names[:20])}"
-            f"{', …' if len(names) > 20 else ''}. Is it the right column of labels?"
-        )
-    commonest = sorted(unknown, key=lambda name: (-len(unknown[name]), name))
-    named = [f"{name!r} ({_places(rows, unknown[name])})" for name in commonest[:_SHOWN]]
-    named += [f"{len(unknown) - _SHOWN} more labels"] if len(unknown) > _SHOWN else []
-    return rows.take([row for row in range(len(rows)) if row not in wrong]), f"{said}: {', '.join(named)}."
-
-
-def read_rows(model: RawModel, rows: LabelledRows, kind: type[Head]) -> LabelledRows:
-    """Return rows as the model reads them, with targets as its kind of head reads them."""
-    if not len(rows):
-        raise DataError(f"{rows.source} has no rows. Give at least one.")
-    with source_named(rows.source):
-        read = model.read_rows(rows.inputs, rows.targets, None, kind)
-    # Of the same class, which defines the split of its rows.
-    return dataclasses.replace(rows, inputs=read.inputs, targets=read.targets)
-
-
-@contextmanager
-def source_named(source: str) -> Iterator[None]:
-    """Add the source of the rows to errors of rows."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(f"{source}: {error}") from error
-
-
-def _places(rows: LabelledRows, found: list[int]) -> str:
-    """Return the places of rows: "lines 3, 7" or names."""
-    places = [rows.place(row) for row in found[:_SHOWN]]
-    more = [f"{len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
-    lines = all(isinstance(place, int) for place in places)
-    begin = ("line " if len(found) == 1 else "lines ") if lines else ""
-    return begin + ", ".join([*map(str, places), *more])
 
 
 def _is_short(given: Any) -> bool:

@@ -123,7 +123,9 @@ def fit_again(
         TrainingError: if the loss became NaN or infinite.
     """
     members = members_of(model)
-    encoders = [copy_of(model, {**model.alone, "members": 1}) for _ in range(members)] if members > 1 else []
+    encoders = (
+        [copy_of(model, {**model.encoder_only, "members": 1}) for _ in range(members)] if members > 1 else []
+    )
     _adapted(model, rows, config)
     settings: dict[str, Any] = {"callbacks": list(callbacks), "verbose": verbose}
     for place, trained in enumerate(encoders or [model]):
@@ -183,7 +185,7 @@ def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> di
 def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
     """Let a model learn its vocabulary, labels and the like from rows, and return its future head."""
     keras.utils.set_random_seed(config.seed)
-    head = model.head_type(rows.targets).learned(rows.targets)
+    head = model.head_type(rows.targets).from_targets(rows.targets)
     model.adapt(rows.inputs, rows.targets, _weights(head, rows.targets, rows, config))
     return head
 

@@ -22,7 +22,7 @@ from keras_selfattn.models.config import is_number
 from keras_selfattn.models.heads import Head
 from keras_selfattn.run_folder import check_output, write_run, writing
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.evaluation import measured, read_rows, source_named, split_unknown_labels
+from keras_selfattn.training.evaluation import measured
 from keras_selfattn.training.fitting import (
     copy_of,
     epochs_again,
@@ -31,7 +31,8 @@ from keras_selfattn.training.fitting import (
     members_of,
     named_history,
 )
-from keras_selfattn.training.tuning import Tuned, tuned
+from keras_selfattn.training.input_rows import read_rows, source_named, split_unknown_labels
+from keras_selfattn.training.tuning import Candidate, tuned
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class _Trained(NamedTuple):
     """Trained models: the one to keep, the validated one, and the fields of `Run`."""
 
     model: RawModel
-    monitored: Tuned
+    monitored: Candidate
     rows: int
     again: bool
     epochs: int
@@ -193,7 +194,7 @@ def _trained(
     else:
         # A copy, if `model` itself is trained afterwards.
         first = copy_of(model, {"members": 1}) if again else model
-        monitored = Tuned(first, config, fit_monitored(first, *parts, config, **shown), {}, [])
+        monitored = Candidate(first, config, fit_monitored(first, *parts, config, **shown), {}, [])
     kept = tables["all" if refit else "train"]
     epochs = monitored.fitted.best_epoch
     if again:
@@ -225,7 +226,7 @@ def _checked(
     kind = model.head_type(rows.targets)
     rows = read_rows(model, rows, kind)
     with source_named(rows.source):
-        _check_settings(kind.learned(rows.targets), rows, config)
+        _check_settings(kind.from_targets(rows.targets), rows, config)
     if validation is None:
         kept, held_out = rows.split(config.validation, config.seed)
     else:
@@ -275,7 +276,7 @@ def as_json(name: str, value: Any) -> Any:
     return value
 
 
-def _described(run: Run, found: Tuned) -> dict[str, Any]:
+def _described(run: Run, found: Candidate) -> dict[str, Any]:
     """Return the record of a training."""
     trials = [dataclasses.asdict(trial) for trial in found.trials]
     return {

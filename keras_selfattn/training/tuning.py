@@ -33,7 +33,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class Candidate:
     """The outcome of a search for settings.
 
     Args:
@@ -61,7 +61,7 @@ def tuned(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
     report: Callable[[str], None] = lambda _line: None,
-) -> Tuned:
+) -> Candidate:
     """Train a model with the given settings, then with one change after the other while there is time.
 
     A change that improves the validation rows is kept for the next trials. Some of many trials are better by
@@ -81,11 +81,11 @@ def tuned(
         TrainingError: if the loss of the first trial became NaN or infinite.
     """
 
-    def trial(changes: dict[str, Any], more: Sequence[keras.callbacks.Callback] = ()) -> Tuned:
+    def trial(changes: dict[str, Any], more: Sequence[keras.callbacks.Callback] = ()) -> Candidate:
         began = time.perf_counter()
         copied, settings = copy_of(model, {"members": 1, **changes}), changed(config, changes)
         fitted = fit_monitored(copied, rows, validation, settings, [*callbacks, *more], verbose)
-        return Tuned(copied, settings, fitted, changes, [Trial(changes, fitted.score, _since(began))])
+        return Candidate(copied, settings, fitted, changes, [Trial(changes, fitted.score, _since(began))])
 
     best = trial({})
     trials, end = list(best.trials), time.perf_counter() + seconds

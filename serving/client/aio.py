@@ -18,12 +18,12 @@ from .base import BaseClient
 from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
-from .metadata_cache import Which
 from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, rows_in_a_call
 from .signatures import ModelMetadata
 from .sync import Client
 from .transport import TransportSettings, seconds
+from .version_selector import VersionSelector
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -68,7 +68,7 @@ class AsyncClient(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> Prediction:
-        steps = self._operations.predict(inputs, signature, outputs, Which(version, label))
+        steps = self._operations.predict(inputs, signature, outputs, VersionSelector(version, label))
         return await self._transport.run(steps, timeout)
 
     @_documented_as(Client.predict_iter)
@@ -86,7 +86,9 @@ class AsyncClient(BaseClient):
         check_rows(rows)
         limit = self._transport.limit(timeout)
         size = rows_in_a_call(self._operations, batch_size)
-        opening = row_stream.opened(self._operations, signature, outputs, Which(version, label))
+        opening = row_stream.open_stream(
+            self._operations, signature, outputs, VersionSelector(version, label)
+        )
 
         async def answers() -> AsyncIterator[dict[str, Any]]:
             stream = await self._transport.run(opening, timeout)
@@ -110,7 +112,9 @@ class AsyncClient(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> list[Classification]:
-        return await self._transport.run(self._tasks.classify(values, Which(version, label)), timeout)
+        return await self._transport.run(
+            self._tasks.classify(values, VersionSelector(version, label)), timeout
+        )
 
     @_documented_as(Client.label)
     async def label(
@@ -121,7 +125,7 @@ class AsyncClient(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> list[Labelling]:
-        return await self._transport.run(self._tasks.label(values, Which(version, label)), timeout)
+        return await self._transport.run(self._tasks.label(values, VersionSelector(version, label)), timeout)
 
     @_documented_as(Client.explain)
     async def explain(
@@ -132,7 +136,7 @@ class AsyncClient(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> list[Explanation]:
-        return await self._transport.run(self._tasks.explain(texts, Which(version, label)), timeout)
+        return await self._transport.run(self._tasks.explain(texts, VersionSelector(version, label)), timeout)
 
     @_documented_as(Client.tf_classify)
     async def tf_classify(
@@ -145,7 +149,7 @@ class AsyncClient(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> list[list[ClassScore]]:
-        which = Which(version, label)
+        which = VersionSelector(version, label)
         steps = tf_examples.tf_classify(self._operations, examples, signature, context, which)
         return await self._transport.run(steps, timeout)
 
@@ -160,7 +164,7 @@ class AsyncClient(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> np.ndarray:
-        which = Which(version, label)
+        which = VersionSelector(version, label)
         steps = tf_examples.tf_regress(self._operations, examples, signature, context, which)
         return await self._transport.run(steps, timeout)
 
@@ -175,7 +179,7 @@ class AsyncClient(BaseClient):
         label: str | None = None,
         timeout: float | None = None,
     ) -> dict[str, MultiResult]:
-        which = Which(version, label)
+        which = VersionSelector(version, label)
         steps = tf_examples.multi_inference(self._operations, examples, tasks, context, which)
         return await self._transport.run(steps, timeout)
 
@@ -183,13 +187,17 @@ class AsyncClient(BaseClient):
     async def metadata(
         self, version: int | None = None, *, label: str | None = None, timeout: float | None = None
     ) -> ModelMetadata:
-        return await self._transport.run(self._operations.metadata_cache.ask(Which(version, label)), timeout)
+        return await self._transport.run(
+            self._operations.metadata_cache.ask(VersionSelector(version, label)), timeout
+        )
 
     @_documented_as(Client.status)
     async def status(
         self, version: int | None = None, *, timeout: float | None = None
     ) -> list[VersionStatus]:
-        return await self._transport.run(management.status(self._operations, Which(version)), timeout)
+        return await self._transport.run(
+            management.status(self._operations, VersionSelector(version)), timeout
+        )
 
     @_documented_as(Client.versions)
     async def versions(self, *, timeout: float | None = None) -> list[int]:
@@ -204,7 +212,7 @@ class AsyncClient(BaseClient):
     async def wait_until_ready(self, timeout: float, version: int | None = None) -> list[VersionStatus]:
         limit = seconds("timeout", timeout)
         connections = self._transport.connections
-        steps = management.wait_until_ready(self._operations, Which(version), limit, connections)
+        steps = management.wait_until_ready(self._operations, VersionSelector(version), limit, connections)
         return await self._transport.run(steps, limit)
 
     @_documented_as(Client.close)

@@ -9,7 +9,7 @@ from .connection import Connection
 from .operations import Operations
 from .security import TLS, MetadataSource
 from .targets import Targets
-from .task_calls import Tasks
+from .task_calls import TaskCalls
 from .transport import TransportSettings, at_least_one
 
 
@@ -36,7 +36,7 @@ class BaseClient:
         connection = Connection(Targets.of(target), tls, insecure, metadata, credentials, interceptors, count)
         size = None if max_batch_size is None else at_least_one("max_batch_size", max_batch_size)
         self._operations = Operations(str(connection.targets), model, size, encrypted=tls is not None)
-        self._tasks = Tasks(self._operations)
+        self._tasks = TaskCalls(self._operations)
         self._timeout = timeout
         settings = TransportSettings(
             self._operations.server, connection, timeout, concurrency, bool(wait_for_ready)

@@ -20,10 +20,10 @@ from ..wire import codec
 from ..wire import messages_pb2 as pb
 from ..wire.dtypes import CodecError
 from .answers import ClassScore
-from .metadata_cache import Which
 from .operations import DEFAULT_SIGNATURE, Operations
 from .rpc_methods import CLASSIFY, MULTI_INFERENCE, REGRESS
 from .steps import Many, Request, Steps
+from .version_selector import VersionSelector
 
 _T = TypeVar("_T")
 
@@ -75,12 +75,12 @@ def tf_classify(
     examples: Sequence[Features],
     signature: str | None,
     context: Features | None,
-    which: Which,
+    which: VersionSelector,
 ) -> Steps[list[list[ClassScore]]]:
     """The classes of each row with their scores."""
     listed = _listed(examples)
 
-    def request(name: str, which: Which, rows: pb.Input) -> bytes:
+    def request(name: str, which: VersionSelector, rows: pb.Input) -> bytes:
         spec = which.spec(operations.model, name)
         return pb.ClassificationRequest(model_spec=spec, input=rows).SerializeToString()
 
@@ -95,12 +95,12 @@ def tf_regress(
     examples: Sequence[Features],
     signature: str | None,
     context: Features | None,
-    which: Which,
+    which: VersionSelector,
 ) -> Steps[np.ndarray]:
     """The number of each row, float32."""
     listed = _listed(examples)
 
-    def request(name: str, which: Which, rows: pb.Input) -> bytes:
+    def request(name: str, which: VersionSelector, rows: pb.Input) -> bytes:
         spec = which.spec(operations.model, name)
         return pb.RegressionRequest(model_spec=spec, input=rows).SerializeToString()
 
@@ -115,7 +115,7 @@ def multi_inference(
     examples: Sequence[Features],
     tasks: Mapping[str, str],
     context: Features | None,
-    which: Which,
+    which: VersionSelector,
 ) -> Steps[dict[str, MultiResult]]:
     """Return the result of each signature's task, all from one run of the model."""
     if not isinstance(tasks, Mapping) or not tasks or not set(tasks.values()) <= METHODS.keys():
@@ -124,7 +124,7 @@ def multi_inference(
         )
     listed = _listed(examples)
 
-    def request(_name: str, which: Which, rows: pb.Input) -> bytes:
+    def request(_name: str, which: VersionSelector, rows: pb.Input) -> bytes:
         return _multi_request(operations, tasks, rows, which)
 
     call = _ExamplesCall(operations, MULTI_INFERENCE, request, pb.MultiInferenceResponse, listed, context)
@@ -138,12 +138,12 @@ class _ExamplesCall:
 
     operations: Operations
     method: str
-    request: Callable[[str, Which, pb.Input], bytes]
+    request: Callable[[str, VersionSelector, pb.Input], bytes]
     response: Any
     examples: list[Features]
     context: Features | None
 
-    def answers(self, signature: str | None, usual: str, which: Which) -> Steps[list[Any]]:
+    def answers(self, signature: str | None, usual: str, which: VersionSelector) -> Steps[list[Any]]:
         """The answers for all rows, from a signature; None: the usual one of our exports, or the default."""
         if signature is not None:
             return (yield from self._of_one_version(signature, which))
@@ -158,23 +158,23 @@ class _ExamplesCall:
                 raise
             return (yield from self._of_one_version(again, which))
 
-    def _name(self, usual: str, which: Which) -> Steps[str]:
+    def _name(self, usual: str, which: VersionSelector) -> Steps[str]:
         known = yield from self.operations.metadata_cache.known(which)
         return usual if known is not None and usual in known.signatures else DEFAULT_SIGNATURE
 
-    def _of_one_version(self, name: str, which: Which) -> Steps[list[Any]]:
+    def _of_one_version(self, name: str, which: VersionSelector) -> Steps[list[Any]]:
         responses = yield from self._responses(name, which)
         versions = [_version(response) for response in responses]
         if len(set(versions)) > 1:
             # A newer version took over between two parts: request all rows from that one.
-            responses = yield from self._responses(name, Which(versions[-1]))
+            responses = yield from self._responses(name, VersionSelector(versions[-1]))
         return responses
 
-    def _responses(self, name: str, which: Which) -> Steps[list[Any]]:
+    def _responses(self, name: str, which: VersionSelector) -> Steps[list[Any]]:
         answers = yield Many(self._requests(name, which))
         return [self.operations.parsed(self.response, answer) for answer in answers]
 
-    def _requests(self, name: str, which: Which) -> Iterator[Request]:
+    def _requests(self, name: str, which: VersionSelector) -> Iterator[Request]:
         size = self.operations.max_batch_size or max(1, len(self.examples))
         for start in range(0, max(1, len(self.examples)), size):
             rows = [example(features) for features in self.examples[start : start + size]]
@@ -194,7 +194,9 @@ def _listed(examples: Sequence[Features]) -> list[Features]:
     return list(examples)
 
 
-def _multi_request(operations: Operations, tasks: Mapping[str, str], rows: pb.Input, which: Which) -> bytes:
+def _multi_request(
+    operations: Operations, tasks: Mapping[str, str], rows: pb.Input, which: VersionSelector
+) -> bytes:
     listed = [
         pb.InferenceTask(model_spec=which.spec(operations.model, name), method_name=METHODS[task])
         for name, task in tasks.items()

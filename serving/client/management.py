@@ -17,10 +17,10 @@ from google.protobuf import text_format
 from ..errors import DeadlineExceededError, InvalidInputError, NotFoundError, UnavailableError, status_code
 from ..wire import messages_pb2 as pb
 from .answers import VersionStatus, version_status
-from .metadata_cache import Which, is_name
 from .operations import Operations
 from .rpc_methods import GET_MODEL_STATUS, RELOAD
 from .steps import Pause, Request, Steps
+from .version_selector import VersionSelector, is_name
 
 _POLL_SECONDS = 0.1
 
@@ -122,7 +122,9 @@ def reload(operations: Operations, config: str | Sequence[ModelConfig]) -> Steps
         raise operations.server.error(status_code(status.error_code), status.error_message)
 
 
-def status(operations: Operations, which: Which, connection: int | None = None) -> Steps[list[VersionStatus]]:
+def status(
+    operations: Operations, which: VersionSelector, connection: int | None = None
+) -> Steps[list[VersionStatus]]:
     """The state of every version the server knows, newest first; once it is there, by a `connection`."""
     message = pb.GetModelStatusRequest(model_spec=which.spec(operations.model)).SerializeToString()
     wait = connection is not None
@@ -133,7 +135,7 @@ def status(operations: Operations, which: Which, connection: int | None = None) 
 
 
 def wait_until_ready(
-    operations: Operations, which: Which, timeout: float, connections: int
+    operations: Operations, which: VersionSelector, timeout: float, connections: int
 ) -> Steps[list[VersionStatus]]:
     """The state of every version, once one is available on each connection, which may reach another process.
 
@@ -146,7 +148,7 @@ def wait_until_ready(
 
 
 def _ready(
-    operations: Operations, which: Which, timeout: float, connection: int
+    operations: Operations, which: VersionSelector, timeout: float, connection: int
 ) -> Steps[list[VersionStatus]]:
     reason = "the server did not answer"
     while True:
@@ -165,7 +167,9 @@ def _ready(
             raise _not_ready(operations, which, timeout, reason) from error
 
 
-def _not_ready(operations: Operations, which: Which, timeout: float, reason: str) -> DeadlineExceededError:
+def _not_ready(
+    operations: Operations, which: VersionSelector, timeout: float, reason: str
+) -> DeadlineExceededError:
     server = operations.server
     version = "no version" if which.version is None else f"version {which.version} not"
     return DeadlineExceededError(

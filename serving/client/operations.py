@@ -20,16 +20,17 @@ from ..errors import (
     InvalidInputError,
     NotFoundError,
 )
-from ..wire import frames
+from ..wire import predict_messages
 from ..wire.dtypes import CodecError
 from . import batches
 from .answers import Prediction, with_text
 from .failures import ServerRef
 from .inputs import Inputs, checked_inputs, rowwise
-from .metadata_cache import MetadataCache, Which, is_name
+from .metadata_cache import MetadataCache
 from .rpc_methods import PREDICT
 from .signatures import ModelMetadata, Signature
 from .steps import Many, Request, Steps
+from .version_selector import VersionSelector, is_name
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -64,14 +65,14 @@ class Operations:
         self.metadata_cache = MetadataCache(self.server)
 
     def predict(
-        self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Which
+        self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: VersionSelector
     ) -> Steps[Prediction]:
         """The outputs of `signature` for all rows."""
         answers, rows = yield from self.predict_parts(inputs, signature, outputs, which)
         return with_text(batches.joined(self.server, answers, rows))
 
     def predict_parts(
-        self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: Which
+        self, inputs: Inputs, signature: str, outputs: Sequence[str] | None, which: VersionSelector
     ) -> Steps[tuple[list[Prediction], list[range]]]:
         """The answers for the parts of a batch, all of one version, with the rows of each.
 
@@ -140,17 +141,17 @@ class Operations:
         arrays: dict[str, np.ndarray],
         signature: str,
         outputs: Sequence[str],
-        which: Which,
+        which: VersionSelector,
         rows: range | None,
     ) -> Request:
         """The Predict call for arrays that have been checked."""
-        message = frames.predict_request(which.spec(self.model, signature), arrays, outputs)
+        message = predict_messages.predict_request(which.spec(self.model, signature), arrays, outputs)
         return Request(PREDICT, message, signature, rows)
 
-    def prediction(self, answer: bytes, signature: str, which: Which) -> Prediction:
+    def prediction(self, answer: bytes, signature: str, which: VersionSelector) -> Prediction:
         """The outputs in a Predict answer."""
         try:
-            outputs, spec = frames.predict_response(answer)
+            outputs, spec = predict_messages.predict_response(answer)
         except (DecodeError, CodecError) as error:
             what = "PredictResponse does not parse: " if isinstance(error, DecodeError) else ""
             raise self.server.malformed(f"{what}{error}", signature) from error
@@ -162,7 +163,7 @@ class Operations:
         inputs: Inputs,
         name: str,
         outputs: Sequence[str],
-        which: Which,
+        which: VersionSelector,
         known: ModelMetadata | None,
     ) -> Steps[tuple[list[Prediction], list[range]]]:
         signature = self.signature(known, name)
@@ -171,7 +172,7 @@ class Operations:
         split = rowwise(arrays, signature)
         rows = batches.parts(self.server, arrays, split, self.max_batch_size)
 
-        def request(which: Which, part: range) -> Request:
+        def request(which: VersionSelector, part: range) -> Request:
             taken = arrays if len(rows) == 1 else batches.taken(arrays, split, part)
             return self.request(taken, name, outputs, which, None if len(rows) == 1 else part)
 
@@ -187,7 +188,7 @@ class Operations:
         found: list[Prediction],
         rows: list[range],
         name: str,
-        request: Callable[[Which, range], Request],
+        request: Callable[[VersionSelector, range], Request],
     ) -> Steps[list[Prediction]]:
         """Request parts of other versions again from the last answer's version, which has just taken over."""
         last = found[-1].version
@@ -200,9 +201,9 @@ class Operations:
         return one
 
     def _asked_of(
-        self, version: int, part: range, name: str, request: Callable[[Which, range], Request]
+        self, version: int, part: range, name: str, request: Callable[[VersionSelector, range], Request]
     ) -> Steps[Prediction]:
-        which = Which(version)
+        which = VersionSelector(version)
         # Some of several servers may not have it yet, and calls go to them in turn.
         for _ in range(_TRIES_FOR_A_VERSION):
             try:

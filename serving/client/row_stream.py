@@ -9,11 +9,11 @@ from ..errors import InvalidInputError, UnimplementedError
 from . import batches
 from .answers import with_text
 from .inputs import Inputs, checked_inputs
-from .metadata_cache import Which
 from .operations import Operations
 from .signatures import Signature
 from .steps import Request, Steps
 from .transport import at_least_one
+from .version_selector import VersionSelector
 
 # A value of the only input, or a mapping from the names of inputs to values: one row, without the batch's
 # axis.
@@ -41,7 +41,7 @@ class RowStream:
         name: str,
         signature: Signature | None,
         outputs: Sequence[str],
-        which: Which,
+        which: VersionSelector,
     ):
         self._operations, self._name, self._signature, self._which = operations, name, signature, which
         self._outputs = outputs
@@ -62,8 +62,8 @@ class RowStream:
         return batches.each_row(self._operations.server, prediction, len(request.rows or ()))
 
 
-def opened(
-    operations: Operations, name: str, outputs: Sequence[str] | None, which: Which
+def open_stream(
+    operations: Operations, name: str, outputs: Sequence[str] | None, which: VersionSelector
 ) -> Steps[RowStream]:
     """A stream to a signature, once it is known to exist and to have the outputs."""
     names = operations.output_names(outputs)

@@ -16,12 +16,12 @@ from .base import BaseClient
 from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
-from .metadata_cache import Which
 from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
 from .signatures import ModelMetadata
 from .sync_transport import SyncTransport
 from .transport import TransportSettings, seconds
+from .version_selector import VersionSelector
 
 
 class Client(BaseClient):
@@ -98,7 +98,7 @@ class Client(BaseClient):
             client.predict({"x": np.float32([1, 2])})["y"]  # array([2.5, 3. ], dtype=float32)
         """
         return self._transport.run(
-            self._operations.predict(inputs, signature, outputs, Which(version, label)), timeout
+            self._operations.predict(inputs, signature, outputs, VersionSelector(version, label)), timeout
         )
 
     def predict_iter(
@@ -139,7 +139,8 @@ class Client(BaseClient):
         limit = self._transport.limit(timeout)
         size = rows_in_a_call(self._operations, batch_size)
         stream = self._transport.run(
-            row_stream.opened(self._operations, signature, outputs, Which(version, label)), timeout
+            row_stream.open_stream(self._operations, signature, outputs, VersionSelector(version, label)),
+            timeout,
         )
         requests = map(stream.request, numbered_batches(rows, size))
 
@@ -175,7 +176,7 @@ class Client(BaseClient):
         Example:
             client.classify(["what a film"])[0].scores  # {"neg": 0.02, "pos": 0.98}
         """
-        return self._transport.run(self._tasks.classify(values, Which(version, label)), timeout)
+        return self._transport.run(self._tasks.classify(values, VersionSelector(version, label)), timeout)
 
     def label(
         self,
@@ -204,7 +205,7 @@ class Client(BaseClient):
         Example:
             client.label([["the", "film"], ["yes"]])[0].labels  # ["DET", "NOUN"]
         """
-        return self._transport.run(self._tasks.label(values, Which(version, label)), timeout)
+        return self._transport.run(self._tasks.label(values, VersionSelector(version, label)), timeout)
 
     def explain(
         self,
@@ -232,7 +233,7 @@ class Client(BaseClient):
         Example:
             client.explain(["what a film"])[0].weights.shape  # (layers, heads, 3, 3)
         """
-        return self._transport.run(self._tasks.explain(texts, Which(version, label)), timeout)
+        return self._transport.run(self._tasks.explain(texts, VersionSelector(version, label)), timeout)
 
     def tf_classify(
         self,
@@ -263,7 +264,7 @@ class Client(BaseClient):
         Example:
             client.tf_classify([{"text": "what a film"}])[0]  # [("neg", 0.02), ("pos", 0.98)]
         """
-        which = Which(version, label)
+        which = VersionSelector(version, label)
         return self._transport.run(
             tf_examples.tf_classify(self._operations, examples, signature, context, which), timeout
         )
@@ -297,7 +298,7 @@ class Client(BaseClient):
         Example:
             client.tf_regress([{"values": [1.0, 2.0]}])  # array([0.5], dtype=float32)
         """
-        which = Which(version, label)
+        which = VersionSelector(version, label)
         return self._transport.run(
             tf_examples.tf_regress(self._operations, examples, signature, context, which), timeout
         )
@@ -331,7 +332,7 @@ class Client(BaseClient):
         Example:
             client.multi_inference([{"x": 1.0}], {"classify_x": "classify", "regress_x": "regress"})
         """
-        which = Which(version, label)
+        which = VersionSelector(version, label)
         return self._transport.run(
             tf_examples.multi_inference(self._operations, examples, tasks, context, which), timeout
         )
@@ -355,7 +356,9 @@ class Client(BaseClient):
         Example:
             client.metadata().signatures["serving_default"].inputs  # {"text": string [None]}
         """
-        return self._transport.run(self._operations.metadata_cache.ask(Which(version, label)), timeout)
+        return self._transport.run(
+            self._operations.metadata_cache.ask(VersionSelector(version, label)), timeout
+        )
 
     def status(self, version: int | None = None, *, timeout: float | None = None) -> list[VersionStatus]:
         """The state of every version of the model that the server knows, newest first.
@@ -374,7 +377,7 @@ class Client(BaseClient):
         Example:
             client.status()[0].state  # "AVAILABLE"
         """
-        return self._transport.run(management.status(self._operations, Which(version)), timeout)
+        return self._transport.run(management.status(self._operations, VersionSelector(version)), timeout)
 
     def versions(self, *, timeout: float | None = None) -> list[int]:
         """The numbers of the versions that answer, newest first.
@@ -428,7 +431,7 @@ class Client(BaseClient):
         """
         limit = seconds("timeout", timeout)
         connections = self._transport.connections
-        steps = management.wait_until_ready(self._operations, Which(version), limit, connections)
+        steps = management.wait_until_ready(self._operations, VersionSelector(version), limit, connections)
         return self._transport.run(steps, limit)
 
     def close(self) -> None:

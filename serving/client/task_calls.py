@@ -18,16 +18,16 @@ from ..errors import (
 from .answers import Classification, Explanation, Labelling, Prediction, with_text
 from .examples import serialized_example
 from .inputs import Inputs
-from .metadata_cache import Which
 from .operations import DEFAULT_SIGNATURE, Operations
 from .signatures import ModelMetadata, TensorSpec
 from .steps import Steps
+from .version_selector import VersionSelector
 
 _CLASSIFY = "classify"
 _EXPLAIN = "explain"
 
 
-class Tasks:
+class TaskCalls:
     """The tasks of one model, and the class names of its versions.
 
     Args:
@@ -39,7 +39,7 @@ class Tasks:
         # In the order of the probabilities; None for a version that does not list its labels.
         self._classes: dict[int, Sequence[str] | None] = {}
 
-    def classify(self, values: Inputs, which: Which) -> Steps[list[Classification]]:
+    def classify(self, values: Inputs, which: VersionSelector) -> Steps[list[Classification]]:
         """The label of each row, and the scores of all labels."""
         values = _rows_of(values)
         try:
@@ -50,7 +50,7 @@ class Tasks:
             # The version that answered was unloaded before its labels were requested.
             return (yield from self._classify(values, which))
 
-    def label(self, values: Inputs, which: Which) -> Steps[list[Labelling]]:
+    def label(self, values: Inputs, which: VersionSelector) -> Steps[list[Labelling]]:
         """The label of each position of each row."""
         ranks = {"label": 2, "score": 2}
         rows = _rows_of(values)
@@ -60,7 +60,7 @@ class Tasks:
             self._check(part, part["label"].shape == part["score"].shape)
         return list(chain.from_iterable(map(_labelled, parts)))
 
-    def explain(self, texts: Sequence[str], which: Which) -> Steps[list[Explanation]]:
+    def explain(self, texts: Sequence[str], which: VersionSelector) -> Steps[list[Explanation]]:
         """The tokens of each text and the weights between them."""
         lack = "without an explanation of texts"
         parts = yield from self._parts(_rows_of(texts), _EXPLAIN, which, {"tokens": 2, "weights": 5}, lack)
@@ -69,7 +69,7 @@ class Tasks:
         return list(chain.from_iterable(map(_explained, parts)))
 
     def _parts(
-        self, values: Inputs, signature: str, which: Which, ranks: Mapping[str, int], lack: str
+        self, values: Inputs, signature: str, which: VersionSelector, ranks: Mapping[str, int], lack: str
     ) -> Steps[list[Prediction]]:
         """Return the answers, checked to have outputs of these names and ranks with an entry for each row."""
         parts, rows = yield from self._operations.predict_parts(values, signature, None, which)
@@ -80,7 +80,7 @@ class Tasks:
             self._check(part, len(counts) == 1)
         return [with_text(part) for part in parts]
 
-    def _classify(self, values: Inputs, which: Which) -> Steps[list[Classification]]:
+    def _classify(self, values: Inputs, which: VersionSelector) -> Steps[list[Classification]]:
         ranks = {"label": 1, "score": 1}
         parts = yield from self._parts(values, DEFAULT_SIGNATURE, which, ranks, "no classifier")
         version = parts[0].version
@@ -92,13 +92,13 @@ class Tasks:
         classes = self._classes[version]
         return list(chain.from_iterable(_classified(part, classes) for part in parts))
 
-    def _class_names(self, version: int, which: Which) -> Steps[Sequence[str] | None]:
+    def _class_names(self, version: int, which: VersionSelector) -> Steps[Sequence[str] | None]:
         """The labels in the order of the probabilities; the signature `classify` returns them for any row."""
         known = yield from self._operations.metadata_cache.known(which)
         if known is None or _CLASSIFY not in known.signatures or DEFAULT_SIGNATURE not in known.signatures:
             return None
         row = _made_up_row(known)
-        answering = Which(version) if version else which
+        answering = VersionSelector(version) if version else which
         try:
             # All outputs: the warmup of a server does not prepare the graph for one output alone.
             answer = yield from self._operations.predict([row], _CLASSIFY, None, answering)

@@ -20,7 +20,7 @@ if BACKEND != "tensorflow":
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from keras_selfattn.layers.masks import Pairs
+from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.tensorflow import block_walk as blocks
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
@@ -111,7 +111,7 @@ def test_samples_share_blocks_as_long_as_padding_is_cheap(seed):
         groups.append((int(at.first), int(at.count), int(at.stop)))
         return (done,)
 
-    blocks.Walk(tokens, Pairs(None, None, None, (None, None)), heads, width=1).stretches(body, (0,))
+    blocks.Walk(tokens, PairMask(None, None, None, (None, None)), heads, width=1).stretches(body, (0,))
     falling = np.sort(lengths[lengths > 0])[::-1]
     ends = [first + count for first, count, _ in groups]
     assert [first for first, _, _ in groups] == [0, *ends[:-1]]

@@ -15,7 +15,7 @@ if BACKEND != "tensorflow":
 import tensorflow as tf
 
 from keras_selfattn.layers import attention_paths
-from keras_selfattn.layers.masks import Pairs
+from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.tensorflow import block_attention, packing
 from keras_selfattn.layers.tensorflow import block_walk as blocks
 
@@ -126,7 +126,7 @@ def test_half_precision_adds_up_the_gradients_of_learned_positions(strategy, pad
 def test_a_sample_whose_square_is_beyond_int32_is_a_group_of_its_own(longest):
     tokens = packing.PackedTokens(tf.zeros([1, longest, 1]), None)
     seen = []
-    walk = blocks.Walk(tokens, Pairs(None, None, None, (64, 64)), num_heads=4, width=1)
+    walk = blocks.Walk(tokens, PairMask(None, None, None, (64, 64)), num_heads=4, width=1)
 
     def body(at, count):
         seen.append(int(at.stop - at.start))

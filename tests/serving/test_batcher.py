@@ -69,7 +69,7 @@ class Asking:
     def is_idle(self):
         batcher = self.batcher
         return (
-            not batcher._queues and not batcher._busy and all(not s._rows for s in batcher._shares.values())
+            not batcher._queues and not batcher._busy and all(not s._rows for s in batcher._sizers.values())
         )
 
 
@@ -106,7 +106,7 @@ def test_models_have_shares_of_their_own():
             await asking.executor.run_one()
         await asking.ask(busy, *[[1]] * 60)
         await asking.ask(other, [1])
-        asking.batcher._shares[other]._row_seconds = 0.01
+        asking.batcher._sizers[other]._row_seconds = 0.01
         await asking.ask(other, [2])
         assert len(asking.executor.waiting) == 3
         while asking.executor.waiting:
@@ -206,13 +206,13 @@ def test_what_no_thread_takes_is_told_and_counted_once(executor):
 
 def test_rows_held_back_for_a_share_are_asked_for_again(monkeypatch):
     monkeypatch.setattr("keras_selfattn.serving.server.batching.batcher.HALF_LIFE_SECONDS", 0.2)
-    monkeypatch.setattr("keras_selfattn.serving.server.batching.thread_shares.HALF_LIFE_SECONDS", 0.2)
+    monkeypatch.setattr("keras_selfattn.serving.server.batching.batch_sizer.HALF_LIFE_SECONDS", 0.2)
 
     async def run():
         model, asking = Model(), Asking(num_batch_threads=2)
         await asking.ask(model, *[[0]] * 64)
         await asking.executor.run_one()
-        asking.batcher._shares[model]._row_seconds = 0.001
+        asking.batcher._sizers[model]._row_seconds = 0.001
         await asking.ask(model, [1])
         await asking.ask(model, [2])
         assert len(asking.executor.waiting) == 1
@@ -231,9 +231,9 @@ def test_a_version_that_is_gone_is_forgotten():
         await asking.ask(model, [1])
         await asking.executor.run_one()
         await asking.outcomes()
-        assert len(asking.batcher._shares) == 1
+        assert len(asking.batcher._sizers) == 1
         asking.asked.clear()
         del model
-        assert not asking.batcher._shares
+        assert not asking.batcher._sizers
 
     asyncio.run(run())

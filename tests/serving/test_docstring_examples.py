@@ -5,9 +5,16 @@ import importlib
 
 import pytest
 
-MODULES = ["errors", "wire.codec", "wire.dtypes", "wire.frames", "server.config", "server.runtime.listening"]
+MODULES = [
+    "errors",
+    "wire.codec",
+    "wire.dtypes",
+    "wire.predict_messages",
+    "server.config",
+    "server.runtime.listening",
+]
 MODULES += [f"server.rest.json_{name}" for name in ("in", "examples", "out")]
-MODULES += ["server.rest.routes", "server.models.short_runs", "server.batching.thread_shares"]
+MODULES += ["server.rest.routes", "server.models.short_runs", "server.batching.batch_sizer"]
 MODULES += [f"client.{name}" for name in ("answers", "examples", "management", "signatures", "targets")]
 
 

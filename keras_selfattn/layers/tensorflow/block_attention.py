@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_selfattn.layers.attention_math import Formula, Learned, masked_softmax, wide_dtype, widened
-from keras_selfattn.layers.masks import Pairs
+from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.tensorflow import tf
-from keras_selfattn.layers.tensorflow.block_walk import Block, State, Stretch, Walk
+from keras_selfattn.layers.tensorflow.block_walk import Block, QuerySpan, State, Walk
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 Tensor = Any
@@ -24,7 +24,7 @@ Heads = tuple[Tensor, Tensor, Tensor]
 
 
 def attend_in_blocks(
-    heads: Heads, tokens: PackedTokens, pairs: Pairs, formula: Formula, *, dropout: bool
+    heads: Heads, tokens: PackedTokens, pairs: PairMask, formula: Formula, *, dropout: bool
 ) -> Tensor:
     """Return the context of packed tokens, `[N, H D]`.
 
@@ -56,7 +56,7 @@ class _BlockAttention:
         heads: Heads,
         learned: Learned,
         tokens: PackedTokens,
-        pairs: Pairs,
+        pairs: PairMask,
         formula: Formula,
         keep: Callable[[Tensor, Tensor, Tensor], Tensor] | None,
     ) -> None:
@@ -75,7 +75,7 @@ class _BlockAttention:
         walk, formula = self._walk, self._formula
         query, key, value = self._heads
 
-        def stretch(at: Stretch, contexts: Any) -> State:
+        def stretch(at: QuerySpan, contexts: Any) -> State:
             keys, values = (_taken(x, walk.rows(at, at.left, at.right)) for x in (key, value))
 
             def block(part: Block, contexts: Any) -> State:
@@ -97,7 +97,7 @@ class _BlockAttention:
         walk, learned = self._walk, list(self._learned.values())
         upstream, shared = self._upstream(context, upstream)
 
-        def stretch(at: Stretch, parts: list[Any], ids: Any, *sums: Tensor) -> State:
+        def stretch(at: QuerySpan, parts: list[Any], ids: Any, *sums: Tensor) -> State:
             rows = walk.rows(at, at.left, at.right)
             keys, values = (_taken(x, rows) for x in self._heads[1:])
 
@@ -147,7 +147,7 @@ class _BlockAttention:
         return tf.reshape(_scaled(upstream, self._scale), shape), shared
 
     def _block_gradients(
-        self, at: Stretch, part: Block, rows: Tensor, heads: Heads, upstream: Tensor, shared: Tensor
+        self, at: QuerySpan, part: Block, rows: Tensor, heads: Heads, upstream: Tensor, shared: Tensor
     ) -> list[Tensor]:
         # In half precision the many small gradients of one weight would be rounded away as they are added up.
         learned = [tf.cast(weight, _wide(weight.dtype)) for weight in self._learned.values()]
@@ -174,7 +174,7 @@ class _BlockAttention:
         pairs = zip(self._learned.items(), learned, strict=True)
         return {name: tf.cast(weight, given.dtype) for (name, given), weight in pairs}
 
-    def _weights(self, at: Stretch, part: Block, logits: Tensor, dtype: Any) -> Tensor:
+    def _weights(self, at: QuerySpan, part: Block, logits: Tensor, dtype: Any) -> Tensor:
         # Where numbers come and go in bfloat16, the kernel computes in float32 between; float16 has no room
         # for what masks a logit.
         logits = logits if logits.dtype == dtype == tf.bfloat16 else widened(logits)

@@ -10,7 +10,7 @@ block), K (keys that it may see), H (heads).
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras_selfattn.layers.masks import Pairs, all_of, within
+from keras_selfattn.layers.masks import PairMask, all_of, within
 from keras_selfattn.layers.tensorflow import tf
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
@@ -27,7 +27,7 @@ _STRETCH = 256
 _FAR = 2**29
 
 
-class Stretch(NamedTuple):
+class QuerySpan(NamedTuple):
     """Queries `start` to `stop` of the samples `first` to `first + count`, and the keys `left` to `right`."""
 
     first: Tensor
@@ -61,7 +61,7 @@ class Walk:
         width: floats of memory that a score takes.
     """
 
-    def __init__(self, tokens: PackedTokens, pairs: Pairs, num_heads: int, width: int) -> None:
+    def __init__(self, tokens: PackedTokens, pairs: PairMask, num_heads: int, width: int) -> None:
         self._tokens = tokens
         self._pairs = pairs
         self._scores = max(1, _SCORES // (num_heads * width))
@@ -85,13 +85,13 @@ class Walk:
             stop = longest
             if self._stretch is not None:
                 stop = tf.where(count > 1, longest, tf.minimum(start + self._stretch, longest))
-            state = body(Stretch(first, count, start, stop, *self._seen(start, stop, 0, longest)), *state)
+            state = body(QuerySpan(first, count, start, stop, *self._seen(start, stop, 0, longest)), *state)
             done = stop >= longest
             return tf.where(done, first + count, first), tf.where(done, 0, stop), *state
 
         return _loop(lambda first, *_: first < self._tokens.samples, step, (0, 0, *state))[2:]
 
-    def blocks(self, at: Stretch, body: Callable[..., State], state: State) -> State:
+    def blocks(self, at: QuerySpan, body: Callable[..., State], state: State) -> State:
         """Return the state after `body(block, *state)` of every block of a stretch."""
         keys, queries = at.right - at.left, at.stop - at.start
         size = tf.maximum(self._scores // tf.maximum(at.count * keys, 1), self._least)
@@ -104,11 +104,11 @@ class Walk:
 
         return _loop(lambda start, *_: start < at.stop, step, (at.start, *state))[1:]
 
-    def rows(self, at: Stretch, start: Tensor, stop: Tensor) -> Tensor:
+    def rows(self, at: QuerySpan, start: Tensor, stop: Tensor) -> Tensor:
         """Return the packed tokens at positions `start` to `stop` of a stretch, int32 `[g, positions]`."""
         return self._tokens.rows[at.first : at.first + at.count, start:stop]
 
-    def packed(self, at: Stretch, start: Tensor, stop: Tensor, x: Tensor) -> Tensor:
+    def packed(self, at: QuerySpan, start: Tensor, stop: Tensor, x: Tensor) -> Tensor:
         """Return of `x`, `[g, positions, ...]`, what belongs to real tokens, `[tokens, ...]`."""
         flat = tf.reshape(x, [-1, *x.shape[2:]])
         if self._tokens.slots is None:
@@ -116,14 +116,14 @@ class Walk:
         slots = self._tokens.slots[at.first : at.first + at.count, start:stop]
         return tf.gather(flat, tf.where(tf.reshape(slots, [-1]))[:, 0])
 
-    def cleared(self, at: Stretch, part: Block, x: Tensor) -> Tensor:
+    def cleared(self, at: QuerySpan, part: Block, x: Tensor) -> Tensor:
         """Return `x`, `[g, H, C, D]`, with zeros at queries that are no real tokens."""
         if self._tokens.slots is None:
             return x
         slots = self._tokens.slots[at.first : at.first + at.count, part.start : part.stop]
         return tf.where(slots[:, None, :, None], x, tf.zeros([], x.dtype))
 
-    def mask(self, at: Stretch, part: Block) -> Tensor | None:
+    def mask(self, at: QuerySpan, part: Block) -> Tensor | None:
         """Return which pairs of a block may attend, bool that broadcasts to `[g, H, C, K]`, or None: all."""
         parts = []
         samples = slice(at.first, at.first + at.count)
@@ -141,13 +141,13 @@ class Walk:
             parts.append(chosen[:, :, part.start : part.stop, part.left : part.right])
         return all_of(parts)
 
-    def near(self, at: Stretch, part: Block, keys: Tensor) -> Tensor:
+    def near(self, at: QuerySpan, part: Block, keys: Tensor) -> Tensor:
         """Return of a stretch's keys `[g, G, keys, D]` those that a block sees, `[g, G, K, D]`."""
         if self._reach == (None, None):
             return keys
         return keys[:, :, part.left - at.left : part.right - at.left]
 
-    def spread(self, at: Stretch, part: Block, x: Tensor) -> Tensor:
+    def spread(self, at: QuerySpan, part: Block, x: Tensor) -> Tensor:
         """The reverse of `near`: `[g, G, K, D]` to `[g, G, keys, D]`, zeros where the block sees none."""
         if self._reach == (None, None):
             return x

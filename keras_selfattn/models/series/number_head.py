@@ -31,7 +31,7 @@ class NumbersHead(Head):
         self.mean, self.deviation = list(mean), list(deviation)
 
     @classmethod
-    def learned(cls, targets: Sequence[np.ndarray]) -> "NumbersHead":
+    def from_targets(cls, targets: Sequence[np.ndarray]) -> "NumbersHead":
         """Return the head with the mean and deviation of targets `[N]`."""
         values = np.stack(targets)  # [rows, N]
         mean, deviation = values.mean(axis=0), values.std(axis=0)

@@ -105,7 +105,7 @@ class SeriesRegressor(SeriesModel):
         self._learn(rows)
         targets = np.stack(rows.targets) - self._beginning(rows.inputs, len(rows.targets[0]))  # [rows, N]
         ridge, chosen = self._fitted(rows, targets)
-        learned = NumbersHead.learned(list(targets))
+        learned = NumbersHead.from_targets(list(targets))
         left = np.sqrt(np.mean((targets[chosen] - ridge.left_out) ** 2, axis=0)) / learned.deviation
         # If the ridge regression predicts targets exactly, the residuals have no deviation.
         deviation = learned.deviation * np.clip(left, _LEAST_LEFT, 1)

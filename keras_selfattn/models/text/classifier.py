@@ -71,7 +71,7 @@ class TextClassifier(Classifier):
 
     config_type = TextConfig
     rows_are = "Texts"
-    alone: ClassVar[dict[str, Any]] = {"wide": False}
+    encoder_only: ClassVar[dict[str, Any]] = {"wide": False}
 
     @classmethod
     def advised_training(cls, rows: int) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class TextClassifier(Classifier):
     def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:
         return self.tokenizer.rows(inputs)
 
-    def _beside(self, inputs: Sequence[str], *, training: bool) -> np.ndarray | None:
+    def _side_inputs(self, inputs: Sequence[str], *, training: bool) -> np.ndarray | None:
         if self.wide is None:
             return None
         if training:  # without the wide path

@@ -26,7 +26,7 @@ class MaskedTokenHead(Head):
         return {}
 
     @classmethod
-    def learned(cls, targets: Sequence[Any]) -> "MaskedTokenHead":
+    def from_targets(cls, targets: Sequence[Any]) -> "MaskedTokenHead":
         return cls()
 
     @staticmethod

@@ -40,9 +40,9 @@ class PositionHead(ClassHead):
         self.decoder = SpanDecoder(labels) if spans else None
 
     @classmethod
-    def learned(cls, targets: Sequence[Sequence[str]]) -> "PositionHead":
+    def from_targets(cls, targets: Sequence[Sequence[str]]) -> "PositionHead":
         """Return the head for the labels that occur."""
-        found = ClassHead.learned([name for names in targets for name in names])
+        found = ClassHead.from_targets([name for names in targets for name in names])
         return cls(found.labels, mark_spans(found.labels) and all_may_follow(targets))
 
     @property

@@ -19,7 +19,7 @@ from ...wire import codec
 from ...wire import messages_pb2 as pb
 from ..batching.graph_runner import GraphRunner
 from ..config import ServerConfig
-from ..models.graph_request import GraphRequest
+from ..models.graph_call import GraphCall
 from ..models.model_registry import ModelRegistry
 from ..models.servable import Servable
 from ..runtime.deadlines import seconds_left
@@ -193,7 +193,7 @@ class InferenceApi:
         self,
         spec: pb.ModelSpec,
         api: str,
-        prepare: Callable[[Servable], GraphRequest[_T]],
+        prepare: Callable[[Servable], GraphCall[_T]],
         finish: Callable[[_T], bytes],
         sizes: Sizes,
         deadline: float | None,

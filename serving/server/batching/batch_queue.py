@@ -11,13 +11,13 @@ import numpy as np
 from ..models.servable import Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import expired
-from .thread_shares import Shares
+from .batch_sizer import BatchSizer
 
 Arrays = list[np.ndarray]
 
 
 @dataclass(eq=False)
-class Task:
+class QueuedCall:
     """A request's share of a batch."""
 
     feeds: Mapping[str, np.ndarray]
@@ -38,35 +38,35 @@ class Queue:
         servable: the version they run on.
         fetches: the tensors to fetch.
         parameters: the parameters of batching.
-        shares: counts the rows of all tasks of the servable.
+        sizer: counts the rows of all tasks of the servable.
     """
 
     def __init__(
-        self, servable: Servable, fetches: Sequence[str], parameters: BatchingParameters, shares: Shares
+        self, servable: Servable, fetches: Sequence[str], parameters: BatchingParameters, sizer: BatchSizer
     ):
         self.servable = servable
         self.fetches = fetches
         self.parameters = parameters
-        self.tasks: deque[Task] = deque()
+        self.tasks: deque[QueuedCall] = deque()
         self.rows = 0
         self.running = 0
-        self.shares = shares
+        self.sizer = sizer
         self.timer: asyncio.TimerHandle | None = None
 
-    def add(self, task: Task) -> None:
+    def add(self, task: QueuedCall) -> None:
         """Add a task to the queue."""
         self.tasks.append(task)
         self.rows += task.rows
-        self.shares.came(task.rows)
+        self.sizer.add_rows(task.rows)
 
     def most(self) -> int:
         """Return the number of rows that the next run may take."""
         most = self.parameters.max_execution_batch_size
-        return min(most, self.shares.most()) if self.parameters.evenly else most
+        return min(most, self.sizer.max_rows()) if self.parameters.evenly else most
 
-    def take(self, most: int) -> list[Task]:
+    def take(self, most: int) -> list[QueuedCall]:
         """Take the tasks that fit into so many rows, in their order; drop those that nobody waits for."""
-        taken: list[Task] = []
+        taken: list[QueuedCall] = []
         rows = 0
         while self.tasks and (not taken or rows + self.tasks[0].rows <= most):
             task = self.tasks.popleft()
@@ -75,7 +75,7 @@ class Queue:
                 taken.append(task)
                 rows += task.rows
                 continue
-            self.shares.left(task.rows)
+            self.sizer.remove_rows(task.rows)
             if not task.done.done():
                 task.done.set_exception(expired())
         return taken
@@ -86,5 +86,5 @@ class Run:
     """Tasks that are run together."""
 
     queue: Queue
-    tasks: list[Task]
+    tasks: list[QueuedCall]
     is_settled: bool = False

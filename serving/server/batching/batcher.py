@@ -24,14 +24,14 @@ from ...errors import (
     ServingError,
     UnavailableError,
 )
-from ..models.graph_request import GraphRequest
+from ..models.graph_call import GraphCall
 from ..models.servable import Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import by, expired, seconds_left
 from ..runtime.metrics import Metrics
 from .batch_arrays import joined, kind_of, merged, rows_of, split
-from .batch_queue import Arrays, Queue, Run, Task
-from .thread_shares import HALF_LIFE_SECONDS, Shares
+from .batch_queue import Arrays, Queue, QueuedCall, Run
+from .batch_sizer import HALF_LIFE_SECONDS, BatchSizer
 
 _Outcome = Arrays | Exception
 
@@ -56,9 +56,9 @@ class Batcher:
         self._metrics = metrics
         self._queues: dict[Hashable, Queue] = {}
         self._busy = 0
-        self._shares: WeakKeyDictionary[Servable, Shares] = WeakKeyDictionary()
+        self._sizers: WeakKeyDictionary[Servable, BatchSizer] = WeakKeyDictionary()
 
-    async def run(self, servable: Servable, call: GraphRequest[Any], deadline: float | None) -> Arrays:
+    async def run(self, servable: Servable, call: GraphCall[Any], deadline: float | None) -> Arrays:
         """Return the values that a call fetches, for its own rows.
 
         Args:
@@ -105,12 +105,12 @@ class Batcher:
         deadline: float | None,
     ) -> Arrays:
         loop = asyncio.get_running_loop()
-        task = Task(feeds, rows, deadline, time.monotonic(), loop.create_future())
+        task = QueuedCall(feeds, rows, deadline, time.monotonic(), loop.create_future())
         parameters = self._parameters_of(servable)
         key = (servable, tuple(fetches), kind_of(feeds, parameters.pad))
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = Queue(servable, fetches, parameters, self._shares_of(servable))
+            queue = self._queues[key] = Queue(servable, fetches, parameters, self._sizer_of(servable))
         if queue.rows and queue.rows + rows > parameters.capacity:
             raise _full()
         queue.add(task)
@@ -120,9 +120,9 @@ class Batcher:
     def _parameters_of(self, servable: Servable) -> BatchingParameters:
         return servable.batching or self._parameters
 
-    def _shares_of(self, servable: Servable) -> Shares:
+    def _sizer_of(self, servable: Servable) -> BatchSizer:
         # One for each servable: rows of different models take different times.
-        return self._shares.setdefault(servable, Shares(self._parameters.num_batch_threads))
+        return self._sizers.setdefault(servable, BatchSizer(self._parameters.num_batch_threads))
 
     def _start_what_can(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start runs while there are tasks and threads for them, longest wait first."""
@@ -148,7 +148,7 @@ class Batcher:
         parameters = queue.parameters
         if queue.rows >= parameters.max_execution_batch_size:
             return True
-        if parameters.evenly and queue.running and not queue.shares.are_worth_a_run(queue.rows):
+        if parameters.evenly and queue.running and not queue.sizer.are_worth_a_run(queue.rows):
             self._ask_again(queue, HALF_LIFE_SECONDS, loop)
             return False
         if not parameters.timeout_seconds:
@@ -191,7 +191,7 @@ class Batcher:
         run.is_settled = True
         self._busy -= 1
         run.queue.running -= 1
-        run.queue.shares.left(sum(task.rows for task in run.tasks))
+        run.queue.sizer.remove_rows(sum(task.rows for task in run.tasks))
         for task, outcome in zip(run.tasks, outcomes, strict=True):
             if task.done.done():
                 continue
@@ -201,7 +201,7 @@ class Batcher:
                 task.done.set_result(outcome)
         self._start_what_can(loop)
 
-    def _outcomes(self, queue: Queue, tasks: list[Task]) -> list[_Outcome]:
+    def _outcomes(self, queue: Queue, tasks: list[QueuedCall]) -> list[_Outcome]:
         """Return the values or the error of each task. Runs in a thread."""
         try:
             return [*self._answers(queue, tasks)]
@@ -213,10 +213,10 @@ class Batcher:
         except BaseException as error:  # noqa: BLE001 - whoever waits for the answer must hear of it
             return _failed(tasks, error)
 
-    def _outcome_alone(self, queue: Queue, task: Task) -> _Outcome:
+    def _outcome_alone(self, queue: Queue, task: QueuedCall) -> _Outcome:
         return self._outcomes(queue, [task])[0] if task.waits() else expired()
 
-    def _answers(self, queue: Queue, tasks: list[Task]) -> list[Arrays]:
+    def _answers(self, queue: Queue, tasks: list[QueuedCall]) -> list[Arrays]:
         """Return the values of each task from one run."""
         parameters = queue.parameters
         deadlines = [task.deadline for task in tasks]
@@ -227,7 +227,7 @@ class Batcher:
         feeds = merged([task.feeds for task in tasks], parameters)
         started = time.perf_counter()
         arrays = queue.servable.run(feeds, queue.fetches, seconds_left(latest))
-        queue.shares.took(sum(rows), time.perf_counter() - started)
+        queue.sizer.record_run(sum(rows), time.perf_counter() - started)
         return split(arrays, rows, size)
 
 
@@ -235,7 +235,7 @@ def _full() -> UnavailableError:
     return UnavailableError("The batch scheduling queue to which this task was submitted is full")
 
 
-def _failed(tasks: Sequence[Task], error: BaseException) -> list[_Outcome]:
+def _failed(tasks: Sequence[QueuedCall], error: BaseException) -> list[_Outcome]:
     """The outcome of tasks whose run ended with an error. A future takes no StopIteration, and no exit."""
     if isinstance(error, StopIteration) or not isinstance(error, Exception):
         error = RuntimeError(f"a run ended with {error!r}")

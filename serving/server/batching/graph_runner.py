@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..config import ServerConfig
-from ..models.graph_request import GraphRequest
+from ..models.graph_call import GraphCall
 from ..models.servable import Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import by, seconds_left
@@ -42,9 +42,7 @@ class GraphRunner:
         self._most = parameters.max_execution_batch_size
         self._batcher = Batcher(executor, parameters, metrics)
 
-    async def run(
-        self, servable: Servable, call: GraphRequest[Any], deadline: float | None
-    ) -> list[np.ndarray]:
+    async def run(self, servable: Servable, call: GraphCall[Any], deadline: float | None) -> list[np.ndarray]:
         """Return the values that a call fetches.
 
         Args:
@@ -59,7 +57,7 @@ class GraphRunner:
         if self._batch_all or servable.batching or _gains_from_batching(servable, call, self._most):
             return await self._batcher.run(servable, call, deadline)
 
-        def run(call: GraphRequest[Any]) -> list[np.ndarray]:
+        def run(call: GraphCall[Any]) -> list[np.ndarray]:
             return servable.run(call.feeds, call.fetches, seconds_left(deadline))
 
         return await by(deadline, self._in_thread(run, call))
@@ -85,7 +83,7 @@ class GraphRunner:
             held.clear()
 
 
-def _gains_from_batching(servable: Servable, call: GraphRequest[Any], most: int) -> bool:
+def _gains_from_batching(servable: Servable, call: GraphCall[Any], most: int) -> bool:
     """Return True if a call is known to gain from batching: few independent rows."""
     tensors = servable.row_tensors
     if not tensors.issuperset(call.feeds) or not tensors.issuperset(call.fetches):

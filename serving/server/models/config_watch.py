@@ -7,8 +7,8 @@ from collections.abc import Callable
 from ...errors import ServingError
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
-from .model_config import listed_models, read_model_config
 from ..runtime.text_files import TextFileError
+from .model_config import listed_models, read_model_config
 
 _log = logging.getLogger(__name__)
 

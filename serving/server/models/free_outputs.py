@@ -1,7 +1,7 @@
 """The outputs of a signature that share the work of others, and so cost almost nothing more.
 
-TensorFlow prepares a graph for every set of fetched tensors, which takes seconds. So a request for some outputs
-also fetches those that share their work, and uses the graph that the warmup has prepared.
+TensorFlow prepares a graph for every set of fetched tensors, which takes seconds. So a request for some
+outputs also fetches those that share their work, and uses the graph that the warmup has prepared.
 
 Reference: GetOrCreateExecutors in tensorflow/core/common_runtime/direct_session.cc.
 """

@@ -23,8 +23,8 @@ def give_memory_back() -> None:
 def limit_arenas(count: int) -> None:
     """Limit the number of the C library's arenas from now on; its default is eight for each CPU.
 
-    Each arena keeps some of its freed memory, and loaded versions spread over more and more of them. The limit
-    has no effect on existing arenas, and none on systems other than Linux with glibc.
+    Each arena keeps some of its freed memory, and loaded versions spread over more and more of them. The
+    limit has no effect on existing arenas, and none on systems other than Linux with glibc.
 
     Reference: M_ARENA_MAX in mallopt(3).
     """

@@ -62,7 +62,7 @@ def configured_models(config: ServerConfig) -> dict[str, ModelSettings]:
 
     Raises:
         TextFileError: model_config_file cannot be read.
-        InvalidArgumentError: it lists a model that cannot be served, or model_base_path is not a local folder.
+        InvalidArgumentError: it lists a model that cannot be served, or model_base_path is no local folder.
     """
     if str(config.model_config_file):
         return listed_models(read_model_config(config.model_config_file))

@@ -22,10 +22,10 @@ from ...errors import (
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from .loaded_versions import servable_not_found
-from .served_model import ServedModel
-from .version_loading import Loader
 from .model_config import ModelSettings
 from .servable import Servable, without_path
+from .served_model import ServedModel
+from .version_loading import Loader
 from .version_states import VersionState
 
 _log = logging.getLogger(__name__)
@@ -274,7 +274,7 @@ class ModelRegistry:
             raise UnknownError(f"{len(failed)} model(s) did not become available: {{{listed}}}")
 
     def _assign_labels(self, settings: Mapping[str, ModelSettings]) -> str:
-        """Assign the labels that can be assigned. Return the reasons for the others; empty if there are none."""
+        """Assign the labels that can be assigned. Return the reason why another cannot; empty if all can."""
         refused = ""
         for name, each in settings.items():
             missing = self._unavailable_labels(name, each.labels)

@@ -22,12 +22,12 @@ from tensorflow.python.saved_model.loader_impl import SavedModelLoader
 
 from ...errors import ERROR_OF_CODE, InvalidArgumentError, ServingError, status_code
 from ...wire import messages_pb2 as pb
-from ..runtime.batching_parameters import BatchingParameters
 from ..config import ServerConfig
-from .quantised_tensors import record_of
-from .free_outputs import FreeOutputs
-from .short_runs import ShortRuns, is_sure_to_end, kind_of_run
+from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.text_files import read_text_file
+from .free_outputs import FreeOutputs
+from .quantised_tensors import record_of
+from .short_runs import ShortRuns, is_sure_to_end, kind_of_run
 
 DEFAULT_SIGNATURE = "serving_default"
 # Its stub takes no None for "no options" and "no metadata"; Session.run passes both.
@@ -250,7 +250,7 @@ def session_config(config: ServerConfig) -> Any:
     )
     rewriting = proto.graph_options.rewrite_options
     if not rewriting.meta_optimizer_iterations:
-        # The first run of a graph takes a third less than with TensorFlow's two passes; later ones take as long.
+        # A graph's first run takes a third less than with TensorFlow's two passes; later ones take as long.
         rewriting.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
     if config.per_process_gpu_memory_fraction:
         proto.gpu_options.per_process_gpu_memory_fraction = config.per_process_gpu_memory_fraction

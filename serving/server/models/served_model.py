@@ -20,11 +20,11 @@ from pathlib import Path
 
 from ..config import ServerConfig
 from .loaded_versions import LoadedVersions
-from .version_loading import Loader
 from .model_config import ModelSettings
 from .servable import Servable, without_path
-from .version_states import State, States
 from .version_folders import Look, look_at, missing_file, versions_in
+from .version_loading import Loader
+from .version_states import State, States
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,9 @@ class ServedModel:
         states: the state of each of its versions.
 
     Example:
-        model = ServedModel(ModelSettings("half", Path("/models/half")), config, loader, unloader, on_change=print)
+        model = ServedModel(
+            ModelSettings("half", Path("/models/half")), config, loader, unloader, on_change=print
+        )
         model.start()
         model.wait_for_look(timeout=60)
         with model.lease(None) as servable:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ...wire import messages_pb2 as pb
-from ..runtime.batching_parameters import own_batching_parameters
 from ..config import ServerConfig
-from .servable import SavedModelServable, Servable, session_config
+from ..runtime.batching_parameters import own_batching_parameters
 from ..tflite.tflite_servable import TfliteServable, has_tflite
+from .servable import SavedModelServable, Servable, session_config
 
 # The card of this project's exports: their rows are independent.
 _CARD = Path("assets.extra") / "model_card.json"
@@ -27,7 +27,9 @@ class Loader:
         loader.warm_up(servable, Path("/models/half/1"))
     """
 
-    def __init__(self, config: ServerConfig, warm_up: Callable[[Servable, Path], None] = lambda *_version: None):
+    def __init__(
+        self, config: ServerConfig, warm_up: Callable[[Servable, Path], None] = lambda *_version: None
+    ):
         self._config = config
         self.warm_up = warm_up
         self._tags = config.saved_model_tags.split(",")

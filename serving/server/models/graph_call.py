@@ -5,10 +5,10 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-_Response = TypeVar("_Response", covariant=True)
+_Response_co = TypeVar("_Response_co", covariant=True)
 
 
-class GraphRequest(Protocol[_Response]):
+class GraphCall(Protocol[_Response_co]):
     """A request as a servable runs it.
 
     Attributes:
@@ -22,7 +22,7 @@ class GraphRequest(Protocol[_Response]):
     @property
     def fetches(self) -> Sequence[str]: ...
 
-    def respond(self, arrays: Sequence[np.ndarray]) -> _Response:
+    def respond(self, arrays: Sequence[np.ndarray]) -> _Response_co:
         """Return the response to the values of `fetches`.
 
         Raises:

@@ -18,18 +18,18 @@ HALF_LIFE_SECONDS = 0.25
 _NEWEST = 0.125
 
 
-class Shares:
+class BatchSizer:
     """Count the rows of a model's version, and decide when they make a run.
 
-    For one event loop, except `took`.
+    For one event loop, except `record_run`.
 
     Args:
         threads: the most simultaneous runs.
 
     Example:
-        >>> shares = Shares(threads=2)
-        >>> shares.came(8)
-        >>> shares.most()
+        >>> sizer = BatchSizer(threads=2)
+        >>> sizer.add_rows(8)
+        >>> sizer.max_rows()
         4
     """
 
@@ -40,16 +40,16 @@ class Shares:
         self._most_at = 0.0
         self._row_seconds = math.inf  # until it is known
 
-    def came(self, rows: int) -> None:
+    def add_rows(self, rows: int) -> None:
         """Add waiting rows."""
         self._rows += rows
         self._lately()
 
-    def left(self, rows: int) -> None:
+    def remove_rows(self, rows: int) -> None:
         """Remove rows that have been run, or that nobody waits for any more."""
         self._rows -= rows
 
-    def took(self, rows: int, seconds: float) -> None:
+    def record_run(self, rows: int, seconds: float) -> None:
         """Record the time of a finished run."""
         if rows:
             each = seconds / rows
@@ -62,7 +62,7 @@ class Shares:
             return True
         return waiting >= max(self._lately() // self._threads, self._worth())
 
-    def most(self) -> int:
+    def max_rows(self) -> int:
         """Return the number of rows that a run may take."""
         return max(math.ceil(self._lately() / self._threads), self._worth())
 
