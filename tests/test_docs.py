@@ -20,7 +20,14 @@ def modules():
     return [name for name in names if not name.endswith(("_pb2", ".check"))]
 
 
-@pytest.mark.parametrize("name", modules())
+# Their examples train models.
+TRAIN = re.compile(r"keras_selfattn\.(training|models\.\w+\.|export\.saved_model)")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if TRAIN.match(name) else ()) for name in modules()],
+)
 def test_the_examples_of_a_module_run(name):
     module = importlib.import_module(name)
     results = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)

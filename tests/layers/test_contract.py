@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from backend import BACKEND, array, compiled, gradients, tensorflow_only
-from variants import LENGTH, MAKE, WIDTH, classifier, every_layer, inputs, masked_model, takes
+from variants import LENGTH, MAKE, WIDTH, classifier, every_layer, every_layer_mostly_slow, inputs, masked_model, takes
 
 from keras_selfattn import layers
 
@@ -43,7 +43,7 @@ def test_a_saved_model_answers_the_same(make, tmp_path):
 
 
 @tensorflow_only
-@every_layer
+@every_layer_mostly_slow
 def test_a_savedmodel_answers_the_same_without_its_layers(make, tmp_path):
     import tensorflow as tf
 
@@ -67,7 +67,7 @@ def test_symbolic_and_eager_shapes_agree(make):
 
 
 @tensorflow_only
-@every_layer
+@every_layer_mostly_slow
 def test_graphs_of_unknown_batch_and_length_equal_eager(make):
     import tensorflow as tf
 
@@ -89,7 +89,7 @@ def test_empty_sequences_and_single_tokens_are_finite_and_so_are_their_gradients
     assert all(np.isfinite(gradient).all() for gradient in gradients(layer, x))
 
 
-@every_layer
+@every_layer_mostly_slow
 def test_compiled_as_a_whole_equals_eager(make):
     layer = make()
     layer.build((None, None, WIDTH))
@@ -173,7 +173,7 @@ def test_made_causal_no_future_leaks_on_any_path(name):
         assert not np.allclose(one[:, 40:], two[:, 40:], atol=1e-3)
 
 
-@every_layer
+@every_layer_mostly_slow
 def test_training_runs_in_fit(make):
     model = classifier(make())
     model.compile("adam", "sparse_categorical_crossentropy")

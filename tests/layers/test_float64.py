@@ -10,7 +10,7 @@ from test_encoder import block_in_numpy
 from test_linear import linear_in_numpy
 from test_pooling import attention_pooling_in_numpy
 from test_scored import CASES
-from variants import MAKE, takes
+from variants import MAKE, mostly_slow, takes
 
 from keras_selfattn import layers
 from keras_selfattn.layers import attention_paths, window
@@ -194,7 +194,7 @@ def test_equals_keras_attention_with_copied_weights():
 
 
 @pytest.mark.parametrize("path", PATHS[1:])
-@pytest.mark.parametrize("name", MAKE)
+@pytest.mark.parametrize("name", mostly_slow(MAKE))
 def test_every_layer_answers_and_learns_alike_on_every_path(name, path, monkeypatch):
     layer = randomised(MAKE[name](dtype="float64"), WIDTH + 1, 0.3)
     x = inputs(WIDTH + 1)
@@ -213,7 +213,7 @@ def test_every_layer_answers_and_learns_alike_on_every_path(name, path, monkeypa
 
 
 @tensorflow_only
-@pytest.mark.parametrize("name", MAKE)
+@pytest.mark.parametrize("name", mostly_slow(MAKE))
 def test_compiled_as_a_whole_it_answers_alike(name):
     layer, x = randomised(MAKE[name](dtype="float64"), WIDTH + 1, 0.3), inputs(WIDTH + 1)
     near(compiled(layer, x), array(layer(x)))

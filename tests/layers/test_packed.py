@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from backend import BACKEND, array, gradients
 from samples import randomised
-from variants import ATTENDING, MAKE
+from variants import ATTENDING, MAKE, mostly_slow
 
 from keras_selfattn import layers
 
@@ -75,7 +75,7 @@ def assert_close(found, wanted, tolerance=1e-5):
 
 
 @pytest.mark.parametrize("masks", MASKS)
-@pytest.mark.parametrize("name", ATTENTION)
+@pytest.mark.parametrize("name", mostly_slow(ATTENTION))
 def test_outputs_and_gradients_equal_those_of_all_positions(name, masks, small_blocks, padded):
     layer, x = randomised(MAKE[name](), WIDTH, 0.3), inputs()
     found = outputs_and_gradients(layer, x, **MASKS[masks])
@@ -92,7 +92,9 @@ def test_lengths_at_the_edges_of_blocks_and_groups(length, window, small_blocks,
     assert_close(found, padded(lambda: outputs_and_gradients(layer, x, mask=mask)))
 
 
-@pytest.mark.parametrize("name", [n for n in ATTENTION if "window" not in n and n != "rotary encoder"])
+@pytest.mark.parametrize(
+    "name", mostly_slow(n for n in ATTENTION if "window" not in n and n != "rotary encoder")
+)
 def test_dropout_takes_the_same_elements_in_blocks_again_for_the_gradient_and_on_all_positions(
     name, small_blocks, padded
 ):

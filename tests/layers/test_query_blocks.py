@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from backend import BACKEND, array, compiled, gradients, tensorflow_only
 from samples import randomised
-from variants import ATTENDING, MAKE
+from variants import ATTENDING, MAKE, mostly_slow
 
 from keras_selfattn import layers
 from keras_selfattn.layers import attention_math, attention_paths
@@ -66,7 +66,7 @@ def assert_close(found, wanted):
 
 # JAX compiles every operation anew for each shape it meets.
 @pytest.mark.parametrize("masks", ["lengths of queries"] if BACKEND == "jax" else MASKS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_slow(NAMES))
 def test_outputs_and_gradients_equal_those_of_all_queries_at_once(name, masks, small_blocks):
     layer = randomised(MAKE[name](), WIDTH, 0.3)
     wanted = outputs_and_gradients(layer, **MASKS[masks])

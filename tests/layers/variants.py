@@ -63,7 +63,21 @@ def takes(layer, name):
 ATTENDING = [name for name, make in MAKE.items() if takes(make(), "attention_mask")]
 
 
+# In quick tests, where a test takes long for each variant.
+USUAL = ("attention", "shaw", "additive", "block", "encoder", "learned positions", "attention pooling")
+
+
+def mostly_slow(names):
+    """The names as parameters, of which those that are not usual are marked slow."""
+    return [name if name in USUAL else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
 every_layer = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+every_layer_mostly_slow = pytest.mark.parametrize(
+    "make",
+    [pytest.param(make, marks=() if name in USUAL else pytest.mark.slow) for name, make in MAKE.items()],
+    ids=MAKE,
+)
 
 
 def inputs(batch=5, length=LENGTH):
