@@ -286,6 +286,7 @@ def test_calibration_error_before_is_that_of_the_logits_undivided():
     np.testing.assert_allclose(ours.without_temperature(soft[0], 1.7), soft[1])
 
 
+@pytest.mark.process
 def test_a_training_that_ends_its_process_is_named_and_others_go_on():
     assert in_own_process(divmod, 7, 2) == (3, 1)
     with pytest.raises(TrainingError, match="the process that trained was killed by signal 9"):
@@ -515,6 +516,7 @@ def test_the_markdown_says_how_where_and_when_it_was_measured_and_what_is_left_o
     assert any("keras-selfattn 0." in line and "cores" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_the_command_measures_for_real_writes_the_table_and_then_knows_every_row(tmp_path):
     questions = {"0": "who is", "1": "where is", "2": "how many"}
     lines = "".join(f"{label} {words} thing {n} ?\n" for n in range(20) for label, words in questions.items())

@@ -77,6 +77,7 @@ def test_a_row_holds_everyone_and_says_why_some_were_skipped():
     assert all(result.figures == {} for result in skipped)
 
 
+@pytest.mark.process
 def test_a_worker_that_hangs_is_killed_at_its_deadline(worker):
     hanging = worker("hangs", deadline=4.0)
     hanging.ask("prepare", case={})
@@ -261,6 +262,7 @@ def test_what_cannot_work_is_refused_before_anything_is_measured(tmp_path):
     assert CliRunner().invoke(main, ["serving", "--connections", "0"]).exit_code == 2
 
 
+@pytest.mark.process
 def test_the_command_measures_ours_and_writes_the_files(tmp_path):
     arguments = ["training", "--quick", "--rounds", "1", "--only", "ours", "--no-memory"]
     arguments += ["--csv", f"{tmp_path}/out.csv", "--plot", f"{tmp_path}/out.png"]
@@ -277,6 +279,7 @@ def test_the_command_measures_ours_and_writes_the_files(tmp_path):
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.process
 def test_without_all_cores_there_is_no_wall_time(tmp_path):
     arguments = ["attention", "--quick", "--rounds", "1", "--only", "ours", "--no-memory"]
     arguments += ["--no-all-cores", "--csv", f"{tmp_path}/out.csv"]
@@ -308,6 +311,7 @@ def test_an_interrupt_ends_the_command_and_its_workers():
     assert [pid for pid in workers if Path(f"/proc/{pid}").exists()] == []
 
 
+@pytest.mark.process
 @LINUX
 def test_servers_answer_under_load_and_one_that_cannot_start_says_why():
     """Ours and a plain server answer every request; a command that fails is a row with its last words."""

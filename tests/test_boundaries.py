@@ -45,6 +45,7 @@ def test_the_check_above_can_fail():
     assert "pandas" in imported("import pandas")
 
 
+@pytest.mark.process
 def test_layers_import_keras_and_nothing_of_ours_above_them():
     program = (
         "import sys, keras_selfattn.layers\n"
@@ -99,6 +100,7 @@ def test_a_plain_call_of_attention_passes_at_most_six_files():
     assert len(passed) <= 6, passed
 
 
+@pytest.mark.process
 def test_models_import_layers_and_nothing_of_ours_above_them():
     program = (
         "import sys, keras_selfattn.models\n"
@@ -130,6 +132,7 @@ def test_a_subpackage_imports_only_those_that_come_after_it(package, order):
         assert found[room] <= set(order[place:]), room
 
 
+@pytest.mark.process
 def test_the_server_works_where_keras_cannot_be_imported():
     program = (
         "import sys\nsys.modules['keras'] = None\n"

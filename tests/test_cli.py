@@ -87,6 +87,7 @@ def reviews(tmp_path_factory):
     return folder
 
 
+@pytest.mark.process
 def test_train_evaluate_export_serve_and_query_step_by_step(reviews):
     done = run("evaluate", "runs/reviews", "test.csv", cwd=reviews)
     assert "On 20 test.csv rows: accuracy 100.0%, macro F1 1.000" in done.stdout, done.stdout + done.stderr
@@ -114,6 +115,7 @@ def test_train_evaluate_export_serve_and_query_step_by_step(reviews):
     assert target in done.stderr
 
 
+@pytest.mark.process
 def test_an_export_is_compared_inspected_listed_and_removed(reviews):
     narrow = ("--precision", "int8-weights", "--data", "test.csv", "--max-accuracy-drop", 0.05)
     done = run("export", "runs/reviews", "models/narrow", *narrow, cwd=reviews)
@@ -138,6 +140,7 @@ def test_an_export_is_compared_inspected_listed_and_removed(reviews):
     assert list((reviews / "models" / "narrow").iterdir()) == []
 
 
+@pytest.mark.process
 def test_the_card_of_a_run_tells_its_data_and_figures(reviews):
     done = run("export", "runs/reviews", "models/carded", cwd=reviews)
     assert done.returncode == 0, done.stderr
@@ -148,6 +151,7 @@ def test_the_card_of_a_run_tells_its_data_and_figures(reviews):
     assert card["training"]["settings"]["epochs"] == 8
 
 
+@pytest.mark.process
 def test_quickstart_works_twice_asks_sentences_too_and_leaves_its_figures(tmp_path):
     for time_run in ("1", "2"):
         done = run("quickstart", "--languages", "el,ka,th", "--epochs", 1, "--output", "out", cwd=tmp_path)
@@ -169,6 +173,7 @@ def test_quickstart_works_twice_asks_sentences_too_and_leaves_its_figures(tmp_pa
     }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("moment", "number"), [("Training on", signal.SIGINT), ("epoch 1/", signal.SIGTERM)])
 def test_a_signal_leaves_no_half_written_folder_and_no_process(tmp_path, moment, number):
     process = start("quickstart", "--languages", "el,th", "--epochs", 200, "--output", "out", cwd=tmp_path)
@@ -306,6 +311,7 @@ def test_what_a_user_can_mend_is_one_line(reviews, arguments, said):
     assert "Traceback" not in done.output
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -92,6 +92,7 @@ def test_the_table_of_layers_ticks_every_cell_or_gives_the_note_with_the_reason(
             assert number in notes | {""}, row
 
 
+@pytest.mark.slow
 def test_the_python_of_the_savedmodel_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / "savedmodel.md").read_text(encoding="utf-8")
@@ -100,6 +101,7 @@ def test_the_python_of_the_savedmodel_page_runs(tmp_path, monkeypatch):
     assert (tmp_path / "models" / "motion" / "1" / "saved_model.pb").is_file()
 
 
+@pytest.mark.slow
 def test_the_python_of_the_models_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")

@@ -142,6 +142,7 @@ def test_images_series_and_tokens_are_measured_with_unknown_labels_too():
         assert "new" in [line[-3] for line in found.mistakes().rows]
 
 
+@pytest.mark.slow
 def test_validation_rows_with_unknown_labels_decide_nothing_and_count_as_wrong(tmp_path):
     config = training.TrainConfig(epochs=2, refit=False)
     rows = (TEXTS * 10, ["+", "-", "+", "-"] * 10)
@@ -188,6 +189,7 @@ def test_what_is_no_pair_is_refused_with_what_it_is(given, said, tmp_path, model
         training.evaluate(model, given)
 
 
+@pytest.mark.slow
 def test_a_pair_trains_every_task(tmp_path):
     config = training.TrainConfig(epochs=1, batch_size=16)
     series = [np.sin(np.arange(12.0) + n) for n in range(24)]
@@ -210,6 +212,7 @@ def test_a_pair_trains_every_task(tmp_path):
         assert run.figures.rows >= 1
 
 
+@pytest.mark.slow
 def test_the_command_writes_mistakes_and_names_unknown_labels(run, tmp_path):
     table = tmp_path / "t.csv"
     table.write_text('text,label\ngood film,-\nbad film,+\ngood film,+\n"fine, oh",new\n')
@@ -273,6 +276,7 @@ def test_the_example_of_a_run_is_a_row_that_it_answers_rightly(run):
     assert found["where"].startswith("row ")
 
 
+@pytest.mark.slow
 def test_an_example_with_half_a_surrogate_pair_is_written_as_utf_8(tmp_path):
     texts = [f"{word} \ud83d film {n}" for n in range(20) for word in ("good", "bad")]
     small = models.TextClassifier(models.TextConfig(width=8, num_layers=1, num_heads=1, ngram_buckets=64))

@@ -5,9 +5,12 @@ import runpy
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLE = Path(__file__).parents[1] / "examples" / "series.py"
 
 
+@pytest.mark.process
 def test_the_example_of_series_prints_what_was_learned_and_served(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["series.py", "--epochs", "5", "--output", str(tmp_path)])
     runpy.run_path(str(EXAMPLE), run_name="__main__")

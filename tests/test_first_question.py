@@ -99,6 +99,7 @@ def as_inputs(kind, rows):
     return tf.constant(padded, tf.float32, [len(rows), longest, 1])
 
 
+@pytest.mark.slow
 @every_kind
 def test_a_loaded_model_predicts_and_is_called_with_them_first(kind, files):
     for rows in first_rows(kind):
@@ -111,6 +112,7 @@ def test_a_loaded_model_predicts_and_is_called_with_them_first(kind, files):
             np.testing.assert_allclose(called, predicted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @every_kind
 def test_a_loaded_model_evaluates_them_first(kind, files):
     _, _, targets, _ = KINDS[kind]
@@ -130,6 +132,7 @@ def test_a_loaded_model_evaluates_them_first(kind, files):
             assert report.summary()
 
 
+@pytest.mark.process
 @every_kind
 def test_an_export_answers_them_first(kind, files, tmp_path):
     saved = str(export_saved_model(models.load(files(kind)), tmp_path / "saved"))
@@ -155,6 +158,7 @@ def test_a_model_of_masked_tokens_guesses_in_them_first(tmp_path):
         assert [len(each) for each in asked.predict(rows, verbose=0)] == masks
 
 
+@pytest.mark.slow
 def test_the_command_evaluates_a_file_of_one_blank_text(tmp_path):
     rows = LabelledRows([f"{text} {number}" for number, text in enumerate(TEXTS)], LABELS, "made up")
     training.train(rows, tmp_path / "run", model=text(), config=TrainConfig(epochs=1), verbose=0)

@@ -43,6 +43,7 @@ def untrained(images=IMAGES, labels=LABELS, **settings):
     return model
 
 
+@pytest.mark.slow
 def test_fit_predict_and_evaluate_take_images_and_keep_their_order(trained):
     probabilities = trained.predict(IMAGES[:6], batch_size=4, verbose=0)
     assert probabilities.shape == (6, 2)
@@ -162,6 +163,7 @@ def test_later_images_of_another_size_are_resized_as_tensorflow_does(trained):
     assert np.isfinite(trained.predict([np.zeros((1, 1)), np.zeros((500, 2))], verbose=0)).all()
 
 
+@pytest.mark.slow
 def test_a_row_can_bear_several_labels_or_none():
     model = models.ImageClassifier(SMALL)
     model.compile()
@@ -171,6 +173,7 @@ def test_a_row_can_bear_several_labels_or_none():
     assert model.predict(IMAGES[:2], verbose=0).shape == (2, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 1), (8, 5, 3)])
 def test_images_of_every_shape_train_even_if_all_their_pixels_are_equal(shape):
     model = models.ImageClassifier(SMALL)
@@ -179,6 +182,7 @@ def test_images_of_every_shape_train_even_if_all_their_pixels_are_equal(shape):
     assert np.isfinite(model.predict([np.full(shape, 255)], verbose=0)).all()
 
 
+@pytest.mark.slow
 def test_a_saved_file_carries_size_scale_labels_and_the_compiled_state(trained, tmp_path):
     trained.save(tmp_path / "model.keras")
     again = models.load(tmp_path / "model.keras")
@@ -189,6 +193,7 @@ def test_a_saved_file_carries_size_scale_labels_and_the_compiled_state(trained, 
     again.fit(IMAGES, LABELS, epochs=1, verbose=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision_answers_nearly_the_same(trained, policy):
     narrow = models.ImageClassifier.from_config({**trained.get_config(), "dtype": policy})

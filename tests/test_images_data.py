@@ -89,6 +89,7 @@ def test_images_of_several_sizes_are_refused_with_their_sizes_or_resized(tmp_pat
     np.testing.assert_array_equal(rows.inputs[2], np.full((6, 6, 3), 7))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n", None])
 def test_files_that_cannot_be_read_are_named(tmp_path, content):
     folder = write(

@@ -36,6 +36,7 @@ def folder(tmp_path_factory):
     return place
 
 
+@pytest.mark.process
 def test_a_folder_is_trained_on_evaluated_exported_served_and_asked_with_files(folder):
     done = run("evaluate", "runs/light", "test", cwd=folder)
     assert "On 8 test rows: accuracy 100.0%" in done.stdout, done.stdout + done.stderr
@@ -90,6 +91,7 @@ def test_options_of_images_are_refused_for_texts(tmp_path):
         assert (done.exit_code, "is for the task images" in done.output) == (1, True), done.output
 
 
+@pytest.mark.slow
 def test_the_example_of_the_digits_prints_accuracies_and_digits_with_their_answers(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["digits.py", "--epochs", "2"])
     runpy.run_path(str(ROOT / "examples" / "digits.py"), run_name="__main__")

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 
+import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
@@ -28,6 +29,7 @@ def test_a_name_that_languages_share_is_kept_for_each_of_them_where_all_are_aske
     assert madagascar(load_names(languages)) == [("Madagascar", "fr")]
 
 
+@pytest.mark.slow
 def test_messages_are_sentences_of_their_language_without_markup_in_each_of_the_fifty():
     for language in LANGUAGES:
         messages = load_messages(language)
@@ -89,6 +91,7 @@ EVERYDAY = {
 }
 
 
+@pytest.mark.slow
 def test_the_rows_teach_a_linear_model_the_sentences_that_names_alone_do_not():
     languages = [*EVERYDAY, "nb", "sv", "cs", "az", "zh", "fr"]
     rows = language_rows(languages)

@@ -36,6 +36,7 @@ def test_the_average_is_that_of_the_logarithms_of_probabilities():
     np.testing.assert_allclose(Averaged(exclusive=False)(logits), np.mean(logits, axis=0), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "config", "rows", "targets"),
     [
@@ -62,6 +63,7 @@ def test_members_with_the_weights_of_models_answer_as_these_on_average(kind, con
     assert np.abs(answers[1][0] - answers[2][0]).max() > 1e-3, "they are not all the same"
 
 
+@pytest.mark.slow
 def test_each_member_is_trained_as_if_it_were_alone(tmp_path):
     settings = {"epochs": 1, "batch_size": 16, "learning_rate": 0.01, "refit": True}
     lines = []
@@ -94,6 +96,7 @@ def test_each_member_is_trained_as_if_it_were_alone(tmp_path):
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_where_validation_rows_are_given_the_figures_are_of_all_members(tmp_path):
     held_out = LabelledRows(["good new", "poor new", "fine"], ["+", "-", "+"], "dev.csv")
     run = training.train(
@@ -109,6 +112,7 @@ def test_where_validation_rows_are_given_the_figures_are_of_all_members(tmp_path
     assert "new" not in run.model.tokenizer.vocabulary
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("kind", "config", "rows", "targets", "name"),
     [
@@ -125,6 +129,7 @@ def test_an_export_holds_all_members(kind, config, rows, targets, name, tmp_path
     np.testing.assert_allclose(answer["probabilities"][0], model.predict(rows[:1], verbose=0)[0], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_fit_trains_them_together_and_padding_changes_no_answer():
     keras.utils.set_random_seed(0)
     model = models.TokenClassifier(TOKENS)

@@ -34,6 +34,7 @@ def server(model, tmp_path_factory):
         yield running
 
 
+@pytest.mark.process
 def test_our_client_gets_the_models_own_answers(model, server):
     wanted = model.predict(TEXTS, verbose=0)
     with Client(server.target, model="film", timeout=60) as client:

@@ -154,6 +154,7 @@ def test_pooling_weights_have_a_row_for_each_hop():
     assert panels(pooling_heatmap(given))[0].get_xlabel() == "position"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(5, 5), (60, 60), (200, 200), (4, 30, 30), (3, 4, 12, 12), (6, 8, 50, 50)])
 def test_tokens_neither_touch_each_other_nor_leave_the_picture(shape):
     tokens = words(shape[-1])
@@ -171,6 +172,7 @@ def test_tokens_neither_touch_each_other_nor_leave_the_picture(shape):
     assert all(label.get_fontsize() >= 5 for label in [*columns, *rows])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(2, 2), (200, 200), (4, 12, 12), (3, 5, 2, 2), (12, 12, 20, 20)])
 def test_panels_can_be_seen_and_their_cells_are_about_square(shape):
     figure = attention_heatmaps(weights(*shape), words(shape[-1]))
@@ -180,6 +182,7 @@ def test_panels_can_be_seen_and_their_cells_are_about_square(shape):
     assert 0.8 < width / height < 1.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(2, 2), (200, 200), (16, 1, 20, 20), (1, 16, 20, 20), (16, 16, 5, 5)])
 def test_a_picture_is_neither_tiny_nor_larger_than_a_page(shape):
     inches = attention_heatmaps(weights(*shape), words(shape[-1])).get_size_inches()
@@ -194,6 +197,7 @@ def test_words_run_upwards_and_single_letters_stand():
     assert texts(standing.axes[0].get_xticklabels()) == list("tower")
 
 
+@pytest.mark.slow
 def test_dollars_in_tokens_are_no_mathematics():
     tokens = ["$x^2$", "$\\frac{$", "5$"]
     with mpl.rc_context({"svg.fonttype": "none"}):  # letters as text, not as outlines
@@ -345,6 +349,7 @@ def test_bad_arguments_are_named_with_their_value(make, said):
         make()
 
 
+@pytest.mark.process
 def test_the_example_writes_its_three_pictures_and_says_where(tmp_path):
     output = tmp_path / "new" / "folder"
     script = ROOT / "examples" / "position_encodings.py"

@@ -144,6 +144,7 @@ def test_every_token_of_a_long_text_is_learned_from(tokens):
     assert max(map(len, rows)) <= 1024
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_cross_entropy_at_the_hidden_places_alone(counted):
     """By NumPy, from the encoded positions on."""
     model = counted.model
@@ -178,6 +179,7 @@ def test_a_model_learns_what_stands_where(counted):
     assert counted.model.guesses(texts, 1) == [[["three"]], [], [["nine"], ["eleven"]]]
 
 
+@pytest.mark.slow
 def test_predictions_are_probabilities_for_each_mask_in_the_order_of_the_texts(counted):
     texts = ["six [mask] eight nine ten eleven", "", "one [mask]", "[mask] two [mask]"]
     found = counted.model.predict(texts, verbose=0)
@@ -197,6 +199,7 @@ def test_no_text_holds_the_mask_as_a_token():
         assert not len(masked_places(rows, model.tokenizer.size - 1).places[0])
 
 
+@pytest.mark.slow
 def test_a_saved_model_answers_and_scores_as_before(counted):
     again = models.load(counted.path)
     texts = ["one [mask] three four five"]
@@ -206,6 +209,7 @@ def test_a_saved_model_answers_and_scores_as_before(counted):
     np.testing.assert_allclose(*scores, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_fit_takes_texts_alone_and_validates_on_the_same_hidden_tokens_each_epoch():
     model = models.MaskedTokenModel(SMALL)
     model.compile(keras.optimizers.SGD(0.0))
@@ -346,6 +350,7 @@ def test_a_copy_made_of_the_config_begins_with_the_same(counted):
     assert_same_body(again, counted.model)
 
 
+@pytest.mark.slow
 def test_once_it_has_learned_a_classifier_needs_its_start_no_more(counted, tmp_path):
     model = adapted(start=counted.path)
     assert model.get_config()["start"] is None
@@ -391,6 +396,7 @@ def test_a_start_that_is_no_model_of_text_is_refused(tmp_path):
         models.TextClassifier(start=tmp_path / "nowhere")
 
 
+@pytest.mark.slow
 def test_a_run_records_what_it_began_with(counted, tmp_path):
     texts = [f"{text} {n}" for n, text in enumerate(COUNTING)]
     rows = LabelledRows(texts, ["few", "many"] * 40, "numbers")

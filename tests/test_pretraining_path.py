@@ -39,6 +39,7 @@ def folder(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_a_pretrained_run_is_a_run_folder(folder):
     config = read_config(folder / "base")
     assert config["kind"] == "MaskedTokenModel"
@@ -47,6 +48,7 @@ def test_a_pretrained_run_is_a_run_folder(folder):
     assert files == {"config.json", "history.csv", "metrics.json", "model.keras", "vocabulary.txt"}
 
 
+@pytest.mark.slow
 def test_evaluate_of_a_pretrained_run_reads_texts_of_each_form(folder):
     plain = invoke("evaluate", folder / "base", folder / "plain.txt")
     table = invoke("evaluate", folder / "base", folder / "table.jsonl", "--text", "body")
@@ -56,6 +58,7 @@ def test_evaluate_of_a_pretrained_run_reads_texts_of_each_form(folder):
     assert "accuracy of always the commonest" in words(plain)
 
 
+@pytest.mark.slow
 def test_train_begins_with_a_run_and_says_and_records_so(folder):
     done = invoke(
         "train", folder / "reviews.csv", "--from", folder / "base", "--epochs", 1, "--output", folder / "run"
@@ -143,6 +146,7 @@ def test_a_corpus_that_cannot_be_read_is_said_so(tmp_path, name, content, said):
     assert said.partition("'")[0] in done.output
 
 
+@pytest.mark.slow
 def test_train_begins_with_a_file_of_a_model_and_says_if_it_is_not_there(folder, tmp_path):
     begun = ("train", folder / "reviews.csv", "--epochs", 1, "--output", tmp_path / "run", "--from")
     missing = invoke(*begun, tmp_path / "none.keras")

@@ -55,6 +55,7 @@ def again(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("runs") / "run", seen, model=model), seen, model
 
 
+@pytest.mark.slow
 def test_the_model_kept_has_seen_all_rows(again):
     run, seen, model = again
     assert run.model is model, "it is the one that was given"
@@ -106,6 +107,7 @@ def test_the_run_records_it_and_loads(again):
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_test_rows_are_answered_by_the_model_kept(tmp_path):
     test = LabelledRows(ROWS.inputs[:7], ROWS.targets[:7], "test.csv")
     run = trained(tmp_path / "run", test=test)
@@ -116,6 +118,7 @@ def test_test_rows_are_answered_by_the_model_kept(tmp_path):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", ["given", "not asked"])
 def test_rows_given_for_validation_are_never_trained_on(tmp_path, reason):
     seen = Trainings()
@@ -127,6 +130,7 @@ def test_rows_given_for_validation_are_never_trained_on(tmp_path, reason):
     assert "new" not in run.model.tokenizer.vocabulary
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_model_again(again, tmp_path):
     models = (again[0].model, trained(tmp_path / "run").model)
     for ours, theirs in zip(*(model.get_weights() for model in models), strict=True):

@@ -28,6 +28,7 @@ def table(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_forecast_is_trained_and_measured_beside_naive_ones(table, tmp_path):
     run, window = tmp_path / "run", ["--context", "16", "--horizon", "4"]
     done = asked(
@@ -86,6 +87,7 @@ def test_columns_of_a_file_without_columns_are_refused_by_their_flag(tmp_path):
         assert "load.npz" in said
 
 
+@pytest.mark.slow
 def test_a_run_of_a_table_is_measured_on_a_file_without_columns_as_its_windows_were_cut(table, tmp_path):
     run, window = tmp_path / "run", ["--context", "16", "--horizon", "4"]
     done = asked(

@@ -92,6 +92,7 @@ def test_attention_learns_alone_and_then_adds_its_share():
     assert np.abs(np.asarray(core(values, training=True)) - mixed).max() > 0.2
 
 
+@pytest.mark.slow
 def test_a_few_validation_rows_set_the_temperature_and_many_the_shares(tmp_path):
     (series, names), (few, of_few), (many, of_many) = bumps(24), bumps(40, seed=1), bumps(120, seed=2)
     model = models.SeriesClassifier(SMALL)
@@ -132,6 +133,7 @@ def test_the_readout_counts_rows_by_their_weights():
     assert bias[model.labels.index("early")] > bias[model.labels.index("late")]
 
 
+@pytest.mark.slow
 def test_before_any_training_the_readout_tells_classes_apart(tmp_path):
     series, names = bumps(40)
     model = models.SeriesClassifier(SMALL)
@@ -147,6 +149,7 @@ def test_before_any_training_the_readout_tells_classes_apart(tmp_path):
     np.testing.assert_array_equal(models.load(tmp_path / "model.keras").predict(unseen, verbose=0), found)
 
 
+@pytest.mark.slow
 def test_training_leaves_kernels_and_readout_alone_and_moves_attention():
     series, names = bumps(24)
     model = models.SeriesClassifier(SMALL)
@@ -162,6 +165,7 @@ def test_training_leaves_kernels_and_readout_alone_and_moves_attention():
     assert np.abs(after["logits"][0]).max() > 0
 
 
+@pytest.mark.slow
 def test_several_labels_a_row_have_a_readout_each():
     series, names = bumps(40)
     model = models.SeriesClassifier(SMALL)

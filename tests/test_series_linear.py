@@ -57,6 +57,7 @@ def test_rows_are_answered_in_their_order_however_they_are_batched(monkeypatch):
     np.testing.assert_allclose(found, [row.sum(axis=0) for row in rows], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_before_any_training_a_forecaster_is_a_ridge_regression_on_the_window_less_its_last_values():
     series = np.cumsum(noise([90])[0], axis=0)
     windows = cut_windows([series], context=8, horizon=3)
@@ -75,6 +76,7 @@ def test_before_any_training_a_forecaster_is_a_ridge_regression_on_the_window_le
     assert np.isfinite(model.predict([series[:3], series[:40]], verbose=0)).all()
 
 
+@pytest.mark.slow
 def test_before_any_training_a_regressor_answers_what_is_linear_in_a_summary(tmp_path):
     rows = noise(np.random.default_rng(0).integers(3, 20, 60), features=2)
     targets = [[500 + 30 * row[:, 0].mean(), 2 * row[:, 1].max() - len(row)] for row in rows]
@@ -93,6 +95,7 @@ def test_before_any_training_a_regressor_answers_what_is_linear_in_a_summary(tmp
     np.testing.assert_allclose(again.baselines(rows)["ridge"], found, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_attention_learns_what_the_ridge_regression_leaves_and_leaves_it_alone():
     keras.utils.set_random_seed(0)
     rows = noise([12] * 80)
@@ -108,6 +111,7 @@ def test_attention_learns_what_the_ridge_regression_leaves_and_leaves_it_alone()
     assert np.mean((model.predict(rows, verbose=0)[:, 0] - targets) ** 2) < 0.7 * first
 
 
+@pytest.mark.slow
 def test_targets_on_a_line_leave_attention_a_deviation_to_count_in():
     rows = noise([6] * 30)
     model = models.SeriesRegressor(SMALL)
@@ -142,6 +146,7 @@ def test_weights_of_rows_count_for_the_ridge_regression():
     assert np.abs(found - targets[1::2]).mean() < 0.2, "of rows that count"
 
 
+@pytest.mark.slow
 def test_missing_values_count_as_usual_ones():
     rows = noise([8] * 40, features=2)
     targets = [float(row[-1, 0]) for row in rows]
@@ -152,6 +157,7 @@ def test_missing_values_count_as_usual_ones():
     assert np.isfinite(model.predict([np.zeros((0, 2)), np.full((3, 2), 3e38)], verbose=0)).all()
 
 
+@pytest.mark.slow
 def test_a_forecaster_learns_from_a_single_window():
     model = models.SeriesForecaster(models.ForecastConfig(**SMALL))
     model.compile()

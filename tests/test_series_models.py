@@ -45,6 +45,7 @@ def trained():
     return model
 
 
+@pytest.mark.slow
 def test_a_classifier_learns_which_way_series_go(trained):
     series, labels = rising_and_falling(40)
     assert trained.evaluate(series, labels, verbose=0)[1] == 1.0
@@ -113,6 +114,7 @@ def test_empty_one_frame_constant_and_broken_rows_are_answered(trained):
     np.testing.assert_allclose(infinite, found[:1], atol=1e-6, err_msg="as a row without frames")
 
 
+@pytest.mark.slow
 def test_one_row_a_class_and_constant_features_train():
     model = models.SeriesClassifier(ATTENTION)
     model.compile()
@@ -121,6 +123,7 @@ def test_one_row_a_class_and_constant_features_train():
     assert np.isfinite(model.predict([[1.0], [5.0]], verbose=0)).all()
 
 
+@pytest.mark.slow
 def test_several_labels_a_row():
     series, labels = rising_and_falling()
     model = models.SeriesClassifier(ATTENTION)
@@ -130,6 +133,7 @@ def test_several_labels_a_row():
     assert model.labels == ["any", "down", "up"]
 
 
+@pytest.mark.slow
 def test_a_saved_file_carries_statistics_and_labels(trained, tmp_path):
     trained.save(tmp_path / "model.keras")
     again = models.load(tmp_path / "model.keras")
@@ -193,6 +197,7 @@ def test_windows_count_their_real_frames_and_average_them_alone():
     np.testing.assert_allclose(layer(x[1:, :1], mask=real[1:, :1])[0, 0], found[1, 0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_regressor_answers_in_the_units_of_its_targets():
     keras.utils.set_random_seed(0)
     series, _ = rising_and_falling(40)
@@ -243,6 +248,7 @@ def test_the_naive_forecast_repeats_the_last_season_of_what_is_known():
     assert NaiveForecast(2, season=4)(np.zeros((1, 0, 1), "float32")).numpy().tolist() == [[0, 0]]
 
 
+@pytest.mark.slow
 def test_a_forecast_moves_with_a_level_that_was_never_seen():
     keras.utils.set_random_seed(0)
     wave = np.sin(np.arange(60) * np.pi / 4)
@@ -258,6 +264,7 @@ def test_a_forecast_moves_with_a_level_that_was_never_seen():
     np.testing.assert_allclose(above - 100, found, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_forecaster_with_a_season_begins_with_the_seasonal_naive_forecast(tmp_path):
     rows = [np.tile([1.0, 5.0, 3.0], 4) + shift for shift in range(4)]
     targets = [np.tile([1.0, 5.0, 3.0], 2) + shift for shift in range(4)]

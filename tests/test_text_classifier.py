@@ -111,6 +111,7 @@ def test_training_reads_runs_of_long_texts_and_answers_are_from_all_of_them():
     assert {ids.shape[1] for ids, _ in model.batches(rows, 1)} == {4, 20}
 
 
+@pytest.mark.slow
 def test_the_last_word_of_a_long_text_counts():
     keras.utils.set_random_seed(0)
     model = models.TextClassifier(models.TextConfig(width=8, num_heads=2, wide=False))
@@ -200,6 +201,7 @@ def test_padding_changes_no_answer(tokens):
     assert np.abs(alone - np.asarray(core(np.array([[2, 4, 1]])))).max() > 1e-3, "order matters"
 
 
+@pytest.mark.slow
 def test_fit_predict_and_evaluate_take_strings_and_keep_their_order(trained):
     probabilities = trained.predict(TEXTS[:6], batch_size=4, verbose=0)
     assert probabilities.shape == (6, 2)
@@ -226,6 +228,7 @@ def test_empty_and_strange_texts_are_answered(trained):
     assert trained.predict([], verbose=0).shape == (0, 2)
 
 
+@pytest.mark.slow
 def test_a_saved_file_carries_vocabulary_labels_and_the_compiled_state(trained, tmp_path):
     trained.save(tmp_path / "model.keras")
     again = models.load(tmp_path / "model.keras")
@@ -243,6 +246,7 @@ def test_a_new_model_can_be_saved_and_loaded_before_training(tmp_path):
     assert models.load(tmp_path / "model.keras").labels == []
 
 
+@pytest.mark.slow
 def test_validation_split_weights_and_class_weights_reach_keras():
     model = models.TextClassifier(SMALL)
     model.compile(weighted_metrics=[])
@@ -299,6 +303,7 @@ def test_columns_that_do_not_go_together_are_refused(given, said):
         model.fit(["a", "b"], ["+", "-"], verbose=0, **given)
 
 
+@pytest.mark.slow
 def test_compile_takes_what_keras_takes():
     model = models.TextClassifier(SMALL)
     for metrics in (None, ["accuracy"], [keras.metrics.SparseCategoricalAccuracy()]):
@@ -307,6 +312,7 @@ def test_compile_takes_what_keras_takes():
     assert not model.supports_jit, "strings and ever new shapes are not for XLA"
 
 
+@pytest.mark.slow
 def test_rows_bear_any_number_of_labels(tmp_path):
     keras.utils.set_random_seed(0)
     model = models.TextClassifier(SMALL)
@@ -336,6 +342,7 @@ def column_of(labels):
     return np.array(labels)[:, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_column", [column_of, lambda labels: [(label,) for label in labels]])
 def test_a_column_of_labels_is_one_label_a_row_wherever_it_is_given(in_column):
     """As scikit-learn and Keras users have it: with validation rows, weights, and in `evaluate`."""
@@ -488,6 +495,7 @@ def test_load_says_what_is_not_there_or_not_readable(tmp_path):
         models.load(tmp_path)
 
 
+@pytest.mark.slow
 def test_what_was_left_to_the_task_is_so_again_after_loading(tmp_path):
     model = models.TextClassifier(SMALL)
     model.compile(keras.optimizers.Adam(0.02))
@@ -502,6 +510,7 @@ def test_what_was_left_to_the_task_is_so_again_after_loading(tmp_path):
     assert models.load(tmp_path / "bare.keras").labels == ["+", "-"]
 
 
+@pytest.mark.slow
 def test_metrics_of_ones_own_are_measured_once():
     model = models.TextClassifier(SMALL)
     model.compile(metrics=[keras.metrics.SparseTopKCategoricalAccuracy(k=1, name="top")])
@@ -527,6 +536,7 @@ def test_integer_labels_weigh_by_their_name():
             ClassHead(["+", "-"]).class_weights(asked, ["+", "-"])
 
 
+@pytest.mark.slow
 def test_zeros_and_ones_are_labels_where_they_are_known():
     model = models.TextClassifier(SMALL)
     model.compile()
@@ -534,6 +544,7 @@ def test_zeros_and_ones_are_labels_where_they_are_known():
     assert len(model.evaluate(["a", "b"], [[0, 1], [0, 1]], verbose=0)) == 2
 
 
+@pytest.mark.slow
 def test_a_fit_that_is_refused_has_learned_nothing():
     model = models.TextClassifier(SMALL)
     model.compile()
@@ -556,6 +567,7 @@ def test_training_goes_on_at_a_temperature_of_one():
     np.testing.assert_allclose(layer(logits, training=True), keras.activations.softmax(logits), rtol=1e-6)
 
 
+@pytest.mark.process
 def test_a_subclass_is_exported_as_its_parent(tmp_path):
     class Mine(models.TextClassifier):
         pass
@@ -564,6 +576,7 @@ def test_a_subclass_is_exported_as_its_parent(tmp_path):
     assert export.export_saved_model(model, tmp_path).name == "1"
 
 
+@pytest.mark.slow
 def test_weights_of_rows_and_of_classes_multiply():
     weights = np.linspace(0.5, 1.5, len(TEXTS))
     both = weights * np.array([3.0 if label == "-" else 1.0 for label in LABELS])
@@ -579,6 +592,7 @@ def test_weights_of_rows_and_of_classes_multiply():
     assert not np.allclose(found, losses(sample_weight=weights), rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [

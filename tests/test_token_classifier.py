@@ -44,6 +44,7 @@ def features(*tokens, vocabulary=("word",)):
     return TokenFeatures(models.TokenConfig(), vocabulary)(tf.constant([list(tokens)])).numpy()[0]
 
 
+@pytest.mark.slow
 def test_fit_and_predict_take_rows_of_tokens_and_keep_their_order_and_lengths(trained):
     found = trained.predict(ROWS[:4], batch_size=3, verbose=0)
     assert [row.shape for row in found] == [(3, 7), (5, 7), (1, 7), (4, 7)]
@@ -52,6 +53,7 @@ def test_fit_and_predict_take_rows_of_tokens_and_keep_their_order_and_lengths(tr
         np.testing.assert_allclose(trained.predict([row], verbose=0)[0], wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_loss_and_accuracy_are_of_the_tokens_alone_however_much_padding_a_batch_has():
     """By hand: the mean of -log p(label) over all tokens, and the share of them whose label is likeliest."""
     keras.utils.set_random_seed(3)
@@ -142,6 +144,7 @@ def test_empty_strange_and_long_rows_are_answered(trained):
     assert [row.shape for row in trained.predict([[]], verbose=0)] == [(0, 7)]
 
 
+@pytest.mark.slow
 def test_rows_without_tokens_may_be_among_those_of_training():
     model = models.TokenClassifier(SMALL)
     model.compile()
@@ -159,6 +162,7 @@ def test_a_token_attends_as_far_as_the_window_reaches():
     assert differs.tolist() == [False] * 8 + [True] * 4
 
 
+@pytest.mark.slow
 def test_a_saved_file_carries_vocabulary_labels_and_the_compiled_state(trained, tmp_path):
     trained.save(tmp_path / "model.keras")
     again = models.load(tmp_path / "model.keras")

@@ -37,6 +37,7 @@ def folder(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_train_chooses_the_task_by_the_ending_and_writes_figures_of_spans(folder):
     figures = read_metrics(folder / "run")
     assert figures["span_f1"] > 0.9
@@ -90,6 +91,7 @@ def test_options_that_do_not_go_with_the_file_are_refused(folder, arguments, sai
     assert not (folder / "no").exists()
 
 
+@pytest.mark.slow
 def test_the_example_finds_most_of_the_names_that_it_never_saw(tmp_path):
     spec = importlib.util.spec_from_file_location("token_labels", ROOT / "examples" / "token_labels.py")
     example = importlib.util.module_from_spec(spec)

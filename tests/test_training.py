@@ -41,6 +41,7 @@ def run(tmp_path_factory):
     return trained(tmp_path_factory.mktemp("runs") / "deep" / "run")
 
 
+@pytest.mark.slow
 def test_a_run_folder_holds_everything_about_the_run(run):
     names = {path.name for path in run.path.iterdir()}
     assert names == {
@@ -70,12 +71,14 @@ def test_a_run_folder_holds_everything_about_the_run(run):
     assert "good" in [json.loads(token) for token in tokens]
 
 
+@pytest.mark.slow
 def test_a_loaded_run_answers_as_the_trained_model_did(run):
     texts = ROWS.inputs[:5]
     found, wanted = (model.predict(texts, verbose=0) for model in (load_run(run.path), run.model))
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(run, tmp_path):
     again = trained(tmp_path / "again")
     for ours, theirs in zip(run.model.get_weights(), again.model.get_weights(), strict=True):
@@ -85,6 +88,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(run, tmp_path
     assert not np.array_equal(differs.model.get_weights()[0], run.model.get_weights()[0])
 
 
+@pytest.mark.slow
 def test_the_best_weights_are_restored(tmp_path):
     """Every validation label is wrong, so that its loss rises as the training rows are learned."""
     wrong = LabelledRows(ROWS.inputs, ROWS.targets[::-1], "wrong")
@@ -100,6 +104,7 @@ def test_the_best_weights_are_restored(tmp_path):
     assert losses[-1] > min(losses)
 
 
+@pytest.mark.slow
 def test_test_rows_are_what_the_figures_are_of(tmp_path):
     test = LabelledRows(["good", "bad", "bad"], ["+", "-", "+"], "test.csv")
     run = trained(tmp_path / "run", test=test)
@@ -108,6 +113,7 @@ def test_test_rows_are_what_the_figures_are_of(tmp_path):
     assert run.figures.accuracy == pytest.approx(2 / 3)
 
 
+@pytest.mark.slow
 def test_an_existing_run_is_refused_before_training_and_replaced_where_asked(run, tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
@@ -130,6 +136,7 @@ def test_a_file_is_never_replaced(tmp_path):
         trained(tmp_path / "run", overwrite=True)
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_training_leaves_the_old_run_and_nothing_else(tmp_path):
     class Interrupt(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -155,6 +162,7 @@ def test_an_output_that_cannot_be_written_is_said_before_training(tmp_path):
             trained(output, callbacks=[Never()])
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_any_more_is_an_error(tmp_path):
     config = training.TrainConfig(epochs=2, learning_rate=1e30)
     with pytest.raises(TrainingError, match="Lower the learning rate; it was 1e\\+30"):
@@ -254,6 +262,7 @@ def test_damaged_records_of_the_data_are_said_to_be_so(tmp_path, config):
         training_of(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_training_of_several_labels_a_row(tmp_path):
     texts = [f"{a} {b} number{n}" for n in range(20) for a in ("good", "bad") for b in ("fast", "slow")]
     targets = [[word for word in ("good", "fast") if word in text] for text in texts]
@@ -270,6 +279,7 @@ def test_a_training_of_several_labels_a_row(tmp_path):
     assert {path.name for path in run.path.glob("*.csv")} == {"classes.csv", "history.csv"}
 
 
+@pytest.mark.slow
 def test_class_weights_give_a_rare_class_its_say(tmp_path):
     """With rows that say nothing, the prediction is the prior: that of the rows, or the even one.
 
@@ -316,6 +326,7 @@ def test_what_cannot_be_recorded_is_said_before_training(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", [list, np.array, pd.Series])
 def test_labels_are_numbers_in_any_container(tmp_path, container):
     texts, numbers = container(ROWS.inputs), container([int(label == "+") for label in ROWS.targets])
@@ -326,6 +337,7 @@ def test_labels_are_numbers_in_any_container(tmp_path, container):
     assert training.evaluate(run.model, rows).rows == 80
 
 
+@pytest.mark.slow
 def test_lists_of_numbers_are_several_labels_a_row(tmp_path):
     rows = LabelledRows(ROWS.inputs, [[1, 20] if label == "+" else [] for label in ROWS.targets], "made up")
     fast = training.TrainConfig(epochs=1)
@@ -390,6 +402,7 @@ def test_figures_of_label_sets_are_those_of_scikit_learn():
         assert figures.macro_f1 == pytest.approx(np.mean(wanted[2][:-1]))
 
 
+@pytest.mark.slow
 def test_a_single_label_can_be_learned_that_a_row_bears_or_not(tmp_path):
     targets = [["good"] if "good" in text else [] for text in ROWS.inputs]
     run = training.train(
@@ -469,6 +482,7 @@ def test_a_file_is_replaced_at_once(tmp_path):
     assert len(list((tmp_path / "new").iterdir())) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("long", [False, True])
 def test_the_learning_rate_falls_over_the_steps_there_are_however_long_the_rows(monkeypatch, tmp_path, long):
     if long:  # as if each row filled a batch of its own
@@ -481,6 +495,7 @@ def test_the_learning_rate_falls_over_the_steps_there_are_however_long_the_rows(
     assert schedule["warmup_steps"] + schedule["decay_steps"] == steps
 
 
+@pytest.mark.slow
 def test_what_a_callback_cannot_write_is_its_own_error_and_leaves_nothing(tmp_path):
     class Full(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
@@ -492,6 +507,7 @@ def test_what_a_callback_cannot_write_is_its_own_error_and_leaves_nothing(tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_class_of_no_weight_is_not_learned_and_rows_that_all_weigh_nothing_are_refused(tmp_path):
     rows = LabelledRows(
         [f"{word} {n}" for n in range(30) for word in ("good", "fine", "odd")],

@@ -113,6 +113,7 @@ def test_of_accuracies_the_higher_is_better():
     assert (high.beats(low), low.beats(high), low.beats(low)) == (True, False, False)
 
 
+@pytest.mark.slow
 def test_the_run_has_the_best_settings_and_says_what_was_tried(tmp_path, monkeypatch):
     """A rate of 0.02 learns in two epochs what one of 1e-6 cannot."""
     monkeypatch.setattr(TextClassifier, "alternatives", lambda self: [{"learning_rate": 0.02}])
@@ -162,6 +163,7 @@ def test_the_command_refuses_what_cannot_be_before_it_trains(tmp_path, monkeypat
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_tried_and_chose(tmp_path):
     lines = "".join(f"{text},{label}\n" for text, label in zip(ROWS.inputs, ROWS.targets, strict=True))
     (tmp_path / "rows.csv").write_text("text,label\n" + lines)

@@ -120,6 +120,7 @@ def test_log_count_ratios_by_hand():
     assert ratios.bias[0] == pytest.approx(0.0)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("classes", [2, 3, 12])
 def test_machines_fitted_in_processes_are_those_fitted_here(monkeypatch, classes):
     texts = [f"text {row} of {'ab cd ef'[row % 7 :]}" for row in range(60)]
@@ -147,6 +148,7 @@ def test_rarer_ngrams_are_left_out_where_weights_would_be_too_large(monkeypatch)
     assert bucket("rare") not in keys
 
 
+@pytest.mark.slow
 def test_both_paths_answer_and_each_alone_where_its_share_is_all(trained):
     mixture = trained.core.get_layer("mixture")
     before = mixture.shares.numpy()
@@ -170,6 +172,7 @@ def test_training_goes_on_without_the_wide_path():
     np.testing.assert_array_equal(known, unknown)
 
 
+@pytest.mark.process
 def test_strange_texts_are_answered_alike_in_every_way(trained, tmp_path):
     wanted = trained.predict(STRANGE, verbose=0)
     assert np.isfinite(wanted).all()
@@ -190,6 +193,7 @@ def test_strange_texts_are_answered_alike_in_every_way(trained, tmp_path):
     np.testing.assert_allclose(answer, wanted, atol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [[["a"], ["a", "b"], [], ["b"]], [["a"], [], [], ["a"]]])
 def test_rows_of_several_labels_have_a_wide_path_too(labels):
     keras.utils.set_random_seed(0)
@@ -220,6 +224,7 @@ def test_shares_are_those_that_make_held_out_labels_likeliest(trained):
     np.testing.assert_allclose(mixture.shares.numpy(), shares, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_one_row_a_class_trains_and_a_thousand_classes_do(tmp_path):
     rows = [f"word{n} text" for n in range(1000)]
     model = models.TextClassifier(CONFIG)
@@ -242,6 +247,7 @@ def test_a_model_without_a_wide_path_has_none_of_it():
     assert not Calibration(model, rows).mixes
 
 
+@pytest.mark.slow
 def test_the_best_epoch_is_that_of_both_paths_together(tmp_path):
     """The loss that decides is the one that both have with the shares that fit them after each epoch."""
     rows = LabelledRows([f"{text} {n}" for n, text in enumerate(TEXTS * 2)], LABELS * 2, "made up")

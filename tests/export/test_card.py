@@ -67,6 +67,7 @@ def test_the_card_tells_where_the_model_comes_from(model, version):
     assert card["versions"]["tensorflow"] == tf.__version__
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_card_are_answered_as_it_says(version):
     loaded = tf.saved_model.load(str(version))
     for name, signature in read_card(version)["signatures"].items():
@@ -82,6 +83,7 @@ def test_the_examples_of_the_card_are_answered_as_it_says(version):
                 np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("make", "row", "request_of"),
     [
@@ -106,6 +108,7 @@ def test_the_example_is_the_row_of_the_data_that_is_given(make, row, request_of,
         assert tf.io.decode_png(file).numpy()[..., 0].tolist() == row
 
 
+@pytest.mark.process
 def test_an_example_of_no_data_is_said_to_be_made_up(version, tmp_path, unchecked):
     card = read_card(version)
     assert all(signature["example"]["made_up"] for signature in card["signatures"].values())

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 from film_model import load
 
@@ -11,6 +12,7 @@ from keras_selfattn.export import export_saved_model
 RANDOM = np.random.default_rng(0)
 
 
+@pytest.mark.process
 def test_layers_with_other_heads_are_explained_apart(tmp_path, unchecked):
     values = keras.Input((None, 6), name="values")
     x = layers.MultiHeadSelfAttention(2, seed=0)(values)
@@ -24,6 +26,7 @@ def test_layers_with_other_heads_are_explained_apart(tmp_path, unchecked):
     }
 
 
+@pytest.mark.process
 def test_layers_of_other_lengths_are_explained_apart(tmp_path, unchecked):
     values = keras.Input((None, 8), name="values")
     x = keras.layers.MaxPooling1D(2)(layers.MultiHeadSelfAttention(2, seed=0)(values))
@@ -49,6 +52,7 @@ def test_weights_that_a_model_asks_for_itself_stay_its_own(tmp_path, unchecked):
     np.testing.assert_allclose(found[:, 0], answer["w"], atol=1e-6)
 
 
+@pytest.mark.process
 def test_an_attention_layer_in_two_places_is_collected_where_it_runs(tmp_path, unchecked):
     shared = layers.MultiHeadSelfAttention(2, seed=0)
     parts = []

@@ -21,6 +21,7 @@ def save(folder, function, **options):
     return folder
 
 
+@pytest.mark.slow
 def test_the_graph_is_the_one_looked_at_and_holds_no_random_number_and_no_gradient(version):
     counts = graph.count_operations(graph.read_saved_model(version / "saved_model.pb"))
     # Of two layers, each for few tokens and for many, and of the head; and of two layers for `explain`.
@@ -142,6 +143,7 @@ def test_the_table_of_kernels_is_read_as_it_is_written():
     assert not OLDEST["HashTableV2"].takes({"key_dtype": "string", "value_dtype": "half"})
 
 
+@pytest.mark.process
 def test_equal_inputs_give_equal_bytes_in_processes_of_their_own(tmp_path):
     program = (
         "import sys, keras\n"

@@ -67,6 +67,7 @@ def file(image, kind="PNG", **options):
     return opened.getvalue()
 
 
+@pytest.mark.process
 def test_the_signatures_have_names_dtypes_and_open_shapes(signatures):
     def described(specs):
         return {name: (spec.dtype.name, spec.shape.as_list()) for name, spec in specs.items()}
@@ -185,12 +186,14 @@ def test_the_card_is_what_its_schema_says(version):
     assert np.shape(card["signatures"]["serving_default"]["example"]["request"]["image"]) == (1, *SHAPE)
 
 
+@pytest.mark.process
 def test_a_model_of_other_numbers_than_bytes_takes_no_files(tmp_path, unchecked):
     path = export_saved_model(make_model((4, 5, 1)), tmp_path)
     found, _loaded = load(path)
     assert set(found) == {"serving_default", "explain"}
 
 
+@pytest.mark.process
 def test_a_grey_model_takes_coloured_files_for_their_brightness(tmp_path, unchecked):
     model = make_model((4, 5, 1), byte_pixels=True)
     found, _loaded = load(export_saved_model(model, tmp_path))
@@ -203,6 +206,7 @@ def test_a_grey_model_takes_coloured_files_for_their_brightness(tmp_path, unchec
     np.testing.assert_allclose(answer[1], wanted[1], atol=0.05)
 
 
+@pytest.mark.process
 def test_narrow_weights_are_compared_on_images_of_any_size(model, tmp_path, unchecked):
     labels = [model.labels[i] for i in model.predict(IMAGES, verbose=0).argmax(-1)]
     rows = [*IMAGES[:4], np.repeat(IMAGES[4], 2, axis=0)]

@@ -49,6 +49,7 @@ def test_a_little_padding_is_not_worth_a_loop(monkeypatch):
     assert padded_shapes([4096, *[1] * 63], monkeypatch, padding=2**14) == [(1, 4096), (63, 1)]
 
 
+@pytest.mark.slow
 def test_the_saved_graph_groups_rows_and_answers_as_it_does_row_by_row(signatures, model):
     texts = ["good film", "bad " * 3000, "", "a " * 40, *["film"] * 60]
     together = signatures["serving_default"](text=tf.constant(texts))["probabilities"].numpy()

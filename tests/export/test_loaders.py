@@ -130,6 +130,7 @@ def by_c(path, calls, folder):
         }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("task", ["text", "classification", "labelling", "regression"])
 def test_all_loaders_answer_alike(exported, tmp_path, task):
     paths, calls = exported
@@ -159,6 +160,7 @@ def cli(*arguments):
     return done.stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("task", ["text", "classification", "labelling", "regression"])
 def test_saved_model_cli_shows_and_runs_it(exported, tmp_path, task):
     paths, calls = exported

@@ -40,6 +40,7 @@ def examples(arrays):
     return tf.constant([row.SerializeToString() for row in rows])
 
 
+@pytest.mark.process
 def test_a_series_classifier_of_ones_own_has_every_signature(tmp_path):
     """With the check in a fresh process, as all tests here that do not ask for `unchecked`."""
     model = series_model()
@@ -63,6 +64,7 @@ def test_a_series_classifier_of_ones_own_has_every_signature(tmp_path):
     assert (card["task"], card["labels"]) == ("classification", ["calm", "up", "down"])
 
 
+@pytest.mark.process
 def test_a_row_that_is_no_whole_number_of_positions_is_refused(tmp_path, unchecked):
     path = export_saved_model(series_model(), tmp_path, labels=["a", "b", "c"])
     signatures, _alive = load(path)
@@ -70,6 +72,7 @@ def test_a_row_that_is_no_whole_number_of_positions_is_refused(tmp_path, uncheck
         signatures["classify"](inputs=examples([np.zeros(5), np.zeros(7)]))
 
 
+@pytest.mark.process
 def test_one_number_can_be_asked_for_by_regress(tmp_path, unchecked):
     model = series_model(units=1, activation=None)
     signatures, _alive = load(export_saved_model(model, tmp_path))
@@ -82,12 +85,14 @@ def test_one_number_can_be_asked_for_by_regress(tmp_path, unchecked):
     np.testing.assert_allclose(answer["outputs"], wanted[:, 0], atol=1e-5)
 
 
+@pytest.mark.process
 def test_several_numbers_have_no_regress(tmp_path, unchecked):
     path = export_saved_model(series_model(units=4, activation=None), tmp_path)
     assert set(read_card(path)["signatures"]) == {"serving_default", "explain"}
     assert read_card(path)["task"] == "regression"
 
 
+@pytest.mark.process
 def test_two_labels_and_one_column_are_a_probability_and_its_complement(tmp_path, unchecked):
     model = series_model(units=1, activation="sigmoid")
     signatures, _alive = load(export_saved_model(model, tmp_path, labels=["no", "yes"]))
@@ -98,6 +103,7 @@ def test_two_labels_and_one_column_are_a_probability_and_its_complement(tmp_path
     assert answer["label"].numpy().tolist() == [b"yes" if p > 0.5 else b"no" for p in yes]
 
 
+@pytest.mark.process
 def test_a_label_for_every_position_and_none_where_padding_is(tmp_path, unchecked):
     values = keras.Input((None, 5), name="values")
     x = layers.Encoder(num_layers=1, num_heads=1, seed=0)(keras.layers.Masking()(values))
@@ -122,6 +128,7 @@ def text_to_ids_model():
     return keras.Model(ids, keras.layers.Dense(2, activation="softmax")(x))
 
 
+@pytest.mark.process
 def test_a_text_vectorization_layer_brings_its_table_along(tmp_path, unchecked):
     vectorize = keras.layers.TextVectorization(max_tokens=30)
     vectorize.adapt(["good film", "bad film", "a bore"])
@@ -134,6 +141,7 @@ def test_a_text_vectorization_layer_brings_its_table_along(tmp_path, unchecked):
     np.testing.assert_allclose(answer["probabilities"], wanted, atol=1e-5)
 
 
+@pytest.mark.process
 def test_a_module_brings_what_it_holds_and_a_bare_function_with_a_table_is_refused(tmp_path, unchecked):
     class Lookup(tf.Module):
         def __init__(self):
@@ -161,6 +169,7 @@ def test_a_module_brings_what_it_holds_and_a_bare_function_with_a_table_is_refus
     assert list((tmp_path / "bare").iterdir()) == []
 
 
+@pytest.mark.process
 def test_a_function_from_bytes_takes_real_samples(tmp_path):
     """An image as a sequence of its rows, decoded in the graph."""
 
@@ -188,6 +197,7 @@ def test_a_function_from_bytes_takes_real_samples(tmp_path):
     assert list(read_card(path)["signatures"]["serving_default"]["example"]["request"]["png"][0]) == ["b64"]
 
 
+@pytest.mark.process
 def test_several_inputs_and_outputs_keep_their_names(tmp_path, unchecked):
     values, lengths = keras.Input((None, 5), name="values"), keras.Input((), dtype="int32", name="lengths")
     x = layers.MultiHeadSelfAttention(1, seed=0)(values, valid_lens=lengths)
@@ -202,6 +212,7 @@ def test_several_inputs_and_outputs_keep_their_names(tmp_path, unchecked):
         np.testing.assert_allclose(answer[name], wanted[name], atol=1e-5)
 
 
+@pytest.mark.process
 def test_signatures_of_ones_own_are_saved_and_described(tmp_path, unchecked):
     model = series_model()
 
@@ -219,6 +230,7 @@ def test_signatures_of_ones_own_are_saved_and_described(tmp_path, unchecked):
     }
 
 
+@pytest.mark.process
 def test_a_subclassed_model_is_exported_through_preprocess(tmp_path, unchecked):
     class Own(keras.Model):
         def __init__(self):

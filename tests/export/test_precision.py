@@ -62,6 +62,7 @@ def nearest_int8(weight):
     return min(rounded, key=lambda each: ((each - weight) ** 2).sum())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("precision", "change", "dtype"),
     [
@@ -103,6 +104,7 @@ def test_weights_beyond_float16_are_cut_and_a_row_of_zeros_stays_zero():
     np.testing.assert_array_equal(_Int8(weight, 0).read(), weight)
 
 
+@pytest.mark.process
 def test_bfloat16_is_stored_and_computed_but_for_what_the_model_returns(tmp_path, unchecked):
     model = wide_model()
     path = export_saved_model(model, tmp_path, precision="bfloat16", labels=["a", "b", "c"])
@@ -115,6 +117,7 @@ def test_bfloat16_is_stored_and_computed_but_for_what_the_model_returns(tmp_path
     assert not computes_in_half(model), "the model given stays as it is"
 
 
+@pytest.mark.process
 def test_a_text_classifier_is_written_in_bfloat16(tmp_path, unchecked):
     model = make_model()
     path = export_saved_model(model, tmp_path, precision="bfloat16")
@@ -123,6 +126,7 @@ def test_a_text_classifier_is_written_in_bfloat16(tmp_path, unchecked):
     assert dtypes(path)["bfloat16"] > 10 * dtypes(path)["float32"]
 
 
+@pytest.mark.process
 def test_a_model_in_half_precision_can_be_served_as_it_is_or_in_float32(tmp_path, unchecked):
     half = make_model(dtype="mixed_float16")
     wide = make_model()
@@ -135,6 +139,7 @@ def test_a_model_in_half_precision_can_be_served_as_it_is_or_in_float32(tmp_path
     assert not computes_in_half(narrow)
 
 
+@pytest.mark.process
 def test_model_and_export_are_compared_on_rows_given(tmp_path, unchecked):
     model = make_model()
     labels = [model.labels[i] for i in model.predict(TEXTS, verbose=0).argmax(-1)]
@@ -159,6 +164,7 @@ def test_model_and_export_are_compared_on_rows_given(tmp_path, unchecked):
     assert read_card(path)["comparison"] == comparison.to_dict()
 
 
+@pytest.mark.process
 def test_rows_of_labels_that_the_model_does_not_know_make_no_fall_look_smaller(tmp_path, unchecked):
     model = make_model()
     labels = [model.labels[i] for i in model.predict(TEXTS, verbose=0).argmax(-1)]
@@ -270,6 +276,7 @@ def test_the_last_layer_of_a_model_within_a_model_keeps_float32_alone(tmp_path, 
     assert dtypes(path)["bfloat16"] > head
 
 
+@pytest.mark.process
 def test_deep_models_in_bfloat16_pass_their_check(tmp_path):
     values = keras.Input((None, 16), name="values")
     x = layers.Encoder(num_layers=4, num_heads=2, seed=0)(values)

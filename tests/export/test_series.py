@@ -43,6 +43,7 @@ def example(row):
     return tf.train.Example(features=tf.train.Features(feature={"values": values})).SerializeToString()
 
 
+@pytest.mark.process
 def test_the_answers_are_the_models_whatever_is_missing(classifier, exported):
     rows = made_up(9)
     rows[2][0, 1] = NAN
@@ -67,6 +68,7 @@ def test_every_batch_and_length_is_answered(exported, shape):
         assert np.isfinite(found).all()
 
 
+@pytest.mark.process
 def test_examples_of_different_lengths_are_padded_as_the_model_wants(classifier, exported):
     rows = made_up(6)
     answer = exported.signatures["classify"](inputs=tf.constant([example(row) for row in rows]))
@@ -81,6 +83,7 @@ def test_explain_gives_weights_between_positions(classifier, exported):
     np.testing.assert_allclose(weights[:, :, :, 0].sum(-1), 1, atol=1e-5)
 
 
+@pytest.mark.process
 def test_a_regressor_has_the_signature_regress(tmp_path):
     model = fitted(models.SeriesRegressor(SMALL), np.arange(12.0) * 1000)
     loaded = tf.saved_model.load(str(export_saved_model(model, tmp_path / "number")))
@@ -94,6 +97,7 @@ def test_a_regressor_has_the_signature_regress(tmp_path):
         export_saved_model(model, tmp_path / "number", evaluation=(rows, wanted[:, 0]))
 
 
+@pytest.mark.process
 def test_a_forecaster_answers_its_horizon(unchecked, tmp_path):
     model = fitted(models.SeriesForecaster({**SMALL, "season": 2}), np.zeros((12, 3)))
     loaded = tf.saved_model.load(str(export_saved_model(model, tmp_path / "next")))
@@ -103,6 +107,7 @@ def test_a_forecaster_answers_its_horizon(unchecked, tmp_path):
     assert "regress" not in loaded.signatures, "there are three numbers"
 
 
+@pytest.mark.process
 def test_precisions_are_compared_on_rows_of_any_lengths(classifier, unchecked, tmp_path):
     seen = []
     rows, labels = made_up(12), ["a", "b", "ü"] * 4

@@ -37,6 +37,7 @@ def example(**features):
     return tf.train.Example(features=tf.train.Features(feature=lists)).SerializeToString()
 
 
+@pytest.mark.process
 def test_a_fresh_process_without_keras_answers_as_the_model_does(model, version):
     command = [sys.executable, "-c", RELOAD, str(version), json.dumps(TEXTS)]
     answer = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=120).stdout)
@@ -111,6 +112,7 @@ def test_tokens_answer_as_the_text_they_make_up(model, signatures):
     assert answer["label"].numpy().tolist() == [model.labels[i].encode() for i in np.argmax(wanted, -1)]
 
 
+@pytest.mark.slow
 def test_tokens_beyond_the_cut_change_nothing(model, signatures):
     long = [["good"] * model.config.max_tokens + ["bad"] * 3]
     alone = signatures["tokens"](tokens=strings(*[row[: model.config.max_tokens] for row in long]))
@@ -151,6 +153,7 @@ def test_explaining_leaves_the_model_as_it_was(model):
     assert isinstance(encoder, layers.Encoder)
 
 
+@pytest.mark.slow
 def test_a_long_neighbour_changes_an_answer_by_no_more_than_rounding(signatures):
     texts = ["good film", "", "a bad one"]
     alone = signatures["serving_default"](text=tf.constant(texts))["probabilities"]
@@ -158,6 +161,7 @@ def test_a_long_neighbour_changes_an_answer_by_no_more_than_rounding(signatures)
     np.testing.assert_allclose(among[:3], alone, rtol=2e-5)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("tokens", ["words", "characters"])
 def test_warmup_holds_a_text_of_each_length_by_itself(tokens, tmp_path, unchecked):
     config = models.TextConfig(tokens=tokens, width=8, num_layers=1, num_heads=2, ngram_buckets=64)
@@ -172,6 +176,7 @@ def test_warmup_holds_a_text_of_each_length_by_itself(tokens, tmp_path, unchecke
     assert lengths >= set(range(1, 65))
 
 
+@pytest.mark.slow
 def test_warmup_holds_requests_of_several_sizes_for_every_signature_and_each_is_answered(version):
     path = str(version / "assets.extra" / "tf_serving_warmup_requests")
     logs = [prediction_log_pb2.PredictionLog.FromString(r.numpy()) for r in tf.data.TFRecordDataset(path)]
@@ -201,6 +206,7 @@ def test_warmup_holds_requests_of_several_sizes_for_every_signature_and_each_is_
     assert all(len(set(counts)) >= 3 for counts in sizes.values()), sizes
 
 
+@pytest.mark.process
 def test_a_model_of_several_labels_a_row_names_those_that_are_likely(tmp_path):
     texts = ["good fast", "good slow", "bad fast", "bad slow"] * 12
     labels = [[word for word in ("good", "fast") if word in text] for text in texts]
@@ -225,6 +231,7 @@ def test_a_model_of_several_labels_a_row_names_those_that_are_likely(tmp_path):
         export.export_saved_model(model, tmp_path, evaluation=(texts, labels))
 
 
+@pytest.mark.process
 def test_a_model_of_one_label_that_a_row_bears_or_not_is_exported(tmp_path):
     model = models.TextClassifier(
         models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64),

@@ -58,6 +58,7 @@ def padded(rows):
     return [row + [""] * (longest - len(row)) for row in rows]
 
 
+@pytest.mark.process
 def test_a_fresh_process_without_keras_answers_as_the_model_does(model, version):
     command = [sys.executable, "-c", RELOAD, str(version), json.dumps(padded(ROWS))]
     answer = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=120).stdout)
@@ -107,6 +108,7 @@ def test_the_card_says_what_it_does(model, version):
     assert card["config"] == model.config.to_dict()
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("unchecked")
 def test_bfloat16_and_int8_weights_answer_nearly_as_the_model_does(model, tmp_path):
     for precision in ("bfloat16", "int8-weights"):
@@ -117,6 +119,7 @@ def test_bfloat16_and_int8_weights_answer_nearly_as_the_model_does(model, tmp_pa
             np.testing.assert_allclose(row[: len(wanted)], wanted, atol=0.1)
 
 
+@pytest.mark.process
 def test_labels_that_mark_spans_are_chosen_together_in_the_graph_as_in_the_model(tmp_path):
     keras.utils.set_random_seed(0)
     tagger = models.TokenClassifier(models.TokenConfig(width=12, num_layers=1, num_heads=3, hash_buckets=64))
@@ -146,6 +149,7 @@ def server(version):
         yield running
 
 
+@pytest.mark.process
 def test_the_client_takes_rows_of_different_lengths_and_answers_each_in_its_own(model, server):
     with Client(server.target, model="tagger", timeout=60) as client:
         client.wait_until_ready(60)

@@ -60,6 +60,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.mark.process
 def test_killed_at_any_moment_an_export_leaves_whole_versions_only(tmp_path, request, unchecked):
     """`pytest tests/export/test_writing.py -k killed --kills 100` is the whole of it."""
     rounds, drafts = request.config.getoption("--kills"), 0
@@ -83,6 +84,7 @@ def test_killed_at_any_moment_an_export_leaves_whole_versions_only(tmp_path, req
     assert rounds < 10 or drafts > rounds / 10, "the kills met no writing"
 
 
+@pytest.mark.process
 def test_the_draft_of_a_living_export_is_left_alone(tmp_path, monkeypatch):
     other = []
 
@@ -99,6 +101,7 @@ def test_the_draft_of_a_living_export_is_left_alone(tmp_path, monkeypatch):
     assert names(tmp_path) == ["1", "2"]
 
 
+@pytest.mark.process
 def test_exports_at_once_get_a_version_each(tmp_path, unchecked):
     processes = [exporter(tmp_path / "base") for _ in range(2)]
     try:
@@ -154,6 +157,7 @@ except ExportError as error:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("limit", [100, 3000, 100_000])
 def test_a_disk_that_fills_up_is_an_error_and_leaves_nothing(tmp_path, limit):
     """A limit on the size of a file fails in the calls that a full disk does: at graph, variables or card."""
@@ -180,6 +184,7 @@ for what in (lambda: export_saved_model(model, sys.argv[2]), lambda: remove_vers
 """
 
 
+@pytest.mark.process
 def test_a_read_only_folder_is_an_error_and_keeps_what_it_has(tmp_path):
     base = tmp_path / "base"
     (base / "1").mkdir(parents=True)
@@ -197,6 +202,7 @@ def test_a_read_only_folder_is_an_error_and_keeps_what_it_has(tmp_path):
     assert names(base) == ["1"]
 
 
+@pytest.mark.process
 def test_versions_count_up_and_a_given_one_is_never_replaced(model, tmp_path, unchecked):
     base = tmp_path / "deep" / "base"
     assert export_saved_model(model, base).name == "1"
@@ -209,6 +215,7 @@ def test_versions_count_up_and_a_given_one_is_never_replaced(model, tmp_path, un
     assert names(base) == ["1", "7", "8"]
 
 
+@pytest.mark.process
 def test_a_version_that_another_export_took_meanwhile_is_passed_over(model, tmp_path, monkeypatch):
     def other_export(*_):
         (tmp_path / "1" / "variables").mkdir(parents=True)
@@ -218,6 +225,7 @@ def test_a_version_that_another_export_took_meanwhile_is_passed_over(model, tmp_
     assert export_saved_model(model, tmp_path).name == "2"
 
 
+@pytest.mark.process
 def test_old_versions_go_after_the_new_one_is_whole(model, tmp_path, unchecked, monkeypatch):
     for _ in range(3):
         export_saved_model(model, tmp_path)
@@ -231,6 +239,7 @@ def test_old_versions_go_after_the_new_one_is_whole(model, tmp_path, unchecked, 
     assert list_versions(tmp_path) == [3, 4]
 
 
+@pytest.mark.process
 def test_keep_never_removes_what_was_just_written(model, tmp_path, unchecked):
     for version in (5, 6):
         export_saved_model(model, tmp_path, version)
@@ -246,6 +255,7 @@ def test_versions_that_another_process_removes_meanwhile_are_no_error(tmp_path, 
     assert names(tmp_path) == ["30"]
 
 
+@pytest.mark.process
 def test_hidden_folders_of_others_are_not_taken_for_drafts(model, tmp_path, unchecked):
     (tmp_path / ".notes.tmp-mine1234").mkdir()
     (tmp_path / ".3.tmp-abcd1234").mkdir()
@@ -253,6 +263,7 @@ def test_hidden_folders_of_others_are_not_taken_for_drafts(model, tmp_path, unch
     assert names(tmp_path) == [".notes.tmp-mine1234", "1"]
 
 
+@pytest.mark.process
 def test_the_highest_number_there_is_does_not_lead_beyond_it(model, tmp_path, unchecked):
     (tmp_path / str(2**63 - 1)).mkdir()
     assert export_saved_model(model, tmp_path).name == "1"
@@ -270,6 +281,7 @@ def test_versions_are_removed_all_or_none(tmp_path):
     assert names(tmp_path) == ["10", "3"]
 
 
+@pytest.mark.process
 def test_a_graph_that_answers_differently_is_refused_and_nothing_is_left(model, tmp_path, monkeypatch):
     real = saved_model.live_answers
 
@@ -287,6 +299,7 @@ def test_a_graph_that_answers_differently_is_refused_and_nothing_is_left(model, 
     assert names(tmp_path) == []
 
 
+@pytest.mark.process
 def test_an_interrupt_while_checking_leaves_nothing(model, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -327,6 +340,7 @@ def test_a_path_that_tensorflow_cannot_load_from_is_refused(model, tmp_path):
         export_saved_model(model, "gs://bucket/model")
 
 
+@pytest.mark.process
 def test_files_and_padded_numbers_are_no_versions_but_never_overwritten(model, tmp_path, unchecked):
     (tmp_path / "3").touch()
     (tmp_path / "0005").mkdir()

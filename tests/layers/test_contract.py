@@ -6,7 +6,17 @@ import keras
 import numpy as np
 import pytest
 from backend import BACKEND, array, compiled, gradients, tensorflow_only
-from variants import LENGTH, MAKE, WIDTH, classifier, every_layer, every_layer_mostly_slow, inputs, masked_model, takes
+from variants import (
+    LENGTH,
+    MAKE,
+    WIDTH,
+    classifier,
+    every_layer,
+    every_layer_mostly_slow,
+    inputs,
+    masked_model,
+    takes,
+)
 
 from keras_selfattn import layers
 

@@ -202,6 +202,7 @@ def test_no_block_holds_more_scores_than_its_budget(window, small_blocks, monkey
     assert totals == [100**2, 200**2] if window is None else totals[1] < 2.1 * totals[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [2, 40])
 def test_a_graph_of_unknown_sizes_takes_few_tokens_and_many_and_has_gradients(rows, padded):
     """The sizes stand on both sides of the number up to which nothing is packed."""
@@ -238,6 +239,7 @@ def test_of_no_positions_no_sample_has_a_token(gaps):
     assert (int(tokens.samples), array(tokens.spans).tolist()) == (0, [0, 0, 0])
 
 
+@pytest.mark.process
 def test_fit_predict_and_export_work_on_packed_tokens(small_blocks, tmp_path):
     tokens = keras.Input((None,), dtype="int32")
     x = keras.layers.Embedding(11, WIDTH, mask_zero=True)(tokens)

@@ -156,6 +156,7 @@ def test_xla_compiles_them(small_blocks):
     np.testing.assert_allclose(compiled(layer, inputs(), mask=MASK), wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 @tensorflow_only
 @pytest.mark.parametrize("length", [0, 1, LENGTH])
 def test_xla_cuts_lengths_that_only_the_graph_knows(length, small_blocks):

@@ -46,6 +46,7 @@ def test_a_window_equals_a_banded_mask(kind, left, right):
     np.testing.assert_allclose(array(near(x, mask=mask)), wanted, rtol=1e-4, atol=5e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(30), deadline=None)
 @given(
     length=st.integers(0, 300),
@@ -166,6 +167,7 @@ def test_no_tensor_grows_with_the_square_of_the_length():
     )
 
 
+@pytest.mark.slow
 def test_a_window_of_long_input_works_where_all_pairs_would_not_fit():
     """60,000 positions: all pairs would take 14 GB a head."""
     layer = layers.MultiHeadSelfAttention(1, window=4)

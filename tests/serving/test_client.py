@@ -124,6 +124,7 @@ def test_a_refusal_stands_where_metadata_cannot_be_asked_anew(stock_server, conn
         client.predict([1.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK])
 def test_every_status_code_is_its_own_exception(raw_server, connect, code):
     answer = lambda data, context: context.abort(code, "the details")  # noqa: E731

@@ -122,6 +122,7 @@ def test_tries_end_as_they_do_on_one_connection(served, connect):
     assert len(peers.calls) == 5
 
 
+@pytest.mark.process
 def test_tries_end_at_the_deadline(served, connect):
     peers = Peers(lambda peer, call: grpc.StatusCode.UNAVAILABLE)
     client = connect(served(peers), connections=2)
@@ -204,6 +205,7 @@ def test_a_stream_that_is_left_ends_the_retries_of_its_calls(stock_server, conne
     until(lambda: not hanging.active and not retrying(), 5)
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_left_makes_no_retry_after_the_pause(stock_server, connect, until):
     def refuse(rpc, request, context):
         if rpc != "Predict":

@@ -18,6 +18,7 @@ from keras_selfattn.serving.wire import messages_pb2 as pb
 NOBODY = "127.0.0.1:1"  # port 1 is reserved: nobody listens
 
 
+@pytest.mark.slow
 def test_nobody_there_is_an_error_soon_that_names_the_target(connect):
     started = time.monotonic()
     with pytest.raises(errors.UnavailableError) as caught:
@@ -45,6 +46,7 @@ def test_a_port_that_accepts_and_never_speaks_ends_at_the_deadline(connect):
             client.wait_until_ready(0.5)
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_ends_at_the_deadline(raw_server, connect):
     release = threading.Event()
     target = raw_server(lambda data, context: release.wait(60) and b"")

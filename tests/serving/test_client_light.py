@@ -27,12 +27,14 @@ def test_a_whole_call_imports_nothing_heavy(half_server):
     assert heavy_modules_after(f"from keras_selfattn.serving.client import Client; {call}") == []
 
 
+@pytest.mark.process
 def test_this_check_can_fail():
     assert {"tensorflow", "tensorflow_serving"} <= set(
         heavy_modules_after("import tensorflow_serving.apis.predict_pb2")
     )
 
 
+@pytest.mark.process
 def test_the_server_works_without_keras(half_base, spawn_server):
     before = "import sys; sys.modules['keras'] = None"
     _, target = spawn_server(half_base, before=before)
@@ -42,6 +44,7 @@ def test_the_server_works_without_keras(half_base, spawn_server):
         assert client.predict([1.0, 2.0])["y"].tolist() == [2.5, 3.0]
 
 
+@pytest.mark.process
 def test_the_server_imports_no_layers_or_models():
     ours = "[name for name in sys.modules if name.startswith('keras_selfattn.')]"
     code = f"import sys, keras_selfattn.serving.server.server; print(*{ours})"

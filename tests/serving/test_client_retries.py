@@ -113,6 +113,7 @@ def test_a_connection_that_falls_silent_is_noticed_and_replaced(connect, monkeyp
     server.stop(None).wait()
 
 
+@pytest.mark.slow
 def test_a_server_that_restarts_is_found_again(connect):
     server, port = StockServing(version=1).serve()
     client = connect(f"127.0.0.1:{port}")
@@ -125,6 +126,7 @@ def test_a_server_that_restarts_is_found_again(connect):
     server.stop(None).wait()
 
 
+@pytest.mark.slow
 def test_a_call_waits_for_a_server_that_restarts_where_it_is_told_to(connect, in_background):
     server, port = StockServing(version=1).serve()
     client = connect(f"127.0.0.1:{port}", wait_for_ready=True, timeout=30)
@@ -156,6 +158,7 @@ def stock_processes(count):
             process.communicate()
 
 
+@pytest.mark.process
 def test_one_of_three_servers_dies_under_load_and_no_call_fails(connect, in_background):
     with stock_processes(3) as servers:
         client = connect([target for _, target in servers], timeout=30)
@@ -178,6 +181,7 @@ def test_one_of_three_servers_dies_under_load_and_no_call_fails(connect, in_back
         assert set(answered[-200:]) == {1, 3}
 
 
+@pytest.mark.process
 def test_a_server_that_drains_is_left_for_the_others(half_base, spawn_server, in_background):
     servers = [spawn_server(half_base, "shutdown_grace_seconds=5") for _ in range(2)]
     with Client([target for _, target in servers], timeout=30) as client:
@@ -256,6 +260,7 @@ def test_a_host_that_nobody_knows_is_left_out_as_one_that_is_down(connect, caplo
     server.stop(None).wait()
 
 
+@pytest.mark.slow
 def test_servers_that_move_are_looked_up_again(connect, monkeypatch):
     monkeypatch.setattr(transport, "_LOOK_AGAIN_SECONDS", 0.0)
     (old, old_port), (new, new_port) = StockServing(version=1).serve(), StockServing(version=2).serve()

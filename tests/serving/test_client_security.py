@@ -40,6 +40,7 @@ def tls_server(files):
         server.stop(None).wait()
 
 
+@pytest.mark.slow
 def test_tls_with_an_authority_of_ones_own(files, tls_server, connect):
     target = tls_server(StockServing())
     for ca in (files / "ca.pem", str(files / "ca.pem"), (files / "ca.pem").read_bytes()):
@@ -51,6 +52,7 @@ def test_tls_with_an_authority_of_ones_own(files, tls_server, connect):
         connect(target).predict(X)
 
 
+@pytest.mark.slow
 def test_mutual_tls_needs_the_clients_certificate(files, tls_server, connect):
     target = tls_server(StockServing(), mutual=True)
     ours = TLS(ca=files / "ca.pem", certificate=files / "client.pem", key=files / "client.key")
@@ -59,6 +61,7 @@ def test_mutual_tls_needs_the_clients_certificate(files, tls_server, connect):
         connect(target, tls=TLS(ca=files / "ca.pem")).predict(X)
 
 
+@pytest.mark.process
 def test_the_name_in_the_certificate_counts(files, tls_server, connect):
     port = tls_server(StockServing()).rpartition(":")[2]
     target = f"127.0.0.1:{port}"

@@ -41,6 +41,7 @@ def test_1000_tasks_share_one_client(stock_server):
     assert len(serving.received("GetModelMetadata")) <= 2
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_ten_thousand_calls_leave_nothing_behind(raw_server, kind):

@@ -38,6 +38,7 @@ def same(left, right):
     assert left.tolist() == right.tolist() if left.dtype == object else left.tobytes() == right.tobytes()
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(named, st.lists(st.text(max_size=3), max_size=2))
 def test_the_stock_message_reads_what_we_put_together(inputs, outputs):

@@ -186,6 +186,7 @@ def test_where_answers_cannot_be_written_is_one_line(texts, tmp_path):
     assert (tmp_path / "file").read_text() == "kept"
 
 
+@pytest.mark.slow
 def test_an_answer_that_does_not_come_is_no_fault_of_the_file(tmp_path):
     done = invoke("127.0.0.1:1", "query", "a", "--output", tmp_path / "x.csv")
     assert done.exit_code == exit_status.NOT_NOW

@@ -251,6 +251,7 @@ def test_what_is_no_request_is_refused(body, text):
     assert refusal(body, x=pb.DT_DOUBLE) == text
 
 
+@pytest.mark.slow
 def test_a_large_value_is_not_repeated_in_its_refusal():
     assert len(refusal(json.dumps({"signature_name": [0.5] * 10**6}), x=pb.DT_INT32)) < 200
     for value in ("x" * 10**6, 10**4000, [0.5] * 10**6, {"a": "x" * 10**6}):
@@ -650,6 +651,7 @@ bodies = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
 @given(bodies, st.sampled_from(KNOWN))
 def test_no_body_whatever_does_more_than_be_refused(body, known):

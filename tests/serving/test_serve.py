@@ -61,6 +61,7 @@ def predicted(target, model="default"):
     return tf.make_ndarray(response.outputs["y"]).tolist()
 
 
+@pytest.mark.process
 def test_the_flags_of_tensorflow_serving_start_what_they_start_there(tf1_base, serve, tmp_path):
     batching = tmp_path / "batching.conf"
     batching.write_text("max_batch_size { value: 128 } batch_timeout_micros { value: 0 }")
@@ -98,6 +99,7 @@ def test_the_flags_of_tensorflow_serving_start_what_they_start_there(tf1_base, s
     assert "--flush_filesystem_caches has no effect here: " in errors
 
 
+@pytest.mark.process
 def test_what_is_proposed_to_ask_is_of_the_newest_versions_kind(serve, tmp_path):
     for version, features in ((1, 1), (2, 3)):
         path = save(HalfPlusTwo(), tmp_path, version)
@@ -113,6 +115,7 @@ def test_what_is_proposed_to_ask_is_of_the_newest_versions_kind(serve, tmp_path)
     assert "query default '[[0.5, 0.5, 0.5], [1.5, 1.5, 1.5]]' --target" in output
 
 
+@pytest.mark.process
 def test_a_file_of_models_is_served_and_logs_may_be_json(tf1_base, serve, tmp_path):
     save(HalfPlusTwo(b=10.0), tmp_path / "ten", 5)
     file = tmp_path / "models.conf"
@@ -157,6 +160,7 @@ def test_a_model_that_does_not_load_ends_the_command_with_255(serve, tmp_path):
     assert "Traceback" not in errors
 
 
+@pytest.mark.process
 def test_a_folder_without_versions_is_waited_for_and_ctrl_c_ends_the_wait(serve, tmp_path, tf1_base):
     port = free_port()
     process = serve(f"--port={port}", f"--model_base_path={tmp_path}", "--file_system_poll_wait_seconds=0.05")

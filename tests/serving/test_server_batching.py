@@ -368,6 +368,7 @@ def test_batching_by_the_flags_takes_any_model_and_pads_where_told_to(plain_base
     assert counted['padding_size_sum{execution_batch_size="4"}'] == 4
 
 
+@pytest.mark.slow
 def test_the_parameters_bound_tasks_and_queues(plain_base, serve, until, tmp_path):
     more = "max_batch_size { value: 2 } max_enqueued_batches { value: 1 }"
     ask, gate = serve(plain_base, **one_thread(tmp_path, more))

@@ -184,6 +184,7 @@ def test_the_bound_is_a_positive_number_of_bytes(half_base, value):
         ServerConfig("half", half_base, max_request_tensor_bytes=value)
 
 
+@pytest.mark.slow
 def test_refused_requests_are_counted_and_told_when_to_come_again(slow_base, in_background, until):
     config = ServerConfig("slow", slow_base, port=0, rest_api_port=-1, max_concurrent_requests=1)
     with Server(config) as server, Client(server.target, "slow") as client:
@@ -206,6 +207,7 @@ def test_refused_requests_are_counted_and_told_when_to_come_again(slow_base, in_
         assert running.result()["rounds"] > 0
 
 
+@pytest.mark.slow
 def test_calls_are_taken_from_grpc_ahead_of_the_one_that_is_looked_after(half_base, caplog, monkeypatch):
     """Calls that wait in gRPC's core are not refused; accepts without a call leave nothing behind."""
     servers = []

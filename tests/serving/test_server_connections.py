@@ -326,6 +326,7 @@ def test_those_who_had_connected_when_the_port_closes_are_answered(serve_app, un
             assert body == b"hi"
 
 
+@pytest.mark.slow
 def test_a_server_that_drains_accepts_nobody_and_answers_those_it_has(tmp_path, in_background, until):
     save(Slow(), tmp_path, 1)
     with Server(ServerConfig("slow", tmp_path, port=0, rest_api_port=-1)) as server:
@@ -368,6 +369,7 @@ def test_a_grpc_connection_that_does_not_begin_is_closed(half_base, monkeypatch,
         rest_of(connected)
 
 
+@pytest.mark.slow
 def test_the_end_of_an_old_connection_costs_no_call(half_base, slow_base):
     young = "grpc.max_connection_age_ms=200"
     with (

@@ -103,6 +103,7 @@ def test_no_request_fails_while_versions_change_under_load(base, serve, until, i
     until(lambda: states(client) == [(4, "AVAILABLE"), (3, "END"), (2, "END"), (1, "END")])
 
 
+@pytest.mark.slow
 def test_a_running_request_keeps_its_version_loaded(base, serve, until, in_background, tmp_path):
     save(Slow(), base, 1)
     ready = save(HalfPlusTwo(), tmp_path, 2)  # before: on a busy machine it may take as long as the request
@@ -316,6 +317,7 @@ def test_a_setting_out_of_range_is_refused_by_name(setting, value):
     assert repr(value) in str(caught.value)
 
 
+@pytest.mark.slow
 def test_stopping_lets_running_requests_finish_and_refuses_new_ones(base, serve, until, in_background):
     save(Slow(), base, 1)
     server, client = serve(base)
@@ -334,6 +336,7 @@ def test_stopping_lets_running_requests_finish_and_refuses_new_ones(base, serve,
     assert server.wait(0)
 
 
+@pytest.mark.slow
 def test_the_grace_is_a_limit(base, serve, until, in_background):
     save(Slow(), base, 1)
     server, client = serve(base)
@@ -370,6 +373,7 @@ def test_stopping_twice_or_before_the_start_is_fine(half_base):
     assert server.wait()
 
 
+@pytest.mark.slow
 def test_a_client_finds_a_server_that_was_started_again(half_base):
     with Server(ServerConfig("half", half_base, port=0)) as first:
         client = Client(first.target, "half")
@@ -381,6 +385,7 @@ def test_a_client_finds_a_server_that_was_started_again(half_base):
         assert answer(client) == 3.0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_a_slow_request_finish_and_ends_with_0(
     slow_base, spawn_server, in_background, until, number
@@ -397,6 +402,7 @@ def test_a_signal_lets_a_slow_request_finish_and_ends_with_0(
             client.status()
 
 
+@pytest.mark.process
 def test_a_second_signal_stops_at_once(slow_base, spawn_server, in_background):
     process, target = spawn_server(slow_base)
     with Client(target) as client:
@@ -411,6 +417,7 @@ def test_a_second_signal_stops_at_once(slow_base, spawn_server, in_background):
         assert isinstance(running.exception(20), errors.UnavailableError | errors.CancelledError)
 
 
+@pytest.mark.process
 def test_a_server_killed_in_the_middle_of_a_call_is_unavailable_at_once(
     slow_base, spawn_server, in_background
 ):
@@ -424,6 +431,7 @@ def test_a_server_killed_in_the_middle_of_a_call_is_unavailable_at_once(
             running.result(20)
 
 
+@pytest.mark.process
 def test_a_signal_before_the_server_is_ready_ends_it_without_opening_the_port(half_base):
     code = f"""
 import logging, signal, sys

@@ -285,6 +285,7 @@ def anonymous_megabytes():
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_versions_that_come_and_go_leave_memory_threads_and_descriptors_as_they_were(tmp_path, until):
     folder = tmp_path / "model"

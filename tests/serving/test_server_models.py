@@ -193,6 +193,7 @@ def test_a_reload_adds_changes_and_removes_models(bases, serve, ask, until):
     assert ask(server, "a") == 2.0
 
 
+@pytest.mark.slow
 def test_a_request_that_runs_outlives_the_removal_of_its_model(tmp_path, serve, in_background, until):
     save(Slow(), tmp_path / "slow")
     server = serve(entry("slow", tmp_path / "slow"))
@@ -217,6 +218,7 @@ def test_a_reload_tells_which_model_has_nothing_to_serve_and_serves_the_others(b
     assert ask(server, "b") == 2.0
 
 
+@pytest.mark.slow
 def test_a_reload_whose_model_does_not_come_answers_before_its_deadline(bases, serve, ask, tmp_path):
     server = serve(entry("a", bases["left"]))
     (tmp_path / "none").mkdir()
@@ -468,6 +470,7 @@ def hanging(tmp_path):
     return tmp_path / "hanging"
 
 
+@pytest.mark.slow
 def test_a_warmup_that_hangs_holds_up_neither_other_models_nor_the_end(bases, serve, ask, until, hanging):
     server = serve(entry("a", bases["left"]), num_load_threads=1)
     with pytest.raises(errors.DeadlineExceededError):

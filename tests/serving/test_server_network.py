@@ -56,6 +56,7 @@ def test_a_file_in_the_place_of_the_unix_socket_is_left_alone(half_base, tmp_pat
     assert path.read_text() == "data"
 
 
+@pytest.mark.slow
 def test_with_a_key_and_a_certificate_the_port_is_encrypted(half_base, files, tmp_path):
     config = ssl_config(files, tmp_path / "ssl.conf")
     with Server(ServerConfig("half", half_base, host="127.0.0.1", port=0, ssl_config_file=config)) as server:
@@ -66,6 +67,7 @@ def test_with_a_key_and_a_certificate_the_port_is_encrypted(half_base, files, tm
             answer(client)
 
 
+@pytest.mark.slow
 def test_with_client_verify_only_known_clients_are_served(half_base, files, tmp_path):
     config = ssl_config(files, tmp_path / "ssl.conf", custom_ca="ca.pem")
     with Server(ServerConfig("half", half_base, host="127.0.0.1", port=0, ssl_config_file=config)) as server:
@@ -141,6 +143,7 @@ def test_reflection_tells_the_services_and_their_messages(half_server):
     assert predict_pb2.DESCRIPTOR.serialized_pb in found.file_descriptor_response.file_descriptor_proto
 
 
+@pytest.mark.slow
 def test_one_request_too_many_is_refused_at_once(slow_base, in_background, until):
     with (
         Server(ServerConfig("slow", slow_base, port=0, max_concurrent_requests=2)) as server,
@@ -155,6 +158,7 @@ def test_one_request_too_many_is_refused_at_once(slow_base, in_background, until
         assert client.predict({"seconds": np.float32(0)})
 
 
+@pytest.mark.slow
 def test_a_request_that_expires_in_the_queue_is_never_started(slow_base, in_background, until):
     with (
         Server(ServerConfig("slow", slow_base, port=0, grpc_max_threads=1)) as server,
@@ -173,6 +177,7 @@ def test_a_request_that_expires_in_the_queue_is_never_started(slow_base, in_back
         assert len(started) == 1
 
 
+@pytest.mark.slow
 def test_a_request_that_is_cancelled_in_the_queue_is_never_started(slow_base, in_background, until):
     with (
         Server(ServerConfig("slow", slow_base, port=0, grpc_max_threads=1)) as server,
@@ -207,6 +212,7 @@ def test_numbers_are_answered_as_raw_bytes_where_asked_for(half_base):
     assert not response.outputs["y"].float_val
 
 
+@pytest.mark.slow
 def test_the_profiler_records_what_the_server_runs(half_base, tmp_path, in_background):
     with (
         Server(ServerConfig("half", half_base, port=0)) as server,

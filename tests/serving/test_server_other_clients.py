@@ -27,6 +27,7 @@ def node(tmp_path_factory):
     return folder
 
 
+@pytest.mark.process
 def test_node_gets_answers_and_errors_of_the_protocol(half_server, node):
     done = subprocess.run(
         ["node", "ask.js", half_server.target],

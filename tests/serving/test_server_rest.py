@@ -318,6 +318,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(tf1_base):
         connection.close()
 
 
+@pytest.mark.slow
 def test_a_client_that_goes_away_takes_its_waiting_request_with_it(slow_base, in_background, until):
     config = ServerConfig("slow", slow_base, port=0, rest_api_port=-1, grpc_max_threads=1)
     with Server(config) as server, Client(server.target, "slow") as client:
@@ -378,6 +379,7 @@ def test_garbage_instead_of_http_leaves_the_server_answering(server):
     assert ask(f"{server.rest_url}/healthz")[0] == 200
 
 
+@pytest.mark.slow
 def test_stopping_lets_a_slow_reader_have_its_whole_answer(tmp_path, in_background):
     module = models.Types()
     save(module, tmp_path)
@@ -396,6 +398,7 @@ def test_stopping_lets_a_slow_reader_have_its_whole_answer(tmp_path, in_backgrou
     assert len(received.partition(b"\r\n\r\n")[2]) == size > 8_000_000
 
 
+@pytest.mark.slow
 def test_a_reader_that_does_not_read_is_cut_off_when_the_grace_is_over(tmp_path, in_background):
     save(models.Types(), tmp_path)
     server = Server(ServerConfig("types", tmp_path, port=0, rest_api_port=-1)).start()

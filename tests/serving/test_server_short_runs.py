@@ -208,6 +208,7 @@ def test_loops_and_queues_of_tensorflow_1_are_found():
     assert not is_sure_to_end(queue_graph.as_graph_def(), loops_end=True)
 
 
+@pytest.mark.process
 def test_an_exported_classifier_is_known_to_end(tmp_path):
     model = TextClassifier(
         TextConfig(width=8, num_layers=1, num_heads=2), vocabulary=["a"], labels=["b", "c"]

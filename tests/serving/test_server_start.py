@@ -36,10 +36,12 @@ def run(program, *arguments):
     return done.stdout.splitlines()
 
 
+@pytest.mark.process
 def test_a_process_that_serves_leaves_tensorflows_api_and_keras_out(half_base, tf1_base):
     assert run(SERVE, half_base, tf1_base) == ["[3.]", "[[3.]]", "[]"]
 
 
+@pytest.mark.process
 def test_the_api_is_loaded_when_somebody_uses_it():
     program = (
         "from keras_selfattn.serving.server.runtime.lean_tensorflow import import_runtime\n"
@@ -53,6 +55,7 @@ def test_the_api_is_loaded_when_somebody_uses_it():
     assert run(program) == ["False", "2.0 True True", "tensorflow"]
 
 
+@pytest.mark.process
 def test_the_api_is_loaded_once_for_all_threads_that_use_it_and_for_its_version():
     program = (
         "from concurrent.futures import ThreadPoolExecutor\n"
@@ -67,6 +70,7 @@ def test_the_api_is_loaded_once_for_all_threads_that_use_it_and_for_its_version(
     assert run(program) == ["1 2.0", "False False"]
 
 
+@pytest.mark.process
 def test_all_operations_are_there_without_the_api():
     program = (
         "import sys\n"
@@ -117,6 +121,7 @@ class Cycle:
         self.itself = self
 
 
+@pytest.mark.process
 def test_what_was_in_use_during_a_load_is_collected_some_loads_later():
     """A version a minute, each loaded while requests run: their garbage must not stay for ever."""
     loaded, seen = memory.LoadedObjects(), []

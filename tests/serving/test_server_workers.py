@@ -111,6 +111,7 @@ def established(pid, port=None):
     return sum(port is None or int(each[1].rpartition(":")[2], 16) == port for each in ours)
 
 
+@pytest.mark.process
 def test_connections_are_spread_over_the_workers(shared):
     with Client(shared.target, "half", connections=40) as client:
         assert [client.predict([2.0])["y"].tolist() for _ in range(40)] == [[3.0]] * 40
@@ -120,6 +121,7 @@ def test_connections_are_spread_over_the_workers(shared):
     assert sum(counts) == 40
 
 
+@pytest.mark.process
 def test_no_port_opens_before_all_workers_can_answer(half_base, tmp_path, in_background, until):
     config = ServerConfig("half", half_base, port=0, rest_api_port=-1, workers=2)
     release = tmp_path / "release"
@@ -154,6 +156,7 @@ def accepts(port):
     return True
 
 
+@pytest.mark.process
 def test_while_workers_drain_rest_accepts_nobody(serve, slow_base, in_background, until):
     served = serve("--model_name=slow", f"--model_base_path={slow_base}")
     with Client(served.target, "slow", timeout=30) as client:
@@ -198,6 +201,7 @@ def test_a_second_server_on_the_port_is_an_error(shared, half_base):
     assert ask(shared.target) == [3.0]
 
 
+@pytest.mark.process
 def test_a_reload_reaches_all_workers_and_those_that_come_later(serve, tmp_path, until):
     for name in ("a", "b"):
         save(HalfPlusTwo(), tmp_path / name)
@@ -221,6 +225,7 @@ def test_a_reload_reaches_all_workers_and_those_that_come_later(serve, tmp_path,
     assert [model["name"] for model in models] == ["b"]
 
 
+@pytest.mark.process
 def test_a_worker_that_is_killed_under_load_costs_no_request_of_a_client_that_tries_again(
     serve, half_base, until
 ):
@@ -252,6 +257,7 @@ def test_a_worker_that_is_killed_under_load_costs_no_request_of_a_client_that_tr
     assert victim not in served.workers
 
 
+@pytest.mark.process
 def test_running_requests_of_all_workers_finish_before_the_end(serve, slow_base, in_background, until):
     served = serve("--model_name=slow", f"--model_base_path={slow_base}")
 
@@ -266,6 +272,7 @@ def test_running_requests_of_all_workers_finish_before_the_end(serve, slow_base,
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
 
 
+@pytest.mark.process
 def test_workers_whose_supervisor_is_killed_end_by_themselves(serve, half_base, until):
     served = serve("--model_name=half", f"--model_base_path={half_base}")
     workers = served.workers
@@ -281,6 +288,7 @@ def is_alive(pid):
     return state != "Z"
 
 
+@pytest.mark.process
 def test_a_new_version_takes_over_in_all_workers_and_is_available_only_then(serve, tmp_path, until):
     save(HalfPlusTwo(), tmp_path, 1)
     flags = ("--model_name=half", f"--model_base_path={tmp_path}", "--file_system_poll_wait_seconds=0.2")
@@ -298,6 +306,7 @@ def test_a_new_version_takes_over_in_all_workers_and_is_available_only_then(serv
     shutil.rmtree(tmp_path / "1")
 
 
+@pytest.mark.process
 def test_what_keeps_workers_from_serving_is_said_as_of_one(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").write_bytes(b"no model")
@@ -407,6 +416,7 @@ def shutdown(connection):
         end.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.process
 def test_two_reloads_at_once_leave_all_workers_with_the_same_models(serve, tmp_path):
     for name in ("a", "b"):
         save(HalfPlusTwo(), tmp_path / name)
@@ -427,6 +437,7 @@ def test_two_reloads_at_once_leave_all_workers_with_the_same_models(serve, tmp_p
         assert len(json.loads(told.pop())["models"]) == 1
 
 
+@pytest.mark.process
 def test_a_worker_that_waits_for_a_version_takes_the_models_of_a_reload(serve, tmp_path, until):
     for name in ("a", "b"):
         save(HalfPlusTwo(), tmp_path / name)
@@ -448,6 +459,7 @@ def listed(folder, name):
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_worker_that_comes_later_serves_what_the_others_do_whatever_the_file_says(
     serve, tmp_path, until, is_there
@@ -465,6 +477,7 @@ def test_a_worker_that_comes_later_serves_what_the_others_do_whatever_the_file_s
         assert names == ["a"]
 
 
+@pytest.mark.process
 def test_the_file_of_models_is_followed_by_all_workers(serve, tmp_path, until):
     file = tmp_path / "models.conf"
     file.write_text(listed(tmp_path, "a"))
@@ -477,6 +490,7 @@ def test_the_file_of_models_is_followed_by_all_workers(serve, tmp_path, until):
     assert [ask(served.target, "b") for _ in range(10)] == [[3.0]] * 10
 
 
+@pytest.mark.process
 def test_a_worker_that_hangs_holds_up_neither_status_nor_metrics_for_long(serve, half_base, until):
     served = serve("--model_name=half", f"--model_base_path={half_base}")
 
@@ -504,6 +518,7 @@ def test_a_worker_that_hangs_holds_up_neither_status_nor_metrics_for_long(serve,
     assert min(found) >= 32
 
 
+@pytest.mark.process
 def test_what_a_worker_that_died_had_counted_stays_in_the_sum(serve, half_base, until):
     served = serve("--model_name=half", f"--model_base_path={half_base}")
     with Client(served.target, "half", connections=16) as client:
@@ -521,6 +536,7 @@ def test_what_a_worker_that_died_had_counted_stays_in_the_sum(serve, half_base, 
     assert requests() >= 32
 
 
+@pytest.mark.process
 def test_two_signals_while_workers_load_end_it_without_a_traceback(tmp_path, until):
     command = [*COMMAND, "--port=0", f"--model_base_path={tmp_path}"]
     (tmp_path / "1").mkdir()
@@ -545,6 +561,7 @@ def test_a_setup_that_workers_cannot_be_given_is_refused(half_base, setup):
         Supervisor(ServerConfig("half", half_base, workers=2), setup)
 
 
+@pytest.mark.process
 def test_a_worker_that_cannot_be_started_now_is_tried_again(serve, half_base, until):
     served = serve("--model_name=half", f"--model_base_path={half_base}")
     limits = resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE)

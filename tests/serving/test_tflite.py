@@ -160,6 +160,7 @@ def test_a_folder_has_tflite_where_model_tflite_is_a_file(tmp_path):
     assert has_tflite(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_answers_are_those_of_the_function_for_any_batch(load, half_data):
     servable = load(half_data)
     for size in (3, 1, 5, 5, 0, 3):
@@ -180,6 +181,7 @@ def test_the_signature_is_the_one_that_the_converter_wrote(load, half_data):
     assert set(signature.outputs) == {"y"}
 
 
+@pytest.mark.slow
 def test_each_of_several_signatures_runs_its_own_subgraph(load, several_data):
     servable = load(several_data)
     assert set(servable.signatures) == {"serving_default", "product", "third"}
@@ -289,6 +291,7 @@ def test_without_any_signature_one_is_made_of_the_tensors_names(load, half_data,
     np.testing.assert_array_equal(answer["PartitionedCall"], half(x)["y"])
 
 
+@pytest.mark.slow
 def test_names_that_differ_in_their_index_only_stay_two_inputs(load, tmp_path):
     def change(model):
         without_signatures(model)
@@ -302,6 +305,7 @@ def test_names_that_differ_in_their_index_only_stay_two_inputs(load, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_two_inputs_of_one_name_are_refused(load, tmp_path):
     def change(model):
         without_signatures(model)
@@ -340,6 +344,7 @@ def test_a_file_that_knows_no_open_sizes_has_them_where_it_says_1(load, half_dat
         call(servable, "serving_default", x=floats(2, 2))
 
 
+@pytest.mark.slow
 def test_strings_come_back_byte_for_byte(load, text_data):
     servable = load(text_data)
     values = strings(b"a", b"", b"n\0l\0", b"\xff\xfe", "ö".encode(), b"x" * 1000)
@@ -385,6 +390,7 @@ def test_an_input_that_is_not_fed_is_refused(load, several_data):
         call(servable, "product", left=floats(2, 3))
 
 
+@pytest.mark.slow
 def test_inputs_that_no_signature_names_are_zeros_not_another_caller_s_values(load, tmp_path):
     def two(a, b):
         return {"a": 2.0 * a, "b": b + 1.0}
@@ -427,6 +433,7 @@ def test_what_does_not_fit_is_invalid_and_the_next_call_is_right(load, several_d
     np.testing.assert_array_equal(answer["product"], floats(2, 3) @ floats(3, 2))
 
 
+@pytest.mark.slow
 def test_sizes_that_an_operation_refuses_are_invalid(load, tmp_path):
     spec = tf.TensorSpec([None, None], FLOAT)
     data = converted(tmp_path, ("serving_default", product, {"left": spec, "right": spec}))
@@ -438,6 +445,7 @@ def test_sizes_that_an_operation_refuses_are_invalid(load, tmp_path):
     np.testing.assert_array_equal(answer["product"], floats(2, 5) @ floats(5, 7))
 
 
+@pytest.mark.slow
 def test_a_picture_too_small_for_a_convolution_does_not_end_the_process(load, tmp_path):
     kernel = tf.ones([3, 3, 3, 2])
 
@@ -609,6 +617,7 @@ def test_a_thousand_calls_leave_the_memory_as_it_was(load, several_data, text_da
     assert anonymous_bytes() - before < 4 * 2**20
 
 
+@pytest.mark.slow
 def test_the_server_prefers_a_tflite_file_where_it_is_told_to(tmp_path):
     saved = save(HalfPlusTwo(b=20.0), tmp_path, 7)
     config = {"port": 0, "prefer_tflite_model": True}
@@ -622,6 +631,7 @@ def test_the_server_prefers_a_tflite_file_where_it_is_told_to(tmp_path):
         assert client.metadata().version == 7
 
 
+@pytest.mark.process
 def test_quantised_inputs_and_outputs_are_the_integers_of_the_file(load, tmp_path):
     """Their scale stays in the file: TensorFlow Serving tells nobody of it either."""
 

@@ -341,6 +341,7 @@ def test_messages_that_keep_examples_as_bytes_have_the_fields_of_those_that_pars
     assert numbers(serialized) == numbers(parsed)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "order",
     [

@@ -25,6 +25,7 @@ def closed_pipe():
     os.close(writer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("output", "flags"),
     [(full_disk, []), (closed_pipe, ["--structured_logs"])],

@@ -98,6 +98,7 @@ def ask_many(server, signature, many, timeout=SECONDS):
         return list(executor.map(lambda rows: ask(server, signature, rows, channel, timeout), many))
 
 
+@pytest.mark.slow
 def test_rows_that_fail_are_refused_and_those_beside_them_answered(server):
     many = [[-number] if number % 5 == 4 else [number, number + 0.5] for number in range(200)]
     for rows, (code, answer) in zip(many, ask_many(server, "fails_below_zero", many), strict=True):
@@ -128,6 +129,7 @@ def test_rows_that_are_run_in_pieces_are_joined_or_refused(server):
     assert ask_many(server, "none", [rows[:16], rows]) == [WRONG_ROWS] * 2
 
 
+@pytest.mark.slow
 def test_a_model_that_hangs_is_stopped_at_the_deadline_and_lets_others_answer(server):
     """More hang than run at the same time: were they not stopped, nobody else would ever be answered."""
     with ThreadPoolExecutor(1) as executor:
@@ -140,6 +142,7 @@ def test_a_model_that_hangs_is_stopped_at_the_deadline_and_lets_others_answer(se
     assert (status, json.loads(data)) == (504, {"error": "Timed out waiting for notification"})
 
 
+@pytest.mark.slow
 def test_the_drain_does_not_wait_for_a_model_that_hangs(server):
     """Comes last: it ends the server."""
     with ThreadPoolExecutor(1) as executor:
