@@ -284,6 +284,7 @@ def test_options_out_of_range_are_named_before_anything_starts(arguments):
         assert f"'{arguments[0]}'" in done.output
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -252,6 +252,7 @@ def test_mistakes_never_take_the_place_of_the_table(tmp_path):
         check_mistakes_file(tmp_path / "." / "t.csv", table)
 
 
+@pytest.mark.slow
 def test_no_mistakes_are_a_file_with_its_header(run, tmp_path):
     (tmp_path / "t.csv").write_text("text,label\ngood film,+\n")
     answered = run.model.labels[run.model.predict(["good film"], verbose=0)[0].argmax()]
@@ -270,6 +271,7 @@ def test_a_file_for_mistakes_that_cannot_be_written_is_said_before_a_model_is_lo
         assert said in " ".join(done.output.split())
 
 
+@pytest.mark.slow
 def test_the_example_of_a_run_is_a_row_that_it_answers_rightly(run):
     found = json.loads((run.path / "example.json").read_text())
     assert found["input"] in ("good film", "bad film")

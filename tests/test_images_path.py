@@ -61,6 +61,7 @@ def test_a_folder_is_trained_on_evaluated_exported_served_and_asked_with_files(f
         server.stdout.close()
 
 
+@pytest.mark.slow
 def test_what_the_model_advises_for_training_holds_unless_a_flag_says_otherwise(folder):
     found = read_config(folder / "runs" / "light")["training"]
     assert (found["epochs"], found["learning_rate"]) == (6, 0.02)
@@ -68,6 +69,7 @@ def test_what_the_model_advises_for_training_holds_unless_a_flag_says_otherwise(
     assert (found["batch_size"], found["seed"]) == (16, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

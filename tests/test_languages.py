@@ -56,6 +56,7 @@ def test_the_rows_of_the_quickstart_are_names_and_sentences_of_each_language():
     assert language_rows(["en", "da", "th"], seed=4).train != rows.train
 
 
+@pytest.mark.slow
 def test_no_held_out_name_is_a_text_of_training_or_validation_nor_a_text_of_both():
     rows = language_rows(seed=0)
     hidden = {name.text for name in rows.held_out}
@@ -70,6 +71,7 @@ def test_a_language_without_messages_and_word_list_is_learned_from_its_names_and
     assert [text for text, language in pairs if language == "yav" and len(text) > 40]
 
 
+@pytest.mark.slow
 def test_each_of_the_fifty_languages_has_a_sentence_of_its_own_that_is_in_no_training():
     assert set(SENTENCES) == set(LANGUAGES)
     assert len(set(SENTENCES.values())) == 50

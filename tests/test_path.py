@@ -49,6 +49,7 @@ def test_our_client_gets_the_models_own_answers(model, server):
     np.testing.assert_allclose([list(answer.scores.values()) for answer in answers], wanted, atol=1e-5)
 
 
+@pytest.mark.process
 def test_our_client_gets_the_weights_between_the_tokens_of_each_text(model, server):
     with Client(server.target, model="film", timeout=60) as client:
         film, empty, long = client.explain(["good film", "", "x " * 1000])
@@ -60,6 +61,7 @@ def test_our_client_gets_the_weights_between_the_tokens_of_each_text(model, serv
     assert len(long.tokens) == 300  # the model's max_tokens
 
 
+@pytest.mark.process
 def test_large_batches_are_split_to_the_same_answers(server):
     texts = TEXTS[:5] * 7
     with Client(server.target, model="film", timeout=60) as whole:
@@ -76,6 +78,7 @@ def test_large_batches_are_split_to_the_same_answers(server):
         ]
 
 
+@pytest.mark.process
 def test_the_stock_client_gets_the_same_numbers_to_the_last_bit(server):
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "film"
@@ -91,6 +94,7 @@ def test_the_stock_client_gets_the_same_numbers_to_the_last_bit(server):
     assert ours["label"].tolist() == [label.decode() for label in tf.make_ndarray(outputs["label"])]
 
 
+@pytest.mark.process
 def test_a_long_text_does_not_change_the_answer_to_its_neighbour(server):
     with Client(server.target, model="film", timeout=60) as client:
         alone, among = (

@@ -174,6 +174,7 @@ def test_the_outputs_share_the_vectors_of_the_inputs():
     assert [tuple(weight.shape) for weight in model.trainable_variables].count(table) == 1
 
 
+@pytest.mark.slow
 def test_a_model_learns_what_stands_where(counted):
     texts = ["one two [mask] four five", "no mask", "six seven eight [mask] ten [mask]"]
     assert counted.model.guesses(texts, 1) == [[["three"]], [], [["nine"], ["eleven"]]]
@@ -233,6 +234,7 @@ def test_what_texts_alone_do_not_have_is_refused(arguments, said):
         model.fit(COUNTING, **arguments, verbose=0)
 
 
+@pytest.mark.slow
 def test_a_run_folder_holds_figures_of_the_epoch_that_was_kept(counted):
     figures, config = read_metrics(counted.path), read_config(counted.path)
     assert figures["perplexity"] == pytest.approx(math.exp(min(counted_history(counted))), rel=1e-4)
@@ -249,11 +251,13 @@ def counted_history(run):
     return [float(line.split(",")[place]) for line in lines[1:]]
 
 
+@pytest.mark.slow
 def test_the_accuracy_of_the_commonest_by_hand(counted):
     figures = training.evaluate_pretrained(counted.model, ["one", "one", "one", "two"])
     assert (figures.commonest, figures.tokens, figures.rows) == (0.75, 4, 4)
 
 
+@pytest.mark.slow
 def test_texts_of_which_the_model_knows_no_token_are_refused(counted):
     with pytest.raises(DataError, match="no token that the model knows"):
         training.evaluate_pretrained(counted.model, ["zwölf dreizehn"])
@@ -277,6 +281,7 @@ def assert_same_body(one, other):
         assert all((first == second).all() for first, second in zip(*weights, strict=True))
 
 
+@pytest.mark.slow
 def test_a_classifier_begins_with_vocabulary_and_weights_to_the_last_bit(counted):
     model = adapted(start=counted.path)
     assert model.tokenizer.vocabulary == counted.model.tokenizer.vocabulary
@@ -284,6 +289,7 @@ def test_a_classifier_begins_with_vocabulary_and_weights_to_the_last_bit(counted
     assert (model.config.width, model.config.wide) == (16, True)
 
 
+@pytest.mark.slow
 def test_settings_that_no_weight_depends_on_are_the_classifiers_own(counted):
     default = models.TextClassifier(start=counted.path).config
     assert (default.dropout, SMALL.dropout) == (models.TextConfig().dropout, 0.0)
@@ -299,6 +305,7 @@ def test_settings_that_no_weight_depends_on_are_the_classifiers_own(counted):
     assert {name: getattr(config, name) for name in given} == given
 
 
+@pytest.mark.slow
 def test_of_a_config_what_is_left_at_its_default_is_not_given(counted):
     model = models.TextClassifier(models.TextConfig(members=2), start=counted.path)
     assert (model.config.width, model.config.members) == (SMALL.width, 2)
@@ -323,6 +330,7 @@ def test_validation_texts_without_a_known_token_are_refused_before_training(tmp_
     assert not (tmp_path / "base").exists()
 
 
+@pytest.mark.slow
 def test_each_of_several_encoders_begins_with_the_same(counted):
     model = adapted(config={"members": 3, "wide": False}, start=counted.path)
     for place in (2, 3):
@@ -336,12 +344,14 @@ def test_each_of_several_encoders_begins_with_the_same(counted):
             assert all((first == second).all() for first, second in pairs)
 
 
+@pytest.mark.slow
 def test_tuning_tries_nothing_that_contradicts_the_start(counted):
     tried = [name for change in models.TextClassifier(start=counted.path).alternatives() for name in change]
     assert {"dropout", "learning_rate", "batch_size"} <= set(tried)
     assert {"width", "num_layers", "tokens", "lowercase", "max_ngram"} & set(tried) == set()
 
 
+@pytest.mark.slow
 def test_a_copy_made_of_the_config_begins_with_the_same(counted):
     model = models.TextClassifier({"wide": False}, start=counted.path)
     again = type(model).from_config(model.get_config())
@@ -360,6 +370,7 @@ def test_once_it_has_learned_a_classifier_needs_its_start_no_more(counted, tmp_p
     np.testing.assert_allclose(*answers, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_classifier_begins_with_another_classifier(counted, tmp_path):
     first = adapted(start=counted.path)
     first.core.get_layer("encoder").set_weights(
@@ -371,6 +382,7 @@ def test_a_classifier_begins_with_another_classifier(counted, tmp_path):
     assert second.start.record == {"path": str(tmp_path / "first.keras"), "kind": "TextClassifier"}
 
 
+@pytest.mark.slow
 def test_what_is_taken_is_said_with_what_is_not_known(counted):
     model = models.TextClassifier(start=counted.path)
     weights = [w for name in BODY for w in counted.model.core.get_layer(name).trainable_weights]
@@ -379,6 +391,7 @@ def test_what_is_taken_is_said_with_what_is_not_known(counted):
     assert said.endswith(f"{numbers:,} numbers; of 4 different words of the rows it does not know 2.")
 
 
+@pytest.mark.slow
 def test_settings_that_contradict_the_start_are_refused_with_both_values(counted):
     with pytest.raises(ConfigError, match=r"`width` is 16 in .*base, .* Received 32: leave it out"):
         models.TextClassifier({"width": 32}, start=counted.path)
@@ -410,6 +423,7 @@ def test_a_run_records_what_it_began_with(counted, tmp_path):
     }
 
 
+@pytest.mark.process
 def test_a_pretrained_model_is_not_exported(counted, tmp_path):
     with pytest.raises(ExportError, match="keras-selfattn train TABLE --from RUN"):
         export_saved_model(counted.model, tmp_path / "models")

@@ -77,6 +77,7 @@ def test_train_begins_with_a_run_and_says_and_records_so(folder):
     assert invoke("evaluate", folder / "run", folder / "reviews.csv").exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -97,6 +98,7 @@ def test_options_that_contradict_the_start_are_refused_by_name(folder, tmp_path,
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_pretrained_run_is_not_exported(folder, tmp_path):
     done = invoke("export", folder / "base", tmp_path / "models")
     assert done.exit_code != 0
@@ -106,17 +108,20 @@ def test_a_pretrained_run_is_not_exported(folder, tmp_path):
     assert f"keras-selfattn train TABLE --from {folder / 'base'}" in done.output
 
 
+@pytest.mark.slow
 def test_evaluate_of_a_pretrained_run_refuses_what_is_of_labels(folder):
     done = invoke("evaluate", folder / "base", folder / "plain.txt", "--label", "stars")
     assert done.exit_code != 0
     assert "`label` is not for" in done.output
 
 
+@pytest.mark.slow
 def test_a_width_that_the_heads_do_not_divide_is_refused_by_its_flag(folder, tmp_path):
     done = invoke("pretrain", folder / "plain.txt", "--output", tmp_path / "base", "--width", 30)
     assert "--width must be divisible by --heads. Received 30 and 4." in done.output
 
 
+@pytest.mark.slow
 def test_the_options_of_pretrain_are_those_that_a_classifier_shares(folder):
     shown = invoke("pretrain", "--help").output
     for option in ("--width", "--layers", "--heads", "--dropout", "--tokens", "--keep-case", "--text"):

@@ -67,6 +67,7 @@ def test_the_model_kept_has_seen_all_rows(again):
     assert seen.steps == [-(-132 // 16), 240 // 16]
 
 
+@pytest.mark.slow
 def test_it_is_trained_for_the_epochs_that_were_best(again):
     run, seen, _ = again
     assert seen.epochs[1] == run.epochs == run.best_epoch <= seen.epochs[0] == 3
@@ -79,6 +80,7 @@ def test_few_held_out_rows_tell_no_epoch_and_all_are_trained():
     assert [epochs_again(found, rows, config) for rows in (enough.take(range(99)), enough)] == [9, 2]
 
 
+@pytest.mark.slow
 def test_figures_are_of_the_model_that_had_not_seen_their_rows(again):
     run, seen, _ = again
     _, held_out = ROWS.split(0.45, seed=0)
@@ -87,6 +89,7 @@ def test_figures_are_of_the_model_that_had_not_seen_their_rows(again):
     assert figures.summary() != training.evaluate(run.model, held_out).summary()
 
 
+@pytest.mark.slow
 def test_the_calibration_is_that_found_on_held_out_rows(again):
     run, seen, _ = again
     for name in ("probabilities", "mixture"):
@@ -96,6 +99,7 @@ def test_the_calibration_is_that_found_on_held_out_rows(again):
     assert run.model.core.get_layer("mixture").shares.numpy().tolist() != pytest.approx([0.3, 1.0])
 
 
+@pytest.mark.slow
 def test_the_run_records_it_and_loads(again):
     run, _, _ = again
     config = json.loads((run.path / "config.json").read_text())

@@ -51,12 +51,14 @@ def test_train_chooses_the_task_by_the_ending_and_writes_figures_of_spans(folder
     }
 
 
+@pytest.mark.slow
 def test_the_epoch_that_is_kept_is_the_most_accurate(folder):
     history = list(csv.DictReader((folder / "run" / "history.csv").read_text().splitlines()))
     accuracies = [float(epoch["val_accuracy"]) for epoch in history]
     assert read_config(folder / "run")["best_epoch"] == 1 + accuracies.index(max(accuracies))
 
 
+@pytest.mark.slow
 def test_evaluate_reads_files_of_each_form(folder):
     done = invoke("evaluate", folder / "run", folder / "names.jsonl", "--text", "words", "--label", "tags")
     assert done.exit_code == 0, done.output
@@ -65,6 +67,7 @@ def test_evaluate_reads_files_of_each_form(folder):
     assert "tokens" in done.output
 
 
+@pytest.mark.slow
 def test_how_training_read_its_file_is_left_out_where_a_file_has_another_form(folder, tmp_path):
     shutil.copytree(folder / "run", tmp_path / "run")
     config = read_config(folder / "run") | {"reading": {"column": "xpos"}}
@@ -74,6 +77,7 @@ def test_how_training_read_its_file_is_left_out_where_a_file_has_another_form(fo
         rows_for_run(tmp_path / "run", folder / "names.conll", {"column": "xpos"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

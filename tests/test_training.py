@@ -170,6 +170,7 @@ def test_a_loss_that_is_no_number_any_more_is_an_error(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_tables_without_rows_are_refused(run, tmp_path):
     empty = LabelledRows([], [], "empty.csv")
     with pytest.raises(DataError, match="empty.csv has no rows"):
@@ -346,6 +347,7 @@ def test_lists_of_numbers_are_several_labels_a_row(tmp_path):
     assert training.evaluate(run.model, rows).rows == 80
 
 
+@pytest.mark.slow
 def test_targets_of_the_other_kind_are_refused_before_training_and_prediction(run, tmp_path):
     lists = LabelledRows(["a", "b"], [["+", "-"], ["-"]], "lists.csv")
     for held_out in ({"validation": lists}, {"test": lists}):
@@ -422,6 +424,7 @@ def test_the_calibration_error_by_hand():
     assert error == pytest.approx((2 * 0.7 - 1) / 3)
 
 
+@pytest.mark.slow
 def test_a_temperature_brings_confidence_to_how_often_it_is_right():
     """A model is sure, and right in three of four rows: calibrated, it says so, and answers the same."""
     model = TextClassifier(SMALL, vocabulary=["word"], labels=["a", "b"])

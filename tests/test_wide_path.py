@@ -206,6 +206,7 @@ def test_rows_of_several_labels_have_a_wide_path_too(labels):
     assert [[n for n, is_borne in zip(model.labels, row, strict=True) if is_borne] for row in found] == labels
 
 
+@pytest.mark.slow
 def test_shares_are_those_that_make_held_out_labels_likeliest(trained):
     rows = LabelledRows(TEXTS, LABELS, "made up")
     fit = Calibration(trained, rows)

@@ -42,6 +42,7 @@ def image_model():
     return made
 
 
+@pytest.mark.slow
 def test_the_card_is_what_its_schema_says(version):
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(read_card(version), SCHEMA)

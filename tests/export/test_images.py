@@ -89,6 +89,7 @@ def test_the_signatures_have_names_dtypes_and_open_shapes(signatures):
     }
 
 
+@pytest.mark.process
 def test_images_of_the_trained_size_are_answered_as_the_model_does(model, signatures):
     answer, wanted = served(signatures, IMAGES), model.predict(IMAGES, verbose=0)
     np.testing.assert_allclose(answer["probabilities"], wanted, atol=1e-5)
@@ -98,12 +99,14 @@ def test_images_of_the_trained_size_are_answered_as_the_model_does(model, signat
     assert np.ptp(wanted, axis=0).max() > 0.03, "images are told apart, by far more than the tolerance"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("images", OTHERS, ids=lambda images: f"{images.shape[1]}x{images.shape[2]}")
 def test_images_of_other_sizes_are_resized_as_the_model_does(model, signatures, images):
     found = served(signatures, images)["probabilities"]
     np.testing.assert_allclose(found, model.predict(images, verbose=0), atol=1e-5)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("size", [SHAPE[:2], (9, 4)])
 def test_no_images_is_an_answerable_question(signatures, size):
     assert served(signatures, np.zeros((0, *size, 3)))["probabilities"].shape == (0, 3)
@@ -112,6 +115,7 @@ def test_no_images_is_an_answerable_question(signatures, size):
     assert signatures["explain"](image=image)["weights"].shape == (0, 2, 2, 12, 12)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
 @pytest.mark.parametrize("size", [SHAPE[:2], (14, 12)])
 def test_pixels_that_are_no_numbers_still_give_probabilities(signatures, value, size):
@@ -122,6 +126,7 @@ def test_pixels_that_are_no_numbers_still_give_probabilities(signatures, value, 
     np.testing.assert_allclose(found.sum(-1), 1, atol=1e-5)
 
 
+@pytest.mark.process
 def test_images_without_a_pixel_or_with_other_channels_are_errors_that_say_so(signatures):
     with pytest.raises(tf.errors.InvalidArgumentError, match="non-zero size"):
         served(signatures, np.zeros((2, 0, 5, 3)))
@@ -129,6 +134,7 @@ def test_images_without_a_pixel_or_with_other_channels_are_errors_that_say_so(si
         served(signatures, np.zeros((2, 7, 6, 1)))
 
 
+@pytest.mark.process
 def test_files_are_answered_as_the_pixels_in_them(model, signatures):
     pictures = [*IMAGES[:2], OTHERS[2][0]]
     files = [file(picture) for picture in pictures]
@@ -136,6 +142,7 @@ def test_files_are_answered_as_the_pixels_in_them(model, signatures):
     np.testing.assert_allclose(found, model.predict(pictures, verbose=0), atol=1e-5)
 
 
+@pytest.mark.process
 def test_files_of_every_mode_are_taken_for_the_colours_that_training_takes_them_for(model, signatures):
     grey = np.repeat(IMAGES[:1, ..., :1], 3, axis=-1)
     clear = np.concatenate([IMAGES[0], np.full((7, 6, 1), 9, "uint8")], axis=-1)
@@ -147,6 +154,7 @@ def test_files_of_every_mode_are_taken_for_the_colours_that_training_takes_them_
     np.testing.assert_allclose(found[2], wanted[2], atol=0.03)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -161,6 +169,7 @@ def test_a_broken_file_is_an_error_that_says_so(signatures, content, said):
         signatures["encoded"](encoded=tf.constant([file(IMAGES[0]), content]))
 
 
+@pytest.mark.process
 def test_explain_gives_the_weights_between_the_patches_row_by_row(model, signatures):
     found = signatures["explain"](image=tf.constant(IMAGES, tf.float32))["weights"].numpy()
     core, x = model.core, IMAGES.astype("float32")
@@ -170,6 +179,7 @@ def test_explain_gives_the_weights_between_the_patches_row_by_row(model, signatu
     np.testing.assert_allclose(found, np.stack(wanted, axis=1), atol=1e-5)
 
 
+@pytest.mark.process
 def test_the_graph_draws_nothing_and_holds_stock_operations_only(version):
     counts = graph.count_operations(graph.read_saved_model(version / "saved_model.pb"))
     parts = ("Random", "Dropout", "Grad", "PyFunc", "ProjectiveTransform")
@@ -179,6 +189,7 @@ def test_the_graph_draws_nothing_and_holds_stock_operations_only(version):
     assert counts["DecodeImage"] == 1
 
 
+@pytest.mark.process
 def test_the_card_is_what_its_schema_says(version):
     card = read_card(version)
     jsonschema.validate(card, SCHEMA)

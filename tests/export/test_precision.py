@@ -267,6 +267,7 @@ def test_state_that_is_no_weight_comes_along(tmp_path, unchecked, precision):
     np.testing.assert_allclose(found, model([inputs["values"], inputs["word"]]), atol=tolerance)
 
 
+@pytest.mark.process
 def test_the_last_layer_of_a_model_within_a_model_keeps_float32_alone(tmp_path, unchecked):
     inner = wide_model()
     outer = keras.Sequential([keras.Input((None, 16), name="values"), inner])

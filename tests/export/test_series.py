@@ -56,6 +56,7 @@ def test_the_answers_are_the_models_whatever_is_missing(classifier, exported):
     ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("shape", [(0, 5, 2), (2, 0, 2), (0, 0, 2), (1, 1, 2), (2, 300, 2)])
 def test_every_batch_and_length_is_answered(exported, shape):
     for values in (
@@ -75,6 +76,7 @@ def test_examples_of_different_lengths_are_padded_as_the_model_wants(classifier,
     np.testing.assert_allclose(answer["scores"], classifier.predict(rows, verbose=0), atol=1e-5)
 
 
+@pytest.mark.process
 def test_explain_gives_weights_between_positions(classifier, exported):
     rows = padded(made_up(5))
     weights = exported.signatures["explain"](values=rows)["weights"].numpy()

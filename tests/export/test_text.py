@@ -90,6 +90,7 @@ def test_nothing_is_an_answerable_question(signatures, name, inputs, shapes):
     assert {key: tuple(answer[key].shape) for key in shapes} == shapes
 
 
+@pytest.mark.slow
 def test_classify_gives_every_class_its_score(model, signatures):
     rows = [example(text=text.encode()) for text in TEXTS]
     answer = signatures["classify"](inputs=tf.constant(rows))

@@ -73,6 +73,7 @@ def test_a_fresh_process_without_keras_answers_as_the_model_does(model, version)
         assert not np.any(answer["score"][place][count:])
 
 
+@pytest.mark.process
 def test_the_signatures_have_names_dtypes_and_open_shapes(signatures):
     specs = signatures["serving_default"].structured_outputs
     assert {name: (spec.dtype.name, spec.shape.as_list()) for name, spec in specs.items()} == {
@@ -83,6 +84,7 @@ def test_the_signatures_have_names_dtypes_and_open_shapes(signatures):
     assert set(signatures) == {"serving_default", "explain"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "tokens", [np.empty((0, 3), "O"), np.empty((2, 0), "O"), [[b"\xff\xfe", b"a"]], [["", "a", ""]]]
 )
@@ -94,6 +96,7 @@ def test_no_rows_no_tokens_and_bytes_that_are_no_utf8_are_answered(signatures, t
     assert np.isfinite(answer["probabilities"]).all()
 
 
+@pytest.mark.process
 def test_explain_answers_for_the_first_512_tokens(signatures):
     weights = signatures["explain"](tokens=tf.constant([["a", "b", "", ""]]))["weights"].numpy()
     assert weights.shape == (1, 2, 3, 4, 4)
@@ -101,6 +104,7 @@ def test_explain_answers_for_the_first_512_tokens(signatures):
     assert signatures["explain"](tokens=tf.constant([["a"] * 600]))["weights"].shape == (1, 2, 3, 512, 512)
 
 
+@pytest.mark.process
 def test_the_card_says_what_it_does(model, version):
     card = json.loads((version / "assets.extra" / "model_card.json").read_text())
     assert (card["task"], card["labels"]) == ("token-labelling", model.labels)
@@ -163,6 +167,7 @@ def test_the_client_takes_rows_of_different_lengths_and_answers_each_in_its_own(
         np.testing.assert_allclose(answer.scores, wanted.max(-1), atol=1e-5)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -180,6 +185,7 @@ def test_query_reads_rows_of_tokens_from_a_file(server, tmp_path, name, content)
     assert (second["label"], len(second["score"])) == (["ü"], 1), "without the padding that it was sent with"
 
 
+@pytest.mark.process
 def test_query_takes_tokens_between_blanks(server):
     asked = ["query", "tagger", "it is  Ada", "--target", server.target, "--format", "json"]
     done = CliRunner().invoke(main, asked)
@@ -187,6 +193,7 @@ def test_query_takes_tokens_between_blanks(server):
     assert json.loads(done.stdout)["label"] == ["P", "V", "N"]
 
 
+@pytest.mark.process
 def test_query_refuses_what_is_no_row_of_tokens(server, tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"tokens": ["a", 3]}\n')
     asked = ["query", "tagger", "--target", server.target, "--file", str(tmp_path / "rows.jsonl")]

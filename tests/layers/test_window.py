@@ -72,6 +72,7 @@ def test_a_window_joins_every_kind_of_mask(length, left, right, seed, rank):
     np.testing.assert_allclose(array(near(x, **call)), wanted, rtol=1e-4, atol=5e-5)
 
 
+@pytest.mark.slow
 @tensorflow_only
 @pytest.mark.parametrize("length", [0, 1, 7, 30, 51, 52, 300])
 def test_gradients_compiled_by_xla_for_unknown_lengths_equal_eager_ones(length):

@@ -112,6 +112,7 @@ def test_one_bad_connection_fails_no_call_and_gets_few(served, connect):
     assert len(peers.calls) == 30 + bad
 
 
+@pytest.mark.process
 def test_tries_end_as_they_do_on_one_connection(served, connect):
     peers = Peers(lambda peer, call: grpc.StatusCode.UNAVAILABLE)
     client = connect(served(peers), connections=2, timeout=30)

@@ -319,6 +319,7 @@ def test_an_empty_token_is_refused(stock_server):
     assert serving.received("Predict") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK])
 def test_every_failure_has_an_exit_status(texts, code):
     if code is grpc.StatusCode.UNIMPLEMENTED:

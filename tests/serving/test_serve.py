@@ -148,6 +148,7 @@ def test_a_file_of_models_that_does_not_parse_ends_as_tensorflow_serving_does(se
     assert "Error parsing text-format tensorflow.serving.ModelServerConfig: 1:42: " in last
 
 
+@pytest.mark.process
 def test_a_model_that_does_not_load_ends_the_command_with_255(serve, tmp_path):
     (save(HalfPlusTwo(), tmp_path, 1) / "saved_model.pb").write_bytes(b"\xff" * 100)
     process = serve("--port=0", f"--model_base_path={tmp_path}")

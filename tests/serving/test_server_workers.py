@@ -170,6 +170,7 @@ def test_while_workers_drain_rest_accepts_nobody(serve, slow_base, in_background
     assert served.process.wait(60) == 0
 
 
+@pytest.mark.process
 def test_what_is_counted_is_the_sum_of_all_workers(shared):
     def requests():
         found = re.search(r'request_count\{model_name="half",status="OK"\} (\d+)', metrics())
@@ -191,6 +192,7 @@ def test_the_supervisor_loads_no_tensorflow(shared):
     assert all("libtensorflow" in Path(f"/proc/{pid}/maps").read_text() for pid in shared.workers)
 
 
+@pytest.mark.process
 def test_a_second_server_on_the_port_is_an_error(shared, half_base):
     for workers in (1, 2):
         port = shared.target.rpartition(":")[2]

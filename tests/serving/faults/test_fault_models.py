@@ -116,6 +116,7 @@ WRONG_ROWS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signature", ["twice", "fewer", "none"])
 def test_nobody_gets_the_rows_of_another_from_a_model_that_returns_too_many_or_too_few(server, signature):
     many = [[float(number)] for number in range(200)]

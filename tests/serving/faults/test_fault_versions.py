@@ -94,6 +94,7 @@ def test_a_version_a_second_under_load_costs_not_one_request(server, place, whol
     print(f"{len(answers)} requests, {len(found)} versions, none failed")
 
 
+@pytest.mark.slow
 def test_a_model_whose_folder_is_deleted_is_not_found_and_comes_back(server, place):
     base = server.models["doomed"]
     with (
