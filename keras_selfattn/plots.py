@@ -110,8 +110,7 @@ def attention_heatmaps(
     Args:
         weights: float `[query, key]`, `[heads, query, key]` or `[layers, heads, query, key]`, at most 16
             heads and layers: one sample of the weights of `MultiHeadSelfAttention` with
-                `return_weights=True`;
-            for an `Encoder`'s list, `[weights[0] for weights in all_weights]`.
+            `return_weights=True`; for an `Encoder`'s list, `[weights[0] for weights in all_weights]`.
         tokens: one string for each query and key; by default the axes show positions.
         title: text above the panels.
 

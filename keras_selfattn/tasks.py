@@ -163,7 +163,7 @@ def _forecast(path: Path, context: int, horizon: int, **columns: Any) -> Labelle
     return cut_windows(read_long_series(path, **columns), context, horizon, str(path))
 
 
-# On held-out rows two were as good as one or half a point better; each takes the same time again.
+# On held-out rows two encoders were as good as one, or half a point better; each takes the same time again.
 _MEMBERS = {"members": 2}
 _FRAME_COLUMNS = {"row_id": None, "time": None, "values": None, "separator": None}
 # If several tasks have the same ending, the first is the default.

@@ -1,4 +1,4 @@
-"""The options of the commands that ask a server, and the client they make."""
+"""The options of the commands that ask a server, and the client made from them."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ def _header(_context: click.Context, _option: click.Parameter, values: tuple[str
 def _lines_of_files(
     context: click.Context, option: click.Parameter, values: tuple[str, ...]
 ) -> dict[str, str]:
-    """The headers given, those of files one a line: no secret need stand among a process's arguments."""
+    """Return the headers, also those in lines of @FILEs, so that secrets need not be in the arguments."""
     found: list[str] = []
     for value in values:
         if not value.startswith("@"):

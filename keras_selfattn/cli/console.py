@@ -1,4 +1,4 @@
-"""The console of all subcommands, and how TensorFlow is kept from printing over it."""
+"""The console of all subcommands, and the import of TensorFlow without its messages."""
 
 import os
 import shlex
@@ -13,9 +13,9 @@ from rich.table import Table
 
 from keras_selfattn.native_messages import held_back_stderr
 
-# No markup: what is printed holds texts and labels of users, and "[red]" in one of them is no colour.
+# No markup: the output holds users' texts and labels, in which "[red]" is not a colour.
 console = Console(markup=False, emoji=False)
-# For what is not the result: a bar beside rows that go into a pipe.
+# For output beside the result, such as a progress bar while the rows go into a pipe.
 error_console = Console(markup=False, emoji=False, stderr=True)
 
 
@@ -24,23 +24,23 @@ def import_tensorflow() -> None:
     with starting_tensorflow():
         import tensorflow as tf
 
-        tf.config.list_physical_devices()  # looks for GPUs, and says so where there is none
-        # Where one command trains several models, graphs are made anew, which TensorFlow warns of.
+        tf.config.list_physical_devices()  # looks for GPUs, and prints a message if there are none
+        # A command that trains several models builds new graphs, and TensorFlow would warn of that.
         tf.get_logger().setLevel("ERROR")
 
 
 @contextmanager
 def starting_tensorflow() -> Iterator[None]:
-    """Import TensorFlow: say so, and hold its start-up messages back unless that fails."""
+    """Show a status while the block imports TensorFlow; hold its messages back unless the import fails."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # Where nobody looks a status is not even to be written as nothing: that fails on a full device.
+    # Without a terminal there is no status: even an empty one is a write, which fails on a full device.
     waiting = console.status("Starting TensorFlow") if console.is_terminal else nullcontext()
     with waiting, held_back_stderr():
         yield
 
 
 def program() -> str:
-    """Return how this program is called from where the user stands: its path, if it is not on theirs."""
+    """Return the command that calls this program: its name, or its relative path if it is not on the PATH."""
     name = "keras-selfattn"
     if shutil.which(name) or Path(sys.argv[0]).name != name:
         return name

@@ -1,14 +1,13 @@
-"""The `keras-selfattn` command's entry point: an install of the client alone has it too, and can say what it
-lacks."""
+"""The `keras-selfattn` command's entry point. A client-only install has it too, and prints what it lacks."""
 
 import os
 import sys
 
 
 def main() -> None:
-    """Run the command, or say what it needs."""
-    # gRPC reads it when it is imported. Else its core logs each connection that does not come to terms: ten
-    # lines for one refused certificate, and as many as strangers like in the log of a server.
+    """Run the command, or exit with a message that names a missing package."""
+    # gRPC reads this variable when it is imported. By default it logs each connection that fails: ten lines
+    # for one refused certificate, and in a server's log as many as strangers like.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         from keras_selfattn.cli.main import main as run

@@ -74,7 +74,7 @@ def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: 
 
 
 def check_mistakes_file(file: Path, table: Path) -> None:
-    """Raise ConfigError where no such file could be written, or it is `table`; before a model is asked."""
+    """Raise ConfigError if `file` cannot be written or is `table`; called before the model predicts."""
     try:
         if file.exists() and table.exists() and file.samefile(table):
             raise ConfigError(f"--mistakes must be another file than TABLE. Received {str(file)!r} for both.")
@@ -99,7 +99,7 @@ def write_mistakes(file: Path, mistakes: "Columns") -> None:
                     record = dict(zip(mistakes.header, line, strict=True))
                     stream.write(_encodable(json.dumps(record, ensure_ascii=False)) + "\n")
                 return
-            # Of "\n" alone as the end of a line, Python leaves a "\r" in a text without quotes.
+            # With "\n" as the end of lines, Python would not quote a text for its "\r", so all are quoted.
             quoted = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
             csv.writer(stream, lineterminator="\n").writerow(mistakes.header)
             for line in mistakes.rows:

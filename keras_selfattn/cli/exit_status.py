@@ -23,7 +23,7 @@ _OF_CODE = {
 
 
 def exit_status(error: Exception) -> int:
-    """The exit status for what a command ended with.
+    """Return the exit status of a command that ended with this error.
 
     Example:
         >>> exit_status(InvalidInputError("timeout must be positive"))
@@ -31,7 +31,7 @@ def exit_status(error: Exception) -> int:
     """
     if isinstance(error, InvalidInputError):
         return REFUSED
-    # A server that cannot start has a code, too, but is no answer of one.
+    # The error of a server that cannot start has a code, too, but is not a server's answer.
     if isinstance(error, ServingError) and type(error) is ERROR_OF_CODE.get(error.code):
         return _OF_CODE.get(error.code, FAILED)
     return FAILED

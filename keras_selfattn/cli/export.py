@@ -102,7 +102,7 @@ def command(
 
 
 def _check_places(run: Path, base_path: Path) -> None:
-    """Before anything is loaded."""
+    """Raise an error for places that cannot be used, before anything is loaded."""
     if base_path.exists() and not base_path.is_dir():
         raise ConfigError(f"BASE_PATH must be a folder. {base_path} is a file; choose another name.")
     if run.suffix != ".keras":
@@ -120,7 +120,7 @@ def _labels(file: Path) -> list[str]:
 
 
 def _rows(run: Path, data: Path, reading: dict[str, Any]) -> LabelledRows:
-    """Return rows read as those of the run were; for a .keras file alone, as the data's ending asks for."""
+    """Return rows, read like the run's; for a .keras file, read for the task of the data file's ending."""
     from keras_selfattn.run_folder import rows_for_run, task_of_run
 
     task = task_named(None, data) if run.suffix == ".keras" else task_of_run(run)
@@ -129,7 +129,7 @@ def _rows(run: Path, data: Path, reading: dict[str, Any]) -> LabelledRows:
 
 
 def targets_for(model: Any, rows: LabelledRows) -> list[Any]:
-    """Return targets as the model's head reads them; of a model of another library, one label a row."""
+    """Return targets as the model's head reads them; for a model without our heads, one label a row."""
     from keras_selfattn.models.heads import ClassHead
 
     try:
@@ -139,7 +139,7 @@ def targets_for(model: Any, rows: LabelledRows) -> list[Any]:
 
 
 def _load(run: Path) -> tuple[Any, Any]:
-    """Return the model, and where it comes from if a run folder tells."""
+    """Return the model and, from a run folder, the record of its training; otherwise None."""
     from keras_selfattn.models import load
     from keras_selfattn.run_folder import load_run
 
@@ -149,10 +149,10 @@ def _load(run: Path) -> tuple[Any, Any]:
 
 
 def training_of(run: Path) -> "Training":
-    """Return where the model of a run folder comes from, for its card. Paths are cut to their last part.
+    """Return the record of a run's training, for the model card. Paths are cut to their last part.
 
     Raises:
-        RunError: if the folder does not tell, as it should.
+        RunError: if the folder's record is damaged.
     """
     from keras_selfattn.export import Training
     from keras_selfattn.run_folder import read_config, read_example, read_metrics

@@ -1,4 +1,4 @@
-"""`keras-selfattn inspect`: what is in a SavedModel, anybody's."""
+"""`keras-selfattn inspect`: the content of a SavedModel, whoever wrote it."""
 
 import dataclasses
 import json

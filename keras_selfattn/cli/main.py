@@ -1,4 +1,4 @@
-"""The `keras-selfattn` command: finds the subcommand, and turns what users can mend into one clear line."""
+"""The `keras-selfattn` command: finds the subcommand, and prints errors that users can fix as one line."""
 
 import difflib
 import importlib
@@ -20,8 +20,8 @@ from keras_selfattn.cli.exit_status import exit_status
 from keras_selfattn.errors import SelfAttentionError
 from keras_selfattn.serving.errors import ServingError
 
-# In the order in which one needs them. A module is imported when its command is asked for: `query` answers
-# without TensorFlow.
+# In the order of their use. A module is imported only for its own command, so that `query` needs no
+# TensorFlow.
 _COMMANDS = (
     "quickstart",
     "pretrain",
@@ -52,7 +52,7 @@ def _signals_interrupt() -> Iterator[list[int]]:
         raise KeyboardInterrupt
 
     def again(lost: Any) -> None:
-        # Where it met a `__del__`, such as TensorFlow's have, Python drops it and goes on.
+        # Python drops a KeyboardInterrupt that is raised in a `__del__`, such as TensorFlow's, and goes on.
         if received and issubclass(lost.exc_type, KeyboardInterrupt):
             timers.append(Timer(_AGAIN, os.kill, (os.getpid(), received[0])))
             timers[-1].start()
@@ -73,7 +73,7 @@ def _signals_interrupt() -> Iterator[list[int]]:
 
 @contextmanager
 def _short_warnings() -> Iterator[None]:
-    """Let warnings say what, not which line of which file says so."""
+    """Print warnings as their message alone, without file and line."""
     before = warnings.formatwarning
     warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
     try:
@@ -83,9 +83,9 @@ def _short_warnings() -> Iterator[None]:
 
 
 class CommandGroup(click.Group):
-    """A group whose commands end with one line for what users can mend, and that a signal interrupts.
+    """A group that prints errors that users can fix as one line, and that signals interrupt.
 
-    It names the nearest to a mistyped command; click does so, but not of commands that are imported late.
+    For a mistyped command it suggests the nearest ones; click does not if commands are imported late.
     """
 
     def resolve_command(
@@ -105,7 +105,7 @@ class CommandGroup(click.Group):
             try:
                 return super().invoke(ctx)
             except (Exception, KeyboardInterrupt) as error:
-                # TensorFlow's tracing makes errors of its own of an interrupt that meets it.
+                # TensorFlow's tracing turns an interrupt into errors of its own.
                 if received:
                     click.echo("Interrupted.", err=True)
                     sys.exit(_SIGNALLED + received[0])

@@ -1,4 +1,4 @@
-"""`keras-selfattn metadata`: what a served model takes and answers, without TensorFlow."""
+"""`keras-selfattn metadata`: inputs and outputs of a served model, without TensorFlow."""
 
 import json
 from collections.abc import Mapping

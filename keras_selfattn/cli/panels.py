@@ -1,4 +1,4 @@
-"""A command whose help lists its options under headings: what most people need, then a subject each."""
+"""A command whose help lists its options under headings: the most used first, then by subject."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,18 +9,18 @@ import click
 COUNT = click.IntRange(min=1)
 PATH = click.Path(path_type=Path)
 
-# Names of values, where an option gives its own no other.
+# Names of values in the help, for options without a `metavar`.
 _METAVARS = {COUNT: "N", PATH: "FILE"}
-# Wider than this, a name stands on a line of its own.
+# A name that is wider than this has a line of its own.
 _NAME_WIDTH = 24
 
 
 class Option(click.Option):
-    """An option whose help says in words what holds without it, and leaves its range to the error.
+    """An option whose help describes its default in words, and omits its range: the error names it.
 
     Args:
         names: as `click.Option` takes them, one argument each.
-        without: what holds where the option is not given.
+        without: the default in words.
         settings: as `click.Option` takes them.
     """
 
@@ -39,7 +39,7 @@ class Option(click.Option):
 
 
 class PanelCommand(click.Command):
-    """A command that has the options of its panels, and whose help lists them under those headings.
+    """A command with the options of its panels; its help lists them under the panels' headings.
 
     Args:
         arguments: as `click.Command` takes them.
@@ -61,7 +61,7 @@ class PanelCommand(click.Command):
         widest = max(len(name) for panel in rows.values() for name, _ in panel)
         for heading, panel in rows.items():
             with formatter.section(heading):
-                # As wide in all panels, so that the descriptions stand in one column.
+                # The same width in all panels, so that the descriptions stand in one column.
                 formatter.write_dl(
                     [(f"{name:{min(widest, _NAME_WIDTH)}}", words) for name, words in panel], _NAME_WIDTH
                 )

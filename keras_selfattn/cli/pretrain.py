@@ -105,6 +105,6 @@ def command(
 
 
 def _texts(file: Path, text: str, separator: str | None) -> list[str]:
-    """Return the texts of a file; beside tables that need a separator there may be files that have none."""
+    """Return the texts of a file; the separator is for tables only, and there may be other files, too."""
     separated = file.suffix.lower() in (".csv", ".tsv")
     return read_corpus(file, text, separator=separator if separated else None)

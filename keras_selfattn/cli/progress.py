@@ -16,7 +16,7 @@ _FIGURES = ("loss", "accuracy", "mean_absolute_error")
 class TrainingProgress(keras.callbacks.Callback):
     """Shows one bar for all epochs, with the time left, and a line for each finished epoch.
 
-    Before a training there is a bar that says what is learned without steps: vocabulary and linear models.
+    Before a training, a bar without steps shows that vocabulary and linear models are learned.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class TrainingProgress(keras.callbacks.Callback):
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Keras calls no callback when training is interrupted; the terminal's cursor comes back here.
+        # Keras calls no callback when training is interrupted, so the terminal's cursor is restored here.
         self._bar.stop()
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -71,7 +71,7 @@ class TrainingProgress(keras.callbacks.Callback):
         return (self.params or {}).get(name)
 
     def _named(self, logs: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """Return the figures of an epoch by what they are of."""
+        """Return the figures of an epoch by the name of their rows: training or validation."""
         paths = self.model is not None and has_two_paths(self.model)
         validation = {name[4:]: value for name, value in logs.items() if name.startswith("val_")}
         trained = {name: value for name, value in logs.items() if not name.startswith("val_")}
@@ -82,16 +82,16 @@ class TrainingProgress(keras.callbacks.Callback):
 
 
 class _Steps(ProgressColumn):
-    """Number of steps done of all; nothing where there are none to count."""
+    """Number of finished steps and of all steps; empty if there is no number of all."""
 
     def render(self, task: Task) -> Text:
         return Text("" if task.total is None else f"{task.completed:,.0f}/{task.total:,.0f} steps")
 
 
 class _Times(ProgressColumn):
-    """The time that has passed and, once steps tell, the time that is left."""
+    """The elapsed time and, once it can be estimated from the steps, the remaining time."""
 
-    # A second is the last digit that is shown.
+    # Times are shown in whole seconds.
     max_refresh = 0.5
 
     def render(self, task: Task) -> Text:

@@ -99,7 +99,7 @@ def _signature(client: Client, options: dict[str, Any]) -> Signature:
 
 
 def _default_outputs(signature: Signature) -> list[str]:
-    """A classifier's label and score, or all labels of a row; of any other signature everything."""
+    """Return a classifier's label and score, or all labels of a row; all outputs of any other signature."""
     if "labels" in signature.outputs:
         return ["labels"]
     return list(_ANSWER) if set(_ANSWER) <= signature.outputs.keys() else list(signature.outputs)

@@ -1,4 +1,4 @@
-"""The output of `query`: a table to read, JSON Lines or CSV to go on with, to standard output or a file."""
+"""The output of `query`: a table for people, JSON Lines or CSV for programs, to standard output or a file."""
 
 import base64
 import csv
@@ -23,7 +23,7 @@ _SHOWN_ROWS = 100
 
 
 def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> None:
-    """Write rows, each of the same names. A file appears when all are written.
+    """Write answers, which all have the same names. A file appears when all answers are written.
 
     Raises:
         DataError: if it cannot be written.
@@ -40,7 +40,7 @@ def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> 
         with text_destination(output) as stream:
             _WRITERS[form](stream, answers)
     except BaseException as error:
-        # A server's errors are some, too: no answer is a ConnectionError or a TimeoutError.
+        # Some ServingErrors are OSErrors, too: no answer is a ConnectionError or a TimeoutError.
         if isinstance(error, OSError) and not isinstance(error, ServingError):
             raise DataError(f"--output {output} cannot be written: {error.strerror or error}.") from error
         click.echo(f"{output} was not written.", err=True)
@@ -86,11 +86,11 @@ _WRITERS = {"json": _write_json, "csv": _write_csv, "table": _write_csv}
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it; bytes as TensorFlow Serving's REST API writes them."""
+    """Return a value as JSON types; bytes become what TensorFlow Serving's REST API writes."""
     if isinstance(value, bytes):
         return {"b64": base64.b64encode(value).decode()}
     if isinstance(value, np.ndarray | np.generic):
-        # A float32 in as few digits as tell it from the others, not in those of the nearest double.
+        # The fewest digits that identify a float32, not those of the nearest double.
         short = value.dtype in (np.float16, np.float32)
         return plain(np.asarray(value).astype(str).astype(float).tolist() if short else value.tolist())
     if isinstance(value, list):

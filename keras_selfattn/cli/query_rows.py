@@ -1,4 +1,4 @@
-"""The input of `query`: rows from arguments, standard input or a file, as the signature wants them."""
+"""The input of `query`: rows from arguments, standard input or a file, in the form of the signature."""
 
 import contextlib
 import json
@@ -16,13 +16,13 @@ from keras_selfattn.data.records import as_separator, iter_records, other_separa
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature, TensorSpec
 
-# The input that takes files: given by their names, sent as their content.
+# Name of the input for files: the user gives their names, and their content is sent.
 _FILES = "encoded"
-# The input that takes series, the rank of a batch of them, and files that hold some.
+# Name of the input for series, the rank of a batch of series, and the endings of their files.
 _VALUES = "values"
 _SERIES_RANK = 3
 _SERIES = frozenset({".ts", ".npz"})
-# What the caller gave, shown beside the answer; and the row to send.
+# The columns that the user gave, to show beside the answer; and the row to send.
 QueryRow = tuple[dict[str, Any], dict[str, Any]]
 
 
@@ -34,7 +34,7 @@ def asked_rows(
     column: str | None,
     separator: str | None = None,
 ) -> Iterator[Iterator[QueryRow]]:
-    """Yield the rows; those of a file with a bar of how much is read, on a terminal's standard error."""
+    """Yield the rows; while a file is read, show a progress bar on standard error, if it is a terminal."""
     if texts and file is not None:
         raise click.UsageError("Give texts or --file, not both.")
     for flag, given in (("--column", column), ("--separator", separator)):
@@ -88,7 +88,7 @@ def _from_file(
 
 
 def _columns(signature: Signature, file: Path, record: dict[str, Any], column: str | None) -> dict[str, str]:
-    """The column of each input: of its name; of a single input the one that is named, or the only one."""
+    """Return the column of each input: that of its name; for a single input, `column` or the only one."""
     if column is not None and column not in record:
         known = ", ".join(map(repr, record))
         hint = other_separator(file, list(record))
@@ -125,7 +125,7 @@ def _only_input(signature: Signature, what: str) -> str:
 
 
 def _value(signature: Signature, name: str, value: Any, where: str) -> Any:
-    """A cell as the input wants it: text as it is, tokens split, files read, numbers and lists as JSON."""
+    """Return a cell as its input: text unchanged, tokens split, files read, numbers and lists from JSON."""
     if name == _tokens_input(signature):
         return _tokens(value, where)
     if name == _FILES and signature.inputs[name].dtype == "string" and isinstance(value, str):
@@ -144,7 +144,7 @@ def _value(signature: Signature, name: str, value: Any, where: str) -> Any:
 
 
 def _frames(value: Any, spec: TensorSpec) -> Any:
-    """A series as our exports take it: null is a missing value, and numbers of one feature stand alone."""
+    """Return a series as our exports take it: null becomes NaN, and a bare number a frame of one feature."""
     value = _with_gaps(value)
     bare = isinstance(value, list) and value and not any(isinstance(each, list) for each in value)
     return [[each] for each in value] if bare and (spec.shape or ())[-1] == 1 else value
@@ -157,7 +157,7 @@ def _with_gaps(value: Any) -> Any:
 
 
 def without_padding(signature: Signature, row: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer to a row of tokens, cut to as many positions: shorter rows are padded to be sent."""
+    """Return the answer to a row of tokens, cut to its number of tokens: rows are padded to be sent."""
     name = _tokens_input(signature)
     if name is None:
         return answer
@@ -171,13 +171,13 @@ def without_padding(signature: Signature, row: dict[str, Any], answer: dict[str,
 
 
 def _tokens_input(signature: Signature) -> str | None:
-    """The input that takes rows of tokens, string `[batch, length]`, if there is one."""
+    """Return the name of the input for rows of tokens, string `[batch, length]`, if there is one."""
     found = [name for name, spec in signature.inputs.items() if spec.dtype == "string"]
     return next((name for name in found if (signature.inputs[name].shape or ())[1:] == (None,)), None)
 
 
 def _tokens(value: Any, where: str) -> list[str]:
-    """The tokens of a row: a list, that list as JSON, or what stands between blanks."""
+    """Return the tokens of a row from a list, a list as JSON, or a text that is split at blanks."""
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.startswith("[") else value.split()
@@ -208,7 +208,7 @@ def _bar() -> Progress:
         console=error_console,
         disable=not error_console.is_terminal,
         transient=True,
-        # Or the answers would go where the bar is.
+        # Otherwise rich would send the answers to the bar's stream.
         redirect_stdout=False,
         redirect_stderr=False,
     )

@@ -26,7 +26,7 @@ from keras_selfattn.errors import DataError, RunError
 if TYPE_CHECKING:
     from keras_selfattn.training import Run
 
-# Case tells languages apart: German writes its nouns in upper case, French few of its names.
+# Case tells languages apart: German capitalises all its nouns, French few of its names.
 MODEL_SETTINGS = {
     "tokens": "characters",
     "lowercase": False,
@@ -81,7 +81,7 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
         codes = _chosen(languages)
         rows = language_rows(codes, seed)
         shown = _shown(codes, rows.held_out, seed)
-    # Models of other languages stay apart: a running server takes the next version of its own only.
+    # Each choice of languages has a model name of its own: a running server loads new versions of its name.
     model = _MODEL if tuple(codes) == LANGUAGES else "-".join([_MODEL, *codes])
     console.print(
         f"{len(set(rows.train.targets))} languages: names, messages and composed texts; "
@@ -109,7 +109,7 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
 
 
 def _shown(codes: Sequence[str], held_out: Sequence[Name], seed: int) -> LabelledRows:
-    """Return what the model is asked: sentences, of the first language and of others, and held-out names."""
+    """Return the texts to ask: sentences, of the first language and of others, and held-out names."""
     draw = random.Random(seed)
     names = draw.sample(held_out, min(_NAMES, len(held_out)))
     known = [code for code in codes if code in SENTENCES]

@@ -1,4 +1,4 @@
-"""Tables of how good a model is, on the terminal."""
+"""Print a model's figures as tables on the terminal."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ _SHARES = frozenset({"accuracy", "accuracy_of_the_commonest", "calibration_error
 
 
 def print_report(figures: Report, split: str) -> None:
-    """Print the figures of all rows, then what each kind of report has besides."""
+    """Print the figures of all rows, then the tables of this kind of report."""
     if isinstance(figures, NumberReport):
         _print_errors(figures, split)
         return
@@ -49,7 +49,7 @@ def print_report(figures: Report, split: str) -> None:
 
 
 def _print_errors(figures: NumberReport, split: str) -> None:
-    """Print the errors of the model beside those of who does not look, or hardly."""
+    """Print the errors of the model beside those of the baselines."""
     numeric = ("mean absolute error", "root mean squared error")
     table = columns(f"On {figures.rows:,} {split} rows", "answers", *numeric, right=numeric)
     for name, errors in {"the model": figures.errors, **figures.baselines}.items():
@@ -62,7 +62,7 @@ def _shown(name: str, value: float) -> str:
 
 
 def _print_classes(classes: Sequence[ClassReport], counted: str = "rows") -> None:
-    """Print the classes with the lowest F1; `counted` is what bears the labels."""
+    """Print the classes with the lowest F1; `counted` names what has a label, such as rows."""
     worst = sorted((c for c in classes if c.rows), key=lambda c: c.f1)[:_WORST]
     shown = "Per class" if len(worst) == len(classes) else f"The {len(worst)} hardest classes"
     numeric = ("precision", "recall", "F1", counted)

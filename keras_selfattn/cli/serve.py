@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from keras_selfattn.serving.server.until_stopped import Serving
 
 _FAILED_TO_START = 255  # as TensorFlow Serving's binary
-# Of a model that is asked a first question.
+# The model card of a version, and the most features of a series in the first question to a model.
 _CARD = Path("assets.extra", "model_card.json")
 _MOST_FEATURES = 4
 
@@ -45,20 +45,20 @@ WITHOUT_EFFECT = {
     "enable_grpc_healthcheck_service": "health is always served",
     "use_saved_model": "all models are SavedModels",
 }
-"""What TensorFlow Serving's binary takes and this server does not need, and why."""
+"""Flags that TensorFlow Serving's binary takes and this server does not need, and why."""
 
-# What a flag of TensorFlow Serving was called before.
+# Former names of TensorFlow Serving's flags.
 _OTHER_NAMES = {"prefer_tflite_model": ("--use_tflite_model",)}
-# A person who waits sees what is missing, and Ctrl-C is near; a container's model may come after its server.
+# No limit: a person sees what is missing and can press Ctrl-C; a container's model may come after its server.
 _DEFAULTS = {"startup_wait_seconds": math.inf}
 
 
-# Kinds of values, as the help names them.
+# Names of types of values in the help.
 _METAVARS = {int: "N", float: "NUMBER", bool: "[true|false]"}
 
 
 def _panels() -> dict[str, list[Option]]:
-    """Return the server's settings as options by subject, and what TensorFlow Serving knows besides."""
+    """Return the server's settings as options by subject, and TensorFlow Serving's flags without effect."""
     panels: dict[str, list[Option]] = {}
     for each in fields(ServerConfig):
         panels.setdefault(SETTINGS[each.name].group, []).append(_option(each))
@@ -132,7 +132,7 @@ def _set_up_worker(structured: bool, number: int) -> None:
 
 
 def _log_to_stderr(structured: bool, worker: int = 0) -> None:
-    """Log what loads, takes over, leaves and ends, a line each."""
+    """Log to standard error, one line for each event: versions that load, take over or leave, and the end."""
     from keras_selfattn.serving.server.runtime.structured_logs import JsonFormatter
 
     handler = logging.StreamHandler()
@@ -147,15 +147,15 @@ def _log_to_stderr(structured: bool, worker: int = 0) -> None:
 
 @contextmanager
 def _read_or_not() -> Iterator[None]:
-    """Let what is printed get lost: a full disk, or a reader that has gone, is no reason not to serve."""
+    """Ignore output that cannot be written: a full disk or a closed pipe is no reason not to serve."""
     try:
         yield
-    except (OSError, SystemExit):  # the latter is what rich makes of a closed pipe
+    except (OSError, SystemExit):  # rich turns a closed pipe into SystemExit
         logging.getLogger("keras_selfattn.serving").info("standard output cannot be written to")
 
 
 def _give_up_unwritten() -> None:
-    """Drop what is left in the outputs, for which Python would end with a status of its own."""
+    """Drop output that cannot be flushed, for which Python would exit with a status of its own."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -169,7 +169,7 @@ def _explain(error: ServingError) -> None:
     message = f"Failed to start server. Error: {error.code.name}: {error}"
     click.echo(f"{message}: {cause}" if cause else message, err=True)
     if not sys.stdout.isatty():
-        # Where TensorFlow Serving says it; who sits at a terminal need not read it twice.
+        # TensorFlow Serving writes it to standard output, too; on a terminal it would appear twice.
         click.echo(message)
 
 
@@ -203,11 +203,11 @@ def _announce(server: "Serving") -> None:
 
 
 def first_question(name: str, version: Path) -> tuple[str, ...]:
-    """Return the words of a command that asks a model, or tell what it takes where a row is much to type.
+    """Return the words of a command that asks a model or, if a row is too long to type, shows its inputs.
 
     Args:
         name: of the model.
-        version: the folder of a version. Without a card of ours in it, the model may take texts.
+        version: the folder of a version. If it holds no card of ours, the model is assumed to take texts.
 
     Example:
 
@@ -235,5 +235,5 @@ def _signatures(version: Path) -> dict[str, Any]:
         card = json.loads((version / _CARD).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    # Others may write files of this name; ours have a format.
+    # Other programs may write files of this name; ours have a "format".
     return card["signatures"] if isinstance(card, dict) and "format" in card and "signatures" in card else {}

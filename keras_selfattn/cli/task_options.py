@@ -1,4 +1,4 @@
-"""Options that commands share, to read a file, make a model and train it; and the tasks that each is for."""
+"""Options that commands share: to read a file, make a model and train it; and the tasks of each option."""
 
 import copy
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ COLUMNS = (
     ),
     SEPARATOR,
 )
-"""How a file is read, whatever is learned from it, as far as it is a table."""
+"""Options for reading a table, whatever its task."""
 
 _OF_TASKS = (
     Option(
@@ -112,7 +112,7 @@ _OF_TASKS = (
         "--no-augment", "augment", flag_value=False, default=None, help="Do not shift images in training."
     ),
 )
-# No setting of a model, so no `Task` lists it.
+# Tasks of options that no `Task` lists, because they are not settings of a model.
 _BESIDES = {"start": ("text",)}
 
 OUTPUT = (
@@ -131,7 +131,7 @@ READING = tuple(sorted({name for task in TASKS for name in task.reading}))
 """Parameters that say how a file is read."""
 TRAINING = ("epochs", "batch_size", "learning_rate", "label_smoothing", "class_weight", "refit", "seed")
 """Parameters that are fields of `TrainConfig`."""
-# A classifier is free in these whatever it begins with.
+# Settings that a classifier may choose freely, whatever model it starts from.
 _OF_A_CLASSIFIER = frozenset({"dropout", "max_tokens", "training_span", "members", "wide"})
 
 
@@ -152,7 +152,7 @@ def encoder_options(width: str, layers: str, dropout: str) -> tuple[Option, ...]
 
 
 def tasks_of(name: str) -> tuple[str, ...]:
-    """Return the tasks that an option is for, by the parameter's name; none of an option of all.
+    """Return the tasks that an option is for, by the parameter's name; none if it is for all tasks.
 
     Example:
         >>> tasks_of("horizon"), tasks_of("members"), tasks_of("width")
@@ -163,12 +163,12 @@ def tasks_of(name: str) -> tuple[str, ...]:
 
 
 def panels_of_tasks() -> dict[str, list[Option]]:
-    """Return the options that are for some tasks, under headings that name those."""
+    """Return the options that are for some tasks, under headings that name the tasks."""
     return _by_tasks(_OF_TASKS)
 
 
 def panels_of_run() -> dict[str, list[Option]]:
-    """Return the options that say how a file is read where not as in a run's training."""
+    """Return the options for reading a file differently than in the run's training."""
     columns, rest = ([_as_trained(option) for option in options] for options in (COLUMNS, _OF_TASKS))
     return {
         "Columns, if they differ from those of the training": columns,
@@ -195,24 +195,24 @@ def _heading(tasks: tuple[str, ...]) -> str:
 
 
 def pretraining_settings() -> list[Option]:
-    """Return the options of a text model, encoder apart, that classifiers which begin with it share."""
+    """Return a text model's options, except the encoder's, that bind the classifiers that start from it."""
     text = next(task for task in TASKS if task.name == "text")
     return [option for option in _OF_TASKS if option.name in text.settings - _OF_A_CLASSIFIER]
 
 
 def flag(name: str) -> str:
-    """Return how an option of a file's reading or a model's settings is written."""
+    """Return the flag of an option for reading a file or for a model's settings, by parameter name."""
     known = (*COLUMNS, *_OF_TASKS, *encoder_options("", "", ""))
     return next(option.opts[0] for option in known if option.name == name)
 
 
 def check_task(task: Task, options: Mapping[str, Any], instead: str = "") -> None:
-    """Refuse options that are given and for other tasks.
+    """Refuse given options that are for other tasks.
 
     Args:
         task: the task.
         options: by name, None where they are not given.
-        instead: what a user may do but leave the option out.
+        instead: an alternative to leaving the option out, for the message.
 
     Raises:
         ConfigError: for the first such option.
@@ -227,7 +227,7 @@ def check_task(task: Task, options: Mapping[str, Any], instead: str = "") -> Non
 
 
 def check_width(settings: Mapping[str, Any]) -> None:
-    """Check before TensorFlow is imported, and by the names of the flags."""
+    """Check the width before TensorFlow is imported, with the names of the flags in the message."""
     width, heads = settings.get("width"), settings.get("num_heads", 4)
     if width is not None and width % heads:
         raise ConfigError(f"--width must be divisible by --heads. Received {width} and {heads}.")
@@ -239,7 +239,7 @@ def given(options: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def advised_config(model: "RawModel", rows: int, training: Mapping[str, Any]) -> "TrainConfig":
-    """Return how a model is trained on a number of rows: as asked and, for the rest, as it advises."""
+    """Return the config to train a model on a number of rows: the given fields, else those it advises."""
     from keras_selfattn.training import TrainConfig
 
     return TrainConfig(**{**model.advised_training(rows), **training})

@@ -180,7 +180,7 @@ def _check_refit(asked: dict[str, Any], validation_file: Path | None) -> None:
 
 
 def _check_labels_asked(task: Task, asked: dict[str, Any]) -> None:
-    """Before a file is read: settings that no training of the task has."""
+    """Refuse, before a file is read, settings that no training of the task has."""
     takes_weights = task.name not in ("tokens", *_NUMBERS)
     for option, name, fits in (
         ("--balanced", "class_weight", takes_weights),
@@ -199,7 +199,7 @@ def _check_start_exists(start: Path) -> None:
 
 
 def _said(run: "Run") -> str:
-    """Return what was trained, and for how long."""
+    """Return the line that says what was trained, and for how long."""
     trained = f"Trained in {run.seconds:.0f} s"
     kept = f"the weights of epoch {run.best_epoch}, the best on the validation rows"
     if run.again:
@@ -209,7 +209,7 @@ def _said(run: "Run") -> str:
 
 
 def _check_start(start: Path | None, settings: dict[str, Any]) -> None:
-    """Refuse settings that contradict the run begun with, by the names of the flags."""
+    """Refuse settings that contradict the starting model, with the names of the flags in the message."""
     if start is None:
         return
     from keras_selfattn.models.text.starting_model import StartingModel

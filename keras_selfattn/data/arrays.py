@@ -45,7 +45,7 @@ def read_arrays(
     try:
         # Opened here: NumPy leaves a file without arrays open.
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
-            # NumPy returns a file in it that is not an array as bytes.
+            # If a file in the archive is not an array, NumPy returns its bytes.
             found = {name: archive[name] for name in archive.files if name in {*needed, *optional}}
             held = ", ".join(map(repr, archive.files)) or "nothing"
     except _UNREADABLE as error:

@@ -13,7 +13,7 @@ from keras_selfattn.errors import DataError
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Rows with one target each.
+    """Rows with one target each, from files or for `training`; the models work on `raw_inputs.Rows`.
 
     Args:
         inputs: one for each row, in any container: a text, a list of tokens, a series, an image.
@@ -150,7 +150,7 @@ def _key(given: Any) -> Hashable:
 
 
 def _class(target: Any) -> str:
-    """Return the keys for the split: a row's label if it has one; all other rows have one key."""
+    """Return the class of a row for the split: its label if it is one; all other rows share one class."""
     return target if isinstance(target, str) else ""
 
 

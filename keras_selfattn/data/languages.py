@@ -1,8 +1,8 @@
 """The built-in first data set: names, sentences and mixed texts in fifty languages.
 
 Names alone are not enough to learn sentences: few of them hold "the", "is" or "of". So the data set also has
-messages of Django (`messages`) and texts composed of frequent words (the stopwordsiso package) and phrases
-(CLDR). All three come with packages, so nothing is downloaded.
+messages of Django (`translated_messages`) and texts composed of frequent words (the stopwordsiso package) and
+phrases (CLDR). All three come with packages, so nothing is downloaded.
 """
 
 import datetime
@@ -38,7 +38,7 @@ class LanguageRows(NamedTuple):
     Args:
         train: names, messages and composed texts.
         validation: a tenth of each, not in `train`.
-        held_out: names of things that neither of the two names in any language.
+        held_out: names of things that `train` and `validation` do not name in any language.
     """
 
     train: LabelledRows

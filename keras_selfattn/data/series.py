@@ -19,7 +19,7 @@ from keras_selfattn.label_names import LabelReader, without_column
 
 _TABLES = (".csv", ".jsonl", ".ndjson")
 _ENDINGS = (".ts", ".tsv", ".txt", ".npz", *_TABLES)
-# The options of arguments with other names on the command line.
+# The command line's options, for arguments that have other names there.
 _FLAGS = {"row_id": " (--id)"}
 
 
@@ -144,7 +144,7 @@ def _read(
     ending = checked_ending(file, _ENDINGS)
     if ending not in _TABLES:
         _check_no_columns(file, columns)
-        # Other files with columns show their separator themselves.
+        # Other files with columns need no option: their content shows the separator.
         as_separator(separator, file, (".csv",))
     if ending == ".ts":
         return _Series(*read_ts(file, labelled=labelled))

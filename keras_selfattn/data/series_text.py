@@ -55,7 +55,7 @@ def read_ts(file: Path, *, labelled: bool) -> tuple[list[np.ndarray], list[str],
 
 
 def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str], list[int]]:
-    """Return the series `[T, 1]` of a file with a label and values a line, the labels and the lines.
+    """Return series `[T, 1]`, labels and line numbers of a file with a label and values on each line.
 
     A label that is an integer written as a float, such as "1.0000000e+00", is that integer.
 
@@ -64,7 +64,7 @@ def read_delimited(file: Path) -> tuple[list[np.ndarray], list[str], list[int]]:
     """
     series, labels, where = [], [], []
     for number, line in _lines(file):
-        # Between separators that are not blanks a value can be missing.
+        # A value can be missing between separators, unless they are blanks.
         sign = next((sign for sign in "\t;," if sign in line), None)
         label, *values = (part.strip() for part in line.split(sign))
         if not label:

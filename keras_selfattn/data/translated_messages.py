@@ -18,7 +18,7 @@ from keras_selfattn.errors import ConfigError
 
 # Languages with other codes in Django than in CLDR.
 _FOLDERS = {"zh": "zh_Hans", "no": "nb"}
-# The others are translated from English, which is read from one of the fullest catalogues.
+# Catalogues translate from English, so the English messages are read from one of the fullest catalogues.
 _ENGLISH = "en"
 _TRANSLATED = "de"
 # "%(name)s", "%d", "{name}", "<b>" and "&nbsp;" belong to no language; nor do quotation marks around them.

@@ -112,14 +112,14 @@ class AdditiveSelfAttention(SelfAttentionBase):
 class MultiplicativeSelfAttention(SelfAttentionBase):
     """Self-attention whose score is a learned matrix between the inputs themselves: `x_t . W_h x_s`.
 
-    Each head has a full matrix, where dot-product attention has the product of two of rank `head_dim`; it
-    costs `H features` multiplications a pair where the dot product costs `H head_dim`.
+    Each head has a full matrix; dot-product attention has a product of two matrices, of rank `head_dim`. A
+    pair of tokens costs `H features` multiplications here, and `H head_dim` in dot-product attention.
 
     Args:
         num_heads: number of heads H.
         head_dim: features of the values of one head; by default the input's features divided by `num_heads`.
-        scale: factor of the logits; by default `1 / sqrt(features)`, which keeps the variance of their start
-            at 1. 1.0 gives the paper's score.
+        scale: factor of the logits; by default `1 / sqrt(features)`, which keeps their initial variance at 1.
+            1.0 gives the paper's score.
         causal, window, dropout, use_bias, seed: as for `MultiHeadSelfAttention`.
 
     Call arguments:
@@ -133,8 +133,8 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         ValueError: as `MultiHeadSelfAttention` does.
 
     Weights, in order: value kernel `[features, H head_dim]`; its bias; output kernel `[H head_dim,
-    features]`; its bias; score kernel `[features, H features]`, head-major columns: `x_t` times it meets
-    `x_s`.
+    features]`; its bias; score kernel `[features, H features]`, head-major columns: the score is the dot
+    product of `x_t` times the kernel and `x_s`.
 
     Example:
 
@@ -196,7 +196,7 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         scale = x.shape[-1] ** -0.5 if self.scale is None else self.scale
         query = affine(x * scale, self._score_kernel, None)  # [N, H features]
         query = tokens.split_heads(query, self.num_heads)  # [B, H, T, features], packed [N, H, features]
-        key = tokens.split_heads(x, 1)  # all heads meet the same keys
+        key = tokens.split_heads(x, 1)  # all heads share the same keys
         (value,) = self._projection(x, tokens)  # [B, H, T, D], packed [N, H, D]
         heads = (query, key, value)
         context, weights = attend(heads, tokens, pairs, self._formula, training, return_weights)  # [N, H D]

@@ -25,15 +25,16 @@ def frequencies(width: int, base: float) -> np.ndarray:
 def angles(positions: Tensor, radians_per_position: np.ndarray, dtype: str = "float32") -> Tensor:
     """Return `positions * radians_per_position`: in float32 reduced to [-pi, pi), within 1e-6 absolute.
 
-    In float64 it is the plain product, right to 2.3e-16 of itself: to 1e-12 up to position 4,000. In float32
-    that would be wrong by 0.02 at position 1,000,000. There an int32 counts fractions of a turn, 2**32 to the
-    turn, and overflow drops the whole turns exactly. A position is taken in digits of eight bits, so that
-    rounding a frequency to 2**-33 turns is multiplied by 255 at most, not by a position.
+    In float64 this is the plain product, with a relative error of 2.3e-16: 1e-12 up to position 4,000. In
+    float32 the plain product would be wrong by 0.02 at position 1,000,000. So an int32 counts fractions of a
+    turn, 2**32 to the turn, and its overflow drops whole turns exactly. Positions are split into digits of
+    eight bits: the rounding of a frequency, 2**-33 turns, is then multiplied by 255 at most, not by the
+    position.
 
     Args:
         positions: int32 of any shape.
         radians_per_position: float64 `[F]`.
-        dtype: "float64", or any narrower one: float32.
+        dtype: "float64"; any narrower dtype means float32.
 
     Returns:
         `[..., F]`, radians.
@@ -63,7 +64,7 @@ def sinusoids(positions: Tensor, width: int, base: float, dtype: str = "float32"
         positions: int32 of any shape.
         width: number of columns D.
         base: ratio of the longest wavelength to the shortest (as D grows).
-        dtype: "float64", or any narrower one: float32.
+        dtype: "float64"; any narrower dtype means float32.
     """
     angle = angles(positions, frequencies(width, base), dtype)  # [..., ceil(D / 2)]
     pairs = ops.stack([ops.sin(angle), ops.cos(angle)], axis=-1)  # [..., ceil(D / 2), 2]
@@ -73,6 +74,6 @@ def sinusoids(positions: Tensor, width: int, base: float, dtype: str = "float32"
 
 
 def _steps(turns: np.ndarray) -> np.ndarray:
-    """Turn `[F]` to int32 steps of 2**-32 turns, whole turns dropped."""
+    """Return turns `[F]` as int32 steps of 2**-32 turns, without whole turns."""
     steps = [round(Fraction(turn) * 2**32) % 2**32 for turn in turns.tolist()]
     return np.array(steps, dtype=np.uint32).view(np.int32)

@@ -24,9 +24,9 @@ Tensor = Any
 
 
 class SelfAttentionBase(keras.layers.Layer):
-    """Heads between a projection of the inputs and a projection to the outputs.
+    """Base of the self-attention layers: projection to heads, attention, projection to the outputs.
 
-    A subclass gives `build`, which makes the projections with `_build_projections`, and `call`.
+    A subclass defines `build`, which makes the projections with `_build_projections`, and `call`.
     """
 
     _arguments: ClassVar[tuple[str, ...]] = ("num_heads", "head_dim", "causal", "use_bias", "seed")
@@ -74,7 +74,7 @@ class SelfAttentionBase(keras.layers.Layer):
         return {**super().get_config(), **{name: getattr(self, name) for name in self._arguments}}
 
     def _set_window_and_dropout(self, window: int | tuple[int, int] | None, dropout: float) -> None:
-        """Store the arguments of the layers that form attention weights."""
+        """Store `window` and `dropout`, which only the layers that form attention weights take."""
         self.window = checked_window(window)
         left, right = self.window if isinstance(self.window, tuple) else (self.window, self.window)
         if self.causal and isinstance(self.window, tuple) and self.window[1] > 0:
@@ -87,7 +87,7 @@ class SelfAttentionBase(keras.layers.Layer):
         self.weights_dropout = Dropout(dropout, self.seed, dtype=self.dtype_policy, name="dropout")
 
     def _build_projections(self, input_shape: tuple, name: str, num_heads: list[int]) -> None:
-        """Make `_projection`, side by side to as many heads each as `num_heads` says, and the output's."""
+        """Make `_projection`, to n heads for each n of `num_heads`, and the output projection's weights."""
         features = checked_sequence(input_shape)
         self.input_spec = sequence_spec(features)
         if self.head_dim is None and features % self.num_heads:

@@ -1,4 +1,4 @@
-"""Attention as pure functions of tensors: scores, softmax over what may be attended to, weighted sum.
+"""Attention as pure functions of tensors: scores, masked softmax, weighted sum.
 
 Axes: B (batch), T (query positions), S (key positions), H (heads), G (key-value heads; H is a multiple of G
 and head h reads key-value head h // (H / G)), D (features of one head).
@@ -19,10 +19,10 @@ from keras_selfattn.layers.tensorflow import as_tensor
 
 Tensor = Any
 Learned = dict[str, Tensor]
-Distance = Callable[[], Tensor]  # called only by those that need it
+Distance = Callable[[], Tensor]  # a function, so that only formulas that need the distances compute them
 
-# Half of the lowest value of the dtype: no finite logit can carry the sum to infinity, and against any real
-# logit its exponential is exactly 0. bfloat16 has the exponents of float32.
+# Added to masked logits. It is half of the dtype's lowest value: the sum does not overflow, and beside any
+# unmasked logit its exponential is exactly 0. bfloat16 has the exponents of float32.
 _MASKED_LOGIT = {"float32": -1.7e38, "float64": -8.9e307}
 
 _LARGEST_FLOAT16 = 65504.0
@@ -34,18 +34,18 @@ def _sum_of_values(learned: Learned, weights: Tensor, value: Tensor, distance: D
 
 @dataclass(frozen=True)
 class Formula:
-    """One kind of attention: what differs between the layers that take a softmax of scores.
+    """One kind of softmax attention: the functions and weights in which the layers differ.
 
     `distance()` is key position - query position, int32 `[T, S]`.
 
     Args:
-        score: learned weights by name, query `[B, H, T, D]`, key `[B, G, S, D]` and `distance` to logits
-            `[B, H, T, S]`.
-        dropout: of the weights that meet the values.
-        combine: learned weights by name, attention weights `[B, H, T, S]`, value `[B, G, S, D]` and
-            `distance` to the context `[B, H, T, D]`; by default the weighted sum.
+        score: function from learned weights by name, query `[B, H, T, D]`, key `[B, G, S, D]` and `distance`
+            to logits `[B, H, T, S]`.
+        dropout: applied to the attention weights before `combine`.
+        combine: function from learned weights by name, attention weights `[B, H, T, S]`, value
+            `[B, G, S, D]` and `distance` to the context `[B, H, T, D]`; by default the weighted sum.
         variables: what `score` and `combine` learn, by name.
-        score_width: numbers of memory that a score takes while it is computed.
+        score_width: floats of memory that a score takes while it is computed.
     """
 
     score: Callable[[Learned, Tensor, Tensor, Distance], Tensor]
@@ -71,7 +71,7 @@ def softmax_attention(
     dropout: Callable[[Tensor], Tensor] | None = None,
     rows_may_be_empty: bool = True,
 ) -> tuple[Tensor, Tensor]:
-    """Return the values weighted by the softmax of the scores, and that softmax, taken in float32 at least.
+    """Return the values weighted by the softmax of the scores, and the softmax, taken in float32 at least.
 
     A query that may attend to nothing gets weights of exactly zero.
 
@@ -81,9 +81,9 @@ def softmax_attention(
         value: `[B, G, S, D]`.
         mask: bool that broadcasts to `[B, H, T, S]`, True where attention is allowed; None allows all.
         formula: scores and how values are combined.
-        distance: as `Formula` has it.
+        distance: as in `Formula`.
         learned: the formula's weights, by default `formula.learned()`.
-        dropout: applied to the weights that meet the values, not to those returned.
+        dropout: applied to the weights of the values, not to the returned weights.
         rows_may_be_empty: see `masked_softmax`.
 
     Returns:
@@ -114,7 +114,8 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, rows_may_be_empty: bo
     Args:
         logits: float64, float32 or bfloat16 `[B, H, T, S]`.
         mask: bool that broadcasts to `logits`, True where attention is allowed, or None.
-        rows_may_be_empty: False if each row that matters has an entry; the others are not looked after then.
+        rows_may_be_empty: False promises an unmasked entry in each row that is used. Rows without one then
+            get arbitrary weights instead of 0.
 
     Returns:
         `[B, H, T, S]`, dtype of `logits`.
@@ -138,7 +139,7 @@ def wide_dtype(dtype: Any) -> str:
 def widened(logits: Tensor) -> Tensor:
     """Return logits as float32, or float64 if they are.
 
-    An overflow of float16 becomes its largest number, not NaN in softmax.
+    A float16 that overflowed becomes float16's largest number; infinity would become NaN in the softmax.
     """
     wide = ops.cast(logits, wide_dtype(logits.dtype))
     if keras.backend.standardize_dtype(logits.dtype) != "float16":
@@ -177,7 +178,7 @@ def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
 
 
 def _group(x: Tensor, shared: Tensor) -> tuple[Tensor, tuple[Any, Any]]:
-    """Lay the heads that share a key-value head one after the other, so that none is copied."""
+    """Join the rows of heads that share a key-value head, so that `shared` need not be copied."""
     batch, heads, length, width = ops.shape(x)
     groups = shared.shape[1]
     if groups == heads:

@@ -1,4 +1,4 @@
-"""The one place that chooses how attention is computed, and the ways to do it.
+"""Choose the path by which attention is computed, and compute it.
 
 | path             | when                                                                                    |
 |------------------|-----------------------------------------------------------------------------------------|
@@ -8,9 +8,10 @@
 | `by_query_blocks`| JAX, PyTorch and XLA, and all scores at once would take much memory                     |
 | `plain`          | otherwise: every query against every key                                                |
 
-`on_tokens` packs or pads the tokens once for a whole layer, block or encoder; `choose_path` takes the path in
-every attention layer of it. The results are the same; in training, `packed` may drop other weights where
-padding stands before or among the tokens, or under a window. (Linear attention has no softmax, and one way.)
+`on_tokens` packs or pads the tokens once for a whole layer, block or encoder; `choose_path` then chooses a
+path in each of its attention layers. All paths give the same results, with one exception: in training,
+`packed` may drop other weights if padding stands before or among the tokens, or under a window. (Linear
+attention has no softmax and does not use these paths.)
 
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features of one head), N
 (tokens: all B T positions, or the real ones if packed).
@@ -37,22 +38,22 @@ from keras_selfattn.layers.window import Chunks, keys_of_chunk
 Tensor = Any
 Heads = tuple[Tensor, Tensor, Tensor]
 
-# Up to here the loops' steps cost more than padding does: nothing is packed at inference.
+# With at most so many tokens, the loops over packed tokens cost more than padding, so nothing is packed.
 _FEW_TOKENS = 256
-# Scores of a block of queries, all samples and heads (8 MB of float32): faster than all at once, which no
-# cache holds, even in training, where they are made again.
+# Scores of a block of queries, over all samples and heads (8 MB of float32). Blocks are faster than all
+# scores at once, which fit in no cache; even in training, where the gradient computes them again.
 _SCORES = 2**21
-# A GPU or TPU needs more at once to be busy (256 MB); not measured on one.
+# A GPU or TPU needs more scores at once to be busy (256 MB); this number was not measured on one.
 _SCORES_OF_ACCELERATOR = 2**26
 _LEAST_QUERIES = 32
 
 
 class PaddedTokens:
-    """Every position of a batch, padding too, where it stands: the layout beside `PackedTokens`.
+    """The padded layout: every position of a batch in its place, padding included; see `PackedTokens`.
 
     Args:
         inputs: `[B, T, D]`.
-        real: bool `[B, T]`, which tokens are no padding, or None: all.
+        real: bool `[B, T]`, True for real tokens, False for padding; None if all are real.
     """
 
     def __init__(self, inputs: Tensor, real: Tensor | None) -> None:
@@ -66,7 +67,7 @@ class PaddedTokens:
 
     @property
     def by_token(self) -> TokenNumbers:
-        """A number of its own for each token."""
+        """A unique number for each token."""
         count = self.batch * self.length
         return TokenNumbers(ops.arange(count, dtype="int32"), count)
 
@@ -76,7 +77,7 @@ class PaddedTokens:
         return TokenNumbers(self.by_token.numbers // self.length, self.batch)
 
     def pack(self, x: Tensor) -> Tensor:
-        """Return `[B, T, D]` as `[N, D]`, zeros for padding: no NaN of it must get into a product."""
+        """Return `[B, T, D]` as `[N, D]`, with zeros for padding, whose NaN must not enter a product."""
         return ops.reshape(zero_masked(x, self._real), (self.batch * self.length, x.shape[-1]))
 
     def unpack(self, x: Tensor) -> Tensor:
@@ -104,10 +105,10 @@ def on_tokens(
     training: bool | None,
     return_weights: bool,
 ) -> Any:
-    """Return what `compute` makes of the tokens of `inputs`, packed or padded, exactly zero at padding.
+    """Return the outputs of `compute` on the tokens of `inputs`, packed or padded; exactly zero at padding.
 
     Args:
-        compute: tokens `[N, features]`, where they stand, and the last three arguments to outputs
+        compute: function from tokens `[N, features]`, their layout, and the last three arguments to outputs
             `[N, features]` and attention weights, or None.
         inputs: `[B, T, features]`.
         pairs: which tokens are real, and which may attend to which.
@@ -130,7 +131,7 @@ def on_tokens(
     known = batch is not None and length is not None
     if return_weights or (known and batch * length <= _FEW_TOKENS) or not runs_kernels(inputs):
         return padded()
-    if known or training:  # a graph for training that does not know how many packs them
+    if known or training:  # a training graph of unknown sizes always packs
         return packed()
     batch, length = ops.shape(inputs)[:2]
     return ops.cond(batch * length <= _FEW_TOKENS, padded, packed)
@@ -148,9 +149,9 @@ def attend(
 
     Args:
         heads: query, key and value as `tokens.split_heads` gives them.
-        tokens: where they stand.
+        tokens: their layout.
         pairs: which tokens may attend to which.
-        formula: what to compute.
+        formula: the kind of attention.
         training: dropout acts only if True.
         return_weights: whether to return the weights.
     """
@@ -161,7 +162,7 @@ def attend(
 def choose_path(
     heads: Heads, tokens: Tokens, pairs: PairMask, formula: Formula, return_weights: bool
 ) -> Path:
-    """Return the function below that attends; see the table above."""
+    """Return one of the functions below, chosen by the table above."""
     if isinstance(tokens, PackedTokens):
         return packed
     if return_weights:
@@ -179,7 +180,7 @@ def plain(
     heads: Heads, tokens: PaddedTokens, pairs: PairMask, formula: Formula, training: bool | None
 ) -> tuple[Tensor, None]:
     """Attend from every query to every key at once."""
-    # Padding may get whatever weights where none are to be seen.
+    # The weights are not returned, so those of padding queries may be arbitrary.
     return _all_pairs(heads, tokens, pairs, formula, training, pairs.rows_may_be_empty)[0], None
 
 
@@ -252,19 +253,19 @@ def packed(
 
 
 def queries_of_block(query: Tensor, score_width: int) -> Tensor | None:
-    """Return how many queries share a block, or None: all, for they are few, or TensorFlow packs the many.
+    """Return the number of queries in a block; None for all at once, if few or in TensorFlow's own kernels.
 
     Args:
         query: `[B, H, T, D]`.
-        score_width: numbers of memory that a score takes.
+        score_width: floats of memory that a score takes.
 
     Returns:
-        A number; of sizes that only a running graph of TensorFlow's knows, a scalar tensor, which may be T.
+        An int; or a scalar tensor, at most T, if a TensorFlow graph knows the sizes only when it runs.
     """
     sizes: Any = ops.shape(query)
     batch, heads, length, _ = sizes
     if isinstance(batch, int) and isinstance(length, int):
-        row = max(batch * heads * length * score_width, 1)  # numbers that the scores of one query take
+        row = max(batch * heads * length * score_width, 1)  # floats that the scores of one query take
         if max(_SCORES // row, _LEAST_QUERIES) >= length or runs_kernels(query):
             return None
         size = max(_scores_at_once(query) // row, _LEAST_QUERIES)
@@ -277,7 +278,7 @@ def queries_of_block(query: Tensor, score_width: int) -> Tensor | None:
 
 
 def _scores_at_once(query: Tensor) -> int:
-    # Of where a graph will run it can only be told which devices there are.
+    # When a graph is built, its device is unknown; only the list of available devices is known.
     if keras.backend.backend() == "torch":
         on_cores = query.device.type == "cpu"
     else:
@@ -307,7 +308,11 @@ def _all_pairs(
 def _dropout(
     formula: Formula, rows: Tensor, length: Tensor, training: bool | None
 ) -> Callable[[Tensor], Tensor] | None:
-    """Return dropout of the weights of queries at `rows`, which are numbered as packed tokens do it."""
+    """Return dropout for the attention weights of the queries at `rows`.
+
+    Queries are numbered as in the packed layout, so that both layouts drop the same weights on TensorFlow;
+    the module's docstring has the exceptions.
+    """
     if not training or formula.dropout.rate == 0:
         return None
 

@@ -1,6 +1,6 @@
-"""Checks of what a call is given beside its inputs: masks, lengths, positions.
+"""Checks of a call's arguments beside its inputs: masks, lengths, positions.
 
-They take tensors and Keras' symbolic ones alike, so that a functional model refuses what a call would refuse.
+They accept tensors and Keras' symbolic tensors, so that a functional model raises the same errors as a call.
 
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features).
 """
@@ -124,7 +124,7 @@ def token_positions(inputs: Tensor, offset: Tensor, positions: Tensor | None) ->
 
 
 def known_values(tensor: Tensor) -> np.ndarray | None:
-    """Return the tensor's values, or None while a graph is traced or a model built: there are none."""
+    """Return the tensor's values; None while a graph is traced or a model is built, when it has none."""
     if isinstance(tensor, keras.KerasTensor):
         return None
     try:
@@ -150,8 +150,8 @@ def _checked_bool(name: str, mask: Tensor) -> Tensor:
 def _of_shape(name: str, tensor: Tensor, wanted: Any, form: str) -> Tensor:
     """Return `tensor`, whose shape must be `wanted`; a size of 1 is never broadcast.
 
-    Sizes that are known are compared here; the others when the graph runs, by a concatenation with nothing,
-    which fails there if one differs.
+    Known sizes are compared here. Unknown sizes are compared when the graph runs: a concatenation with an
+    empty tensor of the wanted shape fails if one differs.
     """
     known = [size if isinstance(size, int) else None for size in wanted]
     shape = tuple(tensor.shape)

@@ -91,7 +91,7 @@ def checked_sequence(input_shape: tuple) -> int:
 
 
 def sequence_spec(features: int) -> keras.layers.InputSpec:
-    """Return what a built layer demands of its inputs in every later call: rank 3 and the same width."""
+    """Return the spec that a built layer's later inputs must meet: rank 3 and the same width."""
     return keras.layers.InputSpec(ndim=3, axes={-1: features})
 
 

@@ -42,9 +42,9 @@ class Dropout(keras.layers.Layer):
     Call arguments:
         inputs: tensor of any shape.
         training: dropout acts only if True.
-        tokens: of inputs `[tokens, features]`, a number for each token, or with `per_sample` that of its
-            sample; on TensorFlow, where the numbers decide what is dropped, packed tokens drop what padded
-            ones do. By default tokens are counted.
+        tokens: a number for each token of inputs `[tokens, features]`; with `per_sample`, the number of the
+            token's sample. On TensorFlow the numbers decide what is dropped, so that packed and padded tokens
+            drop the same elements. By default tokens are numbered in their order.
 
     Returns:
         A tensor like `inputs`.
@@ -84,7 +84,7 @@ class Dropout(keras.layers.Layer):
         return ops.where(self._kept(shape, tokens), inputs * self.scale, zero)
 
     def keep_masks(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        """Draw once, and return what gives parts of it: `keep_mask` for rows, columns and first column."""
+        """Draw once; return a function from rows, columns and first column to that part of `keep_mask`."""
         if self.seeds is None:
             return _nothing
         seed = self.seeds.next()
@@ -99,7 +99,7 @@ class Dropout(keras.layers.Layer):
         return input_shape
 
     def _kept(self, shape: list[Any], tokens: TokenNumbers | None) -> Tensor:
-        """Return what is kept, bool of `shape`."""
+        """Return True for each element that is kept, bool of `shape`."""
         if keras.backend.backend() == "tensorflow":
             *leading, columns = [1, *shape] if len(shape) < 2 else shape
             if tokens is None:

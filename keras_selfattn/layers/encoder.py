@@ -33,8 +33,8 @@ class Encoder(keras.layers.Layer):
     Args:
         num_layers: number of blocks.
         num_heads, feed_forward_dim, dropout, activation: as for `EncoderBlock`.
-        stochastic_depth: probability in [0, 1] of the last block; those before it have shares that grow
-            evenly with depth (Huang et al. 2016, section 3).
+        stochastic_depth: probability in [0, 1] of the last block; the probabilities of the blocks before it
+            grow evenly with depth (Huang et al. 2016, section 3).
         norm, norm_first: as for `EncoderBlock`.
         seed: int for initial weights and dropout; None draws one.
         settings: the other arguments of `EncoderBlock`, the same for all blocks.

@@ -54,14 +54,15 @@ class EncoderBlock(keras.layers.Layer):
     Args:
         num_heads: number of attention heads.
         feed_forward_dim: width of the hidden layer; by default 4 times the features, as in the paper's base
-            model (for a gated network 8/3 times has as many weights).
-        dropout: share in [0, 1] dropped in training of what attention and feed-forward add to their inputs.
+            model (a gated network has as many weights with 8/3 times the features).
+        dropout: share in [0, 1], dropped in training, of the outputs of attention and feed-forward, before
+            they are added to their inputs.
         activation: name or function for the hidden layer; "gelu" as in BERT.
         attention_dropout: share of attention weights dropped; by default `dropout`.
-        feed_forward_dropout: share of the hidden layer dropped; 0 as in BERT, for the hidden layer is 4 times
-            as wide as what `dropout` acts on, and so are its random numbers.
-        stochastic_depth: probability in [0, 1] that, in training, a sample skips the attention, and again the
-            feed-forward network.
+        feed_forward_dropout: share of the hidden layer dropped; 0 as in BERT. The hidden layer is 4 times as
+            wide as the outputs that `dropout` acts on, so it needs 4 times as many random numbers.
+        stochastic_depth: probability in [0, 1] that a sample skips the attention in training; the
+            feed-forward network is skipped with the same probability, drawn separately.
         norm: "layer" (normalisation) or "rms" (by the root mean square alone: no mean, no shift).
         norm_first: pre-norm if True, else post-norm, the original.
         gated: whether a second projection multiplies the hidden layer (with activation "silu": SwiGLU).
@@ -69,7 +70,7 @@ class EncoderBlock(keras.layers.Layer):
             `MultiHeadSelfAttention`.
         use_bias: whether the projections of attention and feed-forward have biases.
         remat: if True, training keeps the block's input only and computes the rest again for the gradient:
-            less memory for about a quarter more time. Not while weights are returned.
+            less memory for about a quarter more time. It has no effect while weights are returned.
         seed: int for initial weights and dropout; None draws one.
 
     Call arguments:
@@ -154,7 +155,7 @@ class EncoderBlock(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="attention",
         )
-        for name in _ATTENTION:  # each argument under its own name, as checked by the layer it is for
+        for name in _ATTENTION:  # each argument under its own name, as the attention layer checked it
             setattr(self, name, getattr(self._attention, name))
         self._feed_forward = FeedForward(
             self.feed_forward_dim,
@@ -259,20 +260,20 @@ def _added(
     for dropout in dropouts:
         numbers = tokens.by_sample if dropout.per_sample else tokens.by_token
         branch = dropout(branch, training=training, tokens=numbers)
-    # `+`, not ops.add: that one becomes BiasAdd where squeezed shapes suggest it, and fails at length 0.
+    # `+`, not ops.add, which becomes BiasAdd if the squeezed shapes suggest it, and then fails at length 0.
     return x + branch
 
 
 def rematerialise(function: Callable[[Tensor], Tensor], inputs: Tensor, seeds: list[SeedDraws]) -> Tensor:
-    """Return `function(inputs)`, whose intermediate results are not kept but made again for the gradient.
+    """Return `function(inputs)`; its intermediate results are not kept, but computed again for the gradient.
 
-    `keras.remat` alone would draw new dropout in the second run, and its gradient would be another
-    function's.
+    `keras.remat` alone would draw new dropout in the second run, and the gradient would be that of another
+    function.
 
     Args:
         function: of one tensor.
         inputs: its argument; gradients flow to it and to the variables that `function` uses.
-        seeds: what `function` draws random numbers from, each once.
+        seeds: the generators from which `function` draws random numbers, each once.
     """
     draws = [generator.next() for generator in seeds]
 

@@ -35,7 +35,7 @@ class FeedForward(keras.layers.Layer):
     Call arguments:
         inputs: float `[batch, length, features]`.
         training: dropout acts only if True.
-        tokens: of inputs `[tokens, features]`, the numbers that their dropout goes by.
+        tokens: the numbers of the tokens of inputs `[tokens, features]`; see `Dropout`.
     """
 
     def __init__(

@@ -31,21 +31,21 @@ _CHUNK = 128  # positions; the state of each chunk is D x D
 class LinearSelfAttention(SelfAttentionBase):
     """Self-attention with weights `phi(q_t) . phi(k_s)`, normalised, phi(x) = elu(x) + 1, in linear time.
 
-    No softmax and no matrix of all pairs: the keys and values are summed up first. Sums are in float32 at
-    least under every dtype policy. Weights can be returned, which costs memory for all pairs. Dropout of
-    weights, an `attention_mask` and lengths for each query need that matrix, so there are none here.
+    There is no softmax and no matrix of all pairs: the keys and values are summed first, in float32 at least
+    under every dtype policy. Returning the weights takes memory for all pairs. Dropout of weights, an
+    `attention_mask` and a length for each query would need that matrix, so they are not supported.
 
     Args:
         num_heads: number of heads H.
         head_dim: features of one head; by default the input's features divided by `num_heads`.
-        causal: if True, a position attends to itself and what stands before it, still in linear time.
+        causal: if True, a position attends only to itself and the positions before it, still in linear time.
         use_bias: whether the projections have biases.
         seed: int for initial weights; None draws one.
 
     Call arguments:
         inputs: float `[batch, length, features]`.
         mask: bool `[batch, length]`, True = a real token; propagated by Keras.
-        valid_lens: int `[batch]`, tokens from there on are padding.
+        valid_lens: int `[batch]`, the number of leading real tokens; the rest is padding.
         return_weights: if True, returns the attention weights as well.
 
     Returns:
@@ -106,7 +106,7 @@ class LinearSelfAttention(SelfAttentionBase):
 
 def feature_map(x: Tensor) -> Tensor:
     """Return `elu(x) + 1`, at least 1e-6."""
-    # Below 0 that is exp(x), which a subtraction and an addition of 1 would cancel to a few digits.
+    # Below 0 this is exp(x); as (exp(x) - 1) + 1 only a few of its digits would be left.
     return ops.where(x > 0, x + 1.0, ops.maximum(ops.exp(ops.minimum(x, 0.0)), _SMALLEST_FEATURE))
 
 
@@ -126,7 +126,7 @@ def full_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return the context `[B, H, T, D]` where each query sees keys up to its own position.
 
-    In chunks: the pairs inside a chunk, and the sum of the chunks before it.
+    The context is computed in chunks: from the pairs inside a chunk, and from the sums of the chunks before.
 
     Args:
         query, key, value: as for `full_attention`.
@@ -154,7 +154,7 @@ def linear_weights(query: Tensor, key: Tensor, pairs: PairMask) -> Tensor:
 
 
 def _sums_before(x: Tensor, batch: Tensor, count: Tensor) -> Tensor:
-    """For each of N chunks the sum of the ones before it: `[B N, H, D, E]` to the same."""
+    """Return for each of N chunks the sum of the chunks before it, `[B N, H, D, E]` as given."""
     _, heads, rows, columns = ops.shape(x)
     chunks = ops.reshape(x, (batch, count, heads, rows, columns))
     earlier = ops.concatenate([ops.zeros_like(chunks[:, :1]), chunks[:, :-1]], axis=1)
@@ -162,6 +162,6 @@ def _sums_before(x: Tensor, batch: Tensor, count: Tensor) -> Tensor:
 
 
 def _divided(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """The quotient, 0 where the denominator is: a query without keys. Finite gradients there, too."""
+    """Return the quotient; 0, with finite gradients, where the denominator is 0: for a query without keys."""
     empty = denominator == 0
     return ops.where(empty, 0.0, numerator / ops.where(empty, 1.0, denominator))

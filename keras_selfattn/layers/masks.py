@@ -1,8 +1,8 @@
-"""Every mask form becomes two things: which tokens are real, and the rules of which pairs may attend.
+"""Convert every form of mask to two things: the real tokens, and the rules for which pairs may attend.
 
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features).
-True always means a real token, or a pair that may attend. Beside the checks in call_checks.py, no
-other module knows the ranks of masks.
+True always means a real token, or a pair that may attend. Only this module and call_checks.py know
+the ranks of masks.
 """
 
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class PairMask(NamedTuple):
     lens: int32 `[B, T]`, the number of leading keys of each query, or None.
     chosen: bool `[B or 1, H or 1, T, S]`, the pairs the caller allows, or None.
     reach: how many positions a query sees to its left and to its right; None = all.
-    sees_distance: whether it matters how far a key is from a query.
+    sees_distance: whether the distance from query to key matters.
     """
 
     real: Tensor | None
@@ -44,7 +44,7 @@ class PairMask(NamedTuple):
 
     @property
     def rows_may_be_empty(self) -> bool:
-        """True if a real token may have nothing to attend to; by the other rules it sees at least itself."""
+        """True if a real token may have no key to attend to; the other rules always allow itself."""
         return self.names_positions
 
     def dense(self, length: Tensor) -> Tensor | None:
@@ -153,7 +153,7 @@ def zero_masked(outputs: Tensor, real: Tensor | None) -> Tensor:
 
 
 def within(reach: tuple[int | None, int | None], distance: Tensor) -> Tensor:
-    """Return bool like `distance` (int32, key position - query position): is the key in a limited reach?"""
+    """Return bool like `distance` (key position - query position, int32): True for keys within `reach`."""
     left, right = reach
     bounds = [distance >= -left] if left is not None else []
     bounds += [distance <= right] if right is not None else []
@@ -167,7 +167,7 @@ def distances(length: Tensor, rows: Tensor | None = None) -> Tensor:
 
 
 def all_of(masks: list[Tensor]) -> Tensor | None:
-    """Return the conjunction of boolean tensors that broadcast, or None of none."""
+    """Return the conjunction of boolean tensors that broadcast; None if there are none."""
     combined = None
     for mask in masks:
         combined = mask if combined is None else ops.logical_and(combined, mask)
@@ -186,5 +186,5 @@ def _agreed(real: Tensor, within_lens: Tensor) -> Tensor:
 
 
 def _rank_4(pairs: Tensor) -> Tensor:
-    """Bool `[T, S]`, `[B, T, S]` or `[B, H or 1, T, S]` to `[B or 1, H or 1, T, S]`."""
+    """Return bool `[T, S]`, `[B, T, S]` or `[B, H or 1, T, S]` as `[B or 1, H or 1, T, S]`."""
     return {2: lambda: pairs[None, None], 3: lambda: pairs[:, None], 4: lambda: pairs}[len(pairs.shape)]()

@@ -30,7 +30,7 @@ def make_norm(kind: str, policy: Any, name: str) -> keras.layers.Layer:
 class LayerNormalization(keras.layers.LayerNormalization):
     """Keras' layer, with all its weights and over the last axis, in fewer steps.
 
-    Of many tokens it is computed as the pattern of operations that TensorFlow fuses into one.
+    For many tokens it is computed as the pattern of operations that TensorFlow fuses into one.
     """
 
     def __init__(self, *, epsilon: float, dtype: Any, name: str) -> None:
@@ -47,7 +47,7 @@ NORMS = {"layer": LayerNormalization, "rms": keras.layers.RMSNormalization}
 
 def normalised(norm: keras.layers.Layer, x: Tensor, tokens: Tokens) -> Tensor:
     """Return `norm(x)` for tokens `[N, D]`."""
-    # Of few tokens, which are never packed, the fused operation takes longer than its parts.
+    # For few tokens, which are not packed, the fused operation takes longer than its parts.
     many = isinstance(norm, LayerNormalization) and isinstance(tokens, PackedTokens)
     return norm(x, many=True) if many else norm(x)
 

@@ -54,7 +54,7 @@ class AveragePooling(PoolingBase):
     Call arguments:
         inputs: float `[batch, length, features]`.
         mask: bool `[batch, length]`, True = a real token; propagated by Keras.
-        valid_lens: int `[batch]`, tokens from there on are padding.
+        valid_lens: int `[batch]`, the number of leading real tokens; the rest is padding.
 
     Returns:
         float `[batch, features]`, summed in float32 at least under every dtype policy.
@@ -107,7 +107,7 @@ class MaxPooling(PoolingBase):
             inputs = ops.where(real[:, :, None], inputs, lowest)
         # One position more, so that there is one when the length is 0.
         longer = ops.concatenate([inputs, lowest], axis=1)
-        # Keras refuses a batch of no rows unless it is told what the maximum of nothing is.
+        # Without `initial`, the maximum of nothing, Keras refuses a batch of no rows.
         largest = ops.max(longer, axis=1, initial=float("-inf"))  # [B, D]
         if real is None:
             has_token = ops.broadcast_to(ops.shape(inputs)[1] > 0, (ops.shape(inputs)[0], 1))
@@ -120,7 +120,7 @@ class MaxPooling(PoolingBase):
 class FirstTokenPooling(PoolingBase):
     """Takes the features of the first real token, wherever padding stands; a row without any gives zeros.
 
-    BERT's pooling, for sequences that start with a token of their own for the whole.
+    This is BERT's pooling, for sequences that start with a special token for the whole sequence.
 
     Call arguments:
         inputs, mask, valid_lens: as for `AveragePooling`.
@@ -145,7 +145,7 @@ class FirstTokenPooling(PoolingBase):
     def _pool(self, inputs: Tensor, real: Tensor | None) -> Tensor:
         if real is None:
             return ops.sum(inputs[:, :1], axis=1)  # zeros when the length is 0
-        counted = ops.cumsum(ops.cast(real, "int32"), axis=1)  # [B, T]: 1 at the first and padding after it
+        counted = ops.cumsum(ops.cast(real, "int32"), axis=1)  # [B, T]: 1 up to the second real token
         return ops.sum(zero_masked(inputs, counted == 1), axis=1)
 
 
@@ -154,10 +154,10 @@ class AttentionPooling(PoolingBase):
     """Structured self-attentive pooling: each hop learns what to look at and averages the tokens accordingly.
 
     `A = softmax(tanh(x W_1) W_2)` over the real tokens, one column a hop; the output is `A^T x`, the hops
-    side by side. A row of padding only gives zeros.
+    side by side. A row with padding only gives zeros.
 
     Args:
-        hops: number R of averages, each of its own weights.
+        hops: number R of averages, each with its own weights.
         hidden_dim: width of the hidden layer; by default the input's features.
         penalty: factor of the paper's `||A A^T - I||^2` (Frobenius, mean over samples), added to the training
             loss so that hops look at different tokens; 0 = none, 1.0 is the paper's.

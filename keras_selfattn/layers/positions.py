@@ -32,8 +32,8 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
     """Adds the sinusoidal encoding of each position to its features. Keeps the mask.
 
     Column 2i is `sin(position / base**(2i / features))`, column 2i + 1 the cosine of the same angle; an odd
-    width ends with a lone sine. Any length and any width; exact to 1e-6 up to position 1,000,000 under every
-    dtype policy, before the one cast to the compute dtype.
+    width ends with a lone sine. Length and width are free. The encoding is exact to 1e-6 up to position
+    1,000,000 under every dtype policy, before its one cast to the compute dtype.
 
     Args:
         dropout: share in [0, 1] of the sum's elements dropped in training, as the paper does (section 5.4).
@@ -106,8 +106,8 @@ class SinusoidalPositionEncoding(keras.layers.Layer):
     def relative_projection(self, offset: int) -> np.ndarray:
         """Return the matrix M with `encoding(i + offset) = M @ encoding(i)` for every position i.
 
-        A shift turns each pair of sine and cosine by an angle of its own, whatever i is: this is how a model
-        can attend by relative position with fixed encodings.
+        A shift rotates each pair of sine and cosine by an angle that does not depend on i. So a model with
+        fixed encodings can attend by relative position.
 
         Args:
             offset: how many positions ahead; negative for behind.
@@ -154,8 +154,8 @@ class LearnedPositionEncoding(keras.layers.Layer):
     Args:
         max_length: number of positions that have a vector.
         dropout: share in [0, 1] of the sum's elements dropped in training.
-        beyond: what a longer input does: "raise" (the default: a model has learned nothing of those
-            positions) or "clip" (they take the last vector).
+        beyond: for longer inputs, "raise" an error (the default: a model has learned nothing of the further
+            positions) or "clip" (the further positions take the last vector).
         seed: int for initial weights and dropout; None draws one.
 
     Call arguments:
@@ -167,8 +167,8 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     Raises:
         ValueError: for an argument out of range, or a known length past `max_length` (unless it is clipped).
-            A length that a compiled graph learns only when it runs raises the backend's error with both
-            numbers.
+            If a compiled graph knows the length only when it runs, the backend raises its own error, with
+            both numbers.
 
     Weights: position table `[max_length, features]`, normal with deviation 0.02 as in BERT.
 

@@ -19,10 +19,10 @@ Tensor = Any
 class SinusoidalPositionEncoding2D(keras.layers.Layer):
     """Adds the sinusoidal encoding of each cell's row and column to its features.
 
-    The first half of the features takes the encoding of the row, the second that of the column, each as
-    `SinusoidalPositionEncoding` of that width has it; of an odd number of features the row's part is the
-    larger by one. Any height, width and number of features; exact to 1e-6 under every dtype policy, before
-    the one cast to the compute dtype.
+    The first half of the features takes the encoding of the row, the second half that of the column, each
+    like a `SinusoidalPositionEncoding` of that width. If the number of features is odd, the row's part has
+    one more. Height, width and number of features are free. The encoding is exact to 1e-6 under every dtype
+    policy, before its one cast to the compute dtype.
 
     Args:
         dropout: share in [0, 1] of the sum's elements dropped in training.

@@ -1,4 +1,4 @@
-"""Products with a matrix of weights: the heads' projections side by side, and biases right in half precision.
+"""Linear projections: to heads, side by side in one kernel; and biases that are right in half precision.
 
 Axes: B (batch), T (positions), H (heads), D (features of one head), N (tokens).
 """
@@ -23,7 +23,7 @@ class HeadProjection:
 
     Args:
         layer: the layer that owns the weights: kernel `[features, sum(num_heads) head_dim]` and bias.
-        name: what the weights' names begin with.
+        name: prefix of the weights' names.
         features: width of the tokens.
         num_heads: number of heads of each projection.
         head_dim: features of one head.
@@ -44,10 +44,10 @@ class HeadProjection:
     ) -> None:
         self._num_heads = num_heads
         self._widths = [heads * head_dim for heads in num_heads]
-        # Glorot for each projection, drawn once for all: each gets its own numbers under one seed.
+        # Glorot limits of each projection. One draw for all, so that each gets its own numbers from one seed.
         limits = [math.sqrt(6 / (features + width)) for width in self._widths for _ in range(width)]
 
-        # As Keras' own initializers draw theirs: its global generator may not be made inside a model's call.
+        # Like the seeds of Keras' initializers: Keras' global generator may not be made inside a call.
         drawn = random.randint(1, 2**31 - 1) if seed is None else seed
 
         def initial(shape: tuple, dtype: Any = None) -> Tensor:
@@ -65,7 +65,7 @@ class HeadProjection:
         if not isinstance(tokens, PackedTokens):  # transposed at once, before they are split
             heads = tokens.split_heads(affine(x, self._kernel, self._bias), sum(self._num_heads))
             return _split(heads, self._num_heads, axis=1)  # each [B, H, T, D]
-        # Kernel or product is split, whichever has fewer rows, as far as is known.
+        # Split the kernel or the product, whichever has fewer rows; the kernel if that is unknown.
         if x.shape[0] is not None and x.shape[0] <= x.shape[1]:
             parts = _split(affine(x, self._kernel, self._bias), self._widths)
         else:
@@ -76,7 +76,7 @@ class HeadProjection:
 
 
 class Projection(keras.layers.Dense):
-    """Keras' layer with the sum of `biased`."""
+    """Keras' `Dense`, which adds its bias with `biased`."""
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         outputs = biased(ops.matmul(inputs, self.kernel), self.bias)
@@ -86,7 +86,7 @@ class Projection(keras.layers.Dense):
 def affine(x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     """Return `x @ kernel + bias` for tokens `[N, features]`.
 
-    A matrix: TensorFlow fuses product and bias of two dimensions, not of three.
+    `x` is a matrix because TensorFlow fuses product and bias in two dimensions, not in three.
     """
     return biased(ops.matmul(x, kernel), bias)  # [N, width]
 

@@ -1,6 +1,6 @@
 """Attention by blocks of queries in `keras.ops`: memory for one block of pairs where tokens are not packed.
 
-For JAX, PyTorch and XLA. A block's scores are not kept for the gradient but made again.
+For JAX, PyTorch and XLA. A block's scores are not kept for the gradient, but computed again.
 
 Axes: B (batch), T (query positions), S (key positions), H (heads), G (key-value heads), D (features of one
 head), C (queries of a block), N (blocks).
@@ -23,8 +23,9 @@ def map_queries(
     """Return the context of all queries, `[B, H, T, D]`, one block after the other.
 
     Args:
-        attend: queries `[B, H, C, D]`, the position of each, int32 `[C]`, and `arguments` to the context
-            `[B, H, C, D]`. Behind the last query stand others at its position.
+        attend: function from queries `[B, H, C, D]`, their positions, int32 `[C]`, and `arguments` to the
+            context `[B, H, C, D]`. The last block is padded with zero queries that carry the last query's
+            position.
         query: `[B, H, T, D]`.
         size: C.
         arguments: tensors (no variables) to which gradients flow.
@@ -32,7 +33,7 @@ def map_queries(
     batch, heads, length, width = ops.shape(query)
     count = -(-length // size)
     if not isinstance(count, int):
-        count = ops.maximum(count, 1)  # a block of none, of which there is a shape
+        count = ops.maximum(count, 1)  # for length 0 one empty block, which has a shape
     beyond = ops.zeros((batch, heads, count * size - length, width), dtype=query.dtype)
     query = ops.concatenate([query, beyond], axis=2)
     blocks = ops.transpose(ops.reshape(query, (batch, heads, count, size, width)), (2, 0, 1, 3, 4))

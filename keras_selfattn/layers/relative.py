@@ -24,10 +24,10 @@ Weights = dict[str, tuple[tuple[int, ...], Callable[[int | None], Any]]]
 class PositionStrategy:
     """A way for positions to enter attention: a serializable config that holds no weights.
 
-    A strategy overrides what it needs of `weights` (what the layer learns for it), `rotate` (queries and
-    keys), `logits` (added to them) and `context` (added to it), and `get_config` if it takes arguments;
-    registered with Keras, it is saved with the model. What it learns belongs to the attention layer that uses
-    it, so one strategy may serve many layers.
+    A strategy overrides the methods that it needs: `weights` (names weights for the layer to learn), `rotate`
+    (changes queries and keys), `logits` (returns a term to add to the logits), `context` (returns a term to
+    add to the context); and `get_config` if it takes arguments. Registered with Keras, it is saved with the
+    model. Its weights belong to the attention layer that uses it, so one strategy may serve many layers.
 
     Example:
 
@@ -50,7 +50,7 @@ class PositionStrategy:
     """
 
     def weights(self, num_heads: int, head_dim: int) -> Weights:
-        """Return what the layer learns: `{name: (shape, function from a seed to an initializer)}`."""
+        """Return the weights to learn: `{name: (shape, function from a seed to an initializer)}`."""
         return {}
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -60,21 +60,21 @@ class PositionStrategy:
     def logits(
         self, learned: dict[str, Tensor], query: Tensor, distance: Tensor, *, causal: bool
     ) -> Tensor | None:
-        """Return what is added to the logits, broadcasting to `[B, H, T, S]`, or None.
+        """Return a term to add to the logits, which broadcasts to `[B, H, T, S]`, or None.
 
-        Logits are float32, or float64 where queries are; so is what is added.
-        With a window it is called for blocks: T and S are those of one block, B counts all blocks.
+        The logits and this term are float32, or float64 if the queries are.
+        With a window, this method is called for blocks: T and S are those of one block, B counts all blocks.
 
         Args:
             learned: the layer's weights by the names of `weights`.
             query: `[B, H, T, D]`, multiplied by the layer's scale.
             distance: int32 `[T, S]`.
-            causal: whether the layer hides what stands after a query.
+            causal: whether the layer hides the keys after a query.
         """
         return None
 
     def context(self, learned: dict[str, Tensor], weights: Tensor, distance: Tensor) -> Tensor | None:
-        """Return what is added to the context `[B, H, T, D]` for weights `[B, H, T, S]`, or None."""
+        """Return a term to add to the context `[B, H, T, D]`, for weights `[B, H, T, S]`, or None."""
         return None
 
     def get_config(self) -> dict[str, Any]:
@@ -108,14 +108,14 @@ def checked_strategy(position: Any) -> PositionStrategy | None:
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class RotaryPositions(PositionStrategy):
-    """Rotary position embedding (RoPE): queries and keys turn with their position, logits see distances only.
+    """Rotary position embedding (RoPE): queries and keys rotate by position; logits depend on distances only.
 
-    Feature i of a head and feature i + D/2 form a pair, as in GPT-NeoX, Llama and KerasHub, that turns by
-    `position / base**(2i / D)`. Of an odd head width the first D - 1 features turn and the last one stays.
+    Feature i of a head and feature i + D/2 form a pair, as in GPT-NeoX, Llama and KerasHub, that rotates by
+    `position / base**(2i / D)`. If D is odd, the first D - 1 features rotate and the last one is unchanged.
     Angles are exact to 1e-6 at any position, under every dtype policy; under float64 to 2.3e-16 of the angle.
 
     Args:
-        base: ratio of the longest wavelength to the shortest; 10,000 is the paper's, longer texts take more.
+        base: ratio of the longest wavelength to the shortest; 10,000 is the paper's. Longer texts need more.
 
     Raises:
         ValueError: if `base` is not greater than 1.
@@ -149,9 +149,9 @@ class RotaryPositions(PositionStrategy):
 class LinearBias(PositionStrategy):
     """Attention with linear biases (ALiBi): each head lowers a logit by its slope times the distance.
 
-    Nothing is learned. Symmetric: a key lowers its logit by how far it is, on either side; under `causal`
-    this is the paper's form. With H heads, a power of 2, the slopes are `2**(-8 h / H)` for h = 1..H; for
-    another H those of the power of 2 below it and then every second one of the power above.
+    Nothing is learned. The bias is the same for keys before and after the query; with `causal` it is the
+    paper's. If the number of heads H is a power of 2, the slopes are `2**(-8 h / H)` for h = 1..H. Otherwise
+    they are the slopes of the power of 2 below H, then every second slope of the power of 2 above H.
 
     Example:
 
@@ -175,15 +175,14 @@ class LinearBias(PositionStrategy):
 class BucketedBias(PositionStrategy):
     """T5's relative bias: each head learns a number for each bucket of distances, added to the logits.
 
-    Half of a direction's buckets hold one distance each, the others logarithmically growing ranges up to
-    `max_distance`; beyond it all share the last. An encoder splits the buckets between the two directions;
-    under `causal` all serve the past. T5 itself leaves the logits unscaled (`scale=1.0`) and shares one table
-    among its layers; here each layer learns its own.
+    Half of a direction's buckets hold one distance each. The other half hold ranges up to `max_distance` that
+    grow logarithmically; all distances beyond share the last bucket. The buckets are split between the two
+    directions; with `causal`, all serve the past. T5 itself leaves the logits unscaled (`scale=1.0`) and
+    shares one table among its layers; here each layer learns its own.
 
     Args:
         num_buckets: even, at least 4; 32 is T5's.
-        max_distance: beyond this all distances look alike; more than half of a direction's buckets; 128 is
-            T5's.
+        max_distance: distances beyond it look alike; more than half of `num_buckets`; 128 is T5's.
 
     Raises:
         ValueError: for an argument out of range.
@@ -220,7 +219,7 @@ class BucketedBias(PositionStrategy):
         }
 
     def logits(self, learned: dict[str, Tensor], query: Tensor, distance: Tensor, *, causal: bool) -> Tensor:
-        # From distance to bucket by a table of every distance that has a bucket of its own.
+        # A table holds the bucket of each distance up to `max_distance`; distances beyond are clipped to it.
         reach = self.max_distance
         table = [self.bucket(d, causal) for d in range(-reach, reach + 1)]
         buckets = ops.take(

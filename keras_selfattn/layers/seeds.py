@@ -1,4 +1,4 @@
-"""Seeds for the parts of a layer, all different, from the one seed its user gives; and draws that repeat."""
+"""Different seeds for the parts of a layer, from its user's one seed; and draws that repeat."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ Tensor = Any
 
 
 def split_seed(seed: int | None, parts: int) -> list[int | None]:
-    """Return a seed for each part: equal ones would give equal weights and equal dropout.
+    """Return a different seed for each part; equal seeds would give equal weights and equal dropout.
 
     Args:
         seed: any integer that is not negative, or None for random parts.
@@ -30,7 +30,7 @@ def split_seed(seed: int | None, parts: int) -> list[int | None]:
 
 
 class SeedDraws(keras.random.SeedGenerator):
-    """A seed generator whose next draw can be held, so that what runs twice drops the same elements."""
+    """A seed generator whose next draw can be held, so that code that runs twice drops the same elements."""
 
     _held: Tensor = None
 
@@ -48,9 +48,9 @@ class SeedDraws(keras.random.SeedGenerator):
 
 
 def part_of_draw(draw: Tensor, number: Tensor) -> Tensor:
-    """Return the draw for one part of what is dropped in parts, by the number of its first row.
+    """Return the draw for one part of a tensor that is dropped in parts; `number` is the part's first row.
 
-    On TensorFlow the draw as it is: there every row has bits of its own anyway.
+    On TensorFlow it is the given draw: there every row has bits of its own anyway.
     """
     if keras.backend.backend() == "tensorflow":
         return draw

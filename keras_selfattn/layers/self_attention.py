@@ -31,7 +31,7 @@ from keras_selfattn.layers.tensorflow.packing import PackedTokens
 Tensor = Any
 
 _NORM_EPSILON = 1e-6  # Gemma's and Qwen's
-_SETTINGS = ("num_kv_heads", "scale", "qk_norm", "logit_cap")  # beside `position`, stored as they are
+_SETTINGS = ("num_kv_heads", "scale", "qk_norm", "logit_cap")  # stored unchanged, unlike `position`
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -39,7 +39,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
     """Multi-head scaled dot-product self-attention with a fused query-key-value projection.
 
     A query with nothing to attend to gets weights and context of exactly zero, so its output is the
-    projection's bias; outputs at masked positions are exactly zero; what padding holds does not matter.
+    projection's bias. Outputs at masked positions are exactly zero. Padding values have no effect.
 
     Args:
         num_heads: number of query heads H.
@@ -50,22 +50,22 @@ class MultiHeadSelfAttention(SelfAttentionBase):
             section 3.2.1). 1.0 gives the unscaled dot product.
         position: how the distance between query and key enters: `RotaryPositions`, `LinearBias`,
             `BucketedBias` or `RelativePositions`; None = not at all.
-        causal: if True, a position attends to itself and what stands before it.
+        causal: if True, a position attends only to itself and the positions before it.
         window: local attention: an int w (a query attends to keys at most w positions away) or (left, right).
             Time and memory fall with the window unless weights are returned. None = no limit.
         dropout: share in [0, 1] of attention weights dropped in training.
         use_bias: whether the projections have biases, as those of Keras and BERT do.
         qk_norm: if True, the queries and keys of each head are divided by their root mean square, with
             learned gains; it keeps the logits of wide models from growing.
-        logit_cap: bound c of the scaled products of queries and keys, `c tanh(logits / c)`; what `position`
-            adds comes after it. None = no bound.
+        logit_cap: bound c of the scaled products of queries and keys, `c tanh(logits / c)`; the term of
+            `position` is added after it. None = no bound.
         seed: int for initial weights and dropout; None draws one.
 
     Call arguments:
         inputs: float `[batch, length, features]`.
         mask: bool `[batch, length]`, True = a real token; propagated by Keras.
-        valid_lens: int `[batch]`, tokens from there on are padding; or int `[batch, length]`, the number of
-            leading keys each query attends to.
+        valid_lens: int `[batch]`, the number of leading real tokens, the rest is padding; or int
+            `[batch, length]`, the number of leading keys each query attends to.
         attention_mask: bool `[length, length]`, `[batch, length, length]` or `[batch, heads or 1, length,
             length]`, True where the query (first) may attend to the key (second).
         training: dropout acts only if True.
@@ -195,11 +195,11 @@ class MultiHeadSelfAttention(SelfAttentionBase):
 
     @property
     def _factors(self) -> tuple[float, float]:
-        """Factors of queries and of products, together `scale`.
+        """The factors of queries and of products; their product is `scale`.
 
-        TensorFlow fuses product, factor and mask. But position strategies take scaled queries, and in float16
-        unscaled products would overflow sooner. In bfloat16 only a power of two is left to the products: that
-        one rounds nothing.
+        TensorFlow fuses product, factor and mask, so the products take the factor. But position strategies
+        take scaled queries, and in float16 unscaled products would overflow sooner. In bfloat16 the products
+        take only a power of two, which rounds nothing.
         """
         factor = 1 / math.sqrt(self._head_dim) if self.scale is None else self.scale
         if self.position is not None or self.compute_dtype == "float16":

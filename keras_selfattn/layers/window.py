@@ -18,23 +18,23 @@ _SMALLEST_CHUNK = 16
 
 
 def keys_of_chunk(left: int, right: int) -> int:
-    """Return how many keys a whole chunk of queries meets that see `left` keys before and `right` after."""
+    """Return K of a whole chunk, whose queries see `left` keys before and `right` keys after themselves."""
     size = max(_SMALLEST_CHUNK, left, right)
     return size * (-(-left // size) + 1 + -(-right // size))
 
 
 class Chunks:
-    """The cut of a sequence into chunks of C queries, each with the K keys that a window can reach.
+    """A sequence cut into chunks of C queries, each with the K keys that a window can reach.
 
-    As many queries to the chunk as the longer reach: K is then three times that at most. Half as many compare
-    fewer pairs but copy each key five times instead of three: slower to train at a reach of 64, equal at 256.
-    Twice as many were slower at both.
+    C is the longer reach, at least 16, so K is at most 3 C. With half of that C, fewer pairs are compared,
+    but each key is copied five times instead of three: slower to train at a reach of 64, equal at 256. Twice
+    that C was slower at both.
 
     Args:
         length: T, a number or a scalar tensor.
         left: how many positions a query sees before itself.
         right: how many positions a query sees after itself.
-        size: C, if not the longer reach.
+        size: C; by default the longer reach, at least 16.
     """
 
     def __init__(self, length: Tensor, left: int, right: int, size: int | None = None) -> None:
@@ -72,7 +72,7 @@ class Chunks:
         return whole[:, :, : self.length]
 
     def distances(self) -> Tensor:
-        """Return key position - query position inside a chunk, int32 `[C, K]`: the same in all."""
+        """Return key position - query position inside a chunk, int32 `[C, K]`; the same in all chunks."""
         queries = self.before * self.size + ops.arange(self.size, dtype="int32")
         return ops.arange(self.num_keys, dtype="int32")[None, :] - queries[:, None]
 
@@ -98,7 +98,7 @@ class Chunks:
 
     def _chosen(self, chosen: Tensor, batch: Tensor) -> Tensor:
         rows = self._cut(chosen)  # [B or 1, H or 1, N, C, T]
-        # One column more, so that there is one to read when T is 0; the real keys rule it out.
+        # One more column, so that there is one to read when T is 0; the mask of real keys excludes it.
         rows = ops.concatenate([rows, ops.zeros((*ops.shape(rows)[:-1], 1), dtype="bool")], axis=-1)
         starts = (ops.arange(self.count, dtype="int32") - self.before) * self.size  # [N]
         columns = starts[:, None] + ops.arange(self.num_keys, dtype="int32")  # [N, K]

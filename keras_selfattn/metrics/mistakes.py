@@ -17,11 +17,11 @@ _Line = tuple[Any, ...]
 def mistakes_of(head: Head, rows: LabelledRows, outputs: Any) -> Columns:
     """Return the rows that a model predicts wrongly, worst first.
 
-    For labels, the worst row is the most confident one; `probability` is that of the prediction. If a row has
-    several labels, it is that of the most confident wrong decision on one of them; an unknown label counts as
-    rejected with certainty. If a row has a label for each token, a line is one token. Numbers are never
-    exactly right, so all rows are listed, the one with the largest mean error first. The first column is the
-    line of a row, or another place.
+    For labels, the worst row is the most confident one; `probability` is the prediction's. If a row has
+    several labels, `probability` is that of the most confident wrong decision on one label; an unknown label
+    counts as rejected with certainty. If a row has a label for each token, a line is one token. Numbers are
+    never exactly right, so all rows are listed, the one with the largest mean error first. The first column
+    is a row's place in its source, such as the number of its line.
 
     Args:
         head: the head of the model.

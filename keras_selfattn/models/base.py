@@ -30,7 +30,7 @@ class RawModel(DeferredCompile):
     config_type: ClassVar[type[EncoderConfig]]
     # The name of the rows, in the plural, as the beginning of a sentence.
     rows_are: ClassVar[str]
-    # Fields of the config that remove the path that is fitted beside attention.
+    # Changes to the config that remove the path fitted beside attention.
     encoder_only: ClassVar[dict[str, Any]] = {}
 
     @classmethod
@@ -218,6 +218,10 @@ class RawModel(DeferredCompile):
         return cls(**config)
 
     def _adapt(self, rows: Rows, head: Head) -> None:
+        """Call the hooks in order: `_learn` (front end), `_assemble` (layers), `_prepare` (fits layers).
+
+        A subclass overrides this if `_assemble` depends on what is fitted on the rows after `_learn`.
+        """
         self._learn(rows)
         self._assemble(head)
         self._prepare(rows)

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
 
-# Batches whose rows are sorted by length together: enough that a batch holds similar lengths, few enough
-# that every epoch mixes the rows.
+# Number of batches whose rows are sorted by length together: enough that a batch holds similar lengths, few
+# enough that every epoch mixes the rows.
 _POOL = 50
 _BATCH_SIZE = 32  # Keras' own
 # Most attention pairs in a batch, which determine its memory: 64 rows of 362 tokens, or 1 of 2,896.
@@ -69,7 +69,7 @@ class LengthSortedBatches:
         self._targets, self._weights, self._side_inputs = targets, weights, beside
         self._random = np.random.default_rng(seed) if shuffle else None
         self._starts = np.random.default_rng([seed, 2])
-        # Rows of a class are batched together, so that the number of batches is the same in every epoch.
+        # Rows with the same batch size are batched together, so that all epochs have as many batches.
         lengths = np.maximum(self.lengths, 1)
         pairs = lengths * (lengths if window is None else np.minimum(lengths, 2 * window + 1))
         halvings = np.ceil(np.log2(batch_size * pairs / _MAX_PAIRS)).clip(0).astype(int)

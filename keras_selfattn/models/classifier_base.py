@@ -15,7 +15,7 @@ class Classifier(RawModel):
     Args:
         config: the model's settings; by default, those of its kind.
         multi_label: True if rows may have several labels; None leaves it to the labels of the first `fit`
-            (`labels.may_bear_several`).
+            (`label_names.may_bear_several`).
     """
 
     def __init__(self, config: Any = None, *, multi_label: bool | None = None, **kwargs: Any) -> None:

@@ -16,10 +16,10 @@ class Averaged(keras.layers.Layer):
     """The mean of the logits of several encoders, or of their log-probabilities.
 
     Args:
-        exclusive: True if the classes exclude each other: the logits of each are then normalised first.
+        exclusive: True if the classes exclude each other: each encoder's logits are then normalised first.
 
     Call arguments:
-        inputs: float `[..., classes]` of each.
+        inputs: list with the logits of each encoder, float `[..., classes]`.
 
     Returns:
         float32 `[..., classes]`.
@@ -56,13 +56,13 @@ class Averaged(keras.layers.Layer):
 
 
 def side_by_side(build: Callable[[], keras.Model], members: int) -> tuple[Tensor, Tensor | list[Tensor]]:
-    """Return the input of the encoders, and the output of the only one or of each.
+    """Return the encoders' common input, and the output of a single encoder or the list of all outputs.
 
-    The layers of the first are the core's; those of each other are in a submodel: "member_2", "member_3", …
+    The first encoder's layers are the core's own. Each other encoder is a submodel: "member_2", "member_3", …
 
     Args:
-        build: makes one of them.
-        members: their number.
+        build: returns a new encoder.
+        members: the number of encoders.
     """
     first = build()
     others = [build() for _ in range(1, members)]

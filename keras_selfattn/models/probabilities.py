@@ -80,7 +80,7 @@ class Mixture(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class Probabilities(keras.layers.Layer):
-    """Turn logits into probabilities, divided by a temperature except in training.
+    """Turn logits into probabilities; outside training, divide the logits by a temperature first.
 
     Args:
         activation: "softmax", or "sigmoid" for labels that do not exclude each other.
@@ -112,7 +112,7 @@ class Probabilities(keras.layers.Layer):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         logits = keras.ops.cast(inputs, "float32")
-        # Otherwise a continued training would have the gradients of another loss.
+        # With the temperature, continued training would follow the gradients of another loss.
         logits = logits if training else logits / self.temperature
         return keras.activations.get(self.activation)(logits)
 

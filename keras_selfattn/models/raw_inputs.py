@@ -8,7 +8,10 @@ from keras_selfattn.errors import DataError
 
 
 class Rows(NamedTuple):
-    """Columns of equal length: raw inputs, targets as the head reads them, and float32 weights or None."""
+    """Columns of equal length: raw inputs, targets as the head reads them, and float32 weights or None.
+
+    The models work on `Rows`; files and `training` have rows as `data.LabelledRows`, with source and lines.
+    """
 
     inputs: list[Any]
     targets: list[Any]

@@ -113,7 +113,7 @@ def fit_again(
         model: has seen no rows yet.
         rows: to train on; none of them is for validation.
         epochs: the result of `epochs_again`.
-        monitored: a model of the same config, or of one encoder.
+        monitored: the model trained by `fit_monitored`, of the same config or with one encoder.
         config: the settings of its training.
         callbacks: as in `fit_monitored`.
         verbose: as in `keras.Model.fit`.
@@ -172,8 +172,8 @@ def has_two_paths(model: Any) -> bool:
 def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
     """Return the values of each epoch under clear names.
 
-    If a model has two paths, loss and accuracy of training are of attention alone, and have its name; those
-    of validation are of both together.
+    If a model has two paths, training loss and accuracy are of attention alone, so their names begin with
+    "attention_"; validation loss and accuracy are of both paths.
     """
     if not has_two_paths(model):
         return dict(history)

@@ -1,4 +1,7 @@
-"""Read rows as a model does, and set apart those with labels that it does not know."""
+"""Read rows as a model does, and set apart those with labels that it does not know.
+
+Training handles `LabelledRows` (of data: inputs, targets, source); models work on `Rows` (of raw_inputs).
+"""
 
 import dataclasses
 from collections.abc import Collection, Iterator
@@ -54,7 +57,7 @@ def read_rows(model: RawModel, rows: LabelledRows, kind: type[Head]) -> Labelled
         raise DataError(f"{rows.source} has no rows. Give at least one.")
     with source_named(rows.source):
         read = model.read_rows(rows.inputs, rows.targets, None, kind)
-    # Of the same class, which defines the split of its rows.
+    # `replace` keeps the class, which defines the split of its rows.
     return dataclasses.replace(rows, inputs=read.inputs, targets=read.targets)
 
 

@@ -44,7 +44,7 @@ class Run:
         model: with the weights of the epoch that was best on the validation rows; or trained again without
             monitoring, on all rows or, for several encoders, on those that were not held out.
         figures: on the held-out rows, of a model that was not trained on them.
-        best_epoch: that epoch, counted from 1.
+        best_epoch: the best epoch on the validation rows, counted from 1.
         seconds: of vocabulary and training.
         rows: the number of rows that the weights were trained on.
         again: True if the model was trained again.
@@ -137,7 +137,7 @@ def train(
         started = time.perf_counter()
         done = _trained(model, tables, config, refit, tune, report, callbacks=callbacks, verbose=verbose)
         seconds = time.perf_counter() - started
-        # For rows that the kept model was trained on, figures come from the model before it.
+        # A refitted model has seen the validation rows, so figures on them come from the monitored model.
         told = done.monitored.model if refit and test is None else done.model
         found = measured(told, tables[split])
         run = Run(

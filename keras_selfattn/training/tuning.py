@@ -40,8 +40,8 @@ class Candidate:
         model: of one encoder, trained with the best settings on the rows that were not held out.
         config: the settings of its training.
         fitted: the outcome of that training.
-        changes: of the settings, from the given ones.
-        trials: all of them, in order; the first changes nothing.
+        changes: the settings that differ from the given ones, by name.
+        trials: all trials, in order; the first changes nothing.
     """
 
     model: RawModel

@@ -15,7 +15,7 @@ if keras.backend.backend() == "tensorflow":
 
 
 def runs_kernels(tensor: Tensor) -> bool:
-    """Return whether TensorFlow's own kernels compute with `tensor`: not XLA, nor another backend."""
+    """Return True if TensorFlow's own kernels compute with `tensor`, not XLA or another backend."""
     if tf is None or not tf.is_tensor(tensor):
         return False
     # Public TensorFlow does not say whether a function is being traced for XLA.
@@ -23,5 +23,8 @@ def runs_kernels(tensor: Tensor) -> bool:
 
 
 def as_tensor(x: Tensor) -> Tensor:
-    """Return `x` as a tensor: TensorFlow loses gradients of variables in loops, and wants them apart."""
+    """Return `x` as a tensor.
+
+    TensorFlow loses gradients of variables in loops, and requires custom gradients to return them separately.
+    """
     return ops.convert_to_tensor(x) if tf is None else tf.convert_to_tensor(x)

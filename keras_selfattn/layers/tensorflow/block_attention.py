@@ -31,8 +31,8 @@ def attend_in_blocks(
     Args:
         heads: query `[N, H, D]`, key `[N, G, D]` and value `[N, G, D]`.
         tokens: where the packed tokens belong.
-        pairs: which of them may attend to which.
-        formula: what to compute, for a block at a time: of g samples, C queries and K keys.
+        pairs: which of the tokens may attend to which.
+        formula: the kind of attention, computed for one block of g samples, C queries and K keys at a time.
         dropout: whether the formula's dropout acts.
     """
     learned = formula.learned()
@@ -135,10 +135,10 @@ class _BlockAttention:
         return *of_heads, *(tf.cast(x, of.dtype) for x, of in zip(of_learned, learned, strict=True))
 
     def _upstream(self, context: Tensor, upstream: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gradient of the sum of weights and values `[N, H, D]`, and its product with the sum.
+        """Return the gradient of the weighted sum, `[N, H, D]`, and the softmax's shared term, `[N, H, 1]`.
 
-        That product, in float32 at least, `[N, H, 1]`, is the sum over the keys of weight times gradient,
-        which the gradient of a softmax takes from each.
+        The gradient of a softmax subtracts, for every key, the sum over the keys of weight times gradient of
+        the weight. This shared term is the dot product of context and upstream, in float32 at least.
         """
         shape = [-1, self._num_heads, self._heads[2].shape[2]]
         wide = _wide(context.dtype)
@@ -152,7 +152,7 @@ class _BlockAttention:
         # In half precision the many small gradients of one weight would be rounded away as they are added up.
         learned = [tf.cast(weight, _wide(weight.dtype)) for weight in self._learned.values()]
         query, key, value = heads
-        # Of a slot without a token the queries are another's; nothing comes from there.
+        # An empty slot holds a copy of another token's query, so its upstream gradient is zeroed.
         upstream, shared = (self._walk.cleared(at, part, x) for x in (upstream, shared))
         with tf.GradientTape(watch_accessed_variables=False) as scores:
             scores.watch([query, key, *learned])
@@ -175,8 +175,8 @@ class _BlockAttention:
         return {name: tf.cast(weight, given.dtype) for (name, given), weight in pairs}
 
     def _weights(self, at: QuerySpan, part: Block, logits: Tensor, dtype: Any) -> Tensor:
-        # Where numbers come and go in bfloat16, the kernel computes in float32 between; float16 has no room
-        # for what masks a logit.
+        # With bfloat16 inputs and outputs, the softmax kernel computes in float32 itself. float16 cannot hold
+        # the number that masks a logit.
         logits = logits if logits.dtype == dtype == tf.bfloat16 else widened(logits)
         mask = self._walk.mask(at, part)
         weights = masked_softmax(logits, mask, rows_may_be_empty=self._rows_may_be_empty)
@@ -193,9 +193,9 @@ class _BlockAttention:
 
 
 def _apart(compute: Callable[[], Tensor]) -> Tensor:
-    """Return what `compute` does; in a graph as a function that stays one.
+    """Return `compute()`; in a graph, `compute` becomes a function that is not inlined.
 
-    Inlined, its hundreds of steps would be visited even where the graph does not take them.
+    Inlined, its hundreds of operations would be visited even in a branch that the graph does not take.
     """
     if tf.executing_eagerly():
         return compute()
@@ -235,7 +235,7 @@ def _wide_zeros(x: Tensor) -> Tensor:
 
 
 def _parts(dtype: Any, *widths: int) -> Any:
-    """Return an array of parts `[tokens, *widths]`: one part without tokens, for there may be no other."""
+    """Return an array of parts `[tokens, *widths]`, with one empty part, because there may be no other."""
     shape = [None, *widths]
     parts = tf.TensorArray(dtype, 1, dynamic_size=True, infer_shape=False, element_shape=shape)
     return parts.write(0, tf.zeros([0, *widths], dtype))

@@ -1,7 +1,7 @@
 """The walk over the pairs of packed tokens, block by block: which queries and keys come next, and their mask.
 
-A loop takes a group of samples, or a stretch of a long one, at a time; a loop inside it, blocks of queries.
-TensorFlow only.
+The outer loop takes a group of samples, or a stretch of a long sample, at a time; the inner loop takes blocks
+of their queries. TensorFlow only.
 
 Axes: N (real tokens), B (batch), P (positions of the longest sample), g (samples of a group), C (queries of a
 block), K (keys that it may see), H (heads).
@@ -17,12 +17,12 @@ from keras_selfattn.layers.tensorflow.packing import PackedTokens
 Tensor = Any
 State = tuple[Any, ...]
 
-# Scores of a block, all heads: enough for a product to be worth its call (8 MB of float32).
+# Scores of a block, over all heads: enough for a matrix product to be worth its call (8 MB of float32).
 _SCORES = 2**21
-# Of them in vain, for samples shorter than the longest of their group: about what a group costs itself.
+# The most scores that a group wastes on padding its samples to the longest: about the cost of one more group.
 _WASTED_SCORES = 2**16
 _LEAST_QUERIES = 32
-# Queries of a stretch under a window, which share the keys around them; with a longer reach as many as that.
+# Queries of a stretch under a window, which share the keys around them; more if the window is wider.
 _STRETCH = 256
 _FAR = 2**29
 
@@ -56,7 +56,7 @@ class Walk:
 
     Args:
         tokens: where the packed tokens belong.
-        pairs: which of them may attend to which.
+        pairs: which of the tokens may attend to which.
         num_heads: H.
         width: floats of memory that a score takes.
     """
@@ -65,12 +65,12 @@ class Walk:
         self._tokens = tokens
         self._pairs = pairs
         self._scores = max(1, _SCORES // (num_heads * width))
-        # Where a score takes many numbers few queries are worth a call, and more would need too much memory.
+        # If a score takes many floats, few queries are worth a call, and more would take too much memory.
         self._least = max(_LEAST_QUERIES // min(width, 4), 1)
         # Scores of each sample, longest first; their number may be beyond int32.
         self._costs = tf.square(tf.cast(tokens.spans, tf.float32))
         self._wasted = _WASTED_SCORES / (num_heads * width)
-        # No further than sums of two stay in int32.
+        # Clipped, so that the sum of two of them fits in int32.
         left, right = (None if x is None else min(x, _FAR) for x in pairs.reach)
         self._reach = (left, right)
         self.windowed = left is not None and right is not None
@@ -109,7 +109,7 @@ class Walk:
         return self._tokens.rows[at.first : at.first + at.count, start:stop]
 
     def packed(self, at: QuerySpan, start: Tensor, stop: Tensor, x: Tensor) -> Tensor:
-        """Return of `x`, `[g, positions, ...]`, what belongs to real tokens, `[tokens, ...]`."""
+        """Return the part of `x`, `[g, positions, ...]`, at real tokens, `[tokens, ...]`."""
         flat = tf.reshape(x, [-1, *x.shape[2:]])
         if self._tokens.slots is None:
             return flat
@@ -124,7 +124,7 @@ class Walk:
         return tf.where(slots[:, None, :, None], x, tf.zeros([], x.dtype))
 
     def mask(self, at: QuerySpan, part: Block) -> Tensor | None:
-        """Return which pairs of a block may attend, bool that broadcasts to `[g, H, C, K]`, or None: all."""
+        """Return which pairs of a block may attend, bool that broadcasts to `[g, H, C, K]`; None for all."""
         parts = []
         samples = slice(at.first, at.first + at.count)
         if self._tokens.slots is not None:
@@ -142,27 +142,27 @@ class Walk:
         return all_of(parts)
 
     def near(self, at: QuerySpan, part: Block, keys: Tensor) -> Tensor:
-        """Return of a stretch's keys `[g, G, keys, D]` those that a block sees, `[g, G, K, D]`."""
+        """Return those keys of a stretch, `[g, G, keys, D]`, that a block sees, `[g, G, K, D]`."""
         if self._reach == (None, None):
             return keys
         return keys[:, :, part.left - at.left : part.right - at.left]
 
     def spread(self, at: QuerySpan, part: Block, x: Tensor) -> Tensor:
-        """The reverse of `near`: `[g, G, K, D]` to `[g, G, keys, D]`, zeros where the block sees none."""
+        """Reverse `near`: `[g, G, K, D]` to `[g, G, keys, D]`, zeros at keys that the block does not see."""
         if self._reach == (None, None):
             return x
         beyond = [part.left - at.left, at.right - part.right]
         return tf.pad(x, [[0, 0], [0, 0], beyond, [0, 0]])
 
     def _group(self, first: Tensor) -> Tensor:
-        """Return how many samples from the `first` on share blocks."""
+        """Return how many samples, from `first` on, form a group that shares blocks."""
         costs = self._costs[first : self._tokens.samples]
         held = costs[0] * tf.range(1.0, tf.cast(tf.shape(costs)[0], tf.float32) + 1)
         fits = (held <= float(self._scores)) & (held - tf.cumsum(costs) <= self._wasted)
         return tf.maximum(tf.math.count_nonzero(fits, dtype=tf.int32), 1)
 
     def _seen(self, start: Tensor, stop: Tensor, least: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the first key that queries `start` to `stop` see, and the one behind their last."""
+        """Return the first key that queries `start` to `stop` see, and the key after their last one."""
         left, right = self._reach
         return (
             least if left is None else tf.maximum(start - left, least),
@@ -171,5 +171,5 @@ class Walk:
 
 
 def _loop(condition: Callable[..., Tensor], body: Callable[..., State], state: State) -> State:
-    # One step at a time, so that one block's memory is in use.
+    # One step at a time, so that only one block's memory is in use.
     return tf.while_loop(condition, body, state, parallel_iterations=1)

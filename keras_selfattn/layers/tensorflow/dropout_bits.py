@@ -1,8 +1,8 @@
 """Random bits for dropout on TensorFlow: a hash of seed, row and column, one byte for each element.
 
-The same seed, row and column give the same bit wherever they are asked for: a block of a matrix can be drawn
-again for the gradient, and a packed token drops what it drops in its padded batch. Cheaper than the stock
-generators, which spend a 32-bit number on each element, and fast under XLA, too.
+The same seed, row and column always give the same bit: a block of a matrix can be drawn again for the
+gradient, and a packed token drops the same elements as in its padded batch. The hash is cheaper than the
+stock generators, which spend a 32-bit number on each element, and it is fast under XLA, too.
 
 Reference: Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3", section 2 (counter-based
 generators). Constants and shifts of the hash: Hash Prospector (github.com/skeeto/hash-prospector).
@@ -22,10 +22,10 @@ _COLUMNS, _WORDS = 32, 8  # of a tile: four columns to the word
 def keep_mask(seed: Tensor, rows: Tensor, columns: Tensor, rate: float, first_column: Tensor = 0) -> Tensor:
     """Return which elements dropout keeps: each is False with probability `rate`, to 2^-32.
 
-    A byte decides, between 256 levels. For a rate between two of them, each run of 32 columns of a row takes
-    one or the other at random, so that the probability of every element is the rate itself. Elements of a run
-    are not quite independent then: the variance of sums grows by 0.15 % at most for rates from 0.1 to 0.9,
-    and by 8 % at 0.001.
+    Each element's random byte is compared with a level, one of 256. If the rate is between two levels, each
+    run of 32 columns of a row takes one of the two at random, so that every element's probability is exactly
+    the rate. The elements of a run are then not quite independent: the variance of sums grows by 0.15 % at
+    most for rates from 0.1 to 0.9, and by 8 % at 0.001.
 
     Args:
         seed: two integers.
@@ -43,11 +43,11 @@ def keep_mask(seed: Tensor, rows: Tensor, columns: Tensor, rate: float, first_co
     tiles = tf.range(first, (first_column + columns + _COLUMNS - 1) // _COLUMNS)
     words = _WORDS * tiles[:, None] + tf.range(_WORDS)  # [tiles, 8]
     word_keys = _mixed(_mixed(tf.cast(words, tf.uint32) + _mixed(seed[1] + _word(2))) ^ _mixed(seed[0]))
-    # Both are mixed already: of a round for each pair its middle is enough.
+    # Row keys and word keys are mixed already, so the middle part of a round is enough for each pair.
     hashed = _stirred((row_keys[..., None, None] ^ word_keys) * _word(_FIRST), 15) * _word(_SECOND)
     shape = tf.concat([tf.shape(hashed)[:-1], [_COLUMNS]], axis=0)
     drawn = tf.reshape(tf.bitcast(hashed, tf.uint8), shape)  # [*rows, tiles, 32]
-    # Of the two outcomes the rarer is counted, so that the level fits in a byte.
+    # The level is that of the rarer outcome (dropped or kept), so that it fits in a byte.
     level = _level(row_keys, word_keys[:, 0], min(rate, 1 - rate))
     kept = drawn >= level if rate <= 0.5 else drawn < level
     kept = tf.reshape(kept, tf.concat([tf.shape(rows), [-1]], axis=0))
@@ -56,7 +56,7 @@ def keep_mask(seed: Tensor, rows: Tensor, columns: Tensor, rate: float, first_co
 
 
 def _level(row_keys: Tensor, tile_keys: Tensor, rate: float) -> Tensor:
-    """Return below which byte an outcome of probability `rate` lies, uint8 `[]` or `[*rows, tiles, 1]`."""
+    """Return the level: bytes below it have probability `rate`; uint8 `[]` or `[*rows, tiles, 1]`."""
     level = math.floor(rate * 256)
     rest = rate * 256 - level
     if rest == 0:

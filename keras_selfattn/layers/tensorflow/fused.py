@@ -24,17 +24,17 @@ def add_bias(product: Tensor, bias: Tensor) -> Tensor:
 
         return tf.nn.bias_add(product, bias), gradient
 
-    # A tensor, not a variable, whose gradient TensorFlow would want apart.
+    # A tensor: the gradient of a variable would have to be returned separately.
     return added(product, tf.cast(tf.convert_to_tensor(bias), product.dtype))
 
 
 def layer_norm(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
     """Return the layer normalisation of `[N, D]`.
 
-    Batch normalisation in which each token is a channel: TensorFlow's graph optimiser takes that for layer
-    normalisation (remapper.cc, FindMklLayerNorm) if it stands between reshapes, with ones and zeros that are
-    filled in when the graph runs. Where the mean is 10,000 times the deviation it is two or three times less
-    exact than Keras'.
+    It is written as batch normalisation with each token as a channel. TensorFlow's graph optimiser replaces
+    this by its layer normalisation (remapper.cc, FindMklLayerNorm) if it stands between reshapes, with ones
+    and zeros that are filled in when the graph runs. If the mean is 10,000 times the deviation, its error is
+    two or three times that of Keras' layer.
     """
     count, features = tf.shape(x)[0], x.shape[1]
     nothing = tf.constant([], tf.float32)

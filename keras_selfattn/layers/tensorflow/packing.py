@@ -1,4 +1,4 @@
-"""The real tokens of a padded batch, one after the other, and back: work is done on these alone.
+"""Pack the real tokens of a padded batch one after the other, to compute only these; and unpack them.
 
 TensorFlow only; other backends, and graphs that XLA compiles, need shapes that do not depend on values.
 
@@ -21,19 +21,18 @@ class PackedTokens:
     Args:
         inputs: `[B, T, D]`.
         real: bool `[B, T]`, or None: all are real.
-        gaps: whether tokens that are not real take up a position between others; if not, a sample's tokens
-            stand one beside the other wherever they were, which is all the same to attention that does not
-            look at positions.
-        from_zero: with gaps, whether positions count from 0 or from a sample's first real token.
+        gaps: if True, padding between a sample's real tokens takes up positions. If False, the sample's
+            tokens stand side by side: no difference to attention that uses neither positions nor distances.
+        from_zero: with gaps, True counts positions from 0, False from a sample's first real token.
 
     Attributes:
-        places: int32 `[N]`, where in the flattened batch, `B T` places, each packed token stands.
+        places: int32 `[N]`, the index of each packed token in the flattened batch, of `B T` places.
         order: int32 `[B]`, the samples by falling number of positions.
         samples: int32 scalar, how many samples have a real token.
         spans: int32 `[B]`, the number of positions of each sample, in `order`.
-        rows: int32 `[B, P]`, the packed token at each position of the ordered samples; where there is none,
-            another one of the same sample.
-        slots: bool `[B, P]`, whether there is one, or None: everywhere.
+        rows: int32 `[B, P]`, the packed token at each position of the ordered samples; at an empty position,
+            another token of the same sample.
+        slots: bool `[B, P]`, True where a position holds a token; None if all do.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class PackedTokens:
         before = tf.cumsum(counts, exclusive=True)
         numbers = before + tf.cumsum(tf.cast(real, tf.int32), axis=1) - 1  # [B, T], of the last token so far
         back = tf.math.invert_permutation(self.order)
-        padding = tf.shape(self.places)[0]  # where a row of zeros is
+        padding = tf.shape(self.places)[0]  # the index of a row of zeros
         self._inverse = tf.reshape(tf.gather(tf.where(real, numbers, padding), back), [-1])  # [B T]
         positions = tf.range(_largest(self.spans))
         if firsts is None:
@@ -81,7 +80,7 @@ class PackedTokens:
 
     @property
     def by_token(self) -> TokenNumbers:
-        """A number of its own for each token, the same that it has among padded ones."""
+        """A unique number for each token, the same as in the padded layout."""
         return TokenNumbers(self.places, self.batch * self.length)
 
     @property
@@ -104,7 +103,8 @@ class PackedTokens:
         """Return `[N, H D]` as `[N, H, D]`."""
         return tf.reshape(x, [-1, num_heads, x.shape[-1] // num_heads])
 
-    # Each is the other's gradient; those of TensorFlow's gather would be sparse, and add.
+    # `_packed` and `_unpacked` are each other's gradients. TensorFlow's own gradient of a gather is sparse,
+    # and needs a sum over equal rows.
 
     def _packed(self, flat: Tensor) -> Tensor:
         @tf.custom_gradient
@@ -123,15 +123,15 @@ class PackedTokens:
 
 
 def _extents(real: Tensor, from_zero: bool) -> tuple[Tensor, Tensor]:
-    """Return the first position, 0 or the first real token's, and how many up to the last one's, `[B]`."""
+    """Return each sample's first position (0 or its first real token's) and its span to the last, `[B]`."""
     length = tf.shape(real)[1]
     positions = tf.range(length)
-    ends = tf.maximum(tf.reduce_max(tf.where(real, positions + 1, 0), axis=1), 0)  # of no positions, too
+    ends = tf.maximum(tf.reduce_max(tf.where(real, positions + 1, 0), axis=1), 0)  # also for length 0
     firsts = tf.reduce_min(tf.where(real, positions, length), axis=1)
     firsts = tf.zeros_like(ends) if from_zero else tf.minimum(firsts, ends)
     return firsts, ends - firsts
 
 
 def _largest(numbers: Tensor) -> Tensor:
-    """Return the largest of numbers that are not negative, 0 of none."""
+    """Return the largest of numbers that are not negative; 0 if there are none."""
     return tf.maximum(tf.reduce_max(numbers), 0)

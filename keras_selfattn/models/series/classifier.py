@@ -27,8 +27,9 @@ Tensor = Any
 
 # Standard deviation of the training noise, so that no single value decides.
 _NOISE = 0.05
-# Initial shares of attention and the random convolutions: with few rows the latter are right more often, and
-# a little of attention improves the probabilities. Fewer than 100 validation rows are too noisy to fit them.
+# Initial shares of attention and the random convolutions. With few rows the convolutions are right more
+# often, and a little attention improves the probabilities. Fewer than 100 validation rows are too noisy to
+# fit the shares.
 _SHARES = Shares(deep=0.1, wide=1.0, rows=100)
 
 
@@ -189,8 +190,8 @@ class SeriesClassifier(SeriesModel, Classifier):
     rows can have several labels, or none. `compile()` without arguments sets Adam, cross-entropy and
     accuracy.
 
-    Beside attention it has random convolutions with a linear readout, which is fitted in closed form before
-    training begins. With few rows it is the better of the two (`kernels=0` removes it).
+    Beside attention, the model has random convolutions with a linear readout, which is fitted in closed form
+    before training begins. With few rows they are better than attention (`kernels=0` removes them).
 
     Args:
         config: the model's settings; a `SeriesClassifierConfig` or the dict of one.

@@ -196,7 +196,7 @@ def last_values(inputs: Tensor) -> Tensor:
 
 
 def last_known(row: np.ndarray) -> np.ndarray:
-    """Return the same for one row `[T, F]`, `[F]`."""
+    """Return the last finite value of each feature of one row `[T, F]`, 0 if it has none, `[F]`."""
     known = np.isfinite(row)
     # As in `last_values`, one more frame, so that there is one.
     values, known = (np.pad(each, [(1, 0), (0, 0)]) for each in (np.where(known, row, 0), known))

@@ -32,7 +32,7 @@ _WEIGHTS = (1.0, 1.0, 0.3)
 _STEEP = 100.0
 # The most rows for the fit of a readout: its cost grows with their cube.
 _MOST_ROWS = 2000
-# Rows at once, and the cost of a frame for the size of batches: long rows come in smaller batches.
+# Rows in a batch, and its `window`, the cost of a frame: long rows come in smaller batches.
 _BATCH, _WINDOW = 32, 48
 # The tried scales of the readout, evenly in their logarithm, and the smoothing of each label: predictions for
 # left-out rows are nearly always right, so without smoothing no scale would be too large.
@@ -45,9 +45,9 @@ class RandomConvolutions(keras.layers.Layer):
     """Features of random kernels on standardised series, and the series sampled at 16 places.
 
     The features of a kernel are the share of real frames with a positive value, and its largest value. Half
-    of the kernels apply at every frame, with zeros before and after the row; the others only within the row,
-    and give 0 for a row that is too short. Kernels are drawn from the seed and not trained; their dilations
-    reach up to the length of the longest training row.
+    of the kernels apply at every frame, with zeros before and after the row. The other half apply only within
+    the row, and give 0 for a row that is too short. Kernels are drawn from the seed and not trained; their
+    dilations reach up to the length of the longest training row.
 
     Args:
         kernels: their number.
@@ -223,7 +223,7 @@ def sampled(inputs: Tensor, real: Tensor) -> Tensor:
 
 
 def _inside(real: Tensor, margin: int) -> Tensor:
-    """Return 1 for the real frames and so many more on either side, else 0, `[B, T, 1]`."""
+    """Return 1 for real frames with real frames at distance `margin` on both sides, else 0, `[B, T, 1]`."""
     if not margin:
         return real
     before = ops.pad(real, [[0, 0], [margin, 0], [0, 0]])[:, :-margin]

@@ -26,7 +26,7 @@ Tensor = Any
 # The most last values of a row for a forecast's ridge regression, and the most values of all rows.
 _MOST_FEATURES = 1000
 _MOST_VALUES = 10_000_000
-# Relative to a deviation of the targets.
+# The smallest deviation of the residuals, relative to that of the targets.
 _LEAST_LEFT = 1e-3
 
 
@@ -102,6 +102,7 @@ class SeriesRegressor(SeriesModel):
         return np.asarray(cast(NumbersHead, self.head).mean)
 
     def _adapt(self, rows: Rows, head: Head) -> None:
+        """Adapt as the base does, but fit the ridge regression before `_assemble`: it determines the head."""
         self._learn(rows)
         targets = np.stack(rows.targets) - self._beginning(rows.inputs, len(rows.targets[0]))  # [rows, N]
         ridge, chosen = self._fitted(rows, targets)
@@ -139,7 +140,7 @@ class SeriesRegressor(SeriesModel):
         return np.zeros((len(inputs), numbers))
 
     def _of_ridge(self, inputs: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the ridge regression's predictions less the mean of the numbers, `[rows, N]`."""
+        """Return the ridge regression's predictions minus the mean of the numbers, `[rows, N]`."""
         core = self.core
         return batched(keras.Model(core.input, core.get_layer("ridge").output), inputs)
 

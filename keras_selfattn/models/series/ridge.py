@@ -109,7 +109,7 @@ class _Path(NamedTuple):
 def _blocks_left_out(
     features: np.ndarray, targets: np.ndarray, weights: np.ndarray, blocks: int
 ) -> np.ndarray:
-    """Return the same for each row when a block of rows is left out."""
+    """Return the errors on each row when its block of rows is left out, `[penalties, B, C]`."""
     found = np.zeros((len(PENALTIES), *targets.shape))
     for held in np.array_split(np.arange(len(features)), min(blocks, len(features))):
         path = _Path.of(*(np.delete(each, held, axis=0) for each in (features, targets, weights)))

@@ -159,6 +159,10 @@ class TextClassifier(Classifier):
         return as_texts(x)
 
     def _adapt(self, rows: Rows, head: Any) -> None:
+        """Adapt as the base does, but fit the wide path before `_assemble`: it determines the core's inputs.
+
+        Weights to start from are copied after `_assemble`; there is nothing to `_prepare`.
+        """
         self._learn(rows)
         if self.config.wide:
             targets = head.encoded(rows.targets)

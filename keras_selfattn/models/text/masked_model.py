@@ -48,8 +48,8 @@ class MaskedTokenModel(RawModel):
         vocabulary: tokens in the order of their ids, the mask last; left out before training.
 
     Call arguments:
-        inputs: int32 `[hidden]`, the places of the tokens to guess among those of all rows, and int32
-            `[batch, length]` token ids with 0 as padding.
+        inputs: int32 `[hidden]`, indices of the tokens to guess in the concatenated padded rows, and these
+            rows, int32 `[batch, length]` token ids with 0 as padding.
         training: dropout acts only if True.
 
     Returns:

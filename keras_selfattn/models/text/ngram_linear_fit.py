@@ -59,10 +59,10 @@ def fitted(
 ) -> NGramLogits:
     """Return the fitted wide path for labelled texts.
 
-    It is the weighted sum of support vector machines on tf-idf, of all n-grams and, unless tokens are
-    characters, of words alone; with few classes, of the same on features scaled by naive-Bayes log-count
-    ratios; and of those ratios themselves. The weights maximise the likelihood of held-out rows. The sum is
-    again one linear model.
+    It is a weighted sum of linear models: support vector machines on tf-idf of all n-grams and, unless tokens
+    are characters, of words alone; with few classes, the same machines on features scaled by naive-Bayes
+    log-count ratios; and those ratios themselves. The weights maximise the likelihood of held-out rows. The
+    sum is again one linear model.
 
     Args:
         config: sets the tokens and the cut of texts.
@@ -119,7 +119,7 @@ def wide_logits(layer: NGramLogits, config: TextConfig, texts: Sequence[str]) ->
 
 
 class _Counts(NamedTuple):
-    """Counts of each n-gram in each text: rows and ids int32, counts float32; `texts` in number."""
+    """Counts of each n-gram in each text: rows and ids int32, counts float32; `texts` is their number."""
 
     rows: np.ndarray
     ids: np.ndarray

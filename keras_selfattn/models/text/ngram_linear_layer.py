@@ -16,7 +16,7 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class NGramLogits(keras.layers.Layer):
-    """Logits of a linear model of weighted n-gram counts, fitted by `wide_fit.fitted`.
+    """Logits of a linear model of weighted n-gram counts, fitted by `ngram_linear_fit.fitted`.
 
     A feature's value is `(1 + ln(count)) idf`. The values of words, and those of pieces of words, are each
     scaled to length 1. Features that training did not see add nothing.

@@ -46,7 +46,7 @@ def ngram_ids(config: TextConfig, texts: Tensor) -> NGrams:
     Words, pairs of neighbours with the text's ends among them, and pairs with one word between, have ids
     below `BUCKETS`; runs of 2 to 5 characters within a word and its ends have ids from there on. The config
     sets the split into words, the folding of case, and the cut of long texts. N-grams are of words even if
-    its tokens are characters.
+    the config's tokens are characters.
     """
     words = split(dataclasses.replace(config, tokens="words"), clipped(config, texts))
     parts = [(grams.value_rowids(), _hashed(grams, 0)) for grams in _word_grams(words)] + _pieces(words)

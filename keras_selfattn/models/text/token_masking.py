@@ -93,8 +93,8 @@ class MaskedBatches(LengthSortedBatches):
         mask_id: id of the mask.
         hidden: the hidden tokens, the same each time; without it each iteration selects anew.
         batch_size: as in `LengthSortedBatches`.
-        window: as there.
-        shuffle: as there.
+        window: as in `LengthSortedBatches`.
+        shuffle: as in `LengthSortedBatches`.
         seed: of the shuffling and of the draws.
 
     Attributes:
