@@ -31,8 +31,8 @@ POLICY = {
     "backoffMultiplier": _BACKOFF_MULTIPLIER,
     "retryableStatusCodes": ["UNAVAILABLE"],
 }
-# Retries stop while the failed calls exceed half of the successful calls by more than 500. So not everybody
-# calls a server five times that is down for good; and one of three servers may die under load.
+# Retries stop while the failed calls exceed half of the successful calls by more than 500. So clients do not
+# keep calling a dead server five times each; but when one of three servers dies under load, retries go on.
 THROTTLING = {"maxTokens": 1000, "tokenRatio": 0.5}
 
 # gRPC's messages for a connection that ended during a call. gRPC repeats such a call by itself unless the

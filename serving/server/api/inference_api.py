@@ -200,16 +200,17 @@ class InferenceApi:
     ) -> bytes:
         """Run a graph for a request.
 
-        Each step runs inline (on the event loop), in a thread, or in a batch (of a thread, too):
+        Each step runs inline (on the event loop), alone in a thread, or with others in a batch in a thread:
 
-            step                      runs
-            parsing, `prepare`        inline below 64 KiB of the message and of its tensors, else in a thread
-            the graph                 in a batch if batching is on for all or for this version,
-                                      or if the call is known to gain (see `GraphRunner`); else in a thread
-            `finish`                  inline below the time of copying 64 KiB, else in a thread
+            step         runs
+            parsing      inline if the message is below 64 KiB, else in a thread
+            `prepare`    inline if the message and its tensors are each below 64 KiB, else in a thread
+            the graph    in a batch if batching is on for all versions or this one, or if the call is known
+                         to gain (see `GraphRunner`); else alone in a thread
+            `finish`     inline if it takes less time than copying 64 KiB, else in a thread
 
-        Of the calls without a graph, GetModelMetadata runs inline, GetModelStatus inline or, with several
-        workers, in a thread of its own, and HandleReloadConfigRequest in a thread of its own.
+        Three calls run no graph. GetModelMetadata runs inline. GetModelStatus runs inline, or in its own
+        thread if there are several workers. HandleReloadConfigRequest runs in its own thread.
 
         Args:
             spec: the model that the request names.

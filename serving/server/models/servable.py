@@ -157,7 +157,7 @@ class SavedModelServable:
     def close(self) -> None:
         """As in `Servable`."""
         self._session.close()
-        # The graph and its operations refer to each other. To find this, Python's collector would stop all.
+        # The graph and its operations form a cycle; Python's collector would stop all threads to find it.
         ops.dismantle_graph(self._session.graph)
 
     def _serving_error(self, error: errors.OpError) -> ServingError:
