@@ -1,1 +1,1 @@
-"""Benchmarks beside peers: what `python -m benchmarks` runs. Needs the extra `bench` for the peers."""
+"""Benchmarks beside peers, run by `python -m benchmarks`. The peers need the extra `bench`."""

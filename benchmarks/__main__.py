@@ -2,7 +2,7 @@
 
 import os
 
-# As for the `keras-selfattn` command: gRPC's core logs each connection that does not come to terms.
+# As for the `keras-selfattn` command: gRPC's core would log each connection whose handshake fails.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 from benchmarks.commands import main

@@ -28,13 +28,13 @@ class Case:
         heads: attention heads.
         layers: blocks.
         activation: "gelu" (by erf) or "relu".
-        dtype: Keras' policy, "float32" or "bfloat16": of weights, of inputs and of what is computed.
+        dtype: Keras' policy, "float32" or "bfloat16", for weights, inputs and computation.
         training: forward and backward with dropout, or inference.
-        dropout: share dropped of attention weights and of what is added to a block's input.
-        exported: through a SavedModel, written and loaded again, where the contestant has such a thing.
+        dropout: the share dropped of attention weights and of the numbers added to a block's input.
+        exported: through a SavedModel, written and loaded again, if the contestant can do this.
         window: reach of local attention, in ours; None = all pairs.
-        seed: of weights and inputs.
-        reference: file with what the outputs must be (see reference.py); empty = unknown.
+        seed: the seed of weights and inputs.
+        reference: the file with the right outputs (see reference.py); empty = unknown.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Case:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Case":
-        """Return the case that `to_json` described; what is no field of a case is for other contestants."""
+        """Return the case that `to_json` described; other fields are for other contestants, and ignored."""
         own = {item.name: fields[item.name] for item in dataclass_fields(cls) if item.name in fields}
         return cls(**{**own, "lengths": tuple(own["lengths"])})
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` takes."""
+        """Return the fields as `from_json` takes them."""
         return asdict(self)
 
     def inputs(self) -> tuple[Array, Array]:
@@ -68,9 +68,9 @@ class Case:
         return random.standard_normal((*mask.shape, self.width), np.float32), mask
 
     def cotangent(self) -> Array:
-        """Return what the outputs are multiplied with to make the loss, float32 `[B, T, D]`; 0 at padding.
+        """Return the factors of the outputs in the loss, float32 `[B, T, D]`; 0 at padding.
 
-        A plain sum will not do: behind a layer normalisation it hardly depends on the weights.
+        A plain sum is no useful loss: after a layer normalisation it hardly depends on the weights.
         """
         _, mask = self.inputs()
         random = np.random.default_rng([self.seed, 2])
@@ -79,7 +79,7 @@ class Case:
     def weights(self) -> list[dict[str, Array]]:
         """Return the weights of each block; none are zero, as after training.
 
-        TensorFlow folds all-zero biases away, which would measure another graph than users run.
+        TensorFlow removes all-zero biases from the graph, which would then differ from that of users.
         """
         return [self._block(np.random.default_rng([self.seed, 3, layer])) for layer in range(self.layers)]
 
@@ -93,7 +93,7 @@ class Case:
         return replace(self, lengths=tuple(min(n, tokens) for n in self.lengths[:samples]))
 
     def flops(self) -> float:
-        """Return the useful operations: those of real tokens in matrix products, 2 for a multiply-add."""
+        """Return the useful operations: matrix products of real tokens, with 2 for a multiply-add."""
         tokens, pairs = sum(self.lengths), sum(n * n for n in self.lengths)
         projections = (4 + 2 * FEED_FORWARD) * tokens * self.width**2
         attention = 2 * pairs * self.width
@@ -117,7 +117,7 @@ class Case:
 
 
 def seeded_lengths(batch: int, longest: int, seed: int = 0) -> tuple[int, ...]:
-    """Return lengths uniform from half the longest on; the first is the longest.
+    """Return lengths, uniform between half the longest and the longest; the first is the longest.
 
     Example:
 

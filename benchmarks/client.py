@@ -4,13 +4,13 @@
 
 - Import and memory: each in fresh processes, in turns; modules are compiled beforehand. RssAnon is memory of
   the process alone, RSS counts the mapped libraries too.
-- Codec: a whole Predict message of one array to bytes and back. The stock way is what its documentation has:
+- Codec: a whole Predict message of one array to bytes and back. The stock way is that of its documentation:
   `tf.make_tensor_proto`, `CopyFrom`, `SerializeToString`; `FromString`, `tf.make_ndarray`. Answers have the
   typed fields that TensorFlow Serving sends, or `tensor_content`. Both ways must give the same array.
-- Calls: p50 of one client over loopback, to a server in a process of its own that answers with bytes made
-  beforehand, so that what differs is the client. CPU is the client process's own time.
+- Calls: p50 of one client over loopback, to a server in its own process that answers with bytes made
+  beforehand, so that only the clients differ. CPU is the client process's own time.
 
-Medians; the two take turns within a round, and each has a process of its own.
+All figures are medians. The two clients take turns within a round, and each has its own process.
 """
 
 import json
@@ -47,7 +47,7 @@ def imports(rounds: int) -> list[Row]:
         for name, statement in IMPORTS.items():
             command = [sys.executable, "-c", _MEASURE.format(statement=statement)]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-            if turn:  # the first reads the disk, and compiles: not counted
+            if turn:  # the first turn does not count: it reads the disk, and compiles
                 samples[name].append([float(number) for number in done.stdout.split()])
     found = [[statistics.median(column) for column in zip(*samples[name], strict=True)] for name in IMPORTS]
     names = (("import", "s"), ("memory after it, RssAnon", "MiB"), ("memory after it, RSS", "MiB"))
@@ -95,7 +95,7 @@ def _median(turns: Sequence[dict[str, float]], what: str) -> float:
 
 
 def compare(rounds: int, said: Callable[[str], Any]) -> list[Row]:
-    """All rows; `said` is told what is measured next."""
+    """All rows; `said` is called with the name of each next measurement."""
     rows: list[Row] = []
     for what, measure in (
         ("importing", lambda: imports(rounds)),

@@ -1,6 +1,6 @@
 """The server of `benchmarks/client.py`: TensorFlow Serving's services, with answers made beforehand.
 
-It answers as many rows as it is asked about, without reading them; prints its port, and serves until its
+It answers with as many rows as a request has, without reading them. It prints its port, and serves until its
 standard input ends.
 """
 
@@ -35,7 +35,7 @@ def main() -> None:
     server = grpc.server(futures.ThreadPoolExecutor(4), handlers=[Handler()], options=_UNLIMITED)
     print(server.add_insecure_port("127.0.0.1:0"), flush=True)
     server.start()
-    sys.stdin.read()  # ends when whoever started this one does
+    sys.stdin.read()  # ends when the parent process ends
 
 
 def _answer(rows: int) -> bytes:

@@ -1,4 +1,4 @@
-"""One client's side of `benchmarks/client.py`: measures when told to, and prints a JSON object of medians.
+"""One client's side of `benchmarks/client.py`: it measures on request, and prints a JSON object of medians.
 
 python benchmarks/client_worker.py codec|calls ours|stock
 """

@@ -1,4 +1,4 @@
-"""`bench dropout`: the time of dropout in training for each element, and what it does to them."""
+"""`bench dropout`: the time of dropout in training for each element, and its effect on the elements."""
 
 from dataclasses import replace
 from typing import Any

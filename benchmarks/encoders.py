@@ -38,11 +38,11 @@ def run(
     """Return the figures of every row: CPU time of one thread, wall time on all cores, memory, differences.
 
     Args:
-        settings: how to measure.
+        settings: the settings of the measurement.
         training: forward and backward with the gradient of all weights, instead of inference.
         sentences: name and texts of a data set, for a row with their lengths; None = no such row.
-        memory: whether to measure memory, too, in a fresh process each.
-        all_cores: whether to measure wall time on all cores, too: the time of the run doubles.
+        memory: True to measure memory, too, in a fresh process each.
+        all_cores: True to measure wall time on all cores, too: the time of the run doubles.
     """
     notes = []
     cases = _cases(settings.quick, training)
@@ -95,7 +95,7 @@ def sentence_cases(name: str, texts: Sequence[str], *, training: bool) -> list[C
 
 
 class _Row:
-    """A case and those who compete in it."""
+    """A case and its contestants."""
 
     def __init__(self, case: Case, settings: Settings) -> None:
         self.case = case
@@ -132,7 +132,7 @@ class _Row:
         return found
 
     def wall(self, workers: Workers, results: list[Result]) -> list[Result]:
-        """All cores, for those that one thread has measured: the wall times take the place of its own."""
+        """All cores, for contestants already measured on one thread; these wall times replace the earlier."""
         good = {result.contestant for result in results if not result.skipped}
         contestants = [c for c in self.contestants if c.name in good]
         measured = workers.measure(self.case.name, self.case.to_json(), contestants, check=False)
@@ -151,7 +151,7 @@ class _Row:
 
 
 def competing(case: Case) -> list[Contestant]:
-    """Return who can run a case. Of ONNX Runtime only ReLU: it refuses what GELU is exported to."""
+    """Return the contestants of a case. ONNX Runtime runs only ReLU: it refuses the exported GELU."""
     if case.activation == "relu":
         return [OURS, KERASHUB, ONNX]
     return [OURS, KERASHUB, OURS_JAX, JAX, TORCH, *([] if case.training else [OPENVINO])]
@@ -183,7 +183,7 @@ def _without_wall(result: Result) -> Result:
 
 
 def _with_wall(result: Result, on_all_cores: Result | None) -> Result:
-    """With all cores' wall times; their form may be another."""
+    """With the wall times of all cores; the contestant may have used another form there."""
     if on_all_cores is None:
         return result
     found = {name: on_all_cores.figures.get(name, float("nan")) for name in _WALL}

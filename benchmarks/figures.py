@@ -1,4 +1,4 @@
-"""Figures of what the benchmarks found, as matplotlib figures that pyplot does not know."""
+"""Figures of the benchmarks' results, as matplotlib figures that pyplot does not manage."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,8 @@ def bars(results: Sequence[Result], figure: str, label: str) -> "Figure":
     """Return a panel for each row, with a bar for each contestant that has the figure.
 
     Args:
-        results: what was measured.
-        figure: name of the figure that is drawn.
+        results: the measurements.
+        figure: the name of the figure to draw.
         label: of the horizontal axis.
     """
     shown = [result for result in results if figure in result.figures]
@@ -64,7 +64,7 @@ def scaling(results: Sequence[Result]) -> "Figure":
 
 
 def _points(measured: Sequence[Result], name: str, size: str, figure: str) -> list[tuple[float, float]]:
-    """Points along one size, at the value of the other that most rows share."""
+    """Points along one size, at the most frequent value of the other size."""
     other = "d" if size == "n" else "n"
     own = [result.figures for result in measured if result.contestant == name and figure in result.figures]
     values = [figures[other] for figures in own]

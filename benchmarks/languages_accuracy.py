@@ -2,13 +2,13 @@
 
     python benchmarks/languages_accuracy.py [--seed 0] [--sentences FILE ...] [--per-language 200]
 
-All are asked the same rows: the held-out names, each of a thing that training names in no language, and
-the sentences of every file, of which none was in training. A file has a language and a sentence a line,
-with a tab between; where none is given it is the test file of the eld package, of 60 languages. Peers: a
-linear SVM on TF-IDF of character 1- to 4-grams, on the same training rows, and py3langid, an identifier
-with a training of its own, restricted to the same languages. eld and py3langid come with the extra
-`bench`, and are skipped where they are not installed. Printed are seconds of training and accuracies: of
-sentences the mean over the languages, and the languages known worst.
+All answer the same rows: the held-out names, each of a thing that training names in no language, and the
+sentences of every file, none of which was in training. Each line of a file has a language, a tab and a
+sentence; without a file, the test file of the eld package, of 60 languages, is used. Peers: a linear SVM on
+TF-IDF of character 1- to 4-grams, on the same training rows; and py3langid, an identifier that is already
+trained, restricted to the same languages. eld and py3langid come with the extra `bench`, and are skipped if
+they are not installed. It prints seconds of training and accuracies; for sentences the mean over the
+languages, and the worst languages.
 """
 
 import argparse
@@ -35,9 +35,9 @@ from keras_selfattn.data.languages import LanguageRows, language_rows, names_tab
 from keras_selfattn.data.multilingual_names import LANGUAGES
 from keras_selfattn.models import TextClassifier, TextConfig
 
-# Answers texts with languages.
+# Returns the language of each text.
 Identifier = Callable[[Sequence[str]], Sequence[str]]
-# Others' name for Norwegian Bokmål.
+# The peers' name for Norwegian Bokmål.
 _THEIRS = {"nb": "no"}
 _OURS = {theirs: ours for ours, theirs in _THEIRS.items()}
 _WORST = 5  # languages shown
@@ -72,7 +72,7 @@ def linear(rows: LanguageRows, seed: int) -> Identifier:
 
 
 def identifier(rows: LanguageRows, seed: int) -> Identifier | None:
-    """Return py3langid, or None where it is not installed."""
+    """Return py3langid, or None if it is not installed."""
     try:
         import py3langid  # pyright: ignore[reportMissingImports]
     except ImportError:
@@ -87,7 +87,7 @@ def identifier(rows: LanguageRows, seed: int) -> Identifier | None:
 
 
 def sentences(path: Path, per_language: int) -> LabelledRows:
-    """Return at most so many sentences of each of the fifty languages, drawn from a file."""
+    """Return at most `per_language` sentences of each of the fifty languages, drawn from a file."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for line in path.read_text(encoding="utf-8").splitlines():
         language, _, text = line.partition("\t")
@@ -117,7 +117,7 @@ def described(identify: Identifier, rows: LabelledRows) -> str:
 
 
 def main() -> None:
-    """Train each in turn and print what it knows."""
+    """Train each in turn, and print its accuracies."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seed", type=int, default=0, help="of split and weights")
     parser.add_argument("--sentences", type=Path, nargs="*", help="files of language, tab, sentence")

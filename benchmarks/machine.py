@@ -26,12 +26,12 @@ _MODEL = "model name"
 
 
 def cores() -> int:
-    """Return how many cores this process may run on."""
+    """Return the number of cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def machine() -> str:
-    """Return the processor and how many cores of it may be used."""
+    """Return the processor, and the number of its cores that may be used."""
     return f"{_processor()}, {cores()} of {os.cpu_count()} cores"
 
 

@@ -1,4 +1,4 @@
-"""`bench memory`: by how much a process grows in its first call, each row in a fresh one, and its growth."""
+"""`bench memory`: the memory by which a fresh process grows in its first call, and its growth with length."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from benchmarks.rounds import Contestant, Settings, measure_memory
 
 WIDTH = 128
 WINDOW = 256
-LEAST_MB = 1.0  # a call that needs less may find it in what its process has free already
+LEAST_MB = 1.0  # a call that needs less may find it in memory that its process has free already
 _LENGTHS = (512, 1024, 2048, 4096)
 _QUICK_LENGTHS = (128, 256)
 _LONG_TRAINING, _LONG_INFERENCE = 16_384, 131_072
@@ -53,9 +53,9 @@ def growth_of(
     Args:
         results: in the order of `sizes`, contestants in any order.
         row: name of the row that holds the exponents.
-        sizes: what the figure grows with.
-        figure: name of the figure.
-        name: of the exponent.
+        sizes: the sizes that the figure grows with.
+        figure: the name of the figure.
+        name: the name of the exponent.
         least: smaller values are left out of the fit.
     """
     found = []
@@ -97,5 +97,5 @@ def _rows(rows: Sequence[tuple[Case, tuple[Contestant, ...]]], settings: Setting
 
 
 def _fields(case: Case) -> dict[str, Any]:
-    """The case for encoder blocks and, beside it, what a single layer is built from."""
+    """The case for encoder blocks, and the settings of a single layer."""
     return {**case.to_json(), "length": max(case.lengths)}

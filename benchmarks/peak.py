@@ -14,7 +14,7 @@ _RESET_PEAK = "5"  # proc(5): sets the peak resident set to its current value
 def peak_growth(call: Callable[[], Any]) -> int:
     """Return the bytes by which the peak of the resident set grows while `call` runs.
 
-    Where the system cannot reset the peak, an earlier, higher peak hides some of it.
+    If the system cannot reset the peak, an earlier, higher peak hides some of the growth.
     """
     with suppress(OSError):
         _RESET.write_text(_RESET_PEAK, encoding="ascii")
@@ -24,7 +24,7 @@ def peak_growth(call: Callable[[], Any]) -> int:
 
 
 def limit_memory() -> None:
-    """Limits this process to the memory that is free now: it fails alone, before the machine swaps."""
+    """Limit this process to the memory that is free now: it fails alone, before the machine swaps."""
     available = _field(Path("/proc/meminfo"), "MemAvailable")
     if available is None:
         return
@@ -42,7 +42,7 @@ def _peak() -> int:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Return a field of a file like /proc/self/status in bytes, or None where there is no such file."""
+    """Return a field of a file like /proc/self/status in bytes, or None if there is no such file."""
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""A prepared contestant, as the worker that measures it gets it."""
+"""A prepared contestant, as its worker measures it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class Prepared:
         run: one measured call; returns when its work is done.
         warm: a call of the same graph on a tiny input, so that a first `run` allocates only what it needs.
         outputs: outputs of the case at the real tokens, `[tokens, features]`; None = not to be compared.
-        slope: of training: derivative of the small case's loss along its direction, without dropout.
+        slope: for training, the derivative of the small case's loss along its direction, without dropout.
         figures: numbers beside the times, such as the share that a dropout drops.
-        form: which of several ways of doing it this is.
+        form: the name of this form, if the contestant has several.
     """
 
     run: Callable[[], Any]
@@ -31,11 +31,11 @@ class Prepared:
 
 
 def differences(prepared: Prepared, fields: dict[str, Any]) -> dict[str, float]:
-    """Return how far outputs (largest difference) and gradient (relative) are from the reference's.
+    """Return the differences of outputs (largest) and gradient (relative) from the reference's.
 
     Args:
         prepared: the contestant.
-        fields: of its case; without a `reference` there is nothing to compare with.
+        fields: the fields of its case; without a `reference` there is nothing to compare with.
     """
     found: dict[str, float] = {}
     if not fields.get("reference") or prepared.outputs is None:
@@ -48,6 +48,6 @@ def differences(prepared: Prepared, fields: dict[str, Any]) -> dict[str, float]:
 
 
 def along(gradients: list[Array], direction: list[Array]) -> float:
-    """Return the derivative along a direction, which has an array for each gradient, of its shape."""
+    """Return the derivative along a direction, which has an array of the same shape for each gradient."""
     pairs = zip(gradients, direction, strict=True)
     return float(sum(np.sum(np.asarray(g, "float64") * d.reshape(np.shape(g))) for g, d in pairs))

@@ -1,4 +1,4 @@
-"""The parent's end of a process: starting it, asking it with a deadline, ending it in every case."""
+"""The parent's end of a process: start it, send it requests with a deadline, end it in every case."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _ONE_THREAD = {
     **dict.fromkeys(("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"),
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
 }
-# The benchmarks are of processors: a GPU would be measured without its transfers.
+# The benchmarks measure CPUs: a GPU would be measured without its transfers.
 # A worker imports `benchmarks`, too, wherever it runs.
 _PATHS = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
 CHECKOUT = {"PYTHONPATH": os.pathsep.join(_PATHS)}
@@ -33,12 +33,12 @@ class WorkerError(Exception):
 
 
 class Child:
-    """A process whose last words are kept, and that ends with all that it started.
+    """A process that ends together with all processes it has started; its standard error is kept.
 
     Args:
         command: the program and its arguments.
         environment: further variables.
-        talks: whether its standard input and output are pipes, or nothing.
+        talks: True if its standard input and output are pipes; otherwise they are the null device.
     """
 
     def __init__(
@@ -52,22 +52,22 @@ class Child:
             stdout=ends,
             stderr=self._errors,
             env={**os.environ, **_EVERYWHERE, **(environment or {})},
-            start_new_session=True,  # so that what it started ends with it
+            start_new_session=True,  # so that the processes it starts end with it
         )
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process's number."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """True if it still runs."""
+        """True if the process still runs."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Kill it and all that it started; may be called twice."""
-        # Some leave their parent's group. Of one that was waited for, the number may be another's by now.
+        """Kill the process and all processes it has started; may be called twice."""
+        # Some leave their parent's group. If the process was waited for, another may have its number by now.
         started = tree(self.pid) if self._process.returncode is None else set()
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -76,12 +76,12 @@ class Child:
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
         for file in (self._process.stdin, self._process.stdout, self._errors):
-            with suppress(OSError):  # what was not flushed to a dead process
+            with suppress(OSError):  # a dead process takes no unflushed bytes
                 if file is not None:
                     file.close()
 
     def last_words(self) -> str:
-        """Return why it died: its signal, or the last line that it wrote to standard error."""
+        """Return why the process died: its signal, or its last line on standard error."""
         try:
             status = self._process.wait(_GRACE)
         except subprocess.TimeoutExpired:
@@ -104,8 +104,8 @@ class Worker(Child):
     """A process that measures one contestant.
 
     Args:
-        build: `MODULE:FUNCTION`, what the worker builds cases with.
-        one_thread: on one core and with one thread in every library, or with all that they take.
+        build: `MODULE:FUNCTION`, with which the worker builds cases.
+        one_thread: True for one core and one thread in every library; otherwise, as many as they take.
         environment: further variables.
         deadline: seconds to wait for an answer; then the worker is killed.
         program: the module that answers, if not the one for contestants that are functions.
@@ -131,13 +131,13 @@ class Worker(Child):
         """Return the worker's answer to a request.
 
         Raises:
-            WorkerError: if it fails, dies, or lets the deadline pass (it is killed then).
+            WorkerError: if the worker fails, dies, or lets the deadline pass (it is killed then).
         """
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": do, **arguments}).encode() + b"\n")
             self._process.stdin.flush()
-        except (OSError, ValueError):  # it died, or was closed
+        except (OSError, ValueError):  # the worker died, or was closed
             raise WorkerError(self.last_words()) from None
         answer = json.loads(self._line())
         if "failed" in answer:

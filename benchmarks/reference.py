@@ -18,7 +18,7 @@ Weights = list[dict[str, Array]]
 
 
 def write_reference(case: Case, path: Path) -> None:
-    """Write the outputs at the real tokens, and how the loss of the small case grows along `direction`."""
+    """Write the outputs at the real tokens, and the slope of the small case's loss along `direction`."""
     np.savez(path, outputs=real_outputs(case, case.weights(), "float32"), slope=slope(case.small()))
 
 

@@ -18,7 +18,7 @@ _TINY = {"difference", "gradient"}
 
 
 def check_plot(plot: Path | None) -> None:
-    """Fail, before anything is measured, where a figure that was asked for cannot be drawn.
+    """Fail before anything is measured if a requested figure cannot be drawn.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -38,14 +38,14 @@ def report(
     plot: Path | None,
     drawn: tuple[str, str] | None,
 ) -> None:
-    """Print a table for each row, then write the files that were asked for.
+    """Print a table for each row, then write the requested files.
 
     Args:
-        table: what was found.
+        table: the results.
         shown: header by figure, in the order of the columns.
         csv_file: CSV to write, or None.
         plot: figure to write, or None.
-        drawn: which figure the bars show, and their label; None draws the growth of `bench scaling`.
+        drawn: the figure that the bars show, and their label; None draws the growth of `bench scaling`.
 
     Raises:
         ConfigError: nothing was measured.
@@ -77,7 +77,7 @@ def _print_row(row: str, results: "list[Result]", shown: dict[str, str]) -> None
             table.add_row(result.contestant, *(_cell(name, result.figures) for name in names))
     console.print(f"\n{row}", style="bold", highlight=False, soft_wrap=True)
     if names:
-        # A pipe has no width to keep to, and folded numbers cannot be read.
+        # A pipe sets no width, and folded numbers cannot be read.
         wide = console if console.is_terminal else Console(markup=False, emoji=False, width=_PIPE)
         wide.print(table)
     for result in results:

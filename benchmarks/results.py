@@ -16,11 +16,11 @@ class Result:
     """Measurements of one contestant in one row.
 
     Args:
-        row: what was measured, the same for all contestants of the row.
-        contestant: who was measured.
-        figures: numbers by name, the unit at the end of the name.
+        row: the name of the measurement, the same for all contestants of the row.
+        contestant: the contestant's name.
+        figures: numbers by name, with the unit at the end of the name.
         note: for the reader of the figures.
-        skipped: why there are none; empty = they are there.
+        skipped: the reason why there are no figures; empty = there are figures.
     """
 
     row: str
@@ -36,7 +36,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Table:
-    """The outcome of a run, and what is said of it above."""
+    """The outcome of a run, and the notes above it."""
 
     results: list[Result]
     notes: list[str]
@@ -58,8 +58,7 @@ def write_csv(path: Path, results: Sequence[Result]) -> None:
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     """Return e of the power law `value = c size^e` that fits best, by least squares of the logarithms.
 
-    Values that are not positive, of which there is no logarithm, are left out; with fewer than two left it
-    is NaN.
+    Values that are not positive have no logarithm, and are left out. With fewer than two left, e is NaN.
 
     Example:
 

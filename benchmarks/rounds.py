@@ -18,12 +18,12 @@ class Settings:
     """Settings of a measurement.
 
     Args:
-        rounds: of measurements, each of about `seconds` for each contestant.
-        seconds: of one measurement.
+        rounds: the number of rounds, each of about `seconds` for each contestant.
+        seconds: the seconds of one measurement.
         deadline: seconds that a worker may take for one answer.
-        only: what the name of row and contestant must hold, all of it; empty = everything.
+        only: texts that must all be in the name of row and contestant; empty = everything.
         quick: one small row and little of everything: to see that it runs, not to measure.
-        progress: told what is being done.
+        progress: called with each next step.
     """
 
     rounds: int = 5
@@ -34,7 +34,7 @@ class Settings:
     progress: Callable[[str], None] = lambda _text: None
 
     def chosen(self, row: str, contestant: str) -> bool:
-        """Return whether `only` lets this pair be measured."""
+        """Return True if `only` includes this row and contestant."""
         label = f"{row} {contestant}".lower()
         return all(text.lower() in label for text in self.only)
 
@@ -44,10 +44,10 @@ class Contestant:
     """A contestant of a benchmark.
 
     Args:
-        name: in the table.
+        name: its name in the table.
         build: `MODULE:FUNCTION` for the worker.
         environment: variables its process needs.
-        fields: of the case, that are its own.
+        fields: fields of the case for this contestant alone.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Workers:
         self._stack.close()
 
     def of(self, contestant: Contestant) -> Worker:
-        """Return the contestant's worker, a new one if it has none or the last one died."""
+        """Return the contestant's worker, or a new worker if there is none or it died."""
         worker = self._running.get(contestant.name)
         if worker is None or not worker.alive:
             worker = Worker(
@@ -123,7 +123,7 @@ class _Entry:
         self._times: list[dict[str, float]] = []
 
     def attempt(self, action: Callable[[], None]) -> None:
-        """Do it; if the worker fails, the contestant is out of the row."""
+        """Do the action; if the worker fails, the contestant is out of the row."""
         try:
             action()
         except WorkerError as error:
@@ -151,7 +151,7 @@ def summary(times: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def refusal(figures: Mapping[str, float], dtype: str) -> str:
-    """Return why a contestant that computes something else is not measured; empty = it computes the same."""
+    """Return why a contestant is not measured: its results differ; empty = it computes the same."""
     # Written so that NaN is refused.
     if not figures.get("difference", 0.0) <= _LIMITS[dtype]:
         return f"refused: outputs differ by {figures['difference']:.2g}"
@@ -163,7 +163,7 @@ def refusal(figures: Mapping[str, float], dtype: str) -> str:
 def measure_memory(
     row: str, case: dict[str, Any], contestant: Contestant, settings: Settings, *, one_thread: bool = True
 ) -> Result:
-    """Return by how many MB the memory of a fresh process peaks in its first call of the case."""
+    """Return the MB by which the peak memory of a fresh process grows in its first call of the case."""
     result = Result(row, contestant.name)
     settings.progress(f"{row}: memory of {contestant.name}")
     environment = dict(contestant.environment)

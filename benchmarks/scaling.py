@@ -1,4 +1,4 @@
-"""`bench scaling`: the comparison of layers that lectures show on paper, on paper and measured.
+"""`bench scaling`: the comparison of layers that lectures show on paper, here also measured.
 
 Reference: Vaswani et al. 2017, "Attention Is All You Need", section 4 and table 1.
 """
@@ -12,7 +12,7 @@ from benchmarks.peers.sequence_layers import HEADS, KERNEL
 from benchmarks.results import Result, Table
 from benchmarks.rounds import Contestant, Settings, Workers, measure_memory
 
-EXPONENTS = "exponents"  # name of the row that holds them
+EXPONENTS = "exponents"  # the name of the row that holds the exponents
 REACH = 64  # positions that window attention sees to either side
 _LENGTHS, _WIDTH = (512, 1024, 2048, 4096, 8192), 128
 _WIDTHS, _LENGTH = (64, 128, 256, 512), 1024
@@ -22,13 +22,13 @@ _BUILD = "benchmarks.peers.sequence_layers:build"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of layer, and what is said of it on paper for n positions of width d.
+    """A kind of layer, and its costs on paper for n positions of width d.
 
     Args:
-        name: of the layer that is measured.
+        name: the name of the measured layer.
         cost: operations of one layer.
         sequential: operations that must wait for each other, as a formula and for n.
-        path: layers, or steps, that a signal passes between the two positions farthest apart: the same.
+        path: layers, or steps, between the two positions farthest apart, as a formula and for n.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Kind:
 
 
 def stacked_path(n: int, k: int) -> int:
-    """Return n / k, rounded up: stacked layers that each see k neighbours.
+    """Return n / k, rounded up: the number of stacked layers that each see k neighbours.
 
     Example:
 
@@ -49,7 +49,7 @@ def stacked_path(n: int, k: int) -> int:
 
 
 def dilated_path(n: int, k: int) -> int:
-    """Return log_k n, rounded up: layers whose gaps grow k-fold, so that what they see does, too.
+    """Return log_k n, rounded up: the number of layers whose gaps, and so their reach, grow k-fold.
 
     Example:
 
@@ -77,7 +77,7 @@ KINDS = (
 
 
 def run(settings: Settings) -> Table:
-    """Return for each length and width the time of each kind, for each length its memory, and exponents."""
+    """Return each kind's time for each length and width, its memory for each length, and the exponents."""
     lengths = _QUICK_LENGTHS if settings.quick else _LENGTHS
     widths = _QUICK_WIDTHS if settings.quick else _WIDTHS
     width, length = (_QUICK_WIDTHS[0], _QUICK_LENGTHS[0]) if settings.quick else (_WIDTH, _LENGTH)

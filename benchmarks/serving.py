@@ -1,7 +1,7 @@
 """`bench serving`: our server beside other ways to serve the same SavedModel from Python.
 
-In every round each server is started anew, waited for, warmed up, measured and stopped: nobody else runs
-meanwhile, and what differs from start to start is in the median.
+In every round each server is started anew, waited for, warmed up, measured and stopped. No other server runs
+meanwhile, and the median covers the differences from start to start.
 """
 
 import statistics
@@ -30,7 +30,7 @@ from benchmarks.usage import PROC
 from keras_selfattn.errors import ConfigError
 
 CONNECTIONS = (1, 64)
-_SUMMED = "failures"  # over the rounds; of all other figures the median is shown
+_SUMMED = "failures"  # summed over the rounds; all other figures are medians
 
 
 def run(
@@ -43,13 +43,13 @@ def run(
     """Return requests, latencies, CPU time and memory of each server, and the same model without one.
 
     Args:
-        settings: how to measure; `seconds` are of one load on one server in one round.
-        connections: how many clients ask at the same time, for each load.
-        servers: who competes.
-        in_process: who runs the model without a server.
+        settings: the settings of the measurement; `seconds` are for one load on one server in one round.
+        connections: the number of simultaneous clients, for each load.
+        servers: the servers to compare.
+        in_process: the contestants that run the model without a server.
 
     Raises:
-        ConfigError: the system does not tell what other processes use.
+        ConfigError: the system does not report the resources of other processes.
     """
     if not (PROC / "self" / "stat").exists():
         raise ConfigError("CPU time and memory of the servers are read from Linux' /proc, which is not here.")
@@ -67,7 +67,7 @@ def run(
 
 
 class _Entry:
-    """A contestant while it is measured: its rows, and what each round found of them."""
+    """A contestant while it is measured: its rows, and their results in each round."""
 
     def __init__(
         self, name: str, rows: list[str], measure: Callable[[list[str]], dict[str, Measured]]
@@ -79,7 +79,7 @@ class _Entry:
         self._skipped = ""
 
     def measure(self) -> None:
-        """One round; who fails is out, in all of its rows."""
+        """Measure one round; a contestant that fails is out in all of its rows."""
         if self._skipped:
             return
         try:
@@ -98,7 +98,7 @@ class _Entry:
 
 
 def over_rounds(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Return the median of each figure, and all failures together.
+    """Return the median of each figure, and the sum of the failures.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Contestants of `bench serving`, and one measurement of each: start, wait for its health, ask, stop."""
+"""Contestants of `bench serving`, and a measurement of one: start, wait for health, send requests, stop."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ START_UP = "start-up"
 BATCHES = {f"in process, batch of {count}": count for count in (1, 64)}  # by row
 _CLIENTS = "benchmarks.serving_worker"
 _MODEL = "benchmarks.peers.served_model"
-_LOOK = 0.02  # seconds between two looks at a server that starts
+_LOOK = 0.02  # seconds between two looks at a starting server
 _HEALTH_TIMEOUT = 1.0  # seconds
 
 _SERVE = (sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()", "serve")
@@ -34,12 +34,12 @@ class Server:
     """A server that competes.
 
     Args:
-        name: in the table.
-        command: what starts it; `{folder}`, `{port}` and `{health_port}` are filled in.
-        protocol: "grpc" or "http": what it is asked over, on `port`.
-        path: of HTTP: where it is asked.
-        health: "grpc" or "http": over what it says that it is ready, on `health_port`.
-        one_port: whether the two ports are one.
+        name: its name in the table.
+        command: the command that starts it; `{folder}`, `{port}` and `{health_port}` are filled in.
+        protocol: "grpc" or "http": the protocol of requests, on `port`.
+        path: the path of requests over HTTP.
+        health: "grpc" or "http": the protocol of its health check, on `health_port`.
+        one_port: True if the two ports are the same.
     """
 
     name: str
@@ -100,8 +100,8 @@ class Place:
 
     Args:
         folder: the model's.
-        settings: how long, and how patiently.
-        clients: the process of those who ask.
+        settings: the settings of the measurement.
+        clients: the process of the clients.
         loads: the number of connections by row.
     """
 
@@ -112,22 +112,22 @@ class Place:
 
 
 def clients(settings: Settings) -> Worker:
-    """Start the process of those who ask."""
+    """Start the process of the clients."""
     return Worker(one_thread=False, deadline=settings.deadline, program=_CLIENTS)
 
 
 def write_model(folder: Path, settings: Settings) -> None:
-    """Write what all contestants serve.
+    """Write the model that all contestants serve.
 
     Raises:
-        WorkerError: it cannot be written.
+        WorkerError: the model cannot be written.
     """
     with Worker(f"{_MODEL}:write", one_thread=False, deadline=settings.deadline) as worker:
         worker.ask("prepare", case={"folder": str(folder), "quick": settings.quick})
 
 
 def measure_in_process(contestant: Contestant, rows: list[str], place: Place) -> dict[str, Measured]:
-    """Return, for each row that holds batches, the examples a second and CPU milliseconds of each.
+    """Return, for each row with batches, examples per second and CPU milliseconds per example.
 
     Raises:
         WorkerError: the contestant failed.
@@ -138,7 +138,7 @@ def measure_in_process(contestant: Contestant, rows: list[str], place: Place) ->
         for row in rows:
             worker.ask("prepare", case={"folder": str(place.folder), "batch": BATCHES[row]})
             calls = worker.ask("warm", seconds=place.settings.seconds / 2)["calls"]
-            taken = worker.ask("time", calls=calls)["wall"]  # warms it up, and tells how fast it then is
+            taken = worker.ask("time", calls=calls)["wall"]  # warms up, and measures the speed after that
             calls = max(1, round(place.settings.seconds / taken))
             took = worker.ask("time", calls=calls)
             count = BATCHES[row]
@@ -149,7 +149,7 @@ def measure_in_process(contestant: Contestant, rows: list[str], place: Place) ->
 
 
 def measure_served(server: Server, rows: list[str], place: Place) -> dict[str, Measured]:
-    """Return what it takes a server to start, and what each load finds.
+    """Return the cost of a server's start, and the figures of each load.
 
     Raises:
         WorkerError: the server does not start, ends, answers wrongly, or fails every request.
@@ -189,7 +189,7 @@ def _grpc_health(address: str) -> bool:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    if not _listens(address):  # gRPC would wait a second before it looks again
+    if not _listens(address):  # gRPC would wait a second before its next look
         return False
     with grpc.insecure_channel(address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
@@ -218,7 +218,7 @@ def _listens(address: str) -> bool:
 
 
 def _check(place: Place, asked: dict[str, str]) -> None:
-    """Refuse to measure a contestant that computes something else."""
+    """Refuse to measure a contestant that computes something different."""
     expected = json.loads((place.folder / EXPECTED).read_text(encoding="utf-8"))
     answered = place.clients.ask("check", **asked)["probabilities"]
     pairs = zip(answered, expected, strict=True)

@@ -1,4 +1,4 @@
-"""The servers that `bench serving` compares ours with, each as its tutorials have it.
+"""The servers that `bench serving` compares ours with, each written as in its tutorials.
 
     python -m benchmarks.serving_servers NAME FOLDER PORT
 
@@ -18,7 +18,7 @@ from benchmarks.peers.served_model import EXPECTED, KERAS_FILE, export_base
 HOST = "127.0.0.1"
 HEALTH_PATH = "/health"
 _THREADS = 8
-_REPLICA_REQUESTS = 100  # more than there are connections: nobody waits for the replica's permission
+_REPLICA_REQUESTS = 100  # more than there are connections: no request waits for the replica's permission
 
 
 def plain(folder: Path, port: int) -> None:
@@ -44,7 +44,7 @@ def plain(folder: Path, port: int) -> None:
 
 
 def no_model(folder: Path, port: int) -> None:
-    """gRPC's asyncio server with one answer made beforehand: what a request costs before anybody computes."""
+    """gRPC's asyncio server with one answer made beforehand: the cost of a request without a computation."""
     import asyncio
 
     asyncio.run(_answer_always(_first_answer(folder), port))
@@ -101,7 +101,7 @@ def fastapi_saved_model(folder: Path, port: int) -> None:
 
 
 def _fastapi(predict: Any, port: int) -> None:
-    """One worker; `def` instead of `async def` has FastAPI run the model in threads, off its event loop."""
+    """Serve with one worker. With `def`, not `async def`, FastAPI runs the model in threads, off its loop."""
     import fastapi  # pyright: ignore[reportMissingImports]
     import pydantic  # pyright: ignore[reportMissingImports]
     import uvicorn
@@ -165,14 +165,14 @@ def _signature(folder: Path) -> Any:
     import tensorflow as tf
 
     loaded: Any = tf.saved_model.load(str(export_base(folder) / "1"))
-    # The signature does not keep what it was loaded with.
+    # The signature does not keep the loaded model alive.
     signature = loaded.signatures["serving_default"]
     signature.loaded = loaded
     return signature
 
 
 def _predict_rpc(folder: Path) -> Any:
-    """From a stock PredictRequest to a stock PredictResponse."""
+    """Return the function from a stock PredictRequest to a stock PredictResponse."""
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2
 

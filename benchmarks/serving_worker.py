@@ -1,7 +1,7 @@
-"""The clients of `bench serving`: closed loops over connections of their own, in a process of their own.
+"""The clients of `bench serving`: closed loops, each over its own connection, in a separate process.
 
 Each connection sends its next request when the last one is answered. Requests are bytes made beforehand, and
-answers are not taken apart while it counts, so that as much of the machine as possible is the server's.
+answers are not parsed during the measurement, so that the server has as much of the machine as possible.
 """
 
 import asyncio
@@ -43,12 +43,12 @@ class Connection(Protocol):
         """Return the answer to one of the prepared requests.
 
         Raises:
-            RequestError: there is none, or it is an error.
+            RequestError: there is no answer, or it is an error.
         """
         ...
 
     async def close(self) -> None:
-        """End it."""
+        """End the connection."""
         ...
 
 
@@ -81,7 +81,7 @@ class GrpcConnection:
 
 
 class HttpConnection(asyncio.Protocol):
-    """A connection of HTTP/1.1 that is kept; answers have a Content-Length, as all of these servers' do."""
+    """A kept connection of HTTP/1.1. Answers have a Content-Length, as those of all these servers do."""
 
     def __init__(self, address: str, path: str) -> None:
         self._address = address
@@ -146,7 +146,7 @@ CONNECTIONS: dict[str, Any] = {"grpc": GrpcConnection, "http": HttpConnection}
 
 @dataclass
 class Taken:
-    """Observations of the loops: seconds of each good answer, and the reason of each that was none."""
+    """Observations of the loops: the seconds of each good answer, and the reason for each failure."""
 
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -156,7 +156,7 @@ class Session:
     """The worker's calls for its parent; one public method for each request.
 
     Args:
-        runner: where the clients run.
+        runner: the event loop that the clients run in.
     """
 
     def __init__(self, runner: asyncio.Runner) -> None:
@@ -180,9 +180,9 @@ class Session:
         Args:
             protocol: a key of CONNECTIONS.
             address: "host:port".
-            path: of HTTP.
-            connections: how many ask at the same time.
-            seconds: of the measurement.
+            path: the path of requests over HTTP.
+            connections: the number of simultaneous connections.
+            seconds: the seconds of the measurement.
             server: the number of the server's process.
         """
         found: dict[str, Any] = {}
@@ -227,7 +227,7 @@ async def _loops(connections: Sequence[Connection], seconds: float) -> Taken:
 
 
 async def _loop(connection: Connection, number: int, end: float, taken: Taken) -> None:
-    """One at least, however slow the server."""
+    """Send requests until `end`; at least one, however slow the server."""
     while True:
         start = time.perf_counter()
         try:
@@ -258,7 +258,7 @@ def _figures(taken: Taken, passed: float, server_cpu: float, client_cpu: float) 
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """Return the least value that a share of the values does not exceed.
+    """Return the smallest value that at least a `share` of the values do not exceed.
 
     Example:
 
@@ -280,7 +280,7 @@ def _shown(data: bytes) -> str:
 
 
 def main() -> None:
-    """Keep what it prints apart from its answers, then serve its parent."""
+    """Keep other output apart from the answers, then serve the parent."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     with asyncio.Runner() as runner:

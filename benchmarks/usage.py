@@ -1,4 +1,4 @@
-"""Use of CPU time and memory by a process and all that it started, as Linux tells it."""
+"""CPU time and memory of a process and all processes it has started, as Linux reports them."""
 
 import os
 from contextlib import suppress
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100  # a second
-# Fields of /proc/PID/stat, counted behind the name, which may hold spaces; proc(5).
+# Fields of /proc/PID/stat, counted after the name, which may contain spaces; proc(5).
 _STATE, _PARENT, _SESSION = 0, 1, 3
-_ENDED = "Z"  # and nobody has waited for it yet
+_ENDED = "Z"  # ended, and its parent has not waited for it yet
 _CPU = slice(11, 15)  # utime, stime, and those of children that have ended and were waited for
 
 
 class Usage(NamedTuple):
-    """Resources of one process: open descriptors, threads, and memory that no other shares, in bytes."""
+    """Resources of one process: open descriptors, threads, and unshared memory in bytes."""
 
     descriptors: int
     threads: int
@@ -22,7 +22,7 @@ class Usage(NamedTuple):
 
 
 def usage(pid: int) -> Usage:
-    """Return what a process holds; zeros of one that has ended."""
+    """Return the resources of a process; zeros if it has ended."""
     try:
         descriptors = len(os.listdir(PROC / str(pid) / "fd"))
     except OSError:
@@ -31,22 +31,22 @@ def usage(pid: int) -> Usage:
 
 
 def children(pid: int) -> set[int]:
-    """Return the processes that a process has started, and that have not ended."""
+    """Return the running processes that a process has started."""
     return {member for member, fields in _everyone().items() if _is_child(fields, pid)}
 
 
 def tree(pid: int) -> set[int]:
-    """Return the process, those of the session that it leads and the descendants of all of them."""
+    """Return the process, the processes of the session that it leads, and all their descendants."""
     return {*_tree(pid)}
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time that a process and its tree have taken, in seconds; in steps of a hundredth."""
+    """Return the CPU seconds of a process and its tree, in steps of 0.01."""
     return sum(sum(map(int, fields[_CPU])) for fields in _tree(pid).values()) / _TICKS
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Return RssAnon of a process and its tree, in bytes: what no other process shares."""
+    """Return RssAnon of a process and its tree, in bytes: the memory that no other process shares."""
     return sum(map(_rss_anon, _tree(pid)))
 
 
@@ -60,10 +60,10 @@ def _tree(pid: int) -> dict[int, list[str]]:
 
 
 def _everyone() -> dict[int, list[str]]:
-    """The fields of each process that there is."""
+    """The fields of every process on this machine."""
     everyone = {}
     for path in PROC.glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has ended
             everyone[int(path.parent.name)] = path.read_text("utf-8", "replace").rpartition(")")[2].split()
     return everyone
 
@@ -77,7 +77,7 @@ def _rss_anon(pid: int) -> int:
 
 
 def _status(pid: int, name: str) -> int:
-    """A number of /proc/PID/status; 0 of a process that has ended."""
+    """A number of /proc/PID/status; 0 if the process has ended."""
     with suppress(OSError):
         for line in (PROC / str(pid) / "status").read_text("utf-8", "replace").splitlines():
             if line.startswith(f"{name}:"):

@@ -1,8 +1,8 @@
-"""One contestant in a process of its own: `python -m benchmarks.worker MODULE:FUNCTION`.
+"""One contestant in its own process: `python -m benchmarks.worker MODULE:FUNCTION`.
 
 It answers each line of JSON on standard input with one on standard output: `prepare` builds a case, `check`
-compares it with the reference, `warm` counts the calls that fill a measurement, `time` makes one, `memory` is
-for a fresh process. What frameworks print goes to standard error.
+compares it with the reference, `warm` counts the calls that fill a measurement, `time` measures them, and
+`memory` is for a fresh process. Output of frameworks goes to standard error.
 """
 
 import argparse
@@ -28,8 +28,8 @@ class Session:
         self._prepared: Prepared | None = None
 
     def prepare(self, case: dict[str, Any]) -> dict[str, Any]:
-        """Build a case; answer with the form that it chose."""
-        self._prepared = None  # the last case's arrays go before the next one's come
+        """Build a case; answer with the chosen form."""
+        self._prepared = None  # free the last case's arrays before the next case is built
         self._prepared = self._build(case)
         self._case = case
         return {"form": self._prepared.form}
@@ -39,7 +39,7 @@ class Session:
         return {"figures": self._ready.figures() | differences(self._ready, self._case)}
 
     def warm(self, seconds: float) -> dict[str, Any]:
-        """Run twice; answer with how many calls last about so many seconds."""
+        """Run twice; answer with the number of calls that take about `seconds`."""
         self._ready.run()
         start = time.perf_counter()
         self._ready.run()
@@ -68,7 +68,7 @@ class Session:
 
 
 def serve(session: object, requests: Any, answers: Any) -> None:
-    """Answer request after request until there are no more; an exception is an answer, too."""
+    """Answer requests until there are no more; an exception is an answer, too."""
     for line in requests:
         request = json.loads(line)
         try:
@@ -79,7 +79,7 @@ def serve(session: object, requests: Any, answers: Any) -> None:
 
 
 def main() -> None:
-    """Take the place of standard output, then the core, then import and serve."""
+    """Redirect standard output, choose the core, then import and serve."""
     parser = argparse.ArgumentParser()
     parser.add_argument("build", help="MODULE:FUNCTION, from a case to what is prepared")
     parser.add_argument("--core", type=int, help="the one core to run on")
@@ -99,7 +99,7 @@ def main() -> None:
 
 def _one_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # TensorFlow's text begins with a traceback of its own; that memory ran out comes after it.
+    # TensorFlow's message begins with its own traceback; the words about memory (OOM) come after it.
     told = next((line for line in lines if "OOM" in line), lines[0] if lines else "no message")
     return f"{type(error).__name__}: {told}"[:300]
 

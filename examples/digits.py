@@ -32,7 +32,7 @@ SHOWN = 5
 
 
 def digits() -> tuple[LabelledRows, LabelledRows]:
-    """Returns training and test rows: images `[8, 8]` of 0 to 16, and their names."""
+    """Return training and test rows: images `[8, 8]` of 0 to 16, and their names."""
     images, labels = load_digits(return_X_y=True)
     images = images.reshape(-1, 8, 8).astype("float32")
     parts: Any = train_test_split(images, labels.astype(str), test_size=0.2, stratify=labels, random_state=0)
@@ -44,7 +44,7 @@ def digits() -> tuple[LabelledRows, LabelledRows]:
 
 
 def classical(train: LabelledRows, test: LabelledRows) -> dict[str, float]:
-    """Returns the test accuracy of two models that take the pixels as 64 numbers."""
+    """Return the test accuracy of two models that take the pixels as 64 numbers."""
     models = {
         "support vectors": SVC(),
         "logistic regression": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
@@ -57,19 +57,19 @@ def classical(train: LabelledRows, test: LabelledRows) -> dict[str, float]:
 
 
 def picture(image: np.ndarray) -> list[str]:
-    """Returns an image of 0 to 16 as lines of text."""
+    """Return an image of 0 to 16 as lines of text."""
     shades = (image * (len(SHADES) - 1) / 16).astype(int)
     return ["".join(2 * SHADES[shade] for shade in row) for row in shades]
 
 
 def shown(images: np.ndarray, answers: list[str]) -> str:
-    """Returns images side by side with the answers below."""
+    """Return images side by side, with the answers below."""
     lines = [" ".join(parts) for parts in zip(*map(picture, images), strict=True)]
     return "\n".join([*lines, " ".join(answer.center(16) for answer in answers)])
 
 
 def main() -> None:
-    """Runs the whole path and prints what came of it."""
+    """Run all steps, and print their results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--epochs", type=int, help="by default as the model advises")
     parser.add_argument("--seed", type=int, default=0)

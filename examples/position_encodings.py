@@ -23,13 +23,13 @@ SENTENCE = "the animal did not cross the street because it was too tired"
 
 
 def sinusoidal_encoding() -> np.ndarray:
-    """Returns what the layer adds to its input, float32 `[60, 32]`."""
+    """Return the encoding that the layer adds to its input, float32 `[60, 32]`."""
     encoded = SinusoidalPositionEncoding()(np.zeros((1, LENGTH, WIDTH), "float32"))
     return keras.ops.convert_to_numpy(encoded)[0]
 
 
 def untrained_weights(tokens: list[str]) -> np.ndarray:
-    """Returns the attention weights of a layer fresh from its seed, float32 `[heads, query, key]`."""
+    """Return the attention weights of an untrained layer, float32 `[heads, query, key]`."""
     ids = np.unique(tokens, return_inverse=True)[1][None]  # [1, T]
     normal = keras.initializers.RandomNormal(stddev=1.0, seed=SEED)
     embedded = keras.layers.Embedding(len(tokens), WIDTH, embeddings_initializer=normal)(ids)  # [1, T, D]
@@ -39,7 +39,7 @@ def untrained_weights(tokens: list[str]) -> np.ndarray:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Writes a figure as a PNG file that appears whole, and prints its path."""
+    """Write a figure as a PNG file that appears whole, and print its path."""
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=100)
     write_file(path, content.getvalue())
@@ -47,7 +47,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def main() -> None:
-    """Writes the three pictures."""
+    """Write the three pictures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--output", type=Path, default=Path("position-encodings"), help="folder for the pictures"

@@ -30,21 +30,21 @@ SEASON, CONTEXT, HORIZON = 12, 36, 12
 
 
 def shapes(rows: int, seed: int) -> LabelledRows:
-    """Returns series `[length, 1]` of different lengths, each with the name of its shape."""
+    """Return series `[length, 1]` of different lengths, each with the name of its shape."""
     random = np.random.default_rng(seed)
     names = random.choice(list(SHAPES), rows)
     return LabelledRows([_shape(name, random) for name in names], names.tolist(), "made up")
 
 
 def wave(frames: int, seed: int) -> np.ndarray:
-    """Returns a series `[frames, 1]` that repeats itself every 12 frames and rises."""
+    """Return a series `[frames, 1]` that repeats itself every 12 frames and rises."""
     random = np.random.default_rng(seed)
     time = np.arange(frames)
     return (np.sin(2 * np.pi * time / SEASON) + 0.03 * time + 0.1 * random.normal(size=frames))[:, None]
 
 
 def classify(output: Path, epochs: int) -> None:
-    """Trains on shapes, and asks a server about shapes that were not seen."""
+    """Train on shapes, and ask a server about shapes that were not seen."""
     config = {"width": 32, "num_layers": 1}
     run = train(
         shapes(240, seed=0),
@@ -70,13 +70,13 @@ def classify(output: Path, epochs: int) -> None:
 
 
 def padded(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns series as the served model takes them: as long as the longest, ending in frames of NaN."""
+    """Return series as the served model takes them: padded to the longest with frames of NaN."""
     longest = max(map(len, rows))
     return np.stack([np.pad(row, [(0, longest - len(row)), (0, 0)], constant_values=np.nan) for row in rows])
 
 
 def forecast(output: Path, epochs: int) -> None:
-    """Trains on the first part of a wave, and forecasts the next, on levels that were never seen."""
+    """Train on the first part of a wave, and forecast the next part, on levels that were never seen."""
     series = wave(400, seed=2)
     run = train(
         cut_windows([series[:300]], CONTEXT, HORIZON),
@@ -94,7 +94,7 @@ def forecast(output: Path, epochs: int) -> None:
 
 
 def main() -> None:
-    """Runs both parts."""
+    """Run both parts."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -29,7 +29,7 @@ TEMPLATES = (
     "PERSON and PERSON left",
 )
 FIRST = ("Maria", "Alrik", "Rosa", "Jonas", "Elin", "Karim", "Selma", "Viktor", "Tilda", "Bert")
-# What families and towns end in; of the last two only the sentence tells which.
+# Endings of families and towns; for the last two, only the sentence shows which it is.
 FAMILY = ("sson", "mann", "ova", "escu", "berg", "ford")
 TOWN = ("burg", "ville", "stadt", "minster", "berg", "ford")
 MONTHS = ("January", "March", "April", "June", "July", "August", "October", "December")
@@ -37,7 +37,7 @@ SYLLABLES = ("ka", "lo", "mi", "ter", "sa", "vin", "ro", "del", "bu", "nor", "pe
 
 
 def made_up(count: int, seed: int, held_out: bool) -> LabelledRows:
-    """Returns sentences as rows of tokens with their BIO labels; held-out ones have names of their own."""
+    """Return sentences as rows of tokens with BIO labels; held-out sentences have names of their own."""
     draw = random.Random(seed)
     rows, targets = [], []
     for _ in range(count):
@@ -53,7 +53,7 @@ def made_up(count: int, seed: int, held_out: bool) -> LabelledRows:
 
 
 def _filled(word: str, draw: random.Random, held_out: bool) -> list[str]:
-    """Returns the tokens that a template's word stands for."""
+    """Return the tokens that a template's word stands for."""
     if word == "PERSON":
         first = [draw.choice(FIRST)] if draw.random() < 0.6 else []
         return [*first, _name(draw, held_out) + draw.choice(FAMILY)]
@@ -69,7 +69,7 @@ def _filled(word: str, draw: random.Random, held_out: bool) -> list[str]:
 
 
 def _name(draw: random.Random, held_out: bool) -> str:
-    """Returns the beginning of a name: of an odd number of letters where it is held out, else of an even."""
+    """Return the beginning of a name: an odd number of letters if held out, otherwise an even number."""
     while True:
         name = "".join(draw.choices(SYLLABLES, k=draw.randint(1, 3))).capitalize()
         if len(name) % 2 == held_out:
@@ -77,7 +77,7 @@ def _name(draw: random.Random, held_out: bool) -> str:
 
 
 def run(folder: Path, sentences: int = 800, epochs: int = 8) -> float:
-    """Trains, measures, exports, serves and asks; returns the F1 of the spans of the test."""
+    """Train, measure, export, serve and send requests; return the F1 of the test's spans."""
     train, validation = made_up(sentences, 0, False), made_up(sentences // 8, 1, False)
     test = made_up(300, 2, True)
     done = training.train(
@@ -105,7 +105,7 @@ def run(folder: Path, sentences: int = 800, epochs: int = 8) -> float:
 
 
 def _marked(tokens: Sequence[str], labels: Sequence[str]) -> str:
-    """Returns a sentence with its spans in brackets."""
+    """Return a sentence with its spans in brackets."""
     found = ""
     for token, label, after in zip(tokens, labels, [*labels[1:], "O"], strict=True):
         begin = "[" if label.startswith("B-") else ""

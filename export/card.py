@@ -36,11 +36,11 @@ class Training:
     """The origin of a model, as recorded in its run folder.
 
     Args:
-        data: for each part of the data ("train", "validation", "test") its name and number of rows.
+        data: the name and the number of rows of each part of the data ("train", "validation", "test").
         metrics: figures, with the name of the part they were measured on as "split".
         settings: the settings of its training.
-        example: a row of the data as the model reads it, of JSON types or an array, which the card shows with
-            its answer, or None.
+        example: a row of the data as the model reads it, of JSON types or an array; or None. The card shows
+            it with the model's answer.
 
     Example:
 

@@ -73,7 +73,7 @@ def _as_functions(tf: Any, saved_model: str) -> Run:
 
 def _as_session(tf: Any, saved_model: str) -> Run:
     tf.compat.v1.logging.set_verbosity(tf.compat.v1.logging.ERROR)
-    # As in our server: see its option of the same meaning.
+    # As in our server; see its setting `tensorflow_intra_op_parallelism`.
     options = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1)
     session = tf.compat.v1.Session(graph=tf.Graph(), config=options)
     with session.graph.as_default():
@@ -105,7 +105,7 @@ def _change(answers: list[Arrays], tolerance: float) -> str | None:
 def _same(first: np.ndarray, other: np.ndarray, allowed: float) -> bool:
     if first.dtype.kind == "f" and first.shape == other.shape:
         return bool(np.allclose(first, other, rtol=allowed, atol=allowed, equal_nan=True))
-    # Labels of both loaders are compared with the model's, where it is known which may differ.
+    # Labels may differ between the loaders: `_other` compares each with the model's, and knows which may.
     return allowed > 0 or np.array_equal(first, other)
 
 

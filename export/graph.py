@@ -55,8 +55,8 @@ def finish(folder: Path, method_names: Mapping[str, str]) -> list[str]:
         The names of its operations.
 
     Raises:
-        ExportError: for an operation that draws random numbers or trains, or that the TensorFlow of this
-            process or the oldest one lacks.
+        ExportError: for an operation that draws random numbers or trains, or that this process's TensorFlow,
+            or the oldest supported one, lacks.
     """
     path = folder / "saved_model.pb"
     saved_model = read_saved_model(path)

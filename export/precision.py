@@ -38,7 +38,7 @@ class Measurement:
         weight_bytes: of the weights in the file.
         row_ms: CPU milliseconds for a request of one row.
         batch_ms: the same for 32 rows, or for all rows if there are fewer.
-        accuracy: share of the rows whose label is predicted.
+        accuracy: the share of rows whose label is predicted correctly.
     """
 
     precision: str
@@ -53,8 +53,8 @@ class Comparison:
     """Compare a model with itself at another precision, on the same rows.
 
     Args:
-        before: as it is.
-        after: as it is to be written.
+        before: the model as it is.
+        after: the model as it is to be written.
         rows: the number of rows that both answered.
         changed: rows that they answer with different labels.
 
@@ -162,7 +162,7 @@ def _made_again(model: keras.Model, dtype: str) -> keras.Model:
         path = Path(folder, "model.keras")
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of lambdas; the file is of this process alone
+                warnings.simplefilter("ignore", UserWarning)  # about lambdas; only we read the file
                 model.save(path)
             _rewrite_config(path, lambda config: _with_policy(config, dtype, _last_layers(model)))
             return cast(keras.Model, keras.saving.load_model(path, compile=False, safe_mode=False))
@@ -229,7 +229,7 @@ def _checked(contract: Contract, evaluation: Any) -> tuple[Mapping[str, Any], Se
         raise ExportError(f"`evaluation` has no label that the model knows, but {min(labels)!r}.")
     if not known.all():
         other = [label for label in labels if label not in names]
-        # They are wrong before and after, and would make a fall look smaller.
+        # These rows are wrong before and after, and would make a drop in accuracy look smaller.
         warnings.warn(
             f"{len(other):,} of {len(labels):,} rows of `evaluation` have a label that the model does not "
             f"know, such as {min(other)!r}. They are left out of the comparison.",
@@ -246,7 +246,7 @@ def _labels(call: Any, inputs: Mapping[str, Any]) -> np.ndarray:
 
 
 def _times(calls: Sequence[Any], inputs: Mapping[str, Any]) -> list[tuple[float, float]]:
-    """Return CPU milliseconds for a row and for a batch, of each call, measured in turns."""
+    """Return each call's CPU milliseconds for a row and for a batch; the calls are measured in turns."""
     sizes = ((slice(1), 20), (slice(_BATCH), 3))
     found: list[list[list[float]]] = [[[] for _ in sizes] for _ in calls]
     for _ in range(_ROUNDS + 1):
@@ -256,7 +256,7 @@ def _times(calls: Sequence[Any], inputs: Mapping[str, Any]) -> list[tuple[float,
                 for _ in range(times):
                     _call(call, inputs, rows)
                 values.append(1000 * (time.process_time() - started) / times)
-    # The first round finds cold caches.
+    # The first round is left out: its caches are cold.
     return [tuple(round(float(np.median(values[1:])), 3) for values in by_size) for by_size in found]  # pyright: ignore[reportReturnType]
 
 

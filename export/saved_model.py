@@ -22,8 +22,8 @@ from .trial import live_answers, try_saved_model
 from .versions import MOST, check_keep, clean, keep_newest, next_version
 from .warmup import write_warmup
 
-# Largest difference between answers of a model and of its graph, relative to numbers above 1. Operations of
-# a graph fuse, and round once instead of twice.
+# Largest difference between the answers of a model and of its graph, relative to numbers above 1. A graph
+# fuses operations, which then round once instead of twice.
 _FULL, _HALF = 1e-5, 5e-2
 
 
@@ -47,9 +47,9 @@ def export_saved_model(
     """Write `<base_path>/<version>/`, a SavedModel that any TensorFlow Serving can serve; return its path.
 
     The signatures of a `TextClassifier` take raw text: `serving_default`, `classify` (serialized
-    `tf.Example`), `tokens` and `explain`; docs/savedmodel.md lists all. Those of another model take its own
-    inputs or those of `preprocess`. The graph has stock operations only, and none that trains or draws
-    random numbers. Warmup requests and a model card are written beside it.
+    `tf.Example`), `tokens` and `explain`; docs/savedmodel.md lists all. The signatures of another model take
+    its own inputs or those of `preprocess`. The graph has stock operations only, and none that trains or
+    draws random numbers. Warmup requests and a model card are written beside it.
 
     The folder is written under a hidden name, loaded in a fresh process without Keras, compared there with
     the model's own answers, and renamed: a reader sees a whole, checked version or none.
@@ -67,8 +67,8 @@ def export_saved_model(
         samples: a few real rows by input, for check, warmup and the card's example. By default invented.
         precision: "float32", "bfloat16" (stored and computed), "float16-weights" or "int8-weights" (stored;
             computed in float32). By default the model's own.
-        evaluation: rows, and their labels, on which model and export are compared before anything is written.
-        max_accuracy_drop: refuse if the accuracy on them falls by more than this share.
+        evaluation: rows and their labels, to compare model and export on before anything is written.
+        max_accuracy_drop: refuse if the accuracy on `evaluation` falls by more than this share.
         report: called with the comparison.
         training: the origin of the model, for the card.
         keep: remove all but this many of the highest versions, once the new one is whole.

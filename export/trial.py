@@ -48,7 +48,7 @@ def live_answers(contract: Contract) -> list[Case]:
     """Return the live model's answers to the requests of each signature, without any graph.
 
     Raises:
-        ExportError: if it fails on one, or returns invalid probabilities.
+        ExportError: if the model fails on a request, or returns invalid probabilities.
     """
     cases = []
     with _eagerly():
@@ -128,7 +128,7 @@ def _answer(
 
 @contextmanager
 def _eagerly() -> Iterator[None]:
-    # The switch is global: of two threads, the second must not save the first one's value as the original.
+    # The switch is global: a second thread must not save the first thread's value as the original.
     with _EAGER:
         before = tf.config.functions_run_eagerly()
         tf.config.run_functions_eagerly(True)

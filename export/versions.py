@@ -5,7 +5,7 @@ from pathlib import Path
 from keras_selfattn.atomic import remove_dead_drafts, remove_directory
 from keras_selfattn.errors import ExportError
 
-MOST = 2**63 - 1  # TensorFlow Serving's versions are of 64 bits
+MOST = 2**63 - 1  # TensorFlow Serving's versions have 64 bits
 
 
 def list_versions(base_path: str | Path) -> list[int]:

@@ -13,7 +13,7 @@ from .signatures.preprocessing import layer_resources
 
 Tensor = Any
 
-# Smaller weights, such as biases and scales of normalisation, are a tiny share of the file.
+# Weights below this size, such as biases and scales of normalisation, are a tiny share of the file.
 _LEAST_NARROWED = 1024  # numbers
 _LEVELS = 127  # of int8, on either side of 0
 
@@ -50,7 +50,7 @@ class NarrowWeights(Weights):
 
     Args:
         model: the owner of the weights.
-        dtype: "float16", or "int8" with a float32 scale for each row or column, whichever is the closer.
+        dtype: "float16"; or "int8" with a float32 scale for each row or each column, whichever fits better.
     """
 
     def __init__(self, model: keras.Model, dtype: str) -> None:

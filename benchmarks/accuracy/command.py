@@ -94,7 +94,7 @@ def _write(output: Path | None, outcome: "Outcome", command: str) -> None:
 
 
 def _command(folder: Path, only: tuple[str, ...], seeds: int, quick: bool) -> str:
-    """Return what to call for the same table."""
+    """Return the command that makes the same table."""
     words = ["python", "-m", "benchmarks", "accuracy", "--data", str(folder), "--seeds", str(seeds)]
     words += [word for name in only for word in ("--only", name)]
     return " ".join([*words, *(["--quick"] if quick else [])])

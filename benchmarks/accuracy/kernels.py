@@ -27,9 +27,9 @@ class Kernel:
     """One random convolution.
 
     Args:
-        weights: float `[F, K]`, of the channels in `channels`.
+        weights: float `[F, K]`, for the channels in `channels`.
         channels: int `[F]`.
-        bias: added to what it gives.
+        bias: added to the output.
         dilation: frames from tap to tap.
         padding: zeros before and after a series.
     """
@@ -52,12 +52,12 @@ def draw_kernels(count: int, length: int, channels: int, seed: int) -> list[Kern
 
 
 def transformed(kernels: Sequence[Kernel], series: Sequence[np.ndarray]) -> np.ndarray:
-    """Return two features for each kernel: the share of what it gives above 0, and the largest of it.
+    """Return two features for each kernel: the share of its outputs above 0, and its largest output.
 
     Args:
         kernels: as drawn.
-        series: float `[T, F]` each, of any lengths; NaN counts as 0. Where a kernel does not fit into a
-            series, both features are 0.
+        series: float `[T, F]` each, of any lengths; NaN counts as 0. If a kernel does not fit into a series,
+            both features are 0.
 
     Returns:
         float32 `[B, 2 * kernels]`.
@@ -73,7 +73,7 @@ def transformed(kernels: Sequence[Kernel], series: Sequence[np.ndarray]) -> np.n
 
 
 def fit(split: Split, seed: int, count: int = _KERNELS) -> Fitted:
-    """Train on all training rows; the strength of the ridge is chosen by leaving one out."""
+    """Train on all training rows; choose the strength of the ridge by leave-one-out."""
     length = max(len(row) for row in split.train.inputs)
     kernels = draw_kernels(count, length, split.train.inputs[0].shape[1], seed)
     model = make_pipeline(StandardScaler(), RidgeClassifierCV(alphas=_ALPHAS))
@@ -97,7 +97,7 @@ def _drawn(random: np.random.Generator, length: int, channels: int) -> Kernel:
     chosen = np.sort(random.choice(channels, several, replace=False))
     weights = random.normal(size=(several, taps))
     weights -= weights.mean(axis=1, keepdims=True)
-    # In series shorter than the kernel no taps are apart.
+    # For series shorter than the kernel, the dilation is 1.
     doublings = max(0.0, np.log2(max(1, length - 1) / (taps - 1)))
     dilation = int(2 ** random.uniform(0, doublings))
     padding = (taps - 1) * dilation // 2 if random.random() < 0.5 else 0
@@ -106,7 +106,7 @@ def _drawn(random: np.random.Generator, length: int, channels: int) -> Kernel:
 
 
 def _features(kernel: Kernel, stacked: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return both features `[B, 2]` of series `[F, B, T]` that are 0 behind their lengths."""
+    """Return both features `[B, 2]` of series `[F, B, T]`, which are 0 after their lengths."""
     taps = kernel.weights.shape[1]
     wider = 2 * kernel.padding - (taps - 1) * kernel.dilation
     steps = stacked.shape[2] + wider

@@ -20,15 +20,15 @@ from sklearn.svm import LinearSVC
 from benchmarks.accuracy.peer import Fitted, Peer, accuracy, choosing, timed
 from benchmarks.accuracy.sets import Split
 
-# Words and, each by itself, punctuation marks: "!" tells of a review what no word does.
+# Words, and single punctuation marks: "!" says something about a review that no word says.
 _WORD = r"\w+|[^\w\s]"
 _WORDS, _CHARACTERS = (1, 2), (2, 5)
-# From so many rows on, what occurs in fewer than three is left out, or memory would be the limit.
+# From this many rows on, features in fewer than three rows are left out; they would take too much memory.
 _MANY_ROWS, _LEAST_ROWS = 20_000, 3
 _SVM_C, _LOGISTIC_C = 1.0, 10.0
-# The paper's share of the SVM for two classes; of many, each told from all others, the SVM alone does better.
+# The paper's share of the SVM for two classes; for many, each against the rest, the SVM alone is better.
 _NB_ALPHA, _NB_BETAS = 1.0, {"NB-SVM": 0.25, "NB-SVM, not interpolated": 1.0}
-# Half of the memory; scikit-learn's types know no other than its default.
+# Half of the memory; scikit-learn's type annotations only know the default.
 _SINGLE: Any = np.float32
 
 SETTINGS = {
@@ -41,13 +41,13 @@ SETTINGS = {
 
 
 class NaiveBayesSVM(ClassifierMixin, BaseEstimator):
-    """A linear SVM on indicators of features, each times the logarithm of how much likelier a class has it.
+    """A linear SVM on indicators of features, each multiplied by the feature's log-count ratio for a class.
 
-    Several classes are told apart one against the rest, each with ratios of its own.
+    Several classes are classified one against the rest, each with its own ratios.
 
     Args:
         alpha: added to the counts.
-        beta: share of each weight that the SVM decides; the rest is the mean size of all weights.
+        beta: the SVM's share of each weight; the rest is the mean size of all weights.
         penalty: C of the SVM.
 
     Reference: Wang and Manning 2012, "Baselines and Bigrams: Simple, Good Sentiment and Topic
@@ -60,11 +60,11 @@ class NaiveBayesSVM(ClassifierMixin, BaseEstimator):
         self.penalty = penalty
 
     def fit(self, features: Any, targets: Sequence[str]) -> "NaiveBayesSVM":
-        """Learn from features `[B, F]`, of which only counts whether they are 0, and a label each."""
+        """Learn from features `[B, F]`, which only count as zero or not, and a label for each row."""
         present = indicators(features)
         names = np.asarray(targets)
         self.classes_ = np.unique(names)
-        # Of two classes one is told from the other, and the other way round is the same with the sign turned.
+        # Two classes need one machine: that of the other class is the same with the opposite sign.
         told = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
         found = [self._against_rest(present, names == name) for name in told]
         self.weights_ = np.stack([weights for weights, _ in found], axis=1)  # [F, C]
@@ -81,7 +81,7 @@ class NaiveBayesSVM(ClassifierMixin, BaseEstimator):
         ratio = log_count_ratio(present, inside, self.alpha)
         machine = LinearSVC(C=self.penalty, random_state=0)
         with warnings.catch_warnings():
-            # Solved to the last digit it is as accurate, and takes many times as long.
+            # A solution to the last digit is no more accurate, and takes many times as long.
             warnings.simplefilter("ignore", ConvergenceWarning)
             machine.fit(present.multiply(ratio).tocsr(), inside)
         weights, intercept = (np.asarray(found)[0] for found in (machine.coef_, machine.intercept_))
@@ -102,7 +102,7 @@ def log_count_ratio(present: Any, inside: np.ndarray, alpha: float) -> np.ndarra
 
     Args:
         present: 0 or 1, float `[B, F]`.
-        inside: whether a row is of the class, bool `[B]`.
+        inside: True if a row is of the class, bool `[B]`.
         alpha: added to each count.
 
     Returns:
@@ -119,7 +119,7 @@ def log_count_ratio(present: Any, inside: np.ndarray, alpha: float) -> np.ndarra
 
 
 def fit(split: Split, seed: int) -> Fitted:
-    """Train all on the training rows, take the best on the rows to choose on, and train it on both."""
+    """Train all on the training rows, choose the best on the rows to choose on, and train it on both."""
     train, dev, both = choosing(split)
     choices = {
         name: accuracy(dev.targets, found) for name, found in _tried(train.inputs, train.targets, dev.inputs)
@@ -167,7 +167,7 @@ _CLASSIFIERS: dict[str, Callable[[], Any]] = {"SVM": _svm, "logistic regression"
 def _tried(
     inputs: Sequence[str], targets: Sequence[str], held_out: Sequence[str]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the name of each and what it predicts for the rows held out; features are counted once."""
+    """Yield each model's name and its predictions for the held-out rows; features are counted once."""
     matrices = {}
     for name, make in (("words", _words), ("characters", _characters)):
         features = make(len(inputs))
@@ -185,7 +185,7 @@ def _tried(
 
 
 def _pipeline(name: str, rows: int) -> Any:
-    """Return the untrained model of a name that `_tried` yields."""
+    """Return the untrained model for a name that `_tried` yields."""
     if name in _NB_BETAS:
         return make_pipeline(_counts(rows), NaiveBayesSVM(beta=_NB_BETAS[name]))
     classifier, _, features = name.partition(", ")

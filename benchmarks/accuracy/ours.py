@@ -1,4 +1,4 @@
-"""Our models as `keras-selfattn train` trains them without a flag, measured as the linear ones are."""
+"""Our models, trained like `keras-selfattn train` without a flag, and measured like the linear ones."""
 
 import dataclasses
 import tempfile
@@ -18,33 +18,33 @@ from keras_selfattn.tasks import Task
 
 NAME = "ours"
 _QUICK: dict[str, Any] = {"epochs": 2}
-# Below any probability that float32 holds beside others that sum to 1.
+# Smaller than any probability in a float32 softmax.
 _LEAST = 1e-38
 
 
 def config_of(task: Task, rows: int, *, quick: bool, seed: int = 0) -> training.TrainConfig:
-    """Return how `keras-selfattn train` trains on a number of rows unless it is told otherwise."""
+    """Return the default settings of `keras-selfattn train` for a number of rows."""
     settings = {**task.model({}).advised_training(rows), **(_QUICK if quick else {})}
     return training.TrainConfig(**settings, seed=seed)
 
 
 def settings_of(task: Task, split: Split, *, quick: bool) -> dict[str, Any]:
-    """Return all that the figures depend on besides data and seed."""
+    """Return all settings that the figures depend on besides data and seed."""
     config = dataclasses.asdict(config_of(task, len(labelled(split)), quick=quick))
     del config["seed"]
     return {"kind": task.kind, "model": task.model({}).config.to_dict(), "training": config}
 
 
 def measure_ours(task: Task, split: Split, seed: int, *, quick: bool) -> dict[str, Any]:
-    """Train the model of a task on all but the test rows, and return its figures on those.
+    """Train the model of a task on all but the test rows, and return its figures on the test rows.
 
-    In a process of its own: twenty trainings in one held 10 GB at the end.
+    Each training has its own process: after twenty trainings, a single process held 10 GB.
     """
     return in_own_process(measure_here, task, split, seed, quick)
 
 
 def measure_here(task: Task, split: Split, seed: int, quick: bool) -> dict[str, Any]:
-    """Do what `measure_ours` says, in this process."""
+    """Do the same as `measure_ours`, in this process."""
     rows = labelled(split)
     config = config_of(task, len(rows), quick=quick, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +57,7 @@ def measure_here(task: Task, split: Split, seed: int, quick: bool) -> dict[str, 
 
 
 def tested(model: RawModel, split: Split) -> dict[str, float]:
-    """Return accuracy, and the calibration error with the temperature and without it."""
+    """Return the accuracy, and the calibration errors with and without the temperature."""
     labels = np.array(model.head.labels)  # pyright: ignore[reportAttributeAccessIssue]
     outputs = model.predict(split.test.inputs, batch_size=256, verbose=0)
     if model.head.per_position:
@@ -76,13 +76,13 @@ def tested(model: RawModel, split: Split) -> dict[str, float]:
 
 
 def temperature_of(model: RawModel) -> float:
-    """Return what the logits of a model are divided by."""
+    """Return the temperature that divides a model's logits."""
     layer = next(each for each in model.core.layers if isinstance(each, Probabilities))
     return float(layer.temperature.numpy())
 
 
 def without_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
-    """Return what a softmax without a temperature would have given, float `[rows, classes]`.
+    """Return the probabilities of a softmax without a temperature, float `[rows, classes]`.
 
     Example:
 

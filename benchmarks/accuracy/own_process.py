@@ -1,4 +1,4 @@
-"""A call in a process of its own: what a training leaves in memory ends with it."""
+"""A call in its own process: memory that a training leaves behind is freed with the process."""
 
 import pickle
 import signal
@@ -11,19 +11,19 @@ from typing import Any
 from keras_selfattn.errors import DataError, TrainingError
 from keras_selfattn.native_messages import held_back_stderr
 
-# Seconds to tidy up in.
+# Seconds that the process gets to clean up.
 _GRACE = 10
 
 
 def in_own_process(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a call returns that is made in a fresh process; an interrupt here ends it.
+    """Return the result of a call in a fresh process; an interrupt here ends that process.
 
     Args:
         work: a function of a module.
-        arguments: that can be pickled, as what it returns.
+        arguments: its arguments; they and the result can be pickled.
 
     Raises:
-        DataError, TrainingError: as the call did.
+        DataError, TrainingError: the call raised it.
         TrainingError: if the process was killed, such as for want of memory.
         RuntimeError: if the call failed otherwise; its traceback is on standard error.
 
@@ -57,9 +57,9 @@ def in_own_process(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _answer(answering: Connection, call: bytes) -> None:
-    # Ctrl-C is for the process that asked.
+    # Ctrl-C is for the calling process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # As an exception, so that temporary folders go.
+    # Raise an exception, so that temporary folders are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with held_back_stderr():
         import tensorflow as tf

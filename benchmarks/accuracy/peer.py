@@ -12,7 +12,7 @@ from benchmarks.accuracy.sets import Split
 from keras_selfattn.data.labelled import LabelledRows, split_rows
 
 _WARM, _TIMED = 5, 50
-_ENOUGH = 5.0  # seconds, after which fewer rows do
+_ENOUGH = 5.0  # seconds, after which fewer rows are enough
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class Fitted:
     """A peer that has been trained.
 
     Args:
-        name: which of several it is.
+        name: the name of the chosen model.
         predict: from rows to their predictions.
-        state: what would have to be stored of it.
-        seconds: of training, wall and CPU; of the one that was chosen alone.
-        choices: accuracy on the rows chosen on, of each that was tried.
+        state: the objects that would have to be stored.
+        seconds: wall and CPU seconds of training, of the chosen model alone.
+        choices: the accuracy of each tried model on the rows to choose on.
     """
 
     name: str
@@ -36,12 +36,12 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Peer:
-    """A linear model that ours are held against.
+    """A linear model that ours are compared with.
 
     Args:
-        name: what it is called in results.
-        settings: all that its figures depend on besides data and seed.
-        seeded: whether it draws anything: otherwise one seed is enough.
+        name: its name in results.
+        settings: all settings that its figures depend on besides data and seed.
+        seeded: True if it draws random numbers; otherwise one seed is enough.
         fit: from a split and a seed.
     """
 
@@ -52,7 +52,7 @@ class Peer:
 
 
 def choosing(split: Split) -> tuple[LabelledRows, LabelledRows, LabelledRows]:
-    """Return rows to train on, rows to choose on, and both: those that are held out for ours as well."""
+    """Return rows to train on, rows to choose on, and both. The same rows are held out for our models."""
     if split.dev is None:
         return *split_rows(split.train, 0.1, 0), split.train
     return split.train, split.dev, labelled(split)
@@ -67,7 +67,7 @@ def labelled(split: Split) -> LabelledRows:
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
-    """Return what a call returned, and its seconds: of the wall, and of all CPUs together."""
+    """Return the result of a call, and its seconds: wall time, and CPU time of all CPUs together."""
     wall, cpu = time.perf_counter(), time.process_time()
     found = work()
     return found, (time.perf_counter() - wall, time.process_time() - cpu)
@@ -78,7 +78,7 @@ def cpu_ms_of_one(predict: Callable[[Sequence[Any]], Any], inputs: Sequence[Any]
 
     Args:
         predict: from rows to predictions.
-        inputs: rows; the first five warm up, and up to 50 are timed, fewer where they take over 5 s.
+        inputs: rows; the first five warm up, and up to 50 are timed, or fewer if they take over 5 s.
     """
     seconds: list[float] = []
     for given in inputs[: _WARM + _TIMED]:
@@ -89,7 +89,7 @@ def cpu_ms_of_one(predict: Callable[[Sequence[Any]], Any], inputs: Sequence[Any]
 
 
 def accuracy(targets: Sequence[Any], found: Sequence[Any]) -> float:
-    """Return the share of predictions that are right; of labels for positions, each position counts alike.
+    """Return the share of right predictions; if positions have labels, each position counts alike.
 
     Example:
 
@@ -105,7 +105,7 @@ def accuracy(targets: Sequence[Any], found: Sequence[Any]) -> float:
 
 
 def measure_peer(peer: Peer, split: Split, seed: int) -> dict[str, Any]:
-    """Train a peer, read the test rows once, and return figures and which one was chosen."""
+    """Train a peer, read the test rows once, and return its figures and the name of the chosen model."""
     fitted = peer.fit(split, seed)
     figures = {
         "accuracy": accuracy(split.test.targets, fitted.predict(split.test.inputs)),

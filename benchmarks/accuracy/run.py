@@ -1,4 +1,4 @@
-"""Trains all contestants on all sets, one row of results after the other, and leaves out what is known."""
+"""Train all contestants on all sets, one row of results after the other, without the rows already known."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from keras_selfattn.errors import ConfigError, DataError, TrainingError
 from keras_selfattn.tasks import Task, task_named
 
 PEERS: dict[str, Peer] = {"text": linear_models.PEER, "series": kernels.PEER, "tokens": tagging.PEER}
-# What figures may change with, besides our own version.
+# Packages whose version may change figures, besides our own.
 _OURS_ON, _PEERS_ON = ("keras", "tensorflow", "numpy"), ("scikit-learn", "numpy")
 
 
@@ -25,8 +25,8 @@ class Job:
     """A row of results that is wanted.
 
     Args:
-        key: what it is of.
-        measure: trains and returns figures, a note and what was chosen from.
+        key: the row's key.
+        measure: trains; returns figures, a note and the choices.
     """
 
     key: Key
@@ -39,10 +39,10 @@ class SetResult:
 
     Args:
         name: of the set.
-        train_rows: to learn from, those to choose on included.
-        test_rows: in the test rows; of several folds, in all of them together.
-        wanted: number of rows of results.
-        rows: those that are there.
+        train_rows: the number of rows to learn from, including those to choose on.
+        test_rows: the number of test rows, in all folds together.
+        wanted: the number of rows of results.
+        rows: the rows of results that are there.
     """
 
     name: str
@@ -54,7 +54,7 @@ class SetResult:
 
 @dataclass
 class Outcome:
-    """The outcome of a run: results by set, and what is left out with the reason, by name."""
+    """The outcome of a run: results by set, and the reasons for skipped sets and rows, by name."""
 
     sets: list[SetResult]
     skipped: dict[str, str]
@@ -70,19 +70,19 @@ def run(
     progress: Callable[[str], None],
     after_set: Callable[[Outcome], None],
 ) -> Outcome:
-    """Measure what is not in the store yet.
+    """Measure all rows that are not in the store yet.
 
     Args:
         folder: holds a folder for each set.
-        store: what is known, and where rows are added.
+        store: the known rows; new rows are added.
         only: texts, one of which must be in the name of a set; all sets if empty.
-        seeds: how often ours is trained, with seeds from 0 on.
-        quick: whether few rows and epochs do.
+        seeds: the number of trainings of ours, with seeds from 0 on.
+        quick: True if few rows and epochs are enough.
         progress: takes a line for each row.
-        after_set: takes what is known after each set.
+        after_set: takes the outcome so far, after each set.
 
     Raises:
-        ConfigError: if no set is asked for.
+        ConfigError: if no set is selected.
         DataError: if there is no such folder.
     """
     if not folder.is_dir():
@@ -110,7 +110,7 @@ def run(
 
 
 def jobs_of(data: DataSet, task: Task, splits: Sequence[Split], seeds: int, quick: bool) -> Iterator[Job]:
-    """Yield the rows that are wanted of a set, the quick linear ones first."""
+    """Yield the wanted rows of a set, the quick linear ones first."""
     peer = PEERS[data.task]
     digests = [data_digest([split.train, split.dev, split.test]) for split in splits]
     for seed in range(seeds if peer.seeded else 1):
@@ -129,7 +129,7 @@ def jobs_of(data: DataSet, task: Task, splits: Sequence[Split], seeds: int, quic
 def _splits(
     data: DataSet, task: Task, folder: Path, quick: bool, skipped: dict[str, str]
 ) -> list[Split] | None:
-    """Return how a set is divided; where it cannot be read, say why in `skipped`."""
+    """Return the splits of a set; if it cannot be read, put the reason into `skipped`."""
     if not (folder / data.name).is_dir():
         skipped[data.name] = f"there is no folder {folder / data.name}"
     else:
@@ -144,7 +144,7 @@ def _splits(
 def _measured(
     job: Job, store: Store, progress: Callable[[str], None], skipped: dict[str, str]
 ) -> dict[str, Any] | None:
-    """Return the row of a job, known or measured now; if training came to nothing None, and why."""
+    """Return the row of a job, known or measured now. If training fails, None; `skipped` gets the reason."""
     key = job.key
     name = f"{key.set}  {key.contestant}  seed {key.seed}" + (f", fold {key.fold}" if key.fold else "")
     row = store.get(key)

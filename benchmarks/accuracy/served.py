@@ -1,4 +1,4 @@
-"""The cost of a model where it answers: its exported graph, one row at a time."""
+"""The cost of serving a model: its exported graph, one row at a time."""
 
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from keras_selfattn.models.base import RawModel
 
 
 def measure_served(model: RawModel, inputs: Sequence[Any]) -> dict[str, float]:
-    """Return the bytes of a model's SavedModel, and the CPU time in which it answers a row."""
+    """Return the bytes of a model's SavedModel, and its CPU time for one row."""
     with tempfile.TemporaryDirectory() as folder:
         path = export_saved_model(model, Path(folder, "model"))
         served = tf.saved_model.load(str(path))

@@ -1,7 +1,7 @@
-"""The public sets: how the files of each are read, and what is trained on, chosen on and tested on.
+"""The public sets: how to read the files of each, and which rows to train, choose and test on.
 
-The files are those that the authors of the sets, or papers that compare on them, give out; nothing is
-downloaded. What a class is called does not matter, so labels are kept as they are written.
+The files come from the authors of the sets, or from papers that compare on them; nothing is downloaded. The
+names of classes do not matter, so labels are kept as they are written.
 """
 
 import json
@@ -16,22 +16,22 @@ from keras_selfattn.data.text_tables import read_table
 from keras_selfattn.errors import DataError
 from keras_selfattn.tasks import Task
 
-# Of a set without a split of its own; the seed is never another, so that all compare on the same folds.
+# Folds of a set without its own split; the seed never changes, so that all compare on the same folds.
 FOLDS = 10
 _FOLD_SEED = 0
-# What is left of a set that is only to be seen running.
+# The size of a set in a quick run, which only shows that everything runs.
 _QUICK_TRAIN, _QUICK_HELD_OUT, _QUICK_FOLDS = 240, 80, 2
 
 
 @dataclass(frozen=True)
 class Split:
-    """One way in which a set is divided.
+    """One division of a set.
 
     Args:
         train: rows to learn from.
-        dev: rows to choose on; None where the set has none, and some of `train` must do.
+        dev: rows to choose on; None if the set has none: some of `train` are then used.
         test: rows that are predicted once.
-        fold: counted from 0; 0 where the set has one division.
+        fold: counted from 0; 0 if the set has one division.
     """
 
     train: LabelledRows
@@ -46,7 +46,7 @@ class DataSet:
 
     Args:
         name: its folder.
-        task: name of the task that its rows are for.
+        task: the name of the task that its rows are for.
         read: from the folder and the task to its splits.
     """
 
@@ -56,7 +56,7 @@ class DataSet:
 
 
 def shortened(splits: Sequence[Split], seed: int = 0) -> list[Split]:
-    """Return two folds at most, with few rows of each part: to see that everything runs."""
+    """Return at most two folds, with few rows in each part, to see that everything runs."""
     found = []
     for split in splits[:_QUICK_FOLDS]:
         train = _some(split.train, _QUICK_TRAIN, seed)
@@ -72,12 +72,12 @@ def _some(rows: LabelledRows, count: int, seed: int) -> LabelledRows:
 
 
 def _known(rows: LabelledRows, known: set[str]) -> LabelledRows:
-    """Return the rows whose labels occur in training; of large sets the few rows left miss some."""
+    """Return the rows whose labels occur in training; few rows of a large set do not have all labels."""
     return rows.take([row for row, target in enumerate(rows.targets) if label_names([target]) <= known])
 
 
 def _lines(path: Path, encoding: str = "utf-8") -> list[str]:
-    """Return the lines between line feeds: in Latin-1 other characters, too, end a line for `splitlines`."""
+    """Return the lines between line feeds: `splitlines` would also split at other characters of Latin-1."""
     try:
         text = path.read_bytes().decode(encoding)
     except FileNotFoundError:
@@ -147,7 +147,7 @@ def _tabbed(path: Path) -> LabelledRows:
 
 
 def _clinc150(folder: Path, task: Task) -> list[Split]:
-    """Read the rows in scope: those out of scope are a question of their own."""
+    """Read the rows in scope; the rows out of scope are a separate task."""
     path = folder / "data_full.json"
     try:
         parts = json.loads("\n".join(_lines(path)))
@@ -173,7 +173,7 @@ def _snips(folder: Path, task: Task) -> list[Split]:
 
 
 def _side_by_side(folder: Path, part: str) -> LabelledRows:
-    """Read texts and labels that stand in the same lines of two files."""
+    """Read texts and labels from the same lines of two files."""
     path = folder / f"{part}.seq.in"
     texts, labels = _lines(path), _lines(folder / f"{part}.label")
     if len(texts) != len(labels):

@@ -1,4 +1,4 @@
-"""Results that outlive the run that found them: a file of JSON Lines, one line for each figure's row."""
+"""Results kept from run to run, in a file of JSON Lines with one line for each row of results."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from benchmarks.machine import machine, versions
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 
-# Of each line, as `Store.add` writes it.
+# The beginning of each line that `Store.add` writes.
 _BEGINNING = b'{"set": '
 
 
@@ -26,9 +26,9 @@ class Key:
     Args:
         set: name of the data set.
         contestant: who was trained.
-        seed: of weights and whatever else is drawn.
-        fold: of the set, counted from 0.
-        configuration: `fingerprint` of all else that the figures depend on.
+        seed: the seed of weights and all other random numbers.
+        fold: the fold of the set, counted from 0.
+        configuration: `fingerprint` of all other settings that the figures depend on.
     """
 
     set: str
@@ -39,10 +39,10 @@ class Key:
 
 
 class Store:
-    """The rows in a results file, and those that are added to it.
+    """The rows in a results file, and the rows that are added to it.
 
-    A row is one line, written at once and brought to the disk: whoever is interrupted leaves whole lines, and
-    several processes may add to one file. Of a row that occurs twice the later one counts.
+    A row is one line, written in one step and synced to the disk: an interrupted process leaves whole lines,
+    and several processes may add to one file. If a row occurs twice, the later one counts.
 
     Args:
         path: the file; it need not exist.
@@ -55,18 +55,18 @@ class Store:
         self._path = path
         self._found: dict[Key, dict[str, Any]] = {}
         content = path.read_bytes() if path.exists() else b""
-        # What a machine that lost its power left of its last line is measured again, on a line of its own.
+        # A machine that lost its power leaves half a last line. That row is measured again, on a new line.
         self._torn = bool(content) and not content.endswith(b"\n")
         for number, line in enumerate(content.split(b"\n"), start=1):
             if line.strip():
                 self._take(number, line)
 
     def get(self, key: Key) -> dict[str, Any] | None:
-        """Return the row of that key, or None where it has not been measured."""
+        """Return the row of that key, or None if it has not been measured."""
         return self._found.get(key)
 
     def add(self, key: Key, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Write a row behind the others, with the time, the machine and the versions, and return it."""
+        """Append a row with the time, the machine and the versions, and return it."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         row = {**asdict(key), **found, "time": now, "machine": machine(), "versions": versions()}
         line = json.dumps(row, ensure_ascii=False) + "\n"
@@ -108,7 +108,7 @@ def fingerprint(**settings: Any) -> str:
 
 
 def data_digest(parts: Sequence[LabelledRows | None]) -> str:
-    """Return a digest of rows and targets, whatever files they were read from."""
+    """Return a digest of rows and targets, independent of the files they were read from."""
     found = hashlib.sha256()
     for part in parts:
         rows = [] if part is None else zip(part.inputs, part.targets, strict=True)

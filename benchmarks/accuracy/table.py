@@ -53,11 +53,11 @@ def cells(result: SetResult) -> list[str]:
 
 
 def markdown(outcome: Outcome, command: str) -> str:
-    """Return the table as a page, with all that is needed to repeat it.
+    """Return the table as a page, with all information needed to repeat it.
 
     Args:
-        outcome: what was found.
-        command: the one that was called.
+        outcome: the results.
+        command: the command that made them.
     """
     rows = [row for result in outcome.sets for row in result.rows]
     rule = "|".join("--:" if name in NUMERIC else "---" for name in HEADER)
@@ -110,7 +110,7 @@ def _number(value: float) -> str:
 
 
 def _most_frequent(names: Sequence[str]) -> str:
-    """Return the name that occurs most, and in how many of the folds if not in all."""
+    """Return the most frequent name, and in how many folds it occurs if not in all."""
     if not names:
         return _NONE
     best = max(dict.fromkeys(names), key=list(names).count)

@@ -1,4 +1,4 @@
-"""A linear model of a label for each token, from it and its neighbours: the peer of `TokenClassifier`."""
+"""A linear model that labels each token by the token and its neighbours: the peer of `TokenClassifier`."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ SETTINGS = {"buckets": _BUCKETS, "affix": _AFFIX, "C": list(_PENALTIES)}
 
 
 def token_features(tokens: Sequence[str]) -> Iterator[list[str]]:
-    """Yield for each token what is known of it: itself, its affixes, its shape, two neighbours each side.
+    """Yield each token's features: itself, its affixes, its shape, two neighbours on each side.
 
     Example:
 
@@ -47,7 +47,7 @@ def token_features(tokens: Sequence[str]) -> Iterator[list[str]]:
 
 
 def shape(token: str) -> str:
-    """Return a token with its letters and digits as kinds of them, each kind in a row once.
+    """Return a token with letters and digits replaced by their kind, and repetitions removed.
 
     Example:
 
@@ -62,7 +62,7 @@ class TokenModel:
     """A support vector machine on hashed features of tokens.
 
     Args:
-        penalty: C of the machine.
+        penalty: the machine's C.
     """
 
     def __init__(self, penalty: float) -> None:
@@ -84,7 +84,7 @@ class TokenModel:
 
 
 def fit(split: Split, seed: int) -> Fitted:
-    """Train with each C, take the best on the rows to choose on, and train on both."""
+    """Train with each C, choose the best on the rows to choose on, and train on both."""
     train, dev, both = choosing(split)
     choices = {}
     for penalty in _PENALTIES:

@@ -1,4 +1,4 @@
-"""Dropout in training: ours, Keras', TensorFlow's and PyTorch's, as they come and compiled."""
+"""Dropout in training: ours, Keras', TensorFlow's and PyTorch's, uncompiled and compiled."""
 
 from collections.abc import Callable
 from typing import Any
@@ -51,7 +51,7 @@ def pytorch(fields: dict[str, Any]) -> Prepared:
 def _on_tensorflow(fields: dict[str, Any], drop: Callable[[Any], Any]) -> Prepared:
     import tensorflow as tf
 
-    # In a graph of any batch, as in training with a last, smaller batch; XLA has a program for each shape.
+    # A graph of any batch size, as in training, where the last batch is smaller; XLA compiles each shape.
     signature = [tf.TensorSpec([None, *fields["shape"][1:]])]
     call = tf.function(drop, input_signature=signature, jit_compile=fields["compiled"])
     ones = tf.ones(fields["shape"])

@@ -11,13 +11,13 @@ Block = dict[str, Array]
 
 
 class Stack:
-    """Keras layers, one after the other, and how the case's weights lie in them.
+    """Keras layers, one after the other, and the places of the case's weights in them.
 
     Args:
-        case: what to build.
-        layers: each of as many blocks as the others.
-        mask_name: what the layers call the padding mask.
-        arrays: from the weights of a layer's blocks to the layer's, by the end of their path.
+        case: the case to build.
+        layers: the layers; all have the same number of blocks.
+        mask_name: the layers' name for the padding mask.
+        arrays: from the weights of a layer's blocks to the layer's weights, by the end of their path.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ def kerashub(case: Case) -> Stack:
     """Return KerasHub's `TransformerEncoder`s."""
     import keras_hub  # pyright: ignore[reportMissingImports]
 
-    dropout: Any = case.dropout  # their annotation says int, by its default of 0
+    dropout: Any = case.dropout  # KerasHub's annotation says int, because of the default 0
 
     blocks = [
         keras_hub.layers.TransformerEncoder(

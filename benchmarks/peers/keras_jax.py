@@ -44,7 +44,7 @@ def _prepared(case: Case, stack: keras_blocks.Stack) -> Prepared:
 
 
 def _calls(function: Any, *arguments: Any) -> tuple[Any, Any]:
-    """Return the measured call and its warm-up: compiling, for JAX has a program for each shape."""
+    """Return the measured call and its warm-up, which compiles: JAX has a program for each shape."""
     import jax  # pyright: ignore[reportMissingImports]
 
     compiled: list[Any] = []

@@ -82,7 +82,7 @@ def _reloaded(infer: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         _save(infer, folder)
         loaded: Any = tf.saved_model.load(folder)
-    # The function keeps no reference to the variables' owner: this one does.
+    # The function keeps no reference to the variables' owner; this lambda does.
     return lambda x, mask: loaded.call(x, mask)  # noqa: PLW0108
 
 

@@ -21,7 +21,7 @@ def build(fields: dict[str, Any]) -> Prepared:
 
     case = Case.from_json(fields)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = cores()  # by itself it counts those of the machine
+    options.intra_op_num_threads = cores()  # its default counts all cores of the machine
     session = onnxruntime.InferenceSession(_converted(fields), options, ["CPUExecutionProvider"])
     names = {len(port.shape): port.name for port in session.get_inputs()}  # by rank: x 3, mask 2
     x, mask = case.inputs()

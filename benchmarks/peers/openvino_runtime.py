@@ -18,7 +18,7 @@ def build(fields: dict[str, Any]) -> Prepared:
     case = Case.from_json(fields)
     bf16 = case.dtype == "bfloat16"
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        # The weights in float32: the engine is told to compute in bfloat16 instead.
+        # Save the weights in float32; the engine is told to compute in bfloat16.
         pool.submit(save_kerashub, {**fields, "dtype": "float32"}, folder).result()
         model = openvino.convert_model(folder)
     settings = {

@@ -1,4 +1,4 @@
-"""PyTorch's encoder layer in its several forms, of which the fastest is measured.
+"""PyTorch's encoder layer in several forms; the fastest form is measured.
 
 Axes: B (batch), T (positions), S (keys), H (heads), D (features of a head).
 """
@@ -46,7 +46,7 @@ def build(fields: dict[str, Any]) -> Prepared:
 
 
 def build_eager(fields: dict[str, Any]) -> Prepared:
-    """Build the layer as it comes, without trying the others: for memory, of a process that ran nothing."""
+    """Build the stock layer without trying other forms: memory is measured in a process that ran nothing."""
     import torch  # pyright: ignore[reportMissingImports]
 
     case = Case.from_json(fields)
@@ -82,7 +82,7 @@ def _encoder(case: Case) -> Any:
     blocks: Any = encoder.layers
     for block, weights in zip(blocks, case.weights(), strict=True):
         block.load_state_dict({name: tensor(array) for name, array in _state(weights).items()})
-        block.dropout.p = 0.0  # of the hidden layer, which KerasHub's and ours leave alone
+        block.dropout.p = 0.0  # the hidden layer's dropout, which KerasHub's blocks and ours lack
     return encoder.eval()
 
 
@@ -100,7 +100,7 @@ def _state(block: dict[str, Array]) -> dict[str, Array]:
 
 
 def _stock(encoder: Any, fast: bool = True) -> Form:
-    """`nn.TransformerEncoder`'s own call, with its nested-tensor path at inference or without."""
+    """`nn.TransformerEncoder`'s own call, with or without its nested-tensor path at inference."""
     import torch  # pyright: ignore[reportMissingImports]
 
     def form(x: Any, mask: Any) -> Any:
@@ -162,7 +162,7 @@ def _with_compiled(forms: dict[str, Form]) -> tuple[dict[str, Form], list[str]]:
 
 
 def _fastest(forms: dict[str, Form], call: Callable[[Form], Any]) -> tuple[str, list[str]]:
-    """Return the name of the form with the fastest second call, and why others could not run."""
+    """Return the name of the form with the fastest second call, and the reasons why others could not run."""
     taken: dict[str, float] = {}
     failed = []
     for name, form in forms.items():
@@ -186,14 +186,14 @@ def _gradients(encoder: Any, form: Form, x: Any, mask: Any, cotangent: Any) -> l
 
 
 def _outputs(encoder: Any, forms: dict[str, Form], best: str, case: Case, x: Any, mask: Any) -> Array:
-    """Outputs without dropout of the form that was chosen."""
+    """Outputs of the chosen form without dropout."""
     import torch  # pyright: ignore[reportMissingImports]
 
     encoder.eval()
     with torch.inference_mode():
         found = forms[best](x, mask)
     encoder.train(case.training)
-    padded = torch.zeros_like(x)  # the nested path gives back what the longest sample needs
+    padded = torch.zeros_like(x)  # the nested path returns only the length of the longest sample
     padded[:, : found.shape[1]] = found
     return padded.float().numpy()[mask.numpy()]
 

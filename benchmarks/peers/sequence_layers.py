@@ -15,7 +15,7 @@ HEADS = 8
 
 
 def build(fields: dict[str, Any]) -> Prepared:
-    """Build `fields["layer"]` of a width for one sequence of a length; with `training` its gradient."""
+    """Build `fields["layer"]` of a width for one sequence of a length; with `training`, its gradient, too."""
     import tensorflow as tf
 
     width, length = fields["width"], fields["length"]

@@ -1,4 +1,4 @@
-"""The model of `bench serving`: a text classifier as users export it, and run without a server."""
+"""The model of `bench serving`: a text classifier, exported like a user's; and the same without a server."""
 
 import json
 from pathlib import Path
@@ -23,12 +23,12 @@ def texts() -> list[str]:
 
 
 def export_base(folder: str | Path) -> Path:
-    """Return where, in the benchmark's folder, the model's versions lie."""
+    """Return the folder of the model's versions in the benchmark's folder."""
     return Path(folder) / NAME
 
 
 def write(case: dict[str, Any]) -> Prepared:
-    """Write the model into `folder`, as a SavedModel and as a Keras file, with what it must answer."""
+    """Write the model into `folder`, as a SavedModel and as a Keras file, with the expected answer."""
     from keras_selfattn.export import export_saved_model
     from keras_selfattn.models import TextClassifier, TextConfig
 

@@ -1,4 +1,4 @@
-"""The clients of a soak: each asks again and again, on its own connection, and knows the right answer."""
+"""The clients of a soak: each sends requests on its own connection, and knows the right answers."""
 
 import http.client
 import json
@@ -21,12 +21,12 @@ _PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _PATH = f"/v1/models/{NAME}:predict"
 _MOST_ROWS = 8
 _DEADLINE_SECONDS = 30.0
-# A client connects anew from time to time, so that workers that were replaced get some.
+# A client reconnects from time to time, so that replacement workers get connections.
 _CONNECTION_SECONDS = (5.0, 15.0)
-# Else clients that cannot connect do nothing but try.
+# Without a pause, clients that cannot connect would only try to.
 _PAUSE_AFTER_FAILURE_SECONDS = 0.1
 
-# Whether a version may answer a request that began then.
+# Returns True if a version may answer a request that began at a given time.
 Judge = Callable[[int, float], bool]
 
 
@@ -39,17 +39,17 @@ class Unconnected(Lost):
 
 
 class Refused(Exception):  # noqa: N818
-    """There was an answer, and it is an error."""
+    """The answer is an error."""
 
 
 class Client(ABC):
-    """One client, in a thread of its own.
+    """One client, in its own thread.
 
     Args:
-        number: which it is.
-        port: the server's, of its API.
-        tally: counts what it meets.
-        judge: returns whether a version may answer.
+        number: the client's number.
+        port: the server's port for the client's API.
+        tally: counts its answers and failures.
+        judge: returns True if a version may answer.
     """
 
     api = ""
@@ -61,15 +61,15 @@ class Client(ABC):
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Begin to send requests."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Have it end after the request that it waits for."""
+        """Make the client end after its current request."""
         self._ending.set()
 
     def join(self) -> None:
-        """Wait until it has ended."""
+        """Wait until the client has ended."""
         self._thread.join()
 
     @abstractmethod
@@ -80,11 +80,11 @@ class Client(ABC):
 
     @abstractmethod
     def _ask(self, rows: Sequence[float]) -> tuple[list[int], list[float]]:
-        """Return the version and y of each row, the version of the answer among them.
+        """Return the versions, with that of the answer among them, and the y of each row.
 
         Raises:
-            Lost: there was no answer; Unconnected if nobody was asked.
-            Refused: it is an error.
+            Lost: there was no answer; Unconnected if no request was sent.
+            Refused: the answer is an error.
         """
 
     def _run(self) -> None:
@@ -114,7 +114,7 @@ class Client(ABC):
             )
             self._ending.wait(_PAUSE_AFTER_FAILURE_SECONDS)
             return
-        except Exception as error:  # noqa: BLE001 - whatever cannot be read is no right answer
+        except Exception as error:  # noqa: BLE001 - an unreadable answer is a wrong answer
             self._tally.was_wrong(f"{self.api}: {rows} was answered with what cannot be read: {error!r}")
             return
         version = versions[0]
@@ -127,12 +127,12 @@ class Client(ABC):
 
 
 class GrpcClient(Client):
-    """Asks over gRPC; the answer's own version must be the one that the model gives."""
+    """Send requests over gRPC; the answer's version must be the one that the model returns."""
 
     api = GRPC
 
     def _connect(self) -> None:
-        # Else all channels of this process share one connection.
+        # Otherwise all channels of this process would share one connection.
         own_connection = [("grpc.use_local_subchannel_pool", 1)]
         self._channel = grpc.insecure_channel(f"{HOST}:{self._port}", own_connection)
         self._predict = self._channel.unary_unary(_PREDICT)
@@ -161,7 +161,7 @@ def _kind(code: grpc.StatusCode, words: str) -> type[Exception]:
 
 
 class RestClient(Client):
-    """Asks over REST, on a connection that is kept."""
+    """Send requests over REST, on a kept connection."""
 
     api = REST
 
@@ -189,7 +189,7 @@ class RestClient(Client):
 def clients(
     grpc_clients: int, rest_clients: int, ports: tuple[int, int], tally: Tally, judge: Judge
 ) -> list[Client]:
-    """Return so many clients of each kind, not begun yet; `ports` are those of gRPC and of REST."""
+    """Return clients of each kind, not started yet; `ports` are those of gRPC and of REST."""
     over_grpc = [GrpcClient(number, ports[0], tally, judge) for number in range(grpc_clients)]
     over_rest = [
         RestClient(number, ports[1], tally, judge)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks soak`: our server under load for minutes, whose every promise is checked."""
+"""`python -m benchmarks soak`: run our server under load for minutes, and check each of its promises."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The promises of a server in a soak, and whether each was kept."""
+"""The promises of a server in a soak, and the results of checking them."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -9,16 +9,16 @@ from benchmarks.soak.samples import Life, Sample, lives
 from benchmarks.soak.tally import Failure, Kill, Tally
 from benchmarks.usage import Usage
 
-# Growth of a process beyond what it had at first.
+# Largest memory of a process, as a multiple of its memory at first.
 _MOST_GROWTH = 1.05
 _FIRST_SECONDS = 60.0
-# Pools are filled as they are needed: of a worker that was idle at first, when another one is killed.
+# Thread pools grow on demand: a worker that was idle at first gets threads when another worker is killed.
 _SPARE_THREADS = 4
-# Of the versions that were due: each is copied and asked for before the next is waited for.
+# Least share of the versions that were due: each is copied and checked before the wait for the next begins.
 _FEWEST = 0.5
 _SHOWN = 3
 _MB = 2**20
-# What the log has when nobody looked after an error.
+# Text in the log that shows an unhandled error.
 _UNEXPECTED = re.compile(r"Traceback|never retrieved|a request failed|the server ended")
 
 
@@ -27,9 +27,9 @@ class Promise:
     """A promise.
 
     Args:
-        what: what was promised.
-        found: what was found.
-        kept: whether it was kept; None = too short a run to tell.
+        what: the promise.
+        found: the observation.
+        kept: True if it was kept; None = the run was too short to tell.
     """
 
     what: str
@@ -42,13 +42,13 @@ class Ending:
     """The end of a soak.
 
     Args:
-        versions: how many came, half-copied ones included.
-        due: how many were to come.
+        versions: the number of versions that came, including half-copied ones.
+        due: the number of versions that were due.
         newest: the newest version that is whole.
-        served: the newest that answered in all workers, in the end.
-        workers: how many were ready in the end.
+        served: the newest version that answered in all workers, in the end.
+        workers: the number of workers that were ready in the end.
         status: the server's exit status; None if it had to be killed, or left processes behind.
-        log: the lines that it wrote.
+        log: the lines of the server's log.
     """
 
     versions: int
@@ -63,7 +63,7 @@ class Ending:
 def promises(
     tally: Tally, kills: Sequence[Kill], samples: list[Sample], workers: int, ending: Ending
 ) -> list[Promise]:
-    """Return all promises of a server of so many workers."""
+    """Return all promises of a server, checked."""
     answers = " and ".join(f"{count:,} over {api}" for api, count in tally.answers.items())
     wrong = "; ".join([f"{tally.wrong_count} of them", *tally.wrong[:_SHOWN]])
     unexpected = [line for line in ending.log if _UNEXPECTED.search(line)]
@@ -120,9 +120,9 @@ def _growth(samples: list[Sample]) -> Iterator[Promise]:
 
 
 def _compared(life: Life, first: float, number: Callable[[Usage], float]) -> tuple[float, float]:
-    """The most that a process held around its first minute's end, and what it held in the middle at its end.
+    """The most that a process held around the end of its first minute, and the median at its own end.
 
-    Of memory that minute is over: graphs are being prepared in it, and caches filled.
+    In the first minute memory grows: graphs are prepared, and caches are filled.
     """
     last = life.ages[-1]
     was = life.between(0.75 * first, 1.25 * first) or life.held[:1]
@@ -142,7 +142,7 @@ def _megabytes(held: Usage) -> float:
     return held.anonymous / _MB
 
 
-# What is promised of it, its unit, and by which factor and how many more it may be in the end.
+# For each resource: the promise, the unit, and the factor and the number by which it may grow.
 _HELD: tuple[tuple[str, str, Callable[[Usage], float], float, float], ...] = (
     ("no more descriptors than at first, connections apart", "", _descriptors, 1.0, 0.0),
     ("no more threads than at first", "", _threads, 1.0, _SPARE_THREADS),

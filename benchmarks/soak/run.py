@@ -20,7 +20,7 @@ from benchmarks.soak.tally import Kill, Tally
 from benchmarks.soak.versions import Versions
 
 _LOOK_SECONDS = 0.25
-# For the last version and the last worker, when nobody asks any more.
+# Seconds for the last version and the last worker to be ready, after the clients have stopped.
 _SETTLING_SECONDS = 60.0
 
 
@@ -29,13 +29,13 @@ class Settings:
     """Settings of a soak.
 
     Args:
-        minutes: how long clients ask.
+        minutes: the minutes in which clients send requests.
         grpc_clients: clients over gRPC.
         rest_clients: clients over REST.
-        version_seconds: between one version and the next.
-        kill_seconds: between one killed worker and the next, if all are there.
-        sample_seconds: between two looks at the processes.
-        progress: gets a line for each of them.
+        version_seconds: seconds between one version and the next.
+        kill_seconds: seconds between one killed worker and the next, if all workers are there.
+        sample_seconds: seconds between two looks at the processes.
+        progress: gets a line for each look.
     """
 
     minutes: float = 15.0
@@ -52,9 +52,9 @@ class Soak:
     """The outcome of a soak.
 
     Args:
-        workers: of the server.
-        samples: what it held, every few seconds.
-        promises: which it made, and whether it kept them.
+        workers: the number of the server's workers.
+        samples: the resources it held, every few seconds.
+        promises: its promises, checked.
     """
 
     workers: int
@@ -68,7 +68,7 @@ class Soak:
 
 
 def run(settings: Settings, workers: Sequence[int]) -> Iterator[Soak]:
-    """Give what was found with each of these numbers of workers.
+    """Yield the outcome for each of these numbers of workers.
 
     Raises:
         WorkerError: the model cannot be made, or the server does not start.
@@ -135,7 +135,7 @@ class _Run:
                 client.join()
 
     def _watch(self, served: Served, versions: Versions) -> None:
-        """Look at the server and kill its workers, until the time is over or it has ended."""
+        """Look at the server and kill its workers, until the time is over or the server has ended."""
         began = time.monotonic()
         ends = began + 60 * self._settings.minutes
         next_look = began + self._settings.sample_seconds
@@ -157,7 +157,7 @@ class _Run:
             for pid, what in served.processes().items()
             if what == "supervisor" or pid in ready
         }
-        processes = {pid: one for pid, one in held.items() if one[1].threads}  # without who has just ended
+        processes = {pid: one for pid, one in held.items() if one[1].threads}  # not those that just ended
         sample = Sample(
             seconds,
             window.rate,
@@ -173,7 +173,7 @@ class _Run:
         self._settings.progress(sample.line())
 
     def _kill(self, served: Served) -> bool:
-        """Kill a worker if all are there."""
+        """Kill a worker if all workers are there."""
         ready = served.ready_workers()
         if len(ready) < self._soak.workers:
             return False

@@ -1,4 +1,4 @@
-"""Samples of a soak every few seconds, and of each process its whole life."""
+"""Samples of a soak every few seconds, and the life of each process."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,18 +11,18 @@ _MB = 2**20
 
 @dataclass(frozen=True)
 class Sample:
-    """A look at all.
+    """A look at all processes.
 
     Args:
-        seconds: since the clients began.
-        rate: requests answered a second, since the last look.
-        p50: milliseconds of the middle one of them.
-        p99: milliseconds that one in a hundred exceeded.
+        seconds: seconds since the clients began.
+        rate: answered requests per second, since the last look.
+        p50: the median latency in milliseconds, since the last look.
+        p99: the milliseconds that one request in a hundred exceeded.
         newest: the newest version that is whole.
-        wrong: answers that were wrong, so far.
-        failures: requests without an answer, so far.
-        kills: workers killed so far.
-        processes: what each process held, and what it is, by its number.
+        wrong: the number of wrong answers so far.
+        failures: the number of requests without an answer so far.
+        kills: the number of killed workers so far.
+        processes: each process's kind and resources, by its number.
     """
 
     seconds: float
@@ -36,7 +36,7 @@ class Sample:
     processes: dict[int, tuple[str, Usage]]
 
     def line(self) -> str:
-        """Return it for the terminal."""
+        """Return the sample as a line for the terminal."""
         held = [
             f"{what} {usage.descriptors} fd {usage.threads} threads {usage.anonymous / _MB:.0f} MB"
             for what, usage in self.processes.values()
@@ -50,14 +50,14 @@ class Sample:
 
 @dataclass
 class Life:
-    """One process, from when it was ready on.
+    """One process, from the time it was ready.
 
     Args:
         pid: its number.
-        what: what it is.
-        began: seconds since the clients began when it was first seen ready.
-        ages: seconds since then of each look.
-        held: what it held.
+        what: its kind.
+        began: the time when it was first seen ready, in seconds since the clients began.
+        ages: the time of each look, in seconds since `began`.
+        held: its resources at each look.
     """
 
     pid: int
@@ -67,7 +67,7 @@ class Life:
     held: list[Usage] = field(default_factory=list)
 
     def between(self, start: float, end: float) -> list[Usage]:
-        """Return what it held at these ages."""
+        """Return its resources at these ages."""
         return [held for age, held in zip(self.ages, self.held, strict=True) if start <= age <= end]
 
 

@@ -1,4 +1,4 @@
-"""The server of a soak, as a process: started as the command line starts it, watched from outside, killed."""
+"""The server of a soak, as a process: started by the command line, watched from outside, killed."""
 
 import http.client
 import os
@@ -24,13 +24,13 @@ _STOP_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
 _SERVE = (sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()", "serve")
 _STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
-# Of /proc/net/tcp.
+# States in /proc/net/tcp.
 _ESTABLISHED, _LISTENS = "01", "0A"
 
 
 @dataclass(frozen=True)
 class _Socket:
-    """A line of /proc/net/tcp: the port of this end, its state and who holds it; 0 before it is accepted."""
+    """A line of /proc/net/tcp: the local port, the state, and the socket's inode (0 until it is accepted)."""
 
     port: int
     state: str
@@ -42,7 +42,7 @@ class Served(Child):
 
     Args:
         base: the model's folder.
-        workers: its processes.
+        workers: the number of its processes.
     """
 
     def __init__(self, base: Path, workers: int) -> None:
@@ -60,10 +60,10 @@ class Served(Child):
         super().__init__([*_SERVE, *(f"--{name}={value}" for name, value in flags.items())])
 
     def wait(self) -> None:
-        """Wait until all of its workers listen and it is ready.
+        """Wait until all workers listen and the server is ready.
 
         Raises:
-            WorkerError: it ended, or took minutes.
+            WorkerError: the server ended, or took minutes.
         """
         ends = time.monotonic() + _START_SECONDS
         while not (self._is_ready() and len(self.ready_workers()) == self.workers):
@@ -74,32 +74,32 @@ class Served(Child):
             time.sleep(_LOOK_SECONDS)
 
     def processes(self) -> dict[int, str]:
-        """Return what each of its processes is, by its number."""
+        """Return the kind of each of its processes, by its number."""
         if self.workers == 1:
             return {self.pid: "server"}
         return {self.pid: "supervisor", **dict.fromkeys(sorted(children(self.pid)), "worker")}
 
     def ready_workers(self) -> list[int]:
-        """Return the processes that take connections."""
+        """Return the processes that accept connections."""
         listening = {one.inode for one in _sockets() if (one.state, one.port) == (_LISTENS, self.ports[0])}
         serving = (pid for pid, what in self.processes().items() if what != "supervisor")
         return [pid for pid in serving if listening & _inodes(pid)]
 
     def usage(self, pid: int) -> Usage:
-        """Return what a process holds, connections of clients apart."""
+        """Return the resources of a process, without the connections of clients."""
         held = usage(pid)
         return held._replace(descriptors=held.descriptors - sum(self._connections(pid, {*()}).values()))
 
     def kill_worker(self, pid: int) -> Kill:
-        """Kill a worker, and return what it had."""
-        os.kill(pid, signal.SIGSTOP)  # so that it has no more when it dies than are counted now
+        """Kill a worker, and return the connections it had."""
+        os.kill(pid, signal.SIGSTOP)  # so that it accepts no more connections after they are counted
         connections = self._connections(pid, {0})
         at = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         return Kill(at, pid, connections)
 
     def newest_available(self) -> int | None:
-        """Return the newest version that answers in all workers; None if nobody tells."""
+        """Return the newest version that answers in all workers; None if the server does not say."""
         request = pb.GetModelStatusRequest(model_spec=pb.ModelSpec(name=NAME)).SerializeToString()
         try:
             data = self._channel.unary_unary(_STATUS)(request, timeout=_STOP_SECONDS)
@@ -122,7 +122,7 @@ class Served(Child):
         return None if any((PROC / str(pid)).exists() for pid in started) else status
 
     def log(self) -> list[str]:
-        """Return the lines that it wrote, when it has ended."""
+        """Return the lines that the server wrote; call it when the server has ended."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace").splitlines()
 
@@ -137,7 +137,7 @@ class Served(Child):
             connection.close()
 
     def _connections(self, pid: int, others: set[int]) -> dict[str, int]:
-        """The connections of a process by API, and those that belong to one of `others`."""
+        """The number of connections of a process, or of `others`, by API."""
         held = _inodes(pid) | others
         mine = [one.port for one in _sockets() if one.state == _ESTABLISHED and one.inode in held]
         return {api: mine.count(port) for api, port in self._apis.items()}

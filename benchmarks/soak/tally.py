@@ -1,4 +1,4 @@
-"""Counts of a soak's clients: answers, how long they took, what was wrong and what failed."""
+"""Counts of a soak's clients: answers, their latencies, wrong answers and failures."""
 
 import threading
 import time
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 GRPC, REST = "gRPC", "REST"
-_SHOWN = 20  # of each kind are kept with their words
-# From the signal until the last client has noticed.
+_SHOWN = 20  # messages of each kind that are kept
+# Seconds from the signal until the last client has noticed.
 _MOMENT_SECONDS = 5.0
-# A process that dies still takes connections while its others are closed, and gRPC's clients wait a second
-# before they try again.
+# A dying process still takes connections while its other connections are closed, and gRPC's clients wait a
+# second before they try again.
 _DYING_SECONDS = 2.0
 
 
@@ -21,11 +21,11 @@ class Failure:
     Args:
         api: GRPC or REST.
         client: which client asked.
-        began: when, of `time.monotonic`.
-        ended: when it failed.
-        lost: whether its connection broke, or could not be made; anything else is no worker's death.
-        words: what the client was told.
-        connecting: whether no connection could be made.
+        began: the time when it began, of `time.monotonic`.
+        ended: the time when it failed.
+        lost: True if its connection broke, or could not be made; other failures are no worker's death.
+        words: the error message.
+        connecting: True if no connection could be made.
     """
 
     api: str
@@ -42,10 +42,10 @@ class Kill:
     """A worker that was killed.
 
     Args:
-        at: when, of `time.monotonic`.
+        at: the time of the kill, of `time.monotonic`.
         pid: its process.
-        connections: how many it had of each API, those that it had not accepted yet included.
-        failed: clients of each API that lost a request to it.
+        connections: the number of its connections by API, including those that it had not accepted yet.
+        failed: the clients of each API that lost a request because of it.
     """
 
     at: float
@@ -54,9 +54,9 @@ class Kill:
     failed: dict[str, set[int]] = field(default_factory=lambda: {GRPC: set(), REST: set()})
 
     def explains(self, failure: Failure) -> bool:
-        """Return whether a failure may be this one's: within a moment, one a connection; count it if so.
+        """Return True if this kill may have caused a failure, and count it: soon after, one per connection.
 
-        Who could not connect while it died had no connection to count.
+        A client that could not connect while the worker died had no connection to count.
         """
         clients = self.failed[failure.api]
         if failure.connecting:
@@ -88,12 +88,12 @@ class Window:
 
 
 class Tally:
-    """Counts what all clients meet.
+    """Count the answers and failures of all clients.
 
     Attributes:
-        answers: requests that were answered rightly, by API.
-        wrong: what was wrong with others.
-        wrong_count: how many these were.
+        answers: the number of right answers, by API.
+        wrong: descriptions of wrong answers.
+        wrong_count: the number of wrong answers.
     """
 
     def __init__(self) -> None:
@@ -125,11 +125,11 @@ class Tally:
 
     @property
     def failure_count(self) -> int:
-        """Number of requests without an answer."""
+        """The number of requests without an answer."""
         return len(self._failures)
 
     def window(self) -> Window:
-        """Return what was answered since the last call."""
+        """Return the answers since the last call of this method."""
         with self._lock:
             now = time.monotonic()
             latencies, self._latencies = self._latencies, []
@@ -137,7 +137,7 @@ class Tally:
         return Window(seconds, latencies)
 
     def unexplained(self, kills: Sequence[Kill]) -> list[Failure]:
-        """Return the failures that no kill explains; those that one does are counted there."""
+        """Return the failures that no kill explains; a kill counts the failures that it explains."""
         with self._lock:
             failures = list(self._failures)
         for kill in kills:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.soak.template FOLDER
 
-writes it once, which takes TensorFlow and seconds; `versions` makes a version of it by copying it and writing
-another number into that file, which takes neither.
+writes the model once, which needs TensorFlow and takes seconds. `versions` then copies it and writes another
+number into that file to make a version, which needs neither.
 """
 
 import sys
@@ -12,12 +12,12 @@ from typing import Any
 
 NAME = "soak"
 VERSION_FILE = Path("assets") / "version.txt"
-# Every version has as much, so that one that is not freed shows in the server's memory.
+# Weights of every version, so that a version that is not freed shows in the server's memory.
 _WEIGHTS = 2**18  # float32, 1 MB
 
 
 def version_text(version: int) -> str:
-    """Return what the file of a version holds."""
+    """Return the content of a version's file."""
     return f"{version}\n"
 
 
@@ -50,7 +50,7 @@ def write(folder: Path) -> None:
     extra = folder / "assets.extra"
     extra.mkdir()
     _write_warmup(extra / "tf_serving_warmup_requests")
-    # With a card, of whatever content, the server takes rows for independent, and batches.
+    # With a card of any content, the server treats rows as independent, and batches them.
     (extra / "model_card.json").write_text("{}", encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Versions of the model that come and go: whole ones, and such as somebody copies file by file."""
+"""Versions of the model that come and go: whole versions, and versions that are copied file by file."""
 
 import itertools
 import shutil
@@ -9,35 +9,35 @@ from pathlib import Path
 
 from benchmarks.soak.template import VERSION_FILE, version_text
 
-# Of each so many versions one is copied in place.
+# One in this many versions is copied in place.
 _HALF_COPIED_EVERY = 4
 _STEP_SECONDS = 0.4
 _LEFT_SECONDS = 6.0
 _KEPT = 4  # whole versions
-# A request that began so long after its version was removed must not see it any more.
+# A request that began this long after a version was removed must not get an answer from it.
 _FORGOTTEN_SECONDS = 60.0
 _GRAPH, _DATA = Path("saved_model.pb"), Path("variables") / "variables.data-00000-of-00001"
 
 
 class Versions:
-    """Makes versions in a model's folder, one after the other, as an operator and his tools would.
+    """Make versions in a model's folder, one after the other, as an operator with tools would.
 
     Args:
         template: the folder of the model.
-        base: where versions go.
-        seconds: between one and the next.
+        base: the folder of the versions.
+        seconds: the seconds between two versions.
 
     Attributes:
-        made: how many were whole at once.
-        half_copied: how many were not, for some time or for good.
-        newest: the newest whole one.
+        made: the number of versions that were whole at once.
+        half_copied: the number of versions that were not, for some time or for good.
+        newest: the newest whole version.
     """
 
     def __init__(self, template: Path, base: Path, seconds: float) -> None:
         self.made = self.half_copied = self.newest = 0
         self._template, self._base, self._seconds = template, base, seconds
         self._staging = base.with_name("staging")
-        self._removed: dict[int, float] = {}  # by version, when
+        self._removed: dict[int, float] = {}  # the time of removal, by version
         self._whole: list[int] = []
         self._ending = threading.Event()
         self._ways = itertools.cycle((self._finished, self._graph_alone, self._without_version, self._cut))
@@ -45,24 +45,24 @@ class Versions:
         self._place(1)
 
     def start(self, newest_served: Callable[[], int | None]) -> None:
-        """Begin, in threads of its own.
+        """Begin to make versions, in separate threads.
 
         Args:
-            newest_served: returns the newest version that answers: nothing from it on is removed.
+            newest_served: returns the newest version that answers; only older versions are removed.
         """
         self._thread(self._publish, newest_served)
 
     def stop(self) -> None:
-        """Make no more; return when all that was begun is finished or removed."""
+        """Make no more versions; return when all begun ones are finished or removed."""
         self._ending.set()
         for thread in self._running:
             thread.join()
 
     def may_answer(self, version: int, asked: float) -> bool:
-        """Return whether a request may be answered by a version: it is whole, and has not long been removed.
+        """Return True if a version may answer a request: it is whole, and was not removed long before.
 
         Args:
-            version: what answered.
+            version: the version that answered.
             asked: when the request began, of `time.monotonic`.
         """
         if version in self._removed:
@@ -86,7 +86,7 @@ class Versions:
             self._remove_before(newest_served())
 
     def _place(self, version: int) -> None:
-        """Make a version whole under another name, and move it into its place at once."""
+        """Make a whole version under another name, and move it into its place in one step."""
         shutil.copytree(self._template, self._staging)
         (self._staging / VERSION_FILE).write_text(version_text(version), encoding="utf-8")
         self._base.mkdir(exist_ok=True)
@@ -106,7 +106,7 @@ class Versions:
                 shutil.rmtree(self._base / str(version))
 
     def _half_copy(self, version: int, way: Callable[[Path, int], Iterator[None]]) -> None:
-        """Copy a version in place, a step at a time; one that is not whole in the end is removed."""
+        """Copy a version in place, step by step; if it is not whole in the end, remove it."""
         folder = self._base / str(version)
         for _ in way(folder, version):
             self._ending.wait(_STEP_SECONDS)
@@ -115,23 +115,23 @@ class Versions:
             shutil.rmtree(folder)
 
     def _finished(self, folder: Path, version: int) -> Iterator[None]:
-        """Copied slowly, and whole in the end."""
+        """Copy slowly; the version is whole in the end."""
         yield from self._slowly(folder)
         self._is_whole(version)
         self._write_version(folder, version)
 
     def _without_version(self, folder: Path, version: int) -> Iterator[None]:
-        """All but one file, which is the last in an alphabet; it stays empty."""
+        """Copy all files but the last in alphabetical order, which stays empty."""
         yield from self._slowly(folder)
         self._write_version(folder, None)
 
     def _graph_alone(self, folder: Path, version: int) -> Iterator[None]:
-        """The copy ended after the graph: TensorFlow would load it, without variables."""
+        """End the copy after the graph: TensorFlow would load it, without variables."""
         yield from self._grow(folder, _GRAPH)
         self._write_version(folder, version)
 
     def _cut(self, folder: Path, version: int) -> Iterator[None]:
-        """All files are there, and that of the variables is cut short."""
+        """Copy all files, but cut the file of the variables short."""
         shutil.copytree(self._template, folder, ignore=lambda _, names: [*{_DATA.name} & {*names}])
         self._write_version(folder, version)
         content = (self._template / _DATA).read_bytes()

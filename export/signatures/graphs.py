@@ -127,7 +127,7 @@ class Graphs:
         if isinstance(ids, tf.RaggedTensor):
             outputs = by_length(ids, self._traced, self._model.output_shape[-1], PADDING_ID, *beside)
         else:
-            # Not the function: the mask of the outputs, an attribute in Keras, would be lost.
+            # Not the traced function: it would lose the outputs' mask, which is an attribute in Keras.
             outputs = self._outputs(inputs)
         return self._answers.named(outputs)
 

@@ -16,7 +16,7 @@ from .preprocessing import Request, in_batches
 
 Tensor = Any
 
-# Numbers in all the invented images: 32 of 128 x 128, fewer of larger ones.
+# Most numbers in the invented images together: 32 images of 128 x 128, or fewer larger ones.
 _MOST = 2**19
 # Side of the example that the card shows.
 _EXAMPLE = 8

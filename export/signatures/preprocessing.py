@@ -227,7 +227,7 @@ def _input_name(tensor: Any, place: int) -> str:
 def _input_signature(preprocess: Any) -> Sequence[Any] | None:
     function = preprocess
     if isinstance(preprocess, tf.Module):
-        function = getattr(type(preprocess), "__call__", None)  # noqa: B004  it is its signature that counts
+        function = getattr(type(preprocess), "__call__", None)  # noqa: B004  its signature counts
     signature = getattr(function, "input_signature", None)
     return None if signature is None else list(keras.tree.flatten(signature))
 

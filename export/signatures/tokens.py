@@ -15,7 +15,7 @@ from .preprocessing import EXPLAINED_TOKENS, Request, in_batches
 
 Tensor = Any
 
-# Kinds of tokens beyond those that training saw.
+# Kinds of tokens that training did not see.
 _STRANGE = ("Ünknown", "☃", "日本語", "x" * 300, "\x00", "3.14", " ")
 
 

@@ -41,11 +41,11 @@ def _documented_as(method: Callable[..., Any]) -> Callable[[_F], _F]:
 class AsyncClient(BaseClient):
     """Query a model from asyncio: the arguments and methods of `Client`, as coroutines.
 
-    Any number of tasks may share one. It belongs to the event loop that first uses it; once that loop has
-    ended, another may use it. In a notebook `await` works at the top level.
+    Any number of tasks may share a client. It belongs to the event loop that first uses it; once that loop
+    has ended, another loop may use it. In a notebook `await` works at the top level.
 
     Args:
-        target: as for `Client`, as are all the others.
+        target: as for `Client`, like all other arguments.
 
     Raises:
         InvalidInputError: as for `Client`.
@@ -95,7 +95,7 @@ class AsyncClient(BaseClient):
             batches = row_stream.numbered_batches_async(rows, size)
             requests = (stream.request(batch) async for batch in batches)
             calls = self._transport.stream(requests, lambda: time.monotonic() + limit)
-            # Closing this also closes that; otherwise the loop does so later.
+            # Closing this generator also closes `calls`; otherwise the event loop would do so later.
             async with contextlib.aclosing(calls):
                 async for request, data in calls:
                     for outputs_of_row in stream.answers(request, data):

@@ -18,7 +18,7 @@ from .transport import Call, ClosedError, Lookup, Transport, TransportSettings
 
 _T = TypeVar("_T")
 
-# The process that first used asyncio's gRPC. Its one thread for all channels does not survive a fork.
+# The process that first used asyncio's gRPC. gRPC has one thread for all channels, which survives no fork.
 _asyncio_process: int | None = None
 
 
@@ -124,7 +124,7 @@ class AsyncTransport(Transport):
             details = "the servers' names, or the metadata of the call, were not found in time"
             raise self._error(request, grpc.StatusCode.DEADLINE_EXCEEDED, details) from None
         except asyncio.CancelledError:
-            # A cancelled task raises CancelledError; a client closed during a call, its own error.
+            # asyncio's CancelledError is for cancelled tasks; a client that was closed raises our own.
             if self._channels[place].closed and not _being_cancelled():
                 raise self._error(request, grpc.StatusCode.CANCELLED, "the client was closed") from None
             raise
@@ -194,7 +194,7 @@ class AsyncChannel:
         self._calls: dict[str, Call] = {}
 
     async def call(self, method: str, seconds_left: float) -> Call:
-        """As in SyncChannel, for the running event loop; also ClosedError while another loop uses it."""
+        """As in SyncChannel, for the running event loop; also ClosedError if another loop has the channel."""
         self._check_closed()
         loop = asyncio.get_running_loop()
         if self._loop is not loop:

@@ -140,8 +140,8 @@ def service_config(several: bool, connections: int = 1) -> dict[str, Any]:
     Args:
         several: True if there are several servers. Only then is their health watched: with one server it
             changes nothing, and gRPC writes a line to stderr for a server without the health service.
-        connections: the number to each. With several, the transports retry: gRPC could retry a call only on
-            the connection that failed.
+        connections: the number to each server. With several, the transports retry: gRPC could retry a call
+            only on the connection that failed.
     """
     service, method = RELOAD.strip("/").split("/")
     config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
@@ -150,7 +150,7 @@ def service_config(several: bool, connections: int = 1) -> dict[str, Any]:
     if connections == 1:
         config["methodConfig"] = [
             {"name": [{}], "retryPolicy": retries.POLICY},
-            # A reload may have arrived, so it is not sent again: another could have come in between.
+            # A failed reload may have arrived, and another one may have followed: it is not sent again.
             {"name": [{"service": service, "method": method}]},
         ]
         config["retryThrottling"] = retries.THROTTLING

@@ -38,8 +38,8 @@ def example(features: Features) -> pb.Example:
     """A tf.Example of a row.
 
     Args:
-        features: by name a str, bytes, number, or an array or list of them, which is flattened. Floats go as
-            float32, integers and bools as int64.
+        features: from names to a str, bytes or number, or an array or list of them, which is flattened.
+            Floats are sent as float32, integers and bools as int64.
 
     Raises:
         InvalidInputError: a feature holds something else.
@@ -144,14 +144,14 @@ class _ExamplesCall:
     context: Features | None
 
     def answers(self, signature: str | None, usual: str, which: VersionSelector) -> Steps[list[Any]]:
-        """The answers for all rows, from a signature; None: the usual one of our exports, or the default."""
+        """The answers for all rows. For `signature` None: `usual` if the model has it, else the default."""
         if signature is not None:
             return (yield from self._of_one_version(signature, which))
         name = yield from self._name(usual, which)
         try:
             return (yield from self._of_one_version(name, which))
         except (InvalidArgumentError, FailedPreconditionError):
-            # The name came from the cache, perhaps of another version.
+            # The name came from cached metadata, perhaps of another version.
             self.operations.metadata_cache.forget(which)
             again = yield from self._name(usual, which)
             if again == name:
@@ -166,7 +166,7 @@ class _ExamplesCall:
         responses = yield from self._responses(name, which)
         versions = [_version(response) for response in responses]
         if len(set(versions)) > 1:
-            # A newer version took over between two parts: request all rows from that one.
+            # A newer version took over between two parts: request all rows from the newer version.
             responses = yield from self._responses(name, VersionSelector(versions[-1]))
         return responses
 

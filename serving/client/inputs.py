@@ -41,7 +41,7 @@ def checked_inputs(
 
 
 def rowwise(arrays: Mapping[str, np.ndarray], signature: Signature | None) -> list[str]:
-    """The names of the inputs whose first axis is the rows of a batch: those of any size there."""
+    """The names of the inputs whose first axis is the rows of a batch: an axis of any size."""
     specs: Mapping[str, TensorSpec] = {} if signature is None else signature.inputs
     return [name for name, array in arrays.items() if array.ndim and _any_rows(specs.get(name))]
 
@@ -129,7 +129,7 @@ def _padded_tokens(value: Any) -> Any:
 
 
 def _padded_series(value: Any) -> Any:
-    """Frames `[length, features]` of several lengths; other values are left to the checks."""
+    """Pad series `[length, features]` to the longest; leave other values to the checks."""
     given: Any = value
     if not isinstance(given, list | tuple):
         return value

@@ -31,7 +31,7 @@ class ModelConfig:
 
     Args:
         name: the name clients ask for.
-        base_path: the folder with one numbered folder a version, on the server's side; absolute.
+        base_path: the absolute path, on the server, of a folder with one numbered folder for each version.
         versions: numbers of the versions to serve, or "all"; None for the latest.
         labels: names for versions, such as {"stable": 3}, that clients can ask for instead of numbers.
 
@@ -125,7 +125,7 @@ def reload(operations: Operations, config: str | Sequence[ModelConfig]) -> Steps
 def status(
     operations: Operations, which: VersionSelector, connection: int | None = None
 ) -> Steps[list[VersionStatus]]:
-    """The state of every version the server knows, newest first; once it is there, by a `connection`."""
+    """The state of every known version, newest first. A call on a given `connection` waits for the server."""
     message = pb.GetModelStatusRequest(model_spec=which.spec(operations.model)).SerializeToString()
     wait = connection is not None
     answer = yield Request(GET_MODEL_STATUS, message, wait_for_ready=wait, connection=connection)
@@ -137,9 +137,9 @@ def status(
 def wait_until_ready(
     operations: Operations, which: VersionSelector, timeout: float, connections: int
 ) -> Steps[list[VersionStatus]]:
-    """The state of every version, once one is available on each connection, which may reach another process.
+    """The state of every version, once one is available on each connection, until the transport's deadline.
 
-    Runs until the transport's deadline.
+    Each connection may reach another process of the server.
     """
     statuses: list[VersionStatus] = []
     for connection in range(connections):

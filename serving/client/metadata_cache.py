@@ -16,7 +16,7 @@ from .signatures import ModelMetadata, signatures_of
 from .steps import Pause, Request, Steps
 from .version_selector import VersionSelector
 
-# After a renewal that changed nothing, an input that does not fit causes no other one for so long.
+# Seconds after a renewal that changed nothing, in which a refused input causes no other renewal.
 _TRUSTED_SECONDS = 1.0
 
 # Pauses of a call that waits for another call's metadata; after the last one it requests them itself.
@@ -27,8 +27,9 @@ class MetadataCache:
     """The metadata of a model's versions, each requested once.
 
     The latest version, and the version with a label, can change at any time. Every answer names its version,
-    and a new version clears the cache; but once for each, since some of several servers may have the old
-    version for long. Metadata are also requested again if they, or the server, refuse an input.
+    and a new version clears the cache. Each version does so only once: some of several servers may keep the
+    old version for long, so that answers of both alternate. If the metadata or the server refuse an input,
+    the metadata are requested again, too.
 
     Args:
         server: the server and the model.
@@ -51,7 +52,7 @@ class MetadataCache:
                 pass  # not requested yet, or another thread has just dropped it
             if which not in self._asking:
                 break
-            yield Pause(pause)  # of many simultaneous first calls, one requests it
+            yield Pause(pause)  # only one of many simultaneous first calls requests the metadata
         self._asking.add(which)
         try:
             return (yield from self.ask(which, signature))
@@ -64,9 +65,10 @@ class MetadataCache:
     def fresh(
         self, which: VersionSelector, error: ServingError, signature: str
     ) -> Steps[ModelMetadata | None]:
-        """The renewed metadata after `error`, if `signature` has changed in it.
+        """The renewed metadata after `error`; None if `signature` has not changed.
 
-        If it is unavailable, or was renewed within the last second, `error` is raised.
+        It is also None if the metadata were renewed within the last second. If they are unavailable, `error`
+        is raised.
         """
         before, now = self._known.get(which), time.monotonic()
         if now - self._checked_at.get(which, -math.inf) < _TRUSTED_SECONDS:

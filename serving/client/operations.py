@@ -83,7 +83,7 @@ class Operations:
         try:
             return (yield from self._predict_known(inputs, signature, names, which, known))
         except (InvalidArgumentError, InvalidInputError, FailedPreconditionError) as error:
-            # It was checked against cached metadata, and a newer version may have other inputs.
+            # The input was checked against cached metadata, and a newer version may have other inputs.
             fresh = None if known is None else (yield from self.metadata_cache.fresh(which, error, signature))
             if fresh is None:
                 raise
@@ -190,7 +190,7 @@ class Operations:
         name: str,
         request: Callable[[VersionSelector, range], Request],
     ) -> Steps[list[Prediction]]:
-        """Request parts of other versions again from the last answer's version, which has just taken over."""
+        """Request the parts that older versions answered again, from the version of the last answer."""
         last = found[-1].version
         one: list[Prediction] = []
         for answer, part in zip(found, rows, strict=True):
@@ -204,7 +204,7 @@ class Operations:
         self, version: int, part: range, name: str, request: Callable[[VersionSelector, range], Request]
     ) -> Steps[Prediction]:
         which = VersionSelector(version)
-        # Some of several servers may not have it yet, and calls go to them in turn.
+        # Some of several servers may not have the version yet, and calls go to the servers in turn.
         for _ in range(_TRIES_FOR_A_VERSION):
             try:
                 answer = yield request(which, part)

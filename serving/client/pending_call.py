@@ -76,7 +76,7 @@ class PendingCall:
 class RetriedPendingCall(PendingCall):
     """A call in progress whose retries are made at once, in a thread.
 
-    gRPC's own retries do the same: calls that fail side by side wait side by side, while others are made.
+    gRPC's own retries do the same: several failed calls wait at the same time, while other calls continue.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class RetriedPendingCall(PendingCall):
             if future.code() is grpc.StatusCode.UNAVAILABLE:
                 threading.Thread(target=self._settle, name="retry", daemon=True).start()
                 return
-        except Exception as error:  # noqa: BLE001 - no thread to be had; who asks for the answer hears of it
+        except Exception as error:  # noqa: BLE001 - no thread is available; raised in the thread that asks
             self._settled.set_exception(error)
             return
         self._settle()

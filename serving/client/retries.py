@@ -1,7 +1,7 @@
 """The retry policy, and retries over several connections.
 
-With one connection gRPC follows the policy. It makes all tries of a call on the first try's channel. With
-several channels the transports follow the policy here, and each try uses another channel.
+With one connection, gRPC itself retries by the policy, always on the channel of the first try. With several,
+the transports retry by the same policy, and each try uses another channel.
 
 Reference: gRFC A6, github.com/grpc/proposal/blob/master/A6-client-retries.md.
 """
@@ -31,11 +31,11 @@ POLICY = {
     "backoffMultiplier": _BACKOFF_MULTIPLIER,
     "retryableStatusCodes": ["UNAVAILABLE"],
 }
-# Retries stop while more than 500 calls above half of the successful ones have failed: a server that is down
-# for good is not asked five times by everybody; one of three that dies under load is survived.
+# Retries stop while the failed calls exceed half of the successful calls by more than 500. So clients do not
+# keep calling a dead server five times each; but when one of three servers dies under load, retries go on.
 THROTTLING = {"maxTokens": 1000, "tokenRatio": 0.5}
 
-# gRPC's messages for a connection that ended during a call. It repeats such a call by itself unless the
+# gRPC's messages for a connection that ended during a call. gRPC repeats such a call by itself unless the
 # answer had begun; only the message shows the difference.
 _BROKE_OFF = re.compile(
     r"(?i)stream removed|socket closed|reset by peer|broken pipe|ping timeout|keepalive|rst_stream|goaway"
@@ -55,7 +55,7 @@ class Retries:
         self._tokens: float = THROTTLING["maxTokens"]
 
     def pause(self, request: Request, error: UnavailableError, attempts: int) -> float | None:
-        """Seconds from the failure of so many attempts to the next; None for no other attempt."""
+        """Seconds until the next attempt, after `attempts` failed ones; None for no other attempt."""
         if request.method not in SAFE_TO_REPEAT:
             return None
         if not self._several:

@@ -1,4 +1,8 @@
-"""Send any number of rows as calls of one batch each."""
+"""Send any number of rows as calls of one batch each.
+
+`predict_iter` uses this module instead of `Operations.predict`, which needs all rows at once, answers them
+from one version and returns one result. A stream may never end: its rows are answered batch by batch.
+"""
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -15,8 +19,7 @@ from .steps import Request, Steps
 from .transport import at_least_one
 from .version_selector import VersionSelector
 
-# A value of the only input, or a mapping from the names of inputs to values: one row, without the batch's
-# axis.
+# One row, without the batch's axis: a value of the only input, or a mapping from input names to values.
 Row = Mapping[str, ArrayLike] | ArrayLike
 
 _DEFAULT_BATCH_SIZE = 64
@@ -65,10 +68,10 @@ class RowStream:
 def open_stream(
     operations: Operations, name: str, outputs: Sequence[str] | None, which: VersionSelector
 ) -> Steps[RowStream]:
-    """A stream to a signature, once it is known to exist and to have the outputs."""
+    """A stream to a signature, after a check that it exists and has the outputs."""
     names = operations.output_names(outputs)
     try:
-        # Requested again: nothing else would notice a version with other inputs in the middle of a stream.
+        # Not from the cache: during a stream nothing would notice that a new version has other inputs.
         known = yield from operations.metadata_cache.ask(which, name)
     except UnimplementedError:
         known = None
@@ -78,7 +81,7 @@ def open_stream(
 
 
 def rows_in_a_call(operations: Operations, batch_size: int | None) -> int:
-    """The requested number, up to the client's limit; without one, that limit or 64."""
+    """`batch_size`, up to the client's limit; if it is None, that limit, or 64 if there is no limit."""
     most = operations.max_batch_size
     if batch_size is None:
         return most or _DEFAULT_BATCH_SIZE
@@ -87,7 +90,7 @@ def rows_in_a_call(operations: Operations, batch_size: int | None) -> int:
 
 
 def check_rows(rows: Any) -> None:
-    """Refuse a single row, or a batch by names, in place of rows.
+    """Refuse a single row, or a batch by names, where rows are expected.
 
     Raises:
         InvalidInputError: it is one of these.
@@ -117,7 +120,7 @@ def numbered_batches(rows: Iterable[_T], size: int) -> Iterator[tuple[int, list[
 async def numbered_batches_async(
     rows: Iterable[_T] | AsyncIterable[_T], size: int
 ) -> AsyncIterator[tuple[int, list[_T]]]:
-    """As `numbered_batches`, of rows that may have to be awaited."""
+    """As `numbered_batches`, for rows that may have to be awaited."""
     if not isinstance(rows, AsyncIterable):
         for numbered in numbered_batches(rows, size):
             yield numbered
@@ -135,7 +138,7 @@ async def numbered_batches_async(
 
 
 def _stacked(rows: list[Row]) -> Inputs:
-    """Rows as a batch: mappings as one of lists."""
+    """Rows as a batch; rows that are mappings become one mapping of lists."""
     if not isinstance(rows[0], Mapping):
         return rows  # pyright: ignore[reportReturnType]  # rows of one kind, which is checked with their values
     names = rows[0].keys()

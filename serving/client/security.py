@@ -49,7 +49,7 @@ class TLS:
             object.__setattr__(self, name, _pem(name, getattr(self, name)))
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """The same for gRPC."""
+        """These settings in gRPC's form."""
         pem: dict[str, Any] = {name: getattr(self, name) for name in ("ca", "key", "certificate")}
         return grpc.ssl_channel_credentials(pem["ca"], pem["key"], pem["certificate"])
 
@@ -83,7 +83,7 @@ def _is_header(key: str, value: str | bytes) -> bool:
 
 
 def _pem(name: str, value: object) -> bytes | None:
-    """The PEM in bytes, in a str, or in the file that it names. No error contains a possible key."""
+    """The PEM that `value` is, or that the file it names holds. No error contains a possible key."""
     if value is None:
         return None
     data = value.encode() if isinstance(value, str) and _PEM in value else value

@@ -1,4 +1,4 @@
-"""The synchronous client: `operations`'s operations, each with its documentation, over a `SyncTransport`."""
+"""The synchronous client: the documented methods, which run operations over a `SyncTransport`."""
 
 # Annotations stay unevaluated, so help() shows `Inputs` and not its expansion.
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Client(BaseClient):
             processes share a port, where each connection stays with one process.
         wait_for_ready: True makes calls wait, until their deadline, for a server that is not there. Otherwise
             they are retried for about 1.5 seconds.
-        tls: the encryption, a TLS or gRPC's ChannelCredentials. Other machines than this one need it unless
-            `insecure`.
+        tls: the encryption, a TLS or gRPC's ChannelCredentials. Required for servers on other machines,
+            unless `insecure`.
         insecure: True to send in clear text to other machines.
         metadata: a dict sent with every call, such as an API key, or a function that returns it for each
             call.
@@ -87,8 +87,7 @@ class Client(BaseClient):
         Returns:
             A Prediction: each output's array by name, and the version that answered. A string output is an
             object array of `str` if all of it is valid UTF-8, else of `bytes`. Arrays may be read-only views
-            of the
-            answer: copy one to write to it.
+            of the answer: copy one to write to it.
 
         Raises:
             InvalidInputError: inputs or outputs do not fit the signature; nothing was sent.
@@ -115,14 +114,15 @@ class Client(BaseClient):
         """Yield the outputs for any number of rows, one by one, with a few batches in memory.
 
         Args:
-            rows: each a value of the only input, or a mapping from input names to values; rows, not batches.
-                The client's `concurrency` is the number of batches read ahead of the answers: use 1 for rows
-                that depend on earlier answers.
+            rows: single rows, not batches: each a value of the only input, or a mapping from input names to
+                values. The client's `concurrency` is the number of batches read ahead of the answers: use 1
+                for rows that depend on earlier answers.
             signature: as for `predict`.
             outputs: as for `predict`.
             version: as for `predict`.
             label: as for `predict`.
-            batch_size: rows in a call, at most the client's max_batch_size; None for that, or 64 without one.
+            batch_size: rows in a call, at most the client's max_batch_size, if it has one. None for that
+                maximum, or for 64.
             timeout: seconds for each call; None for the client's own.
 
         Returns:

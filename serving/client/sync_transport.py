@@ -190,7 +190,7 @@ class SyncChannel:
             UnavailableError: none of them is known.
         """
         if self._process != os.getpid():
-            # Closing or dropping it would wait for threads of the other process.
+            # Closing or dropping the inherited channel would wait for threads of the parent process.
             self._inherited.append(self._channel)
             self._begin()
         target = self._find(seconds_left) if self.lookup.due or self._channel is None else None

@@ -64,11 +64,11 @@ class Targets:
 
     @property
     def looked_up(self) -> bool:
-        """True if `for_grpc` looks names up, which takes time and can have other results later."""
+        """True if `for_grpc` looks names up: this takes time, and the results can change."""
         return self.several and not all(map(_is_address, self.hosts))
 
     def for_grpc(self) -> str:
-        """The name by which gRPC finds all of them.
+        """The name by which gRPC finds all servers.
 
         gRPC itself looks up a single name, repeatedly. It accepts several servers only as addresses, so their
         names are looked up here. An unknown name is left out, like a server that is down.

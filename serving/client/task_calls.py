@@ -86,7 +86,7 @@ class TaskCalls:
         version = parts[0].version
         if not any(len(part["label"]) for part in parts):
             return []
-        # A server that names no version, or has another model under the same number, gets another request.
+        # Ask again if the server names no version, or has another model under the same number.
         if version not in self._classes or not version or not _fits(parts, self._classes[version]):
             self._classes[version] = yield from self._class_names(version, which)
         classes = self._classes[version]
@@ -142,7 +142,7 @@ def _rows_of(values: Inputs) -> Inputs:
 
 
 def _check_no_padding(values: Inputs) -> None:
-    """Refuse an empty token: it is padding and has no label, so it would shift the labels of others."""
+    """Refuse empty tokens: they are padding, without a label, and would shift the labels of other tokens."""
     rows: Any = next(iter(values.values()), None) if isinstance(values, Mapping) else values
     if getattr(rows, "ndim", 1) != 1:  # an array, which the caller has padded
         return
@@ -154,7 +154,7 @@ def _check_no_padding(values: Inputs) -> None:
 
 
 def _fits(parts: Sequence[Prediction], classes: Sequence[str] | None) -> bool:
-    """Return whether the labels that were answered are those of the largest probabilities."""
+    """Return True if each answered label is the one with the largest probability."""
     if classes is None:
         return True
     for part in parts:

@@ -26,7 +26,7 @@ log = logging.getLogger("keras_selfattn.serving.client")
 
 Call = Callable[..., Any]
 
-_MOST_SECONDS = 365 * 24 * 3600  # gRPC reads ten times as much as no time at all
+_MOST_SECONDS = 365 * 24 * 3600  # a year; gRPC treats a timeout of ten years as already over
 
 # Seconds between lookups of the names of several servers while calls fail.
 _LOOK_AGAIN_SECONDS = 5.0

@@ -18,7 +18,7 @@ from ..errors import InvalidInputError
 LOOPBACK = "127.0.0.1"
 ALL_ADDRESSES = "0.0.0.0"
 
-# Headings of the help: flags of TensorFlow Serving, by subject, and then those that it does not have.
+# Headings of the help: TensorFlow Serving's flags, by subject, and then the flags that it does not have.
 MOST_USED = "Most used"
 MODELS = "Models"
 REQUESTS = "Requests"
@@ -285,7 +285,7 @@ class ServerConfig:
 
     @property
     def grpc_host(self) -> str:
-        """The address of the gRPC port: what is not encrypted is not for the network unless it is told so."""
+        """The address of the gRPC port: without encryption this machine's only, unless `host` is set."""
         return self.host or (ALL_ADDRESSES if str(self.ssl_config_file) else LOOPBACK)
 
     @property
@@ -295,4 +295,4 @@ class ServerConfig:
 
 
 SETTINGS: dict[str, About] = {each.name: each.metadata["about"] for each in fields(ServerConfig)}
-"""What each setting is for, by name and in the order of the groups."""
+"""The purpose of each setting, by name and in the order of the groups."""

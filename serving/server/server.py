@@ -45,12 +45,12 @@ _log = logging.getLogger(__name__)
 # Windows' own loop cannot report a connection without accepting it.
 _LOOP = asyncio.SelectorEventLoop if sys.platform == "win32" else None
 
-# After the last answer, for calls that watch the health, which never end by themselves.
+# Time after the last answer for calls that watch the health, which never end by themselves.
 _WATCHERS_SECONDS = 0.5
-# For models that are being loaded when the server stops: nothing is lost without a wait.
+# Time for models that are being loaded when the server stops; a shorter wait would lose nothing.
 _LOADING_SECONDS = 2.0
-# Until clients that watch the health have moved. gRPC's own stop cancels calls, and clients do not retry
-# cancelled calls; before it, calls get UNAVAILABLE, which clients retry.
+# Time for clients that watch the health to move. gRPC's own stop cancels calls, which clients do not retry;
+# until that stop, calls get UNAVAILABLE, which clients retry.
 _LEAVING_SECONDS = 0.25
 # Arenas of the C library for each CPU: with one, threads wait for each other. With eight, the library's
 # default, a server takes a tenth more memory, and grows during a minute of new versions.
@@ -98,7 +98,7 @@ class Server:
         self.models = ModelRegistry(config, loader, on_change=self._availability_changed)
         ask_all = membership.ask_all if membership else None
         self._management = Management(self.models, self._metrics, ask_all)
-        # Before the list is read, so that the watch sees a change in between.
+        # Made before the list is read, so that the watch sees a change in between.
         self._config_watch = ConfigWatch(config, self._reload)
         listed = membership.listed if membership else None
         self._configured = configured_models(config) if listed is None else listed_models(listed)
@@ -154,12 +154,12 @@ class Server:
         try:
             self.models.begin(self._configured)
             if self._membership is not None:
-                # Before models are loaded, which may take longer than the next change of the list.
+                # Join before the models are loaded: the list may change while they are.
                 self._membership.joined(self._management.actions)
             self.models.wait_until_served()
             self._thread.start()
             while not self._port.done() and self._thread.is_alive():
-                # Other workers may take minutes to load, and a signal must be handled meanwhile.
+                # Wait in short steps: other workers may load for minutes, and a signal must be handled.
                 wait({self._port}, SIGNAL_SECONDS)
             self._port.result()
             self._config_watch.start()

@@ -9,8 +9,8 @@ from typing import Protocol, Self, TypeVar
 from .config import ServerConfig
 from .runtime import descriptors
 
-# A signal may reach any thread of the process. This does not wake the main thread, which runs Python's
-# handlers, so it must not wait for longer at a time.
+# Longest single wait of the main thread, which runs Python's signal handlers: a signal may reach another
+# thread of the process, and does not wake the main thread then.
 SIGNAL_SECONDS = 0.2
 
 

@@ -23,7 +23,7 @@ MAX_TENSOR_BYTES = 2**31 - 1
 
 _MOST_AXES = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
 
-# Values read from a message at a time, in a millisecond, in which Python runs no other thread.
+# Values read from a message at a time. Reading them takes a millisecond, in which no other thread runs.
 _CHUNK = 2**14
 
 # Memory of a string beside its text: a pointer in the array, and TensorFlow's own object.
@@ -71,7 +71,7 @@ def describe(array: np.ndarray) -> pb.TensorProto:
 
 
 def little_endian(array: np.ndarray) -> np.ndarray:
-    """A numeric array in the form of its bytes: contiguous and little-endian. A view if it has this form."""
+    """A numeric array as its bytes are sent: contiguous and little-endian. Not copied if it already is."""
     return np.ascontiguousarray(array, dtype=kind_of(code_of(array.dtype)).dtype)
 
 
@@ -110,9 +110,9 @@ def decode(proto: pb.TensorProto, content: memoryview | None = None) -> np.ndarr
     """The array in a TensorProto.
 
     Args:
-        proto: a tensor as `tensor_content` or as typed `*_val` fields. Fewer values than elements repeat the
-            last one, none at all mean zeros (or empty strings), as in TensorFlow.
-        content: its raw values if they were kept outside the message, from any field.
+        proto: a tensor as `tensor_content` or as typed `*_val` fields. As in TensorFlow, if there are fewer
+            values than elements, the last value is repeated; no values mean zeros (or empty strings).
+        content: the raw values of any field, if they were kept outside the message.
 
     Returns:
         The array; strings as an object array of `bytes`. If the message holds the values as raw bytes, the
@@ -229,8 +229,8 @@ def _numbers_in(array: np.ndarray, dtype: str) -> np.ndarray:
 def _convert(array: np.ndarray, dtype: str) -> np.ndarray:
     """Convert `array` to `dtype`; refuse it if this would change more than a float's last digits.
 
-    Floats are rounded to the nearest narrower ones, as Keras does; a finite one must stay finite, an integer
-    the same integer, and no fraction may be dropped.
+    Floats are rounded to the nearest narrower ones, as Keras does. A finite number must stay finite, an
+    integer must keep its value, and no fraction may be dropped.
     """
     code_of(array.dtype)
     target = named_dtype(dtype)
@@ -330,7 +330,7 @@ def _field_values(proto: pb.TensorProto, kind: Kind) -> np.ndarray:
         return np.frombuffer(values, dtype=kind.dtype)
     if kind.bits:
         return _array_of(values, np.dtype(np.int32)).astype("<u2").view(kind.dtype)
-    # int_val holds int32 values whatever the tensor's type; like TensorFlow, keep the low bits of those.
+    # int_val holds int32 values for every type of tensor; like TensorFlow, keep the low bits of these.
     wide = np.dtype(np.int32) if kind.field == "int_val" else kind.dtype
     return _array_of(values, wide).astype(kind.dtype, copy=False)
 
@@ -350,7 +350,7 @@ def _has_unknown(proto: pb.TensorProto, field: str) -> bool:
 
 
 def _fill(values: np.ndarray, shape: tuple[int, ...], field: str, default: Any = 0) -> np.ndarray:
-    """An array of the values with the last one repeated; without values, of `default`."""
+    """An array of the values, filled up with the last one; an array of `default` if there are none."""
     elements = math.prod(shape)
     if len(values) > elements:
         raise CodecError(f"{field} has {len(values)} values for a tensor of shape {shape}")

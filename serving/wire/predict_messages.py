@@ -1,8 +1,9 @@
-"""Whole Predict messages as bytes: large tensors are copied once when sent and not at all when received.
+"""The client's encoder and decoder of Predict messages, almost without copies; the server uses `codec`.
 
-A protobuf message of a large tensor costs three copies: into the field, into the serialized message, into the
-request. Here protobuf writes the few bytes around a tensor's values, and the values are put between them.
-Received messages are split at the same places.
+A large tensor is copied once when it is sent, and not at all when it is received. Through a protobuf message
+it would be copied three times: into the field, into the serialized message, into the request. Here protobuf
+writes only the few bytes around a tensor's values, and the values are put between them. Received messages are
+split at the same places.
 
 Reference: protobuf.dev/programming-guides/encoding; tensorflow_serving/apis/predict.proto.
 """
@@ -71,7 +72,7 @@ def predict_response(data: bytes) -> tuple[dict[str, np.ndarray], pb.ModelSpec]:
     """The outputs of a serialized PredictResponse, by name in alphabetical order, and its model_spec.
 
     Args:
-        data: the answer. Large numeric outputs are read-only views of it if they are aligned.
+        data: the answer. Large numeric outputs are read-only views of these bytes if they are aligned.
 
     Raises:
         DecodeError: it is not a PredictResponse.

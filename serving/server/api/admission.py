@@ -1,6 +1,6 @@
 """Limits on simultaneous work: the number of requests, and the memory of their tensors beyond their messages.
 
-A message of 40 bytes can name a tensor of gigabytes: it repeats its last value, or none. So the memory of a
+A message of 40 bytes can name a tensor of gigabytes: its last value, or zero, is repeated. So the memory of a
 request is computed from its message, before anything is allocated.
 
 Reference: tensorflow/core/framework/tensor.proto, tensorflow_serving/apis/input.proto.
@@ -14,9 +14,9 @@ from ...wire import codec
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 
-# All requests together may grow by as much as this number of the largest.
+# All requests together may grow by this many times the limit of one request.
 _LARGEST_AT_A_TIME = 4
-# A tf.Example in memory: Python's object, and a string of a tensor.
+# Bytes of a tf.Example in memory beside its message: Python's object, and a tensor's string.
 _EXAMPLE_BYTES = 33 + 32
 
 
@@ -64,8 +64,8 @@ class Admission:
             becomes: bytes of its tensors in memory.
 
         Raises:
-            InvalidArgumentError: it is above the limit of one request.
-            ResourceExhaustedError: it is more than the waiting and running requests leave.
+            InvalidArgumentError: the memory is above the limit of one request.
+            ResourceExhaustedError: the memory is more than the waiting and running requests leave.
         """
         growth = max(0, becomes - size)
         if growth > self._most_growth:

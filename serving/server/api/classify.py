@@ -40,14 +40,14 @@ class ClassifyCall:
         self.feeds = {fed: self._examples}
 
     def respond(self, arrays: Sequence[np.ndarray]) -> pb.ClassificationResponse:
-        """Return the classes and scores of each example; errors as TensorFlow Serving has them."""
+        """Return the classes and scores of each example; errors are TensorFlow Serving's."""
         tensors = dict(zip(self.fetches, arrays, strict=True))
         result = _classified(self._signature, len(self._examples), tensors)
         return pb.ClassificationResponse(result=result, model_spec=self._spec)
 
 
 class RegressCall:
-    """The call that a RegressionRequest asks for; arguments and errors as of `ClassifyCall`."""
+    """The call that a RegressionRequest asks for; arguments and errors are those of `ClassifyCall`."""
 
     def __init__(self, servable: Servable, request: pb.SerializedInputRequest, check_method: bool):
         self._signature = _signature(servable, request.model_spec, check_method, REGRESS)
@@ -57,7 +57,7 @@ class RegressCall:
         self.feeds = {fed: self._examples}
 
     def respond(self, arrays: Sequence[np.ndarray]) -> pb.RegressionResponse:
-        """Return the number of each example; errors as TensorFlow Serving has them."""
+        """Return the number of each example; errors are TensorFlow Serving's."""
         tensors = dict(zip(self.fetches, arrays, strict=True))
         result = _regressed(self._signature, len(self._examples), tensors)
         return pb.RegressionResponse(result=result, model_spec=self._spec)
@@ -92,7 +92,7 @@ class MultiInferenceCall:
         self.feeds = dict.fromkeys(sorted(fed), self._examples)
 
     def respond(self, arrays: Sequence[np.ndarray]) -> pb.MultiInferenceResponse:
-        """Return a result for each task; errors as TensorFlow Serving has them."""
+        """Return a result for each task; errors are TensorFlow Serving's."""
         tensors = dict(zip(self.fetches, arrays, strict=True))
         rows = len(self._examples)
         response = pb.MultiInferenceResponse()

@@ -1,7 +1,7 @@
 """The server's gRPC services: TensorFlow Serving's, health and reflection.
 
 Requests arrive as bytes and are parsed with this project's own messages, so that the server and the client
-share one codec. Calls that are not here answer UNIMPLEMENTED, as gRPC does by itself.
+share one codec. gRPC itself answers all other calls with UNIMPLEMENTED.
 """
 
 import logging
@@ -81,12 +81,12 @@ class GrpcApi:
 
 
 class _Handler:
-    """Answers the calls of one method of gRPC's.
+    """Answer the calls of one gRPC method.
 
     Args:
         method: makes the answer of a request.
         in_flight: counts the calls, and refuses them when the server stops.
-        admit: a context that each request is answered in; raises a ServingError for one too many.
+        admit: a context manager around each request; raises a ServingError if there are too many requests.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class _Handler:
     async def handle(self, data: bytes, context: grpc.aio.ServicerContext) -> bytes:
         """Return the answer; an error becomes the call's status."""
         if self._in_flight.draining:
-            # Said here, because gRPC's own stop answers CANCELLED, which clients do not retry.
+            # gRPC's own stop would answer CANCELLED, which clients do not retry.
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the server is shutting down")
-        # Until its answer is on the wire, which is after this method has returned.
+        # The call counts until its answer is on the wire, which is after this method has returned.
         self._in_flight.begin()
         context.add_done_callback(self._ended)  # pyright: ignore[reportArgumentType]
         remaining = context.time_remaining()

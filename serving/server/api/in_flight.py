@@ -1,4 +1,4 @@
-"""Count requests without an answer, so that a server can stop when all have one."""
+"""Count requests without an answer, so that a server can stop when all have their answers."""
 
 import asyncio
 

@@ -53,8 +53,8 @@ class Sizes(NamedTuple):
 class InferenceApi:
     """Answer requests with the models of a server.
 
-    The methods with bytes take a serialized request and a deadline of `time.monotonic`, None for no limit,
-    and return a serialized response. All raise a ServingError in TensorFlow Serving's words.
+    The methods that take bytes expect a serialized request, and a deadline of `time.monotonic` or None; they
+    return a serialized response. All methods raise a ServingError in TensorFlow Serving's words.
 
     Attributes:
         admission: the limits on simultaneous work.
@@ -157,7 +157,7 @@ class InferenceApi:
         """Admit a gRPC request until it has its answer, and count a refusal.
 
         Raises:
-            ResourceExhaustedError: as many as may wait or run already do.
+            ResourceExhaustedError: the limit of waiting and running requests is reached.
         """
         with contextlib.ExitStack() as stack:
             try:
@@ -173,7 +173,7 @@ class InferenceApi:
         return not models or any(models.values())
 
     def known(self, spec: pb.ModelSpec) -> str:
-        """The model name of a request if there is such a model: unknown names get no metric each."""
+        """The model name of a request, or "" if there is no such model: unknown names get no metric each."""
         return spec.name if self._models.knows(spec.name) else ""
 
     async def on_examples(
@@ -184,7 +184,7 @@ class InferenceApi:
         size: int,
         deadline: float | None,
     ) -> bytes:
-        """Return what `finish` makes of the response; `api` is CLASSIFY or REGRESS. See `infer`."""
+        """Return the answer that `finish` makes of the response; `api`: CLASSIFY or REGRESS. See `infer`."""
         prepare = partial(_CALLS_ON_EXAMPLES[api], request=request, check_method=self._check_method)
         sizes = Sizes(size, examples_bytes(request))
         return await self.infer(_spec(request), api, prepare, finish, sizes, deadline)
@@ -200,12 +200,24 @@ class InferenceApi:
     ) -> bytes:
         """Run a graph for a request.
 
+        Each step runs inline (on the event loop), alone in a thread, or with others in a batch in a thread:
+
+            step         runs
+            parsing      inline if the message is below 64 KiB, else in a thread
+            `prepare`    inline if the message and its tensors are each below 64 KiB, else in a thread
+            the graph    in a batch if batching is on for all versions or this one, or if the call is known
+                         to gain (see `GraphRunner`); else alone in a thread
+            `finish`     inline if it takes less time than copying 64 KiB, else in a thread
+
+        Three calls run no graph. GetModelMetadata runs inline. GetModelStatus runs inline, or in its own
+        thread if there are several workers. HandleReloadConfigRequest runs in its own thread.
+
         Args:
             spec: the model that the request names.
             api: the API, for the metrics.
             prepare: turns the request into a call.
             finish: turns the response into the answer.
-            sizes: of the request: large ones are not parsed on the event loop, and some are refused.
+            sizes: the sizes of the request. Large requests are parsed in a thread; those too large, refused.
             deadline: a time of `time.monotonic` after which nobody waits for the answer; None for no limit.
         """
         with self.admission.growth(*sizes), self._models.lease(spec) as servable:

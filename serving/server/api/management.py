@@ -22,7 +22,7 @@ class Management:
     Args:
         models: those of this process.
         metrics: those of this process.
-        ask_all: runs an action in all processes of the server, including this one; None if there is no other.
+        ask_all: runs an action in all processes of the server, including this one; None if this is the only.
 
     Attributes:
         actions: the actions of this process for `ask_all`.
@@ -66,7 +66,7 @@ class Management:
         return self._status(spec)
 
     async def statuses(self) -> dict[str, pb.GetModelStatusResponse]:
-        """The states of the versions of every model on the list, some of which may have none yet."""
+        """The states of the versions of every model on the list; a model may have no version yet."""
         statuses: dict[str, pb.GetModelStatusResponse] = {}
         for name in self._models.available():
             try:

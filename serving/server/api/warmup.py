@@ -50,7 +50,7 @@ class Warmup:
         self._after = after
 
     def __call__(self, servable: Servable, path: Path) -> None:
-        """Run the requests of a version in a folder, if it has a file of them.
+        """Run the warmup requests in a version's folder, if it has any.
 
         Raises:
             InvalidArgumentError: the file has too many requests.

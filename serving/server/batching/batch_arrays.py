@@ -1,6 +1,6 @@
 """The arrays of a batch: select requests that fit together, join their inputs, and split the answers.
 
-Reference: tensorflow_serving/batching/{batching_session,batching_util}.cc; the error texts are its own.
+Reference: tensorflow_serving/batching/{batching_session,batching_util}.cc; the error texts are theirs.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -12,7 +12,7 @@ from ..runtime.batching_parameters import BatchingParameters
 
 
 def kind_of(feeds: Mapping[str, np.ndarray], pad: bool) -> Hashable:
-    """Return the common key of a batch's tasks: tensors, dtypes, and shapes unless these are padded."""
+    """Return the key that tasks of a batch share: tensors, dtypes, and row shapes unless rows are padded."""
     return tuple(
         (name, feeds[name].dtype, feeds[name].ndim if pad else feeds[name].shape[1:])
         for name in sorted(feeds)
@@ -23,7 +23,7 @@ def rows_of(feeds: Mapping[str, np.ndarray]) -> int:
     """Return the number of rows of a request.
 
     Raises:
-        InvalidArgumentError: its arrays have different numbers.
+        InvalidArgumentError: its arrays differ in their number of rows, or one has no axis of rows.
     """
     if any(array.ndim == 0 for array in feeds.values()):
         raise InvalidArgumentError("Batching Run() input tensors must have at least one dimension")
@@ -34,7 +34,7 @@ def rows_of(feeds: Mapping[str, np.ndarray]) -> int:
 
 
 def merged(many: Sequence[Mapping[str, np.ndarray]], parameters: BatchingParameters) -> dict[str, np.ndarray]:
-    """Concatenate the rows of all tasks, with copies of the first row up to an allowed number of rows."""
+    """Concatenate the rows of all tasks, and add copies of the first row up to an allowed number of rows."""
     batch: dict[str, np.ndarray] = {}
     for name in many[0]:
         arrays = [feeds[name] for feeds in many]
@@ -66,12 +66,12 @@ def split(arrays: Sequence[np.ndarray], rows: Sequence[int], size: int) -> list[
     """Split the values for each request.
 
     Args:
-        arrays: of all of them.
-        rows: the number of rows of each, in their order.
-        size: the number of rows of the batch, copies of the first included.
+        arrays: the fetched values of the whole batch.
+        rows: the number of rows of each request, in the order of the requests.
+        size: the number of rows of the batch, including copies of the first row that fill it up.
 
     Raises:
-        FailedPreconditionError: there are more or fewer, so they cannot be assigned to requests.
+        FailedPreconditionError: an array has more or fewer rows than the batch, so they match no request.
     """
     if len(rows) == 1 and rows[0] == size:
         return [list(arrays)]
@@ -87,7 +87,7 @@ def joined(pieces: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
     """Join the values of a request that was run in pieces.
 
     Raises:
-        FailedPreconditionError: the values of the pieces have no rows, or rows of other shapes.
+        FailedPreconditionError: the values of the pieces have no rows, or rows of different shapes.
     """
     try:
         return [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]

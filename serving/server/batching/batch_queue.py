@@ -35,7 +35,7 @@ class Queue:
     """Tasks of one kind that wait for a run.
 
     Args:
-        servable: the version they run on.
+        servable: the version that runs them.
         fetches: the tensors to fetch.
         parameters: the parameters of batching.
         sizer: counts the rows of all tasks of the servable.
@@ -65,7 +65,7 @@ class Queue:
         return min(most, self.sizer.max_rows()) if self.parameters.evenly else most
 
     def take(self, most: int) -> list[QueuedCall]:
-        """Take the tasks that fit into so many rows, in their order; drop those that nobody waits for."""
+        """Take the first tasks that fit into `most` rows; drop tasks that nobody waits for."""
         taken: list[QueuedCall] = []
         rows = 0
         while self.tasks and (not taken or rows + self.tasks[0].rows <= most):

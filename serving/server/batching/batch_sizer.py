@@ -7,12 +7,12 @@ clients each thread waits for its share of all rows.
 import math
 import time
 
-# Below this, a simultaneous run costs more than it gains: all wait for Python's interpreter.
+# A shorter simultaneous run costs more than it gains: all threads wait for Python's interpreter.
 _WORTH_SECONDS = 0.0005
 # Rows that take this long do not wait for others.
 _LONG_SECONDS = 0.05
-# Half-life of the largest number of rows. While the rows of some clients run, others are between two
-# requests, and must not count as fewer clients.
+# Half-life of the largest number of rows. While the rows of some clients run, other clients are between two
+# requests, and must still count.
 HALF_LIFE_SECONDS = 0.25
 # Weight of the newest run in the expected time of a row.
 _NEWEST = 0.125
@@ -24,7 +24,7 @@ class BatchSizer:
     For one event loop, except `record_run`.
 
     Args:
-        threads: the most simultaneous runs.
+        threads: the largest number of simultaneous runs.
 
     Example:
         >>> sizer = BatchSizer(threads=2)
@@ -71,7 +71,7 @@ class BatchSizer:
         return max(1, math.ceil(_WORTH_SECONDS / self._row_seconds))
 
     def _lately(self) -> int:
-        """The largest number of rows at a time."""
+        """The largest recent number of simultaneous rows, which decays over time."""
         now = time.monotonic()
         left = 0.5 ** ((now - self._most_at) / HALF_LIFE_SECONDS)
         self._most, self._most_at = max(self._rows, self._most * left), now

@@ -1,9 +1,9 @@
-"""Batching: requests that arrive while others run are run together.
+"""Batching: requests that arrive during a run are run together in the next one.
 
-By default there is no timer. During a run, arriving requests of one kind (a version, the same tensors of the
-same shapes) collect for the next run, and a lone client never waits. Another run starts beside it when the
-waiting rows reach a thread's equal share of all rows: few clients have a thread each, and with many each
-thread takes its part. TensorFlow Serving's parameters have their meaning there; a version can have its own.
+By default there is no timer. During a run, arriving requests of one kind (one version, the same tensors of
+the same shapes) wait for the next run; a lone client never waits. A simultaneous run starts when the waiting
+rows reach a thread's equal share of all rows: few clients get a thread each, many clients share the threads.
+TensorFlow Serving's parameters mean the same as in TensorFlow Serving; a version can have its own.
 
 Reference: tensorflow_serving/batching/batching_session.cc, whose error texts these are, and
 GetPerModelBatchingParams in servables/tensorflow/bundle_factory_util.cc.
@@ -68,7 +68,7 @@ class Batcher:
 
         Raises:
             InvalidArgumentError: the inputs have no rows, unequal numbers of them, or too many.
-            UnavailableError: too many wait already.
+            UnavailableError: too many rows wait already.
             DeadlineExceededError: the deadline has passed.
             ServingError: the graph failed.
         """
@@ -181,7 +181,7 @@ class Batcher:
 
         try:
             self._executor.submit(work)
-        except RuntimeError as error:  # it is shut down, or gets no thread, but may still have run the task
+        except RuntimeError as error:  # the executor is shut down or gets no thread; the task may still run
             loop.call_soon(self._settle, run, _failed(run.tasks, error), loop)
 
     def _settle(self, run: Run, outcomes: list[_Outcome], loop: asyncio.AbstractEventLoop) -> None:
@@ -208,7 +208,7 @@ class Batcher:
         except ServingError as error:
             if len(tasks) == 1:
                 return _failed(tasks, error)
-            # One of them may be the cause, so each is run alone.
+            # One task may be the cause, so each task is run alone.
             return [self._outcome_alone(queue, task) for task in tasks]
         except BaseException as error:  # noqa: BLE001 - whoever waits for the answer must hear of it
             return _failed(tasks, error)
@@ -236,7 +236,7 @@ def _full() -> UnavailableError:
 
 
 def _failed(tasks: Sequence[QueuedCall], error: BaseException) -> list[_Outcome]:
-    """The outcome of tasks whose run ended with an error. A future takes no StopIteration, and no exit."""
+    """The error, for each task of the failed run. Futures do not take StopIteration, nor an exit."""
     if isinstance(error, StopIteration) or not isinstance(error, Exception):
         error = RuntimeError(f"a run ended with {error!r}")
     return [error for _ in tasks]

@@ -16,16 +16,20 @@ from ..runtime.metrics import Metrics
 from .batcher import Batcher
 
 _T = TypeVar("_T")
-# Below this many bytes, parsing a message takes less time than another thread's start.
+# Below this many bytes, parsing a message takes less time than handing it to a thread.
 _SMALL = 2**16
 
 
 class GraphRunner:
     """Run calls in threads, so that the event loop stays free.
 
+    A call is batched if the config enables batching for all requests, or if its version has parameters of its
+    own. With batching off, a call is batched, too, if it is known to gain: the servable's `row_tensors` cover
+    its feeds and fetches, and its rows are no more than one run takes. All other calls run alone in a thread.
+
     Args:
         executor: the threads.
-        config: selects batching for all requests, or for versions that enable it.
+        config: turns batching on for all requests, or leaves it to the versions.
         parameters: the parameters of batching.
         metrics: the counters.
 
@@ -66,7 +70,7 @@ class GraphRunner:
         """Return the result of `function`; it runs in a thread if it may take over a millisecond.
 
         Args:
-            size: bytes that it processes; if it handles values one by one, the bytes for the same time.
+            size: bytes that it processes; if it handles values one by one, the bytes copied in the same time.
             function: the function to call.
             *args: its arguments.
         """
@@ -84,7 +88,7 @@ class GraphRunner:
 
 
 def _gains_from_batching(servable: Servable, call: GraphCall[Any], most: int) -> bool:
-    """Return True if a call is known to gain from batching: few independent rows."""
+    """Return True if a call is known to gain from batching: its rows are few, and known as independent."""
     tensors = servable.row_tensors
     if not tensors.issuperset(call.feeds) or not tensors.issuperset(call.fetches):
         return False

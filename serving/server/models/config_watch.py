@@ -74,7 +74,7 @@ class ConfigWatch:
         while not self._stopping.wait(self._seconds):
             try:
                 self.look()
-            except Exception:  # noqa: BLE001 - outlive what a file system does: the next look may go well
+            except Exception:  # noqa: BLE001 - any error of the file system: the next look may succeed
                 _log.exception("looking at model_config_file failed")
 
     def _complain(self, words: str) -> None:

@@ -5,7 +5,7 @@ import gc
 import sys
 
 _ARENA_MAX = -8  # of malloc.h
-# Under load each leaves some 7 KB; a full collection takes 0.1 s, in which nothing else runs.
+# During requests each load leaves some 7 KB; a full collection takes 0.1 s, in which nothing else runs.
 _LOADS_BETWEEN_LOOKS = 64
 
 
@@ -37,8 +37,8 @@ def limit_arenas(count: int) -> None:
 class LoadedObjects:
     """Exclude loaded objects from Python's garbage collector: call `keep` after each load.
 
-    For a process that only serves: every few thousand requests the collector takes 60 ms to walk through the
-    objects of TensorFlow's Python, with its whole API a quarter of a second, in which nothing else runs.
+    For a process that only serves. Every few thousand requests the collector would walk through the objects
+    of TensorFlow's Python: nothing else runs for 60 ms, or with the whole API for a quarter of a second.
 
     Reference: gc.freeze.
     """

@@ -26,6 +26,6 @@ class GraphCall(Protocol[_Response_co]):
         """Return the response to the values of `fetches`.
 
         Raises:
-            ServingError: they cannot be it.
+            ServingError: the values do not form a valid response.
         """
         ...

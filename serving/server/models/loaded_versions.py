@@ -70,7 +70,7 @@ class LoadedVersions:
             return lease.path if lease else None
 
     def put(self, servable: Servable, path: Path) -> None:
-        """Let a version answer from now on, instead of one with its number."""
+        """Let a version answer from now on; it replaces a loaded version of the same number."""
         with self._lock:
             was_available = bool(self._serving)
             before = self._serving.get(servable.version)
@@ -129,14 +129,14 @@ class LoadedVersions:
             self._states.set(lease.servable.version, State.END)
 
     def _let_go(self, lease: _LoadedVersion) -> None:
-        """Hold the lock."""
+        """Retire a version. The caller holds the lock."""
         lease.retired = True
         self._retiring.add(lease)
         if lease.running == 0:
             self._unload_later(lease)
 
     def _unload_later(self, lease: _LoadedVersion) -> None:
-        """Hold the lock: only one of the threads that see the last request end unloads."""
+        """Unload once, even if several threads see the last request end. The caller holds the lock."""
         if lease in self._retiring:
             self._retiring.discard(lease)
             self._unloader.submit(self._unload, lease)
@@ -146,7 +146,7 @@ class LoadedVersions:
         lease.servable.close()
         del lease.servable
         give_memory_back()
-        if version not in self.versions:  # unless it was replaced by one of the same number
+        if version not in self.versions:  # another version of the same number may have replaced it
             self._states.set(version, State.END)
         _log.info("version %s of model %s is unloaded", version, self._model)
 

@@ -21,7 +21,7 @@ Policy = pb.FileSystemStoragePathSourceConfig.ServableVersionPolicy
 _PLATFORM = "tensorflow"
 _TENSORFLOW_TYPE = 1  # the deprecated enum ModelType
 _FILE_SCHEME = "file://"
-# Of two letters at least: Windows' drives have one.
+# A scheme has at least two letters here: one letter is a Windows drive.
 _OTHER_SCHEME = re.compile(r"[A-Za-z][\w+.-]+:/")
 
 
@@ -44,7 +44,7 @@ class ModelSettings:
     def candidates(self, versions: Iterable[int]) -> tuple[list[int], int]:
         """The versions that may be served, newest first, and the number to serve.
 
-        If a newer version does not load, the next one replaces it, up to this number.
+        If a version does not load, the next older one replaces it, until this number are served.
         """
         newest_first = sorted(versions, reverse=True)
         match self.policy.WhichOneof("policy_choice"):
@@ -78,7 +78,7 @@ def read_model_config(path: str | Path) -> pb.ModelServerConfig:
     Raises:
         TextFileError: it cannot be read, or holds something else.
     """
-    # The stock message, which knows every field that such files may have.
+    # TensorFlow Serving's own message has every field that such files may have.
     stock_message: Any = model_server_config_pb2
     stock = read_text_file(path, stock_message.ModelServerConfig, "tensorflow.serving.ModelServerConfig")
     return pb.ModelServerConfig.FromString(stock.SerializeToString())

@@ -30,11 +30,11 @@ from .version_states import VersionState
 
 _log = logging.getLogger(__name__)
 
-# A missing version may still come; the caller gets an answer before its deadline.
+# Longest wait of a reload for a missing version that may still come; the caller is answered in time.
 _PATIENCE_SECONDS = 10.0
 _ANSWER_SECONDS = 0.5
 _REMEMBERED_MODELS = 100
-# At the start, for models that take longer than others that can already answer.
+# Longest wait at the start for slow models, once another model can answer.
 _OTHERS_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
 
@@ -45,8 +45,8 @@ class ModelRegistry:
     Args:
         config: the seconds between looks for versions, and the rule for labels.
         loader: loads versions and warms them up.
-        on_change: called with a model's name and True if it has a version to answer: when it is added, and
-            when this changes.
+        on_change: called with a model's name, and True if it has a version that answers: when the model is
+            added, and when this changes.
 
     Example:
         models = ModelRegistry(config, Loader(config, Warmup(config, Metrics())), on_change=print)
@@ -100,10 +100,10 @@ class ModelRegistry:
 
         Raises:
             DeadlineExceededError: loading takes longer; it continues.
-            UnknownError: a model has no version that can be served. The others are served, and the server
-                waits for it.
-            FailedPreconditionError: a label is for a version that is not available; its model's
-                stay as they were.
+            UnknownError: a model has no version that can be served. The other models are served, and the
+                server waits for this one.
+            FailedPreconditionError: a label is for a version that is not available; the labels of its
+                model stay as they were.
         """
         started = time.monotonic()
         if not self._reloading.acquire(timeout=-1 if timeout is None else timeout):
@@ -227,7 +227,7 @@ class ModelRegistry:
         Args:
             condition: the condition.
             seconds: the longest wait; None for no limit.
-            unless: while it holds, there is no limit.
+            unless: a condition; while it holds, the wait has no limit.
         """
         ends = None if seconds is None else time.monotonic() + seconds
         with self._changed:
@@ -239,7 +239,7 @@ class ModelRegistry:
         return True
 
     def _answers(self) -> bool:
-        """Return whether a model answers."""
+        """Return True if a model answers."""
         return any(model.versions for model in self._models.values())
 
     def _all_looked(self) -> bool:
@@ -274,7 +274,7 @@ class ModelRegistry:
             raise UnknownError(f"{len(failed)} model(s) did not become available: {{{listed}}}")
 
     def _assign_labels(self, settings: Mapping[str, ModelSettings]) -> str:
-        """Assign the labels that can be assigned. Return the reason why another cannot; empty if all can."""
+        """Assign all labels that can be assigned. Return why a label cannot be; empty if all can."""
         refused = ""
         for name, each in settings.items():
             missing = self._unavailable_labels(name, each.labels)

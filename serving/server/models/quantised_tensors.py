@@ -1,7 +1,7 @@
 """Quantised types, such as qint8, for which NumPy has no name.
 
 TensorFlow's Python feeds them as records of one field with the type's name, and fetches them as plain
-integers. Here they are such records everywhere between a message and the graph.
+integers. Between a message and the graph, this server has such records everywhere.
 
 Reference: tensorflow/python/framework/dtypes.py, and TF_DataType_to_PyArray_DataType in
 tensorflow/python/lib/core/py_func.cc.
@@ -44,7 +44,7 @@ def encode(array: np.ndarray, encode_plain: Callable[[np.ndarray], pb.TensorProt
 
     Args:
         array: of any type; quantised numbers are records.
-        encode_plain: writes all others.
+        encode_plain: writes arrays of all other types.
     """
     if not array.dtype.names:
         return encode_plain(array)

@@ -1,7 +1,7 @@
 """One loaded version of a model: a SavedModel in a TensorFlow session.
 
-The session is TensorFlow 1's, fed and fetched below its Python checks, because that is what TensorFlow
-Serving runs: error texts and the missing shape check are then its own. A call costs 40 microseconds.
+The session is TensorFlow 1's, fed and fetched below its Python checks, as in TensorFlow Serving. So the error
+texts, and the lack of a shape check, are the same as there. A call costs 40 microseconds.
 """
 
 import math
@@ -30,7 +30,7 @@ from .quantised_tensors import record_of
 from .short_runs import ShortRuns, is_sure_to_end, kind_of_run
 
 DEFAULT_SIGNATURE = "serving_default"
-# Its stub takes no None for "no options" and "no metadata"; Session.run passes both.
+# The stub's types forbid None for "no options" and "no metadata"; Session.run passes both.
 _session_run: Any = session_api.TF_SessionRun_wrapper
 
 
@@ -57,7 +57,7 @@ class Servable(Protocol):
         """The fetched tensors' values.
 
         Args:
-            feeds: arrays by the name of the tensor they are for, as in a signature's TensorInfo.
+            feeds: arrays by tensor name, as in a signature's TensorInfo.
             fetches: names of tensors.
             timeout: seconds the graph may run; None for no limit.
 
@@ -80,8 +80,8 @@ class SavedModelServable:
         path: the version's folder, a SavedModel.
         tags: of the graph to load.
         config: of the session; `session_config` makes it.
-        is_ours: True if this project exported it: its loops end, as in `is_sure_to_end`, and its outputs come
-            from one computation, which succeeds or fails as a whole, so more outputs can be fetched.
+        is_ours: True if this project exported it. Then its loops end, as in `is_sure_to_end`; and its outputs
+            come from one computation, which succeeds or fails as a whole, so a run can fetch more outputs.
 
     Raises:
         ServingError: TensorFlow's runtime cannot load it, for example because a checkpoint is cut short.
@@ -157,7 +157,7 @@ class SavedModelServable:
     def close(self) -> None:
         """As in `Servable`."""
         self._session.close()
-        # It and its operations refer to each other. Python's collector would stop all threads to detect this.
+        # The graph and its operations form a cycle; Python's collector would stop all threads to find it.
         ops.dismantle_graph(self._session.graph)
 
     def _serving_error(self, error: errors.OpError) -> ServingError:
@@ -182,7 +182,7 @@ class SavedModelServable:
         return not asked and len(self._session.list_devices()) == 1
 
     def _whole_signatures(self, tensors: Mapping[str, Any]) -> Iterable[pb.SignatureDef]:
-        """Yield the signatures all of whose outputs can be fetched."""
+        """Yield the signatures whose outputs can all be fetched."""
         for signature in self.signatures.values():
             if all(info.name in tensors for info in signature.outputs.values()):
                 yield signature
@@ -210,7 +210,7 @@ class SavedModelServable:
 
 
 def _options(timeout: float | None) -> Any:
-    """A TF_Buffer of RunOptions, to be deleted; None for none."""
+    """A TF_Buffer of RunOptions, which the caller deletes; None without a timeout."""
     if timeout is None:
         return None
     milliseconds = max(1, math.ceil(timeout * 1000))
@@ -226,7 +226,7 @@ _IN_THIS_THREAD = _buffer(config_pb2.RunOptions(inter_op_thread_pool=-1))
 
 
 def _scalar(value: object) -> np.ndarray:
-    """Return a single string, which comes as bytes, or number, which comes as a NumPy scalar, as an array."""
+    """Return a scalar as an array. TensorFlow returns a string as bytes, a number as a NumPy scalar."""
     return np.array(value, dtype=object if isinstance(value, bytes) else None)
 
 

@@ -1,9 +1,9 @@
 """The life of one model's versions: found on disk, loaded, swapped in, drained, unloaded.
 
 Each model has a thread that watches and loads, so a slow disk or a broken version delays no other model;
-requests run in other threads. A newer version is loaded while the older ones answer. These are unloaded when
-it is available and their running requests have finished. The thread waits for a version that is still being
-copied. A version that fails to load is tried again when its files change, and a few times even without.
+requests run in other threads. A newer version is loaded while older ones answer. Older versions are unloaded
+when the newer one is available and their running requests have finished. A version that is still being copied
+is waited for. If a version fails to load, it is tried again when its files change, and a few times anyway.
 
 Reference: AvailabilityPreservingPolicy and file_system_storage_path_source.cc in tensorflow/serving.
 """
@@ -202,7 +202,7 @@ class ServedModel:
             self._woken.clear()
             try:
                 self.look()
-            except Exception as error:  # noqa: BLE001 - outlive what a file system does: the next look may go well
+            except Exception as error:  # noqa: BLE001 - any error of the file system: the next look may succeed
                 _log.exception("looking for versions of model %s failed", self.settings.name)
                 self._problem = Problem(f"{type(error).__name__}: {error}", may_pass=True)
             with self._lock:

@@ -17,7 +17,7 @@ from tensorflow.python.framework import op_def_registry
 _LONGEST_SECONDS = 0.005
 # Weight of the newest run in the expected time, unless it was long.
 _NEWEST = 0.125
-# Kinds of runs: signatures, sizes and filters of outputs; clients choose the filters.
+# The most kinds of runs to remember: each has a signature, a size and an output filter that clients choose.
 _MOST_KINDS = 1000
 _LOOPS = frozenset(["While", "StatelessWhile", "Enter", "RefEnter", "NextIteration", "RefNextIteration"])
 _CALLS = frozenset(
@@ -34,7 +34,7 @@ _PROMPT = frozenset(
         *("LookupTableFindV2", "LookupTableSizeV2", "LookupTableImportV2", "LookupTableExportV2"),
     ]
 )
-# Stateless operations for which this does not hold.
+# Stateless operations that may wait, or whose time depends on more than their inputs.
 _NOT_PROMPT = re.compile(r"^For$|Batch$|^BatchFunction$|Barrier|Queue|Dataset|MapDefun|SymbolicGradient")
 
 
@@ -84,7 +84,7 @@ def is_sure_to_end(graph_def: Any, loops_end: bool) -> bool:
 
     Args:
         graph_def: a GraphDef.
-        loops_end: True if its loops and its functions that are not inlined are known to do so.
+        loops_end: True if its loops, and its functions that are not inlined, are known to end.
     """
     calls = 0
     for node in _nodes(graph_def):

@@ -10,7 +10,7 @@ from ..runtime.batching_parameters import own_batching_parameters
 from ..tflite.tflite_servable import TfliteServable, has_tflite
 from .servable import SavedModelServable, Servable, session_config
 
-# The card of this project's exports: their rows are independent.
+# The model card of this project's exports, whose rows are independent.
 _CARD = Path("assets.extra") / "model_card.json"
 
 
@@ -44,7 +44,7 @@ class Loader:
             Exception: it does not load; TensorFlow raises many kinds.
         """
         with self._slots:
-            # Read first, so that nothing has to be freed if they are wrong.
+            # Read the parameters first: if they are wrong, nothing has to be freed.
             batching = own_batching_parameters(path) if self._has_own_batching else None
             servable = self._servable(model, version, path)
             servable.batching = batching
@@ -61,10 +61,10 @@ class Loader:
 
 
 def _row_tensors(signatures: Iterable[pb.SignatureDef]) -> Iterator[str]:
-    """The tensors whose rows are the same in a batch as alone.
+    """The tensors whose rows have the same values in a batch as alone.
 
-    Their first axis is unknown. All other axes of an output are known; otherwise the longest row of a batch
-    would pad all others.
+    Their first axis is of unknown size. All other axes of an output are of known size; otherwise the longest
+    row of a batch would pad all other rows.
     """
     for signature in signatures:
         for tensors, may_vary in ((signature.inputs, True), (signature.outputs, False)):

@@ -1,4 +1,4 @@
-"""The REST API as an ASGI application: requests of HTTP to calls, errors to statuses.
+"""The REST API as an ASGI application: HTTP requests become calls, errors become HTTP statuses.
 
 Reference: tensorflow_serving/model_servers/{http_rest_api_handler,http_server}.cc; asgi.readthedocs.io.
 """
@@ -61,17 +61,17 @@ _API_OF = {
     routes.METADATA: "GetModelMetadata",
 }
 _GZIP = 16 + zlib.MAX_WBITS
-_TOO_SLOW = 408  # ends the connection: the rest of the body would come as slowly
+_TOO_SLOW = 408  # the connection is closed: the rest of the body would be as slow
 _BUSY = (429, 503)
 _REFUSAL_SECONDS = 0.025
-_RETRY_SECONDS = "1"  # the least that HTTP can say
+_RETRY_SECONDS = "1"  # the shortest pause that HTTP can name
 
 _Receive = Callable[[], Awaitable[dict[str, Any]]]
 _Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class _HttpError(InvalidArgumentError):
-    """A request that is wrong in a way that HTTP has its own status for."""
+    """A wrong request for which HTTP has its own status."""
 
     def __init__(self, status: int, message: str):
         super().__init__(message)
@@ -89,11 +89,11 @@ class RestApi:
 
     Args:
         api: answers the calls.
-        runner: where large bodies are taken apart.
-        metrics: what is counted.
-        management: tells of models, and of what was counted at `metrics_path`.
-        metrics_path: where; empty for nowhere.
-        config: limits, and whether pages of other origins may ask.
+        runner: parses large bodies in its threads.
+        metrics: counts the requests.
+        management: reports the states of models, and the metrics of all workers.
+        metrics_path: the path of the metrics; empty for none.
+        config: the limits, and whether pages of other origins may call the API.
 
     Example:
         uvicorn.run(RestApi(api, runner, metrics, management, DEFAULT_PATH, config))
@@ -178,7 +178,7 @@ class RestApi:
         raise UnavailableError("no model has a version to answer")
 
     async def _tell(self, asks: str, spec: pb.ModelSpec) -> bytes:
-        """Answer what the server knows of its models."""
+        """Return a model's signatures or state, or the states of all models, as JSON."""
         if asks == routes.MODELS:
             return models_json(await self._management.statuses())
         if asks == routes.STATUS:
@@ -195,7 +195,7 @@ class RestApi:
             try:
                 stack.enter_context(self._api.admission.request())
             except ResourceExhaustedError:
-                # A client that tries again at once would take the time of those that are being answered.
+                # Refuse late: clients that try again at once would take time from the running requests.
                 await asyncio.sleep(_REFUSAL_SECONDS)
                 raise
             body = await self._body(scope, receive)
@@ -217,7 +217,7 @@ class RestApi:
         return await self._api.on_examples(_API_OF[asks], request, write, len(body), deadline)
 
     async def _body(self, scope: dict[str, Any], receive: _Receive) -> bytes:
-        """The request's body, inflated; within the limits of size and time."""
+        """The request's body, decompressed, within the limits of size and time."""
         chunks: list[bytes] = []
         size = 0
         try:
@@ -235,7 +235,7 @@ class RestApi:
         except TimeoutError:
             raise _HttpError(_TOO_SLOW, f"the body has not come within {self._seconds:g} s") from None
         packed = (b"content-encoding", b"gzip") in [(name, value.lower()) for name, value in scope["headers"]]
-        # However few bytes, they may inflate to as many as a body may have.
+        # A compressed body of a few bytes may inflate to the largest size that a body may have.
         return await self._runner.off_loop(
             self._most_bytes if packed else size, self._inflated if packed else b"".join, chunks
         )
@@ -257,7 +257,7 @@ class RestApi:
 
 
 class _PredictCall:
-    """The call that a body of `:predict` asks for; errors as of `predict_inputs` and `ArraysCall`."""
+    """The call that a body of `:predict` asks for; raises what `predict_inputs` and `ArraysCall` raise."""
 
     def __init__(self, servable: Servable, body: bytes):
         name, self._in_rows, inputs = predict_inputs(body, servable.signatures)
@@ -265,7 +265,7 @@ class _PredictCall:
         self.feeds, self.fetches = self._call.feeds, self._call.fetches
 
     def respond(self, arrays: Sequence[np.ndarray]) -> bytes:
-        """Return the outputs as JSON, in rows if the inputs came so."""
+        """Return the outputs as JSON, in rows if the inputs came in rows."""
         return predict_outputs(self._call.respond(arrays), self._in_rows)
 
 
@@ -298,7 +298,7 @@ def _numbers_json(response: pb.RegressionResponse) -> bytes:
 
 
 async def _unless_gone(receive: _Receive, work: Awaitable[bytes]) -> bytes:
-    """Return what `work` returns; cancel it when the client goes away before."""
+    """Return the result of `work`; cancel it if the client disconnects first."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(receive())
     try:

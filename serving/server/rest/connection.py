@@ -1,4 +1,4 @@
-"""A connection of REST: what uvicorn's lacks so that no client can keep one for nothing."""
+"""REST connections: uvicorn's, with limits in time and size, so that no client keeps an unused one."""
 
 import asyncio
 import random
@@ -8,14 +8,14 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from .json_out import error_body
 
-# From the connection, or the first byte of a further request, to the end of the request's head.
+# Time limit of a request's head, from the connection or from the first byte of a later request.
 HEAD_SECONDS = 10.0
 HEAD_BYTES = 2**16
-_PIECE_BYTES = 2**14  # parsed at once; what of the last one is part of a head is not known
-# Without the client taking a byte of its answer.
+_PIECE_BYTES = 2**14  # parsed at a time: it is unknown how much of the last piece belongs to a head
+# Time limit of a client that reads no byte of its answer.
 STALLED_SECONDS = 30.0
-_LOOK_SECONDS = 5.0  # between two looks at a connection; less than the above
-# What must have passed before a client that asks nothing makes room for another.
+_LOOK_SECONDS = 5.0  # between two looks at a connection; less than the limits above
+# A connection that has been without a request for this long may be closed to make room for a new one.
 _YIELD_SECONDS = 1.0
 _JITTER = 0.1  # as gRPC's
 
@@ -24,13 +24,13 @@ class Connections:
     """The connections of a server.
 
     Args:
-        most: how many there may be.
-        seconds: how long each lives, if it has something to answer then; infinity for no bound.
+        most: the largest number of connections.
+        seconds: the age from which a connection ends with its next answer; infinity for no limit.
 
     Attributes:
         most: the same.
         seconds: the same.
-        leaving: whether each ends with the next answer.
+        leaving: True if each connection ends with its next answer.
     """
 
     def __init__(self, most: int, seconds: float):
@@ -38,47 +38,47 @@ class Connections:
         self.seconds = seconds
         self.leaving = False
         self._all: set[Connection] = set()
-        # Those that ask nothing at the moment, and since when; the longest first.
+        # The connections without a request, and since when; the longest wait first.
         self._waiting: dict[Connection, float] = {}
 
     @property
     def count(self) -> int:
-        """Number of connections."""
+        """The number of connections."""
         return len(self._all)
 
     def add(self, connection: "Connection") -> None:
-        """A connection is there."""
+        """Add a new connection."""
         self._all.add(connection)
 
     def discard(self, connection: "Connection") -> None:
-        """A connection is gone."""
+        """Remove a closed connection."""
         self._all.discard(connection)
         self._waiting.pop(connection, None)
 
     def waits(self, connection: "Connection", now: float) -> None:
-        """A connection has nothing to answer from now on."""
+        """Record that a connection has no request to answer from now on."""
         self._waiting[connection] = now
 
     def works(self, connection: "Connection") -> None:
-        """A connection has something to answer."""
+        """Record that a connection has a request to answer."""
         self._waiting.pop(connection, None)
 
     def leave(self) -> None:
-        """Have each connection end with its next answer."""
+        """End each connection with its next answer."""
         self.leaving = True
         for connection in self._all:
             connection.answer_last()
 
     def has_room(self, coming: int) -> bool:
-        """Return whether there may be one more.
+        """Return True if one more connection is allowed.
 
         Args:
-            coming: those that will be here at once.
+            coming: the number of accepted connections that have not been added yet.
         """
         return len(self._all) + coming < self.most
 
     def make_room(self, coming: int) -> bool:
-        """Return whether there may be one more, which another makes way for if it must, and can."""
+        """Return True if one more connection is allowed; close the longest waiting one if necessary."""
         if self.has_room(coming):
             return True
         oldest = next(iter(self._waiting.items()), None)
@@ -90,26 +90,26 @@ class Connections:
 
 
 class Connection(HttpToolsProtocol):
-    """A connection that ends when its client does not go on: asks half, or takes no answer.
+    """A connection that ends if its client stalls: sends half a request, or does not read its answer.
 
-    uvicorn ends those that are idle between two requests, and the application those whose body does not come.
+    uvicorn ends connections that are idle between two requests; the application, those whose body is late.
 
     Args:
-        connections: the server's.
-        **settings: uvicorn's.
+        connections: the server's connections.
+        **settings: uvicorn's settings.
     """
 
     def __init__(self, connections: Connections, **settings: Any):
         super().__init__(**settings)
-        self.access_log = False  # whatever the program does with those of its own uvicorn
+        self.access_log = False  # even if the program's own uvicorn logs access
         self._others = connections
         self._retires = self.loop.time() + connections.seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
-        # Since when the client owes the rest of something that nobody answers.
+        # Since when the client owes the rest of a head, or of a request that already has its answer.
         self._owes_since: float | None = None
-        self._owes_body = False  # of a request that has its answer
+        self._owes_body = False  # True if an answered request's body has not ended
         self._head_bytes = 0
         self._unfinished_bytes = 0
-        # What was still to be sent at a look, of which answer, and since when.
+        # At the last look: the answer, its unsent bytes, and since when both have been the same.
         self._unsent: tuple[object, int, float] = (None, 0, 0.0)
         self._look_later: asyncio.TimerHandle | None = None
         self._refused = False
@@ -143,7 +143,7 @@ class Connection(HttpToolsProtocol):
         if self._head_bytes + self._unfinished_bytes > HEAD_BYTES:
             self._refuse(431, f"the request's head is larger than {HEAD_BYTES} bytes, this server's limit")
         elif not self._is_answering and self._owes_since is None and self.timeout_keep_alive_task is None:
-            # What came was no request: the rest of one that had its answer, or empty lines.
+            # The bytes were no request: empty lines, or the rest of a request that already has its answer.
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
@@ -168,7 +168,7 @@ class Connection(HttpToolsProtocol):
         self._owes_since = None
         self._unfinished_bytes = 0
         if self._head_bytes > HEAD_BYTES:
-            return  # and no request is made of it
+            return  # a head that is too large becomes no request
         super().on_headers_complete()
         self._others.works(self)
         if self._others.leaving or self.loop.time() >= self._retires:
@@ -184,7 +184,7 @@ class Connection(HttpToolsProtocol):
         if self._head_bytes <= HEAD_BYTES:
             super().on_message_complete()
         if not self._is_answering:
-            self._owes_since = None  # the rest of a request that had its answer before
+            self._owes_since = None  # the rest of an answered request has arrived
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -197,7 +197,7 @@ class Connection(HttpToolsProtocol):
             self._owes_since = now
 
     def answer_last(self) -> None:
-        """End with the answer that is under way, if there is one."""
+        """End the connection with the current answer, if there is one."""
         if self._is_answering:
             self.cycle.keep_alive = False
 
@@ -206,7 +206,7 @@ class Connection(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _look(self) -> None:
-        """End the connection if its client has not gone on for too long."""
+        """End the connection if its client has stalled for too long."""
         now = self.loop.time()
         pause = _LOOK_SECONDS
         if self._refused or self._is_stalled(now):
@@ -229,14 +229,14 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, status: int, words: str) -> None:
         if self._is_answering or self._owes_body or not (self._head_bytes or self._unfinished_bytes):
-            self.transport.abort()  # in the middle of something else, or before anything
+            self.transport.abort()  # another answer or body is unfinished, or no request has begun
             return
         body = error_body(words)
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(
             body
         )
         self.transport.write(STATUS_LINE[status] + head + body)
-        # What still comes is read and dropped until the next look: unread, it would cost the client its
-        # answer.
+        # Later bytes are read and dropped until the next look: if they stayed unread, the client would lose
+        # its answer.
         self._refused = True
         self.transport.write_eof()

@@ -1,4 +1,4 @@
-"""The body of a REST `:classify` or `:regress`, JSON objects, as tf.Examples.
+"""Parse the body of a REST `:classify` or `:regress`, JSON objects, into tf.Examples.
 
 Reference: FillClassifyRegressRequestFromJson in tensorflow_serving/util/json_tensor.cc.
 """
@@ -16,7 +16,7 @@ _FLOAT = np.dtype("<f4")
 
 
 class ExamplesRequest(NamedTuple):
-    """The body of a `:classify` or `:regress`: the signature, the rows, and what all of them share."""
+    """The body of a `:classify` or `:regress`: the signature, the rows, and the features they all share."""
 
     signature_name: str
     examples: list[pb.Example]
@@ -24,15 +24,15 @@ class ExamplesRequest(NamedTuple):
 
 
 def examples_request(body: bytes) -> ExamplesRequest:
-    """Return the body of a `:classify` or `:regress`, read.
+    """Parse the body of a `:classify` or `:regress`.
 
     Args:
-        body: {"examples": [{feature: value or list of values}, ...]}, with a "context" of the same kind as an
-            example, and a "signature_name", or without. Numbers with a fraction or an exponent become a
-            FloatList, other numbers and bools an Int64List, text and {"b64": ...} a BytesList.
+        body: {"examples": [{feature: value or list of values}, ...]}. A "context", in the form of an example,
+            and a "signature_name" are optional. Numbers with a fraction or an exponent become a FloatList,
+            other numbers and bools an Int64List, strings and {"b64": ...} a BytesList.
 
     Raises:
-        InvalidArgumentError: the body is no JSON, or holds something else.
+        InvalidArgumentError: the body is not JSON, or holds something else.
 
     Example:
         >>> request = examples_request(b'{"examples": [{"stars": [4, 5]}]}')
@@ -64,7 +64,7 @@ def _example(value: object) -> pb.Example:
 
 
 def _set_values(feature: pb.Feature, name: str, items: list[Any]) -> None:
-    if not items:  # nothing says what it would hold: the feature stays without a kind
+    if not items:  # an empty list tells no kind, so the feature stays without one
         return
     types = set(map(type, items))
     if types <= {str, dict}:
@@ -81,12 +81,12 @@ def _set_values(feature: pb.Feature, name: str, items: list[Any]) -> None:
 
 
 def _is_integer(value: float) -> bool:
-    """Return whether TensorFlow Serving has a value as an integer: one beyond 64 bits is a double there."""
+    """Return True if TensorFlow Serving reads a value as an integer; beyond 64 bits it reads a double."""
     return type(value) is int and _INT64_MIN <= value <= _UINT64_MAX
 
 
 def _unicode(text: str) -> str:
-    """A name, which must be valid Unicode to stand in a message."""
+    """Return a name if it is valid Unicode, which a message requires."""
     try:
         text.encode()
     except UnicodeEncodeError:

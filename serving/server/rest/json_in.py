@@ -1,7 +1,7 @@
-"""The body of a REST `:predict`, JSON rows or columns, as arrays; and what it shares with `:classify`.
+"""Parse the body of a REST `:predict`, JSON rows or columns, into arrays; with the parts `:classify` shares.
 
-Python's parser reads it. TensorFlow Serving's reads a little more, `Inf` and bytes that are no UTF-8, and so
-does this; numbers that no double holds are refused, as there.
+It uses Python's JSON parser. Like TensorFlow Serving's parser, it also reads `Inf` and bytes that are not
+UTF-8, and it refuses numbers that are too big for a double.
 
 Reference: ParseJson and FillPredictRequestFromJson in tensorflow_serving/util/json_tensor.cc.
 """
@@ -23,25 +23,25 @@ from ...wire.dtypes import kind_of
 DEFAULT_SIGNATURE = "serving_default"
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# A string comes first, and whole, or words in it would be taken for numbers.
+# Strings come first and match as a whole; otherwise words inside them would be read as numbers.
 _STRING_OR_WORD = re.compile(r'"(?:[^"\\]|\\.)*+"?|-?Inf(?!inity)|-NaN', re.DOTALL)
 _WORDS = {"Inf": "Infinity", "-Inf": "-Infinity", "-NaN": "NaN"}
-# An infinity that is none of these objects was written as a number, one that is too big for a double.
+# An infinity that is not one of these objects was written as a number that is too big for a double.
 _CONSTANTS = {"NaN": math.nan, "Infinity": float("inf"), "-Infinity": float("-inf")}
 _INFINITIES = (_CONSTANTS["Infinity"], _CONSTANTS["-Infinity"])
 _DECODER = json.JSONDecoder(parse_constant=_CONSTANTS.__getitem__)
 
-# Bytes that Python takes for a value (before a comma), a list, an object and a text (two quotes): the object
-# itself, its places in lists, and its part of an array.
+# Bytes of memory by the character that stands for a value (comma), a list, an object, half a string (quote):
+# for the Python object, its places in lists, and its part of an array.
 _JSON_BYTES = {b",": 40, b"[": 64, b"{": 232, b'"': 57}
-# A text takes 4 bytes for each character if one of them needs them, and its UTF-8 once more.
+# A string takes 4 bytes for every character if one character needs 4, and one more for its UTF-8.
 _WIDE_CHARACTERS = 5
 _EXAMPLE_BYTES = 1500  # a message has an arena of its own
 _CHUNK = 2**20
 
-# An array's axes in every NumPy release this package runs on.
+# The most axes that an array can have in all supported NumPy releases.
 _MOST_AXES = 32
-# Characters of an error, and of a value in it: TensorFlow Serving repeats values of many megabytes.
+# The most characters of an error, and of a value in it; TensorFlow Serving repeats values of many megabytes.
 _MOST_TEXT, _MOST_SHOWN = 1000, 100
 
 _INTEGERS = (
@@ -65,14 +65,14 @@ _Infos = Mapping[str, pb.TensorInfo]
 
 
 class _Misfit(Exception):  # noqa: N818 - it never leaves this module
-    """A value that no array of its input can hold: the error, and the indices of the value."""
+    """A value that does not fit into its input's array: the error, and the value's indices."""
 
     def __init__(self, error: ServingError, indices: Sequence[Any] = ()):
         self._error = error
         self._indices = indices
 
     def placed(self, alias: str, where: str) -> ServingError:
-        """Return the error with its place: in a row, as TensorFlow Serving words it, or in an input."""
+        """Return the error with the value's place: the row, in TensorFlow Serving's words, or the input."""
         if where:
             begun = where.format(row=next(iter(self._indices), 0), alias=alias)
             return invalid(f"{begun} Error: {self._error.code.name}: {self._error.details}")
@@ -89,11 +89,11 @@ class PredictInputs(NamedTuple):
 
 
 def json_bytes(body: bytes, are_examples: bool = False) -> int:
-    """Return about how much memory in bytes a body takes as a document and as arrays, before it is read.
+    """Estimate the memory, in bytes, that a body will take as a parsed document and as arrays.
 
     Args:
         body: JSON.
-        are_examples: whether each object in it becomes a tf.Example.
+        are_examples: True if each object in it becomes a tf.Example.
 
     Example:
         >>> json_bytes(b'{"instances": [1, 2.5]}') < json_bytes(b'{"instances": [[1], [2.5]]}')
@@ -108,20 +108,19 @@ def json_bytes(body: bytes, are_examples: bool = False) -> int:
 
 
 def predict_inputs(body: bytes, signatures: Mapping[str, pb.SignatureDef]) -> PredictInputs:
-    """Return the body of a `:predict`, read.
+    """Parse the body of a `:predict`.
 
     Args:
-        body: {"instances": [row, ...]} or {"inputs": tensor or {name: tensor}}, with a "signature_name" or
-            without.
-        signatures: the model's, by name. Inputs for which one has defaults may be left out.
+        body: {"instances": [row, ...]} or {"inputs": tensor or {name: tensor}}; "signature_name" is optional.
+        signatures: the model's signatures, by name. Inputs with a default may be left out.
 
     Returns:
-        The signature's name, whether the body came in rows, and an array for each input: numbers and bools in
+        The signature's name, True if the body came in rows, and an array for each input: numbers and bools in
         the signature's dtype, strings as an object array of `bytes`.
 
     Raises:
-        InvalidArgumentError: the body is no JSON, or does not fit the signature.
-        UnimplementedError: an input has a type that JSON does not carry (columns only: of rows that is an
+        InvalidArgumentError: the body is not JSON, or does not fit the signature.
+        UnimplementedError: an input has a type that JSON does not carry (columns only; for rows, this is an
             InvalidArgumentError, as in TensorFlow Serving).
 
     Example:
@@ -159,11 +158,11 @@ def document(body: bytes) -> dict[str, Any]:
     """The JSON object in a request's body.
 
     Args:
-        body: JSON in UTF-8, in which numbers may be NaN, Infinity and -Infinity. Bytes that are no UTF-8
-            stand in its strings as surrogates, which `utf8` turns back.
+        body: JSON in UTF-8, in which numbers may be NaN, Infinity and -Infinity. Bytes that are not UTF-8
+            become surrogates in strings; `text_bytes` turns these back.
 
     Raises:
-        InvalidArgumentError: it is no JSON, no object, or nested too deeply to be read.
+        InvalidArgumentError: it is not JSON, not an object, or nested too deeply to be read.
 
     Example:
         >>> document(b'{"instances": [1, 2.5]}')
@@ -195,15 +194,15 @@ def _decoded(text: str) -> Any:
         try:
             return _DECODER.decode(plain)
         except json.JSONDecodeError as second:
-            # Its place is one of the text with other words: those before it have other lengths.
+            # The error's place is left out: it is wrong, since the replaced words have other lengths.
             raise invalid(f"JSON Parse error: {second.msg}") from error
 
 
 def signature_name(doc: dict[str, Any]) -> str:
-    """The signature that a document asks for; empty where it names none.
+    """The signature that a document asks for; empty if it names none.
 
     Raises:
-        InvalidArgumentError: its name is no text.
+        InvalidArgumentError: the name is not a string.
 
     Example:
         >>> signature_name({"signature_name": "classify", "examples": []})
@@ -216,7 +215,7 @@ def signature_name(doc: dict[str, Any]) -> str:
 
 
 def is_base64(value: object) -> bool:
-    """Return whether a value is what stands for binary data: {"b64": "..."} and nothing else in it.
+    """Return True if a value is JSON's form of binary data: {"b64": "..."} without any other key.
 
     Example:
         >>> is_base64({"b64": "aGVsbG8="})
@@ -226,11 +225,11 @@ def is_base64(value: object) -> bool:
 
 
 def text_bytes(values: Sequence[Any]) -> list[bytes]:
-    """The bytes of texts and of {"b64": "..."}.
+    """The bytes of strings and of {"b64": "..."}.
 
     Raises:
-        InvalidArgumentError: an object is something else, its text is no base64, or half of a surrogate pair
-            stands in a text.
+        InvalidArgumentError: an object has another form, its string is not base64, or a string holds half
+            of a surrogate pair.
 
     Example:
         >>> text_bytes(["naïve", {"b64": "aGVsbG8="}])
@@ -246,10 +245,10 @@ def text_bytes(values: Sequence[Any]) -> list[bytes]:
 
 
 def floats(values: Sequence[float], dtype: np.dtype) -> np.ndarray:
-    """Numbers of a document as an array of a float type, rounded; those too big for it are infinite there.
+    """A document's numbers as an array of a float type, rounded; numbers too big for the type are infinite.
 
     Raises:
-        InvalidArgumentError: no double holds one of them, and it was not written as infinite.
+        InvalidArgumentError: a number is too big for a double, and was not written as infinite.
 
     Example:
         >>> floats([1.797e308, 16777217], np.dtype("f4")).tolist()
@@ -267,7 +266,7 @@ def floats(values: Sequence[float], dtype: np.dtype) -> np.ndarray:
 
 
 def too_big() -> InvalidArgumentError:
-    """The error of a number that no double holds.
+    """The error for a number that is too big for a double.
 
     Example:
         >>> str(too_big())
@@ -277,7 +276,7 @@ def too_big() -> InvalidArgumentError:
 
 
 def invalid(message: str) -> InvalidArgumentError:
-    """The error with a message, cut where it is long; whatever in it is no valid Unicode is replaced.
+    """The error with a message: cut if it is too long, with invalid Unicode replaced.
 
     Example:
         >>> str(invalid("no \\ud800"))
@@ -299,12 +298,12 @@ def _base64_bytes(value: dict[str, Any]) -> bytes:
 
 
 def _is_named(value: object) -> bool:
-    """Return whether a value holds tensors by name, rather than being one."""
+    """Return True if a value holds tensors by name, False if it is a tensor."""
     return isinstance(value, dict) and not is_base64(value)
 
 
 def _named_columns(value: Any, infos: _Infos, needed: set[str]) -> dict[str, Any]:
-    """Each input's value, as the columnar format has them."""
+    """Each input's value, from the columnar format."""
     if not _is_named(value):
         if len(infos) > 1:
             raise invalid(
@@ -319,7 +318,7 @@ def _named_columns(value: Any, infos: _Infos, needed: set[str]) -> dict[str, Any
 
 
 def _columns_of_rows(rows: Any, infos: _Infos, needed: set[str]) -> dict[str, list[Any]]:
-    """Each input's values, one per row. Rows may leave out an input with a default if all of them do so."""
+    """Each input's values, one per row. An input with a default may be missing if all rows lack it."""
     if not isinstance(rows, list) or not rows:
         raise invalid(f"Expecting 'instances' to be a list with values. Received {_shown(rows)}")
     are_named = list(map(_is_named, rows))
@@ -345,7 +344,7 @@ def _columns_of_rows(rows: Any, infos: _Infos, needed: set[str]) -> dict[str, li
 
 
 def _arrays(columns: Mapping[str, Any], infos: _Infos, where: str) -> dict[str, np.ndarray]:
-    """The array of each input; `where` begins the error of a row, and is empty for columns."""
+    """The array of each input; `where` is the beginning of a row's error, empty for columns."""
     arrays: dict[str, np.ndarray] = {}
     for alias, value in columns.items():
         try:
@@ -392,7 +391,7 @@ def _check_types(flat: list[Any], code: int, shape: Sequence[int]) -> None:
 
 
 def _first_of_wrong_type(flat: list[Any], code: int) -> int | None:
-    """Return the place of the first value that is none of the type asked for; None where all are."""
+    """Return the place of the first value of a wrong type or out of its range; None if there is none."""
     types = _TYPES[code]
     if not set(map(type, flat)) <= types:
         return next(place for place, item in enumerate(flat) if type(item) not in types)
@@ -414,7 +413,7 @@ def _leaves(flat: list[Any], code: int) -> np.ndarray:
 
 
 def _type_name(code: int) -> str:
-    """TensorFlow's name for a data type in its texts, such as `float`."""
+    """TensorFlow's name for a data type in messages, such as `float`."""
     return pb.DataType.Name(code)[3:].lower() if code in pb.DataType.values() else str(code)
 
 

@@ -30,9 +30,9 @@ _model: Any = model_pb2
 
 _WRITTEN = {np.dtype(kind) for kind in (bool, "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")}
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-# Six tell most float32 values from all others, nine tell all.
+# Six digits identify most float32 values, nine digits identify all.
 _DIGITS = (9, 6)
-# Doubles hold powers of ten up to this one.
+# Doubles hold powers of ten exactly up to this exponent.
 _EXACT = 22
 _POWERS = np.array([float(10**power) for power in range(_EXACT + 1)])
 
@@ -41,15 +41,15 @@ def predict_outputs(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
     """The body that answers a `:predict`.
 
     Args:
-        outputs: an array by each output's name; strings as object arrays of `bytes`. Those of an output whose
-            name ends in "_bytes" are written as {"b64": ...}; in others, what is no UTF-8 is replaced by
-            U+FFFD.
-        rows: whether the request came in rows ("instances"): then so does the answer, and the first axis of
-            all outputs must be of one size.
+        outputs: arrays by output name; strings as object arrays of `bytes`. If a name ends in "_bytes", the
+            output's strings are written as {"b64": ...}; in other outputs, bytes that are not UTF-8 are
+            replaced by U+FFFD.
+        rows: True if the request came in rows ("instances"). Then the answer has rows, too, and the first
+            axis of all outputs must be of one size.
 
     Raises:
-        InvalidArgumentError: there is no output, one of them has no rows or another number of them, or a type
-            that JSON does not carry.
+        InvalidArgumentError: there is no output, the outputs differ in their number of rows, or one of them
+            has no rows, or a type that JSON does not carry.
 
     Example:
         >>> predict_outputs({"y": np.array([1.0, 2.5], np.float32)}, rows=True)
@@ -70,7 +70,7 @@ def predict_outputs(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
 
 
 def classify_outputs(result: pb.ClassificationResult) -> bytes:
-    """The body that answers a `:classify`: of each row a list of [label, score].
+    """The body that answers a `:classify`: for each row a list of [label, score].
 
     Raises:
         InvalidArgumentError: there are no rows.
@@ -105,7 +105,7 @@ def regress_outputs(result: pb.RegressionResult) -> bytes:
 
 
 def error_body(message: str) -> bytes:
-    """The body that says what went wrong.
+    """The body that reports an error.
 
     Example:
         >>> error_body("Missing ModelSpec")
@@ -174,7 +174,7 @@ def _values(name: str, array: np.ndarray) -> Any:
 
 
 def _shortened(array: np.ndarray) -> np.ndarray:
-    """Float32 values as the doubles of six digits, or nine, that are read back as the same float32."""
+    """Float32 values as doubles of six digits, or nine, that a reader rounds to the same float32."""
     flat = array.reshape(-1)
     wide = flat.astype(np.float64)
     found = wide
@@ -188,7 +188,7 @@ def _shortened(array: np.ndarray) -> np.ndarray:
 
 
 def _rounded(wide: np.ndarray, digits: int, shifts: np.ndarray) -> np.ndarray:
-    """Return the doubles nearest to `wide` in so many digits; `shifts` moves all of them before the point."""
+    """Return `wide` rounded to `digits` digits; times 10**`shifts`, each value has them before the point."""
     up = _POWERS[np.clip(shifts, 0, _EXACT)]
     down = _POWERS[np.clip(-shifts, 0, _EXACT)]
     rounded = np.rint(wide * up / down) / up * down
@@ -206,7 +206,7 @@ def _type_of(array: np.ndarray) -> str:
 
 
 def _strings(name: str, array: np.ndarray) -> np.ndarray:
-    """String values as JSON has them: text, or {"b64": ...} for outputs named so."""
+    """String values for JSON: text, or {"b64": ...} if the output's name ends in "_bytes"."""
     flat = [each if isinstance(each, bytes) else str(each).encode() for each in array.reshape(-1).tolist()]
     written = np.empty(len(flat), object)
     if name.endswith("_bytes"):

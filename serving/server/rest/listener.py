@@ -1,4 +1,4 @@
-"""The listening socket of REST: accepts connections as long as there is room for them."""
+"""The listening socket of REST: accepts connections while there is room for them."""
 
 import asyncio
 import contextlib
@@ -17,27 +17,27 @@ _log = logging.getLogger(__name__)
 _BACKLOG = 2048
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CLOSED = (errno.EINVAL, errno.EBADF)
-# Until another look whether there is room, or a descriptor to be had.
+# Seconds until the next look for room, or for a free descriptor.
 _PAUSE_SECONDS = 0.1
 _EXHAUSTED_SECONDS = 1.0
-# A connection that comes alone is left to workers with fewer of them: for as long as this, times how often
-# those of this one can be halved. Those that wait behind it are for whoever is awake.
+# When a connection arrives at an idle shared socket, a worker waits this long x log2(1 + its connections), so
+# that workers with fewer come first. Connections that queue up meanwhile go to any worker that is awake.
 _YIELD_SECONDS = 0.001
-# Whoever fills the server again and again must not fill its log.
+# The next warning needs this time without a cause: clients that fill the server must not fill its log.
 _SAYING_SECONDS = 60.0
 
 
 class Listener:
-    """Accepts connections, one each turn of the event loop, so that workers that share the socket share them.
+    """Accept one connection in each turn of the event loop, so that workers on one socket share them.
 
-    asyncio's own server takes all that wait at once, and logs a traceback for each of 2048 tries when the
-    process has no descriptor left.
+    asyncio's own server accepts all waiting connections at once. If the process has no descriptor left, it
+    logs a traceback for each of 2048 tries.
 
     Args:
         listening: a bound socket, which others may share.
         make: makes a connection's protocol.
-        connections: those that are there, and how many may be.
-        shared: whether others listen on the socket, too.
+        connections: the open connections, and their limit.
+        shared: True if other processes listen on the socket, too.
 
     Example:
         listener = Listener(listening, make, connections, shared=False)
@@ -62,24 +62,24 @@ class Listener:
         self._said = -_SAYING_SECONDS
 
     def start(self) -> None:
-        """Begin to accept."""
+        """Begin to accept connections."""
         self._socket.setblocking(False)
         self._socket.listen(_BACKLOG)
         self._accepting = asyncio.create_task(self._accept())
 
     def close(self) -> None:
-        """Accept no more."""
+        """Accept no more connections."""
         if self._accepting is not None:
             self._accepting.cancel()
 
     async def wait_closed(self) -> None:
-        """Return when the socket is closed. Those that had connected by then are answered."""
+        """Return when the socket is closed. Clients that have connected by then get answers."""
         if self._accepting is None:
             self._socket.close()
             return
         accepting, self._accepting = self._accepting, None
-        await asyncio.wait({accepting})  # which takes the socket out of the loop
-        # Those that wait at a shared socket are for the others.
+        await asyncio.wait({accepting})  # the task takes the socket out of the loop
+        # Connections that wait at a shared socket are for the other workers.
         with contextlib.suppress(OSError):
             while not self._shared and self._connections.has_room(len(self._opening)):
                 self._open(self._socket.accept()[0])
@@ -95,7 +95,7 @@ class Listener:
             except BlockingIOError:
                 await self._wait_for_next()
             except OSError as error:
-                if error.errno in _CLOSED:  # by the supervisor, for all workers
+                if error.errno in _CLOSED:  # the supervisor has closed it for all workers
                     return
                 await self._recover(error)
             else:
@@ -120,7 +120,7 @@ class Listener:
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _recover(self, error: OSError) -> None:
-        if error.errno not in _EXHAUSTED:  # of the one connection, which has gone
+        if error.errno not in _EXHAUSTED:  # an error of this one connection, which is gone
             await asyncio.sleep(0)
             return
         self._say(f"a connection cannot be accepted: {error.strerror}")

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's paths: what each asks, and of which model.
+"""Parse TensorFlow Serving's paths: the requested call, and the model it is for.
 
 Reference: tensorflow_serving/model_servers/http_rest_api_handler.cc.
 """
@@ -14,33 +14,33 @@ _MODEL = r"/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:
 _INFER = re.compile(rf"/v1/models{_MODEL}:(?P<method>classify|regress|predict)", re.IGNORECASE)
 _TELL = re.compile(rf"/v1/models(?:{_MODEL}(?P<metadata>/metadata)?)?", re.IGNORECASE)
 _MOST = 2**63 - 1
-_MOST_DIGITS = 99  # with leading zeros; Python refuses to read very many
+_MOST_DIGITS = 99  # leading zeros included; Python refuses to read very many
 
 PREDICT, CLASSIFY, REGRESS = "predict", "classify", "regress"
 MODELS, STATUS, METADATA = "models", "status", "metadata"
 
 
 class Route(NamedTuple):
-    """A request by its path: one of the words above, and the model it means."""
+    """A parsed path: one of the words above, and the requested model."""
 
     asks: str
     spec: pb.ModelSpec
 
 
 def is_api(path: str) -> bool:
-    """Return whether a path belongs to TensorFlow Serving's API."""
+    """Return True if a path belongs to TensorFlow Serving's API."""
     return path[:4].lower() == "/v1/"
 
 
 def route(method: str, path: str) -> Route:
-    """Return what a request asks for, by its path.
+    """Return the call and the model that a path asks for.
 
     Args:
         method: "GET" or "POST".
-        path: as it came, with its percent signs.
+        path: as it was sent, still percent-encoded.
 
     Raises:
-        InvalidArgumentError: nothing that the API knows.
+        InvalidArgumentError: the API has no such path.
 
     Example:
         >>> route("POST", "/v1/models/half/versions/3:predict").spec.version.value
@@ -60,7 +60,7 @@ def route(method: str, path: str) -> Route:
         if parts["label"] is not None:
             spec.version_label = unquote(parts["label"])
         return Route(parts["method"].lower(), spec)
-    # Of a label TensorFlow Serving tells all versions; its metadata is of the one that the label names.
+    # For a label, TensorFlow Serving reports the states of all versions, but the metadata of its one version.
     if parts["metadata"] is None:
         return Route(STATUS, spec)
     if parts["label"] is not None:

@@ -17,20 +17,20 @@ from .app import RestApi
 from .connection import Connection, Connections
 from .listener import Listener
 
-_KEEP_ALIVE_SECONDS = 75  # longer than load balancers keep idle connections, so that they close them
+_KEEP_ALIVE_SECONDS = 75  # longer than load balancers keep idle connections: they close first
 
-# Shared by all of a program's uvicorns: whoever sets its level or handlers sets those of the others.
+# All uvicorn servers of a program share this logger, so its level and handlers must stay as they are.
 _uvicorn_log = logging.getLogger("uvicorn.error")
 
 
 class _Uvicorn(uvicorn.Server):
-    """Accepts with a Listener, and is told when to stop.
+    """A uvicorn server that accepts with a Listener, and stops when it is told to.
 
     Args:
-        settings: uvicorn's.
+        settings: uvicorn's settings.
         listening: a bound socket.
-        connections: those that there are.
-        shared: whether others listen on the socket, too.
+        connections: the open connections, and their limit.
+        shared: True if other processes listen on the socket, too.
     """
 
     def __init__(
@@ -42,16 +42,16 @@ class _Uvicorn(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
-        # Which it closes, and waits for.
+        # uvicorn closes these servers and waits for them.
         self.servers = [self.listener]  # pyright: ignore[reportAttributeAccessIssue]
         self.listener.start()
         self.started = True
 
 
 class _QuietThread(logging.Filter):
-    """Drops what the thread that makes it says of its start and its end, and its warnings.
+    """Drop uvicorn's records below ERROR in the thread that makes this filter: start, end and warnings.
 
-    These are of what strangers send: whoever wants to could fill a disk with them.
+    Warnings are about bytes that strangers send, who could fill a disk with them.
     """
 
     def __init__(self) -> None:
@@ -63,11 +63,11 @@ class _QuietThread(logging.Filter):
 
 
 class RestServer:
-    """Serves a RestApi on the port of the config. For one event loop.
+    """Serve a RestApi on the config's port. For one event loop.
 
     Args:
-        app: answers.
-        config: host and port.
+        app: answers the requests.
+        config: the host and the port.
         listening: a socket that other processes listen on, too; None to open one.
 
     Attributes:
@@ -104,7 +104,7 @@ class RestServer:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to answer."""
+        """Begin to answer requests."""
         quiet = _QuietThread()
         _uvicorn_log.addFilter(quiet)
         self._task = asyncio.create_task(self._server.serve())
@@ -116,7 +116,7 @@ class RestServer:
             raise ServerStartError(f"cannot listen for REST on port {self.port}: {error}") from error
 
     async def leave(self) -> None:
-        """Close the port: who comes now goes elsewhere. Connections end with their next answer."""
+        """Close the port, so that new clients go elsewhere. Connections end with their next answer."""
         self._connections.leave()
         self._server.listener.close()
         await self._server.listener.wait_closed()
@@ -125,7 +125,7 @@ class RestServer:
         """Close the port, and each connection when its answer has been written.
 
         Args:
-            timeout: seconds for that; what is still being written then is cut off.
+            timeout: seconds for the answers; those that are still being written then are cut off.
         """
         if self._task is None:
             return

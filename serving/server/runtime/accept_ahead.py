@@ -60,6 +60,6 @@ def grpc_server(options: Sequence[tuple[str, int | str]]) -> grpc.aio.Server:
 
 
 def _look_at(asked_for: asyncio.Task[Any]) -> None:
-    # When the server ends, the remaining ones fail, which asyncio would log.
+    # When the server ends, the remaining requests for a call fail; asyncio would log that.
     if not asked_for.cancelled():
         asked_for.exception()

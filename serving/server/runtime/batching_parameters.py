@@ -25,12 +25,12 @@ _OWN_FILE = "batching_params.pbtxt"
 
 @dataclass(frozen=True)
 class BatchingParameters:
-    """Parameters of batching. The defaults are this server's own: no timer, and no queue that is ever full.
+    """Parameters of batching. The defaults are this server's own: no timer, and a queue without a limit.
 
     Attributes:
         max_batch_size: rows of one request at most, unless it may be split.
         max_execution_batch_size: rows of one run at most.
-        timeout_seconds: how long a batch that is not full waits for more; 0 starts with the next free thread.
+        timeout_seconds: the wait of a batch that is not full; 0 runs it in the next free thread.
         max_enqueued_batches: batches that may wait.
         num_batch_threads: batches that run at the same time.
         evenly: True divides the waiting rows among simultaneous runs; otherwise each takes all that fit.
@@ -63,8 +63,8 @@ class BatchingParameters:
 def batching_parameters(config: ServerConfig) -> BatchingParameters:
     """The parameters of the config.
 
-    If models have their own, only the threads are the config's: all models share these. A model without its
-    own is batched as if batching were not enabled.
+    If models have their own parameters, the config only sets the number of threads, which all models share.
+    A model without parameters of its own is batched as if batching were not enabled.
 
     Raises:
         TextFileError: batching_parameters_file cannot be read.

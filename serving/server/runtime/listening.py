@@ -27,11 +27,11 @@ _BACKLOG = 2048
 
 # The age of a connection if workers share the ports, so that a replacement worker gets its part.
 CONNECTION_SECONDS = 60
-# From a connection to its first settings frame: gRPC's default is two minutes.
+# Seconds from a connection to its first settings frame; gRPC's default is two minutes.
 _HANDSHAKE_SECONDS = 10
-# Without a call: the client's library connects again for the next one.
+# Longest time without a call; the client's library connects again for its next call.
 _IDLE_SECONDS = 300
-# Until a client with calls gets a ping, and for its answer.
+# Seconds until a client with calls gets a ping, and seconds until it must have answered.
 _KEEPALIVE_SECONDS = 60
 _KEEPALIVE_TIMEOUT_SECONDS = 20
 
@@ -54,13 +54,13 @@ def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
         "grpc.keepalive_time_ms": _KEEPALIVE_SECONDS * 1000,
         "grpc.keepalive_timeout_ms": _KEEPALIVE_TIMEOUT_SECONDS * 1000,
         "grpc.http2.ping_timeout_ms": _KEEPALIVE_TIMEOUT_SECONDS * 1000,  # gRPC's default is a minute
-        # For each address. At the limit of descriptors gRPC itself writes a line each second.
+        # For each address. Without a descriptor left, gRPC itself would write a line each second.
         "grpc.max_allowed_incoming_connections": max(
             1, connections_of_a_port() // (2 if str(config.grpc_socket_path) else 1)
         ),
     }
     if config.workers > 1:
-        # Then new calls go to another connection; running ones end on this one, however long they take.
+        # After this time, new calls go to another connection; running calls may end here, however long.
         options["grpc.max_connection_age_ms"] = CONNECTION_SECONDS * 1000
     for argument in filter(None, config.grpc_channel_arguments.split(",")):
         name, separator, value = argument.partition("=")
@@ -94,7 +94,7 @@ def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
         require_client_auth=ssl.client_verify,
     )
     try:
-        # Checked now: gRPC reads them when it listens, and models may take minutes to load until then.
+        # Check the files now: gRPC reads them when it listens, and models may take minutes to load before.
         grpc.server(ThreadPoolExecutor(1)).add_secure_port(f"{LOOPBACK}:0", found)
     except RuntimeError as error:
         raise ServerStartError(
@@ -155,7 +155,7 @@ def bind(host: str, port: int, setting: str, listens: bool = True) -> socket.soc
         ServerStartError: no socket is available, with the system's reason.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Without the protocol asyncio does not turn Nagle's algorithm off, which delays the second part of an
+    # Name the protocol: otherwise asyncio leaves Nagle's algorithm on, which delays the second part of an
     # answer by 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

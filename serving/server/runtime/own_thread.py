@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 async def in_own_thread(function: Callable[[], _T]) -> _T:
     """Return the result of `function`, from a thread that does not delay the end of the process.
 
-    It is for work that may take as long as loading a model: the process waits for the threads of a pool.
+    For work that may take as long as loading a model: at its end, a process waits for the threads of a pool.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()
@@ -24,7 +24,7 @@ async def in_own_thread(function: Callable[[], _T]) -> _T:
     def run() -> None:
         try:
             outcome = (done.set_result, function())
-        except Exception as error:  # noqa: BLE001 - it is for whoever awaits
+        except Exception as error:  # noqa: BLE001 - raised in the coroutine that awaits
             outcome = (done.set_exception, error)
         with contextlib.suppress(RuntimeError):  # the loop has ended, and with it the caller
             loop.call_soon_threadsafe(settle, *outcome)

@@ -137,7 +137,7 @@ def _new_interpreter(content: bytes, threads: int) -> Interpreter:
 
 
 def _settable(array: np.ndarray) -> np.ndarray:
-    """`array` in SetTensor's form: it would read the address of an object without axes as its text."""
+    """`array` in SetTensor's form, which reads the address of a string without axes as the string's text."""
     if array.dtype == object and array.ndim == 0:
         text = array.item()
         return np.ndarray((), f"S{len(text)}", buffer=text)

@@ -108,7 +108,7 @@ class TfliteServable:
         return subgraph, frozenset(tensor.name for tensor in tensors)
 
     def _unfed(self, subgraph: int, arrays: Mapping["Tensor", np.ndarray]) -> dict["Tensor", np.ndarray]:
-        """Zeros for the inputs that a signature leaves out, which still hold another caller's values."""
+        """Zeros for the inputs that a signature leaves out: they still hold an earlier caller's values."""
         unfed = [each for each in self._inputs.values() if each.subgraph == subgraph and each not in arrays]
         fed = {tensor.name for tensor in arrays}
         if unfed and not any(place == subgraph and needed <= fed for place, needed in self._required):

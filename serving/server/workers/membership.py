@@ -15,7 +15,7 @@ RELOAD, STATUS, METRICS = "reload", "status", "metrics"
 LOADED, LISTENS = "loaded", "listens"
 
 # Runs an action with these arguments in all workers, and returns their results or raises their errors. The
-# seconds are the time limit of each worker.
+# last argument is the time limit of each worker, in seconds.
 AskAll = Callable[[str, tuple[Any, ...], float | None], list[Any]]
 
 

@@ -8,10 +8,10 @@ _START, _AVAILABLE = pb.ModelVersionStatus.START, pb.ModelVersionStatus.AVAILABL
 
 
 def merged_statuses(responses: Iterable[pb.GetModelStatusResponse]) -> pb.GetModelStatusResponse:
-    """Return the states of a model in all processes: a version is available when it is in all of them.
+    """Return the states of a model in all processes: a version is available if it is available in all.
 
-    Otherwise the state of a process where it is not is returned. A process without the version has yet to
-    find it.
+    Otherwise its state is that of a process in which it is not available. A process that does not know the
+    version has yet to find it.
     """
     told = [{each.version: each for each in response.model_version_status} for response in responses]
     merged = pb.GetModelStatusResponse()

@@ -54,7 +54,7 @@ class WorkerProcess:
             [sys.executable, "-P", "-m", _MODULE, str(theirs.fileno())],
             pass_fds=[theirs.fileno(), *([] if rest_socket is None else [rest_socket])],
             stdin=subprocess.DEVNULL,
-            # It has the module path of this process.
+            # The worker has the module path of this process.
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
             # Ctrl-C is for the supervisor, which stops its workers.
             start_new_session=True,

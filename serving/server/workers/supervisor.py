@@ -1,8 +1,8 @@
 """The supervisor: it starts workers, replaces those that die, and runs actions in all of them.
 
 Each worker listens on the gRPC port itself (SO_REUSEPORT): the system gives every new connection to one of
-them. For REST they share one socket. At the start no port opens before all have loaded. The supervisor owns
-the list of models: it watches the file, and runs one reload after the other in all workers.
+them. For REST they share one socket. At the start no port opens before all workers have loaded. The
+supervisor owns the list of models: it watches the file, and runs reloads in all workers, one after the other.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from .process import WorkerProcess
 
 _log = logging.getLogger(__name__)
 
-# Seconds from the end of a worker to the start of its replacement, unless it lived longer; doubled each time.
+# Seconds from the end of a worker to its replacement; doubled each time, unless the worker lived long.
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 # Seconds after the grace before a worker is killed.
@@ -72,14 +72,14 @@ class Supervisor:
         self._keepers: list[threading.Thread] = []
         self._reserved: socket.socket | None = None
         self._rest_socket: socket.socket | None = None
-        # Counts of replaced workers: a falling sum would look like a restart of all.
+        # The counts of replaced workers: without them the sums would fall, as after a restart of all workers.
         self._past_metrics = ""
         self._all_started = False
         # The workers that have finished each step of the first start.
         self._steps: defaultdict[str, set[int]] = defaultdict(set)
         self._stepped = threading.Condition()
         self._reloading = threading.Lock()
-        # The current models, unless they are the config's only one.
+        # The current models; None if there is only the config's one.
         self._listed: bytes | None = None
         if str(config.model_config_file):
             listed = read_model_config(config.model_config_file)
@@ -142,7 +142,7 @@ class Supervisor:
 
         Args:
             grace: seconds that running requests get to finish; None for the config's. Workers know only the
-                config's: with less time they are killed soon after it.
+                config's: if `grace` is shorter, they are killed soon after it.
         """
         self._config_watch.stop()
         with self._lock:
@@ -151,7 +151,7 @@ class Supervisor:
         with self._stepped:
             self._stepped.notify_all()
         if self._rest_socket is not None:
-            # For all workers: this process keeps it open until they have ended, and nobody would answer.
+            # Shut it for all workers: while this process keeps it open, new connections would get no answer.
             with contextlib.suppress(OSError):  # it does not listen yet
                 self._rest_socket.shutdown(socket.SHUT_RDWR)
         for worker in workers:
