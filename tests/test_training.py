@@ -444,6 +444,7 @@ def test_a_temperature_brings_confidence_to_how_often_it_is_right():
     assert calibrate(model, LabelledRows(["word"] * 19, ["b"] * 19, "made up")) is None, "too few to tell"
 
 
+@pytest.mark.slow
 def test_temperature_of_several_labels_a_row():
     model = TextClassifier(SMALL, vocabulary=["word"], labels=["a", "b"], multi_label=True)
     kernel, bias = model.core.get_layer("logits").weights

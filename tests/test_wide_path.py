@@ -291,6 +291,7 @@ def test_of_too_many_texts_some_are_fitted_on_and_no_class_is_lost(monkeypatch):
     assert wide_logits(layer, CONFIG, ["rare bird"]).argmax() == 2
 
 
+@pytest.mark.slow
 def test_rows_are_drawn_so_that_classes_are_there():
     borne = np.eye(1000, dtype=bool)[np.repeat(np.arange(1000), 20)]
     rows = stratified_subsample(borne, np.ones(len(borne)), 2000)

@@ -48,12 +48,14 @@ def test_the_card_is_what_its_schema_says(version):
     jsonschema.validate(read_card(version), SCHEMA)
 
 
+@pytest.mark.process
 def test_the_schema_refuses_what_is_no_card(version):
     for broken in ({"task": "poetry"}, {"files": {"bytes": 1, "digest": "md5:0"}}, {"novel": 1}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**read_card(version), **broken}, SCHEMA)
 
 
+@pytest.mark.process
 def test_the_card_tells_where_the_model_comes_from(model, version):
     card = read_card(version)
     assert card["task"] == "text-classification"
@@ -126,6 +128,7 @@ def test_an_example_that_is_no_row_of_the_model_is_refused(tmp_path):
     assert not (tmp_path / "base").exists()
 
 
+@pytest.mark.process
 def test_a_file_that_was_changed_or_added_is_seen(version, tmp_path):
     assert inspect_saved_model(version).intact is True
     copy = tmp_path / "1"
@@ -141,6 +144,7 @@ def test_a_file_that_was_changed_or_added_is_seen(version, tmp_path):
     assert inspect_saved_model(copy).intact is False
 
 
+@pytest.mark.process
 def test_inspect_takes_the_newest_version_and_counts_what_is_there(model, version):
     found = inspect_saved_model(version.parent)
     assert found.path == version
@@ -179,6 +183,7 @@ def test_a_saved_model_of_tensorflow_1_as_text_is_read(tmp_path):
     assert found.variables == {}
 
 
+@pytest.mark.process
 def test_what_is_no_saved_model_is_named(tmp_path, version):
     with pytest.raises(ExportError, match="There is no SavedModel in"):
         inspect_saved_model(tmp_path)
@@ -192,6 +197,7 @@ def test_what_is_no_saved_model_is_named(tmp_path, version):
         inspect_saved_model(tmp_path)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("damage", ["warmup", "index", "card"])
 def test_what_is_damaged_is_named_and_no_riddle(version, tmp_path, damage):
     copy = tmp_path / "1"

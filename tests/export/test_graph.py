@@ -32,6 +32,7 @@ def test_the_graph_is_the_one_looked_at_and_holds_no_random_number_and_no_gradie
     assert set(counts) <= set(OLDEST)
 
 
+@pytest.mark.process
 def test_the_calls_that_the_signatures_are_for_are_named(version):
     definitions = graph.read_saved_model(version / "saved_model.pb").meta_graphs[0].signature_def
     assert {name: definition.method_name.rpartition("/")[2] for name, definition in definitions.items()} == {

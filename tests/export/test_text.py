@@ -47,6 +47,7 @@ def test_a_fresh_process_without_keras_answers_as_the_model_does(model, version)
     np.testing.assert_allclose(answer["score"], wanted.max(-1), atol=1e-5)
 
 
+@pytest.mark.process
 def test_the_signatures_have_names_dtypes_and_open_shapes(signatures):
     def described(specs):
         return {name: (spec.dtype.name, spec.shape.as_list()) for name, spec in specs.items()}
@@ -74,6 +75,7 @@ def test_the_signatures_have_names_dtypes_and_open_shapes(signatures):
     }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "inputs", "shapes"),
     [
@@ -98,11 +100,13 @@ def test_classify_gives_every_class_its_score(model, signatures):
     assert [[label.decode() for label in row] for row in answer["classes"].numpy()] == [model.labels] * 5
 
 
+@pytest.mark.process
 def test_an_example_without_the_feature_is_an_error_that_names_it(signatures):
     with pytest.raises(tf.errors.InvalidArgumentError, match="text .*is required but could not be found"):
         signatures["classify"](inputs=tf.constant([example(txt=b"good")]))
 
 
+@pytest.mark.process
 def test_tokens_answer_as_the_text_they_make_up(model, signatures):
     answer = signatures["tokens"](
         tokens=strings(["Good", "film", ""], ["a", "never-seen", "bad"], ["", "", ""])
@@ -122,6 +126,7 @@ def test_tokens_beyond_the_cut_change_nothing(model, signatures):
     )
 
 
+@pytest.mark.process
 def test_explain_gives_the_weights_of_every_layer_and_head(model, signatures):
     answer = signatures["explain"](text=strings("good film", "a never seen bad film"))
     assert [[t.decode() for t in row] for row in answer["tokens"].numpy()] == [
@@ -142,6 +147,7 @@ def test_explain_gives_the_weights_of_every_layer_and_head(model, signatures):
     assert np.abs(weights[1, 0] - weights[1, 1]).max() > 0.01, "layers differ"
 
 
+@pytest.mark.process
 def test_explain_is_cut_where_its_weights_would_fill_the_memory(signatures):
     answer = signatures["explain"](text=strings("bad " * 600))
     assert answer["tokens"].shape == (1, 512)

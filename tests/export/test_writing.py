@@ -318,12 +318,14 @@ def test_weights_that_are_not_finite_are_refused(tmp_path):
         export_saved_model(broken, tmp_path)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("version", [0, -1, "1", True, 1.0, 2**63])
 def test_a_bad_version_is_named(model, tmp_path, version):
     with pytest.raises(ExportError, match=f"positive integer below .* Received {version!r}"):
         export_saved_model(model, tmp_path, version)
 
 
+@pytest.mark.process
 def test_a_base_path_that_is_a_file_or_below_one_is_refused(model, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ExportError, match="is a file; choose another name"):

@@ -67,6 +67,7 @@ def test_four_elements_of_two_rows_and_columns_are_independent():
     assert abs(product.mean()) * np.sqrt(product.size) < FAR
 
 
+@pytest.mark.slow
 def test_every_byte_is_as_frequent():
     frequent = np.array([dropped(level / 256, rows=tf.range(500)).mean() for level in range(1, 256)])
     expected = np.arange(1, 256) / 256

@@ -106,7 +106,7 @@ def test_compiled_as_a_whole_equals_eager(make):
     np.testing.assert_allclose(compiled(layer, inputs()), array(layer(inputs())), rtol=1e-4, atol=1e-5)
 
 
-@every_layer
+@every_layer_mostly_slow
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
 def test_outputs_are_finite_in_the_policys_dtype(make, policy):
     layer = make(dtype=policy)
@@ -194,7 +194,7 @@ def test_training_runs_in_fit(make):
     assert np.abs(model.get_weights()[0] - before).max() > 0
 
 
-@every_layer
+@every_layer_mostly_slow
 @pytest.mark.parametrize(
     "shape", [(LENGTH, WIDTH), (WIDTH, WIDTH), (2, LENGTH, WIDTH + 1), (2, 3, LENGTH, WIDTH)]
 )
@@ -208,7 +208,7 @@ def test_inputs_of_another_rank_or_width_are_refused_in_every_call(make, shape):
             make()(np.ones(shape, "float32"))
 
 
-@every_layer
+@every_layer_mostly_slow
 def test_a_subclassed_model_may_hold_it(make):
     class Model(keras.Model):
         def __init__(self):

@@ -149,6 +149,7 @@ def test_a_rate_of_one_drops_all_and_has_gradients_of_zero(small_blocks):
     np.testing.assert_allclose(array(total), MASK.sum() * array(layer.weights[3]).sum(), rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision_is_no_worse_than_on_all_positions(policy, small_blocks, padded):
     x = inputs(length=29)

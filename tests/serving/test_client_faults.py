@@ -121,6 +121,7 @@ def test_answers_for_other_rows_than_asked_are_malformed(raw_server, connect):
             call()
 
 
+@pytest.mark.slow
 def test_waiting_goes_on_until_a_version_is_available_and_reports_the_last_reason(raw_server, connect):
     states = [None, pb.ModelVersionStatus.LOADING, pb.ModelVersionStatus.AVAILABLE]
 

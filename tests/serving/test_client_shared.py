@@ -19,6 +19,7 @@ from keras_selfattn.serving.client import AsyncClient, Client, aio_transport
 X = np.float32([[1, 2]])
 
 
+@pytest.mark.slow
 def test_64_threads_share_one_client(stock_server, connect):
     serving = StockServing()
     client = connect(stock_server(serving), timeout=60)
@@ -28,6 +29,7 @@ def test_64_threads_share_one_client(stock_server, connect):
     assert len(serving.received("GetModelMetadata")) <= 2
 
 
+@pytest.mark.slow
 def test_1000_tasks_share_one_client(stock_server):
     serving = StockServing()
     target = stock_server(serving)

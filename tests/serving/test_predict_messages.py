@@ -72,6 +72,7 @@ def test_what_is_taken_apart_is_what_the_stock_codec_reads(outputs, limit, encod
         same(found[name], np.asarray(tf.make_ndarray(stock.outputs[name])))
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.data(), limits)
 def test_garbage_is_refused_as_protobuf_refuses_it(data, limit):

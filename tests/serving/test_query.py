@@ -439,6 +439,7 @@ def test_a_reader_that_leaves_is_no_failure_to_shout_about(texts):
     assert done.stderr == ""
 
 
+@pytest.mark.process
 def test_a_bar_shows_on_a_terminal_how_much_of_the_file_is_read(texts, tmp_path):
     (tmp_path / "in.csv").write_text("text\n" + "abcd\n" * 20_000)
     query = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()", "query", "m"]

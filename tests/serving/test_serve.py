@@ -138,6 +138,7 @@ def test_a_file_of_models_is_served_and_logs_may_be_json(tf1_base, serve, tmp_pa
     assert {record["level"] for record in logged} <= {"INFO", "WARNING"}
 
 
+@pytest.mark.process
 def test_a_file_of_models_that_does_not_parse_ends_as_tensorflow_serving_does(serve, tmp_path):
     file = tmp_path / "models.conf"
     file.write_text("model_config_list: { config: { name: 'a' base: 'b' } }")

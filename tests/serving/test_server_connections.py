@@ -205,6 +205,7 @@ def test_the_rest_of_a_body_that_nobody_waits_for_has_its_time_too(server):
         assert rest_of(connected) == b"", "it ends; a second answer would be to nothing"
 
 
+@pytest.mark.slow
 def test_a_connection_whose_body_comes_after_the_answer_goes_on(server):
     with connect(server) as connected:
         for _ in range(3):
@@ -231,6 +232,7 @@ def test_a_client_that_takes_nothing_of_its_answer_is_hung_up_on(serve_app, unti
         assert len(rest_of(deaf)) < 2**25
 
 
+@pytest.mark.slow
 def test_a_client_that_takes_its_answer_slowly_gets_all_of_it(serve_app):
     async def large(scope, receive, send):
         headers = [(b"content-length", b"25000000")]
@@ -358,6 +360,7 @@ def accepts(port):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [b"", b"PRI * HTTP/2.0\r\n"])
 def test_a_grpc_connection_that_does_not_begin_is_closed(half_base, monkeypatch, said):
     monkeypatch.setattr(listening, "_HANDSHAKE_SECONDS", 1)

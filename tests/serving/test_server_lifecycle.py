@@ -78,6 +78,7 @@ def test_a_version_that_is_waited_for_is_forgotten_when_a_later_one_serves(base,
     until(lambda: states(client) == [(3, "AVAILABLE"), (1, "END")])
 
 
+@pytest.mark.slow
 def test_no_request_fails_while_versions_change_under_load(base, serve, until, in_background):
     save(HalfPlusTwo(b=1.0), base, 1)
     _, client = serve(base)

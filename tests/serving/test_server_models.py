@@ -484,6 +484,7 @@ def test_a_warmup_that_hangs_holds_up_neither_other_models_nor_the_end(bases, se
     assert server.wait(0)
 
 
+@pytest.mark.slow
 def test_a_reload_without_a_deadline_does_not_hold_up_the_end(bases, serve, hanging):
     server = serve(entry("a", bases["left"]))
     with grpc.insecure_channel(server.target) as channel:

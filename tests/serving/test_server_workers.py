@@ -186,6 +186,7 @@ def test_what_is_counted_is_the_sum_of_all_workers(shared):
     assert {requests() - before for _ in range(5)} == {20}
 
 
+@pytest.mark.process
 def test_the_supervisor_loads_no_tensorflow(shared):
     libraries = Path(f"/proc/{shared.process.pid}/maps").read_text()
     assert "libtensorflow" not in libraries

@@ -9,6 +9,10 @@ _SPARE_FILES = 8  # of gRPC's own, which come and go
 _FEW_LINES = 30  # a log that a client could fill would fill a disk
 
 
+def pytest_itemcollected(item):
+    item.add_marker(pytest.mark.process)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _many_files():
     """A thousand connections have two ends, one of them here; the server inherits the limit."""

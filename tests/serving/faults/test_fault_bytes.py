@@ -52,7 +52,6 @@ def test_random_bytes_at_the_rest_port_are_a_bad_request(server, whole):
             assert received.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 404 "))
 
 
-@pytest.mark.slow
 def test_a_good_call_by_hand_is_answered(server):
     """Or the tests below would prove nothing: their frames are this call's, changed."""
     with server.connect() as connection:
@@ -64,6 +63,7 @@ def test_a_good_call_by_hand_is_answered(server):
             received += chunk
 
 
+@pytest.mark.slow
 def test_a_call_cut_short_at_any_byte_is_forgotten(server):
     whole = http2.HELLO + http2.call(GOOD)
     for end in range(0, len(whole), 7):

@@ -50,7 +50,6 @@ def reset(connection):
     connection.close()
 
 
-@pytest.mark.slow
 def test_a_request_over_rest_that_comes_byte_by_byte_is_answered_and_holds_up_nobody(server):
     with server.connect(server.rest_port) as connection:
         for byte in post():
@@ -91,7 +90,6 @@ def test_a_head_larger_than_any_is_refused(server):
         assert not read_until_closed(connection).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("start", [HEAD % (b"half", 1000), CHUNKED], ids=["length", "chunked"])
 def test_a_body_that_never_ends_is_given_up(server, start):
     with server.connect(server.rest_port) as connection:
@@ -132,7 +130,6 @@ def test_calls_whose_message_does_not_come_hold_up_nobody(server):
         server.assert_answers()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("leave", [socket.socket.close, reset], ids=["close", "reset"])
 def test_clients_that_vanish_take_their_requests_with_them(server, leave):
     """Those that a graph runs already end at their deadline: TensorFlow ends a run for nothing else."""
@@ -150,7 +147,6 @@ def test_clients_that_vanish_take_their_requests_with_them(server, leave):
     server.assert_answers()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("leave", [socket.socket.close, reset], ids=["close", "reset"])
 def test_clients_that_vanish_in_the_middle_of_an_answer_are_forgotten(server, leave):
     for port, request in ((server.port, http2.HELLO + http2.call(SQUARE)), (server.rest_port, SQUARE_REST)):
@@ -161,6 +157,7 @@ def test_clients_that_vanish_in_the_middle_of_an_answer_are_forgotten(server, le
                 leave(connection)
 
 
+@pytest.mark.process
 def test_large_answers_that_nobody_reads_hold_up_nobody(server):
     connections = [server.connect(server.rest_port) for _ in range(20)]
     for connection in connections:

@@ -55,7 +55,6 @@ def answers(server):
     return True
 
 
-@pytest.mark.slow
 def test_at_the_limit_of_descriptors_those_who_are_there_are_answered_and_the_log_says_it_once(serve, bases):
     server = serve({"half": bases["half"]}, "--file_system_poll_wait_seconds=0").wait()
     server.assert_answers()
@@ -78,7 +77,6 @@ def test_at_the_limit_of_descriptors_those_who_are_there_are_answered_and_the_lo
     kept.close()
 
 
-@pytest.mark.slow
 def test_the_soft_limit_of_descriptors_is_raised_to_the_hard_one(serve, bases):
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     low = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))}

@@ -25,7 +25,6 @@ def closed_pipe():
     os.close(writer)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("output", "flags"),
     [(full_disk, []), (closed_pipe, ["--structured_logs"])],
@@ -48,6 +47,7 @@ def test_a_server_that_cannot_write_its_logs_answers_and_ends_as_ever(
     assert server.end() == 0
 
 
+@pytest.mark.slow
 def test_a_second_server_on_the_port_says_so_wherever_it_can_and_leaves_the_first_alone(serve, server):
     with full_disk() as full:
         second = serve(server.models, f"--port={server.port}", stdout=full)

@@ -155,7 +155,6 @@ def test_malformed_lists_of_models_are_refused_or_served_as_far_as_they_go(reloa
     assert reloaded.unexpected() == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/a\0b", "/" + "x" * 500, "/" + "x/" * 5000, "/proc/self/mem", "/dev/full"])
 def test_a_base_path_that_no_file_system_has_is_told_and_not_logged_for_ever(reloaded, path):
     code, words = reloaded.call(reload_request({"half": path}), RELOAD, timeout=5)

@@ -98,7 +98,6 @@ def ask_many(server, signature, many, timeout=SECONDS):
         return list(executor.map(lambda rows: ask(server, signature, rows, channel, timeout), many))
 
 
-@pytest.mark.slow
 def test_rows_that_fail_are_refused_and_those_beside_them_answered(server):
     many = [[-number] if number % 5 == 4 else [number, number + 0.5] for number in range(200)]
     for rows, (code, answer) in zip(many, ask_many(server, "fails_below_zero", many), strict=True):
@@ -116,7 +115,6 @@ WRONG_ROWS = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("signature", ["twice", "fewer", "none"])
 def test_nobody_gets_the_rows_of_another_from_a_model_that_returns_too_many_or_too_few(server, signature):
     many = [[float(number)] for number in range(200)]
@@ -124,13 +122,13 @@ def test_nobody_gets_the_rows_of_another_from_a_model_that_returns_too_many_or_t
     assert [(rows, *answer) for rows, answer in zip(many, answers, strict=True) if answer != WRONG_ROWS] == []
 
 
+@pytest.mark.slow
 def test_rows_that_are_run_in_pieces_are_joined_or_refused(server):
     rows = [float(number) for number in range(20)]  # two whole pieces and half of one
     assert ask_many(server, "fails_below_zero", [rows]) == [(CODE.OK, rows)]
     assert ask_many(server, "none", [rows[:16], rows]) == [WRONG_ROWS] * 2
 
 
-@pytest.mark.slow
 def test_a_model_that_hangs_is_stopped_at_the_deadline_and_lets_others_answer(server):
     """More hang than run at the same time: were they not stopped, nobody else would ever be answered."""
     with ThreadPoolExecutor(1) as executor:
@@ -143,7 +141,6 @@ def test_a_model_that_hangs_is_stopped_at_the_deadline_and_lets_others_answer(se
     assert (status, json.loads(data)) == (504, {"error": "Timed out waiting for notification"})
 
 
-@pytest.mark.slow
 def test_the_drain_does_not_wait_for_a_model_that_hangs(server):
     """Comes last: it ends the server."""
     with ThreadPoolExecutor(1) as executor:

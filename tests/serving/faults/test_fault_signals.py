@@ -5,7 +5,6 @@ import os
 import signal
 
 import numpy as np
-import pytest
 from served import SECONDS, predict_request
 
 
@@ -13,7 +12,6 @@ def kill_thread(process, thread):
     assert ctypes.CDLL(None).tgkill(process.pid, thread, signal.SIGTERM) == 0
 
 
-@pytest.mark.process
 def test_a_signal_to_any_thread_ends_the_server(serve, half_base):
     server = serve({"half": half_base}).wait()
     server.assert_answers()
@@ -23,7 +21,6 @@ def test_a_signal_to_any_thread_ends_the_server(serve, half_base):
     assert server.process.wait(SECONDS) == 0
 
 
-@pytest.mark.process
 def test_a_second_signal_to_any_thread_cuts_the_drain_short(
     serve, half_base, slow_base, in_background, until
 ):
