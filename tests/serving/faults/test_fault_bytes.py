@@ -63,7 +63,6 @@ def test_a_good_call_by_hand_is_answered(server):
             received += chunk
 
 
-@pytest.mark.slow
 def test_a_call_cut_short_at_any_byte_is_forgotten(server):
     whole = http2.HELLO + http2.call(GOOD)
     for end in range(0, len(whole), 7):

@@ -157,7 +157,6 @@ def test_clients_that_vanish_in_the_middle_of_an_answer_are_forgotten(server, le
                 leave(connection)
 
 
-@pytest.mark.process
 def test_large_answers_that_nobody_reads_hold_up_nobody(server):
     connections = [server.connect(server.rest_port) for _ in range(20)]
     for connection in connections:

@@ -47,7 +47,6 @@ def test_a_server_that_cannot_write_its_logs_answers_and_ends_as_ever(
     assert server.end() == 0
 
 
-@pytest.mark.slow
 def test_a_second_server_on_the_port_says_so_wherever_it_can_and_leaves_the_first_alone(serve, server):
     with full_disk() as full:
         second = serve(server.models, f"--port={server.port}", stdout=full)

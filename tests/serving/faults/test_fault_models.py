@@ -122,7 +122,6 @@ def test_nobody_gets_the_rows_of_another_from_a_model_that_returns_too_many_or_t
     assert [(rows, *answer) for rows, answer in zip(many, answers, strict=True) if answer != WRONG_ROWS] == []
 
 
-@pytest.mark.slow
 def test_rows_that_are_run_in_pieces_are_joined_or_refused(server):
     rows = [float(number) for number in range(20)]  # two whole pieces and half of one
     assert ask_many(server, "fails_below_zero", [rows]) == [(CODE.OK, rows)]

@@ -112,7 +112,6 @@ def test_a_model_whose_folder_is_deleted_is_not_found_and_comes_back(server, pla
     assert {*others} == {(OK, (3, 2))}
 
 
-@pytest.mark.slow
 def test_a_base_path_deleted_at_once_changes_nothing_until_it_is_back(server, place):
     """A file system that is away for a moment is no reason to stop answering."""
     base = server.models["doomed"]
