@@ -15,6 +15,7 @@ from variants import (
     every_layer_mostly_slow,
     inputs,
     masked_model,
+    mostly_slow,
     takes,
 )
 
@@ -89,7 +90,7 @@ def test_graphs_of_unknown_batch_and_length_equal_eager(make):
         np.testing.assert_allclose(traced(x).numpy(), array(layer(x)), rtol=1e-5, atol=1e-5)
 
 
-@every_layer
+@every_layer_mostly_slow
 @pytest.mark.parametrize("length", [0, 1])
 def test_empty_sequences_and_single_tokens_are_finite_and_so_are_their_gradients(make, length):
     layer, x = make(), inputs(length=length)
@@ -119,7 +120,7 @@ def test_outputs_are_finite_in_the_policys_dtype(make, policy):
     np.testing.assert_allclose(array(found), array(exact(inputs())), atol=0.1)
 
 
-@every_layer
+@every_layer_mostly_slow
 def test_large_inputs_in_float16_stay_finite_with_their_gradients(make):
     """Logits beyond 65,504 would be infinite, and their softmax NaN."""
     layer = make(dtype="float16")
@@ -131,7 +132,7 @@ def test_large_inputs_in_float16_stay_finite_with_their_gradients(make):
     assert all(np.isfinite(gradient).all() for gradient in found)
 
 
-@every_layer
+@every_layer_mostly_slow
 def test_rows_of_padding_only_are_zero_and_gradients_finite(make):
     layer = make()
     layer.build((None, None, WIDTH))
@@ -164,7 +165,7 @@ def test_what_padding_holds_does_not_matter(make):
 CAUSAL = [name for name, make in MAKE.items() if "causal" in make().get_config()]
 
 
-@pytest.mark.parametrize("name", CAUSAL)
+@pytest.mark.parametrize("name", mostly_slow(CAUSAL))
 def test_made_causal_no_future_leaks_on_any_path(name):
     """Plain, with weights, and in training with dropout of the same seed."""
     config = {**MAKE[name]().get_config(), "causal": True}
@@ -227,7 +228,7 @@ def test_a_subclassed_model_may_hold_it(make):
     np.testing.assert_allclose(outputs, array(functional(ids)).mean(-1), rtol=1e-5, atol=1e-6)
 
 
-@every_layer
+@every_layer_mostly_slow
 def test_the_same_seed_gives_the_same_weights_and_dropout(make):
     first, second = make(), make()
     if first.get_config().get("seed") is None:
@@ -238,7 +239,13 @@ def test_the_same_seed_gives_the_same_weights_and_dropout(make):
 
 
 RATES = ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth")
-DROPS = [(name, rate) for name, make in MAKE.items() for rate in RATES if rate in make().get_config()]
+# One variant of each kind.
+DROPS = {
+    (type(make()), rate): (name, rate)
+    for name, make in MAKE.items()
+    for rate in RATES
+    if rate in make().get_config()
+}.values()
 
 
 @pytest.mark.parametrize(("name", "rate"), DROPS)
