@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_selfattn.data.arrays import read_arrays
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.data.npz_files import read_arrays
 from keras_selfattn.data.records import as_separator, checked_ending
 from keras_selfattn.data.series_tables import read_frames
 from keras_selfattn.data.series_text import read_delimited, read_ts

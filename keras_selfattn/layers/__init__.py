@@ -7,7 +7,7 @@ from keras_selfattn.layers.linear import LinearSelfAttention
 from keras_selfattn.layers.pooling import AttentionPooling, AveragePooling, FirstTokenPooling, MaxPooling
 from keras_selfattn.layers.positions import LearnedPositionEncoding, SinusoidalPositionEncoding
 from keras_selfattn.layers.positions_2d import SinusoidalPositionEncoding2D
-from keras_selfattn.layers.relative import (
+from keras_selfattn.layers.relative_positions import (
     BucketedBias,
     LinearBias,
     PositionStrategy,

@@ -23,7 +23,7 @@ from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.feed_forward import FeedForward
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import NORMS, make_norm, normalised
-from keras_selfattn.layers.relative import PositionStrategy
+from keras_selfattn.layers.relative_positions import PositionStrategy
 from keras_selfattn.layers.seeds import SeedDraws, split_seed
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
 

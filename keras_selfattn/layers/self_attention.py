@@ -24,7 +24,7 @@ from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
 from keras_selfattn.layers.constructor_checks import checked_count, checked_flag, checked_positive
 from keras_selfattn.layers.masks import PairMask, pair_mask
 from keras_selfattn.layers.projection import affine
-from keras_selfattn.layers.relative import PositionStrategy, RelativePositions, checked_strategy
+from keras_selfattn.layers.relative_positions import PositionStrategy, RelativePositions, checked_strategy
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 

@@ -4,8 +4,8 @@ from .aio import AsyncClient
 from .answers import Classification, ClassScore, Explanation, Labelling, Prediction, VersionStatus
 from .examples import serialized_example
 from .management import ModelConfig
+from .model_metadata import ModelMetadata, Signature, TensorSpec
 from .security import TLS
-from .signatures import ModelMetadata, Signature, TensorSpec
 from .sync import Client
 
 __all__ = [

@@ -18,9 +18,9 @@ from .base import BaseClient
 from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
+from .model_metadata import ModelMetadata
 from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, rows_in_a_call
-from .signatures import ModelMetadata
 from .sync import Client
 from .transport import TransportSettings, seconds
 from .version_selector import VersionSelector

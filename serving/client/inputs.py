@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ..wire import codec
 from ..wire.dtypes import CodecError
 from .failures import ServerRef
-from .signatures import Signature, TensorSpec
+from .model_metadata import Signature, TensorSpec
 
 _SERIES = "values"
 

@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError
 from ..errors import ServingError, UnimplementedError
 from ..wire import messages_pb2 as pb
 from .failures import ServerRef
+from .model_metadata import ModelMetadata, signatures_of
 from .rpc_methods import GET_MODEL_METADATA
-from .signatures import ModelMetadata, signatures_of
 from .steps import Pause, Request, Steps
 from .version_selector import VersionSelector
 

@@ -27,8 +27,8 @@ from .answers import Prediction, with_text
 from .failures import ServerRef
 from .inputs import Inputs, checked_inputs, rowwise
 from .metadata_cache import MetadataCache
+from .model_metadata import ModelMetadata, Signature
 from .rpc_methods import PREDICT
-from .signatures import ModelMetadata, Signature
 from .steps import Many, Request, Steps
 from .version_selector import VersionSelector, is_name
 

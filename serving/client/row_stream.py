@@ -13,8 +13,8 @@ from ..errors import InvalidInputError, UnimplementedError
 from . import batches
 from .answers import with_text
 from .inputs import Inputs, checked_inputs
+from .model_metadata import Signature
 from .operations import Operations
-from .signatures import Signature
 from .steps import Request, Steps
 from .transport import at_least_one
 from .version_selector import VersionSelector

@@ -16,9 +16,9 @@ from .base import BaseClient
 from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
+from .model_metadata import ModelMetadata
 from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
-from .signatures import ModelMetadata
 from .sync_transport import SyncTransport
 from .transport import TransportSettings, seconds
 from .version_selector import VersionSelector

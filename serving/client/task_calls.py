@@ -18,8 +18,8 @@ from ..errors import (
 from .answers import Classification, Explanation, Labelling, Prediction, with_text
 from .examples import serialized_example
 from .inputs import Inputs
+from .model_metadata import ModelMetadata, TensorSpec
 from .operations import DEFAULT_SIGNATURE, Operations
-from .signatures import ModelMetadata, TensorSpec
 from .steps import Steps
 from .version_selector import VersionSelector
 
