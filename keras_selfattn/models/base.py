@@ -218,13 +218,14 @@ class RawModel(DeferredCompile):
         return cls(**config)
 
     def _adapt(self, rows: Rows, head: Head) -> None:
-        """Call the hooks in order: `_learn` (front end), `_assemble` (layers), `_prepare` (fits layers).
-
-        A subclass overrides this if `_assemble` depends on what is fitted on the rows after `_learn`.
-        """
+        """Call the hooks of subclasses, in this order, before the first step of training."""
         self._learn(rows)
-        self._assemble(head)
+        self._assemble(self._fit_linear(rows, head))
         self._prepare(rows)
+
+    def _fit_linear(self, rows: Rows, head: Head) -> Head:
+        """Fit the linear model beside attention if layers or head depend on it; return the head."""
+        return head
 
     def _prepare(self, rows: Rows) -> None:
         """Fit the layers of the core that learn from the training rows before training."""

@@ -101,18 +101,20 @@ class SeriesRegressor(SeriesModel):
     def _mean(self) -> np.ndarray:
         return np.asarray(cast(NumbersHead, self.head).mean)
 
-    def _adapt(self, rows: Rows, head: Head) -> None:
-        """Adapt as the base does, but fit the ridge regression before `_assemble`: it determines the head."""
-        self._learn(rows)
+    def _fit_linear(self, rows: Rows, head: Head) -> Head:
+        """Fit the ridge regression, whose errors are what the head learns to predict."""
         targets = np.stack(rows.targets) - self._beginning(rows.inputs, len(rows.targets[0]))  # [rows, N]
         ridge, chosen = self._fitted(rows, targets)
         learned = NumbersHead.from_targets(list(targets))
         left = np.sqrt(np.mean((targets[chosen] - ridge.left_out) ** 2, axis=0)) / learned.deviation
         # If the ridge regression predicts targets exactly, the residuals have no deviation.
         deviation = learned.deviation * np.clip(left, _LEAST_LEFT, 1)
-        self._assemble(NumbersHead(learned.mean, deviation.tolist()))
-        self._prepare(rows)
-        self.core.get_layer("ridge").set_weights([ridge.coefficients, ridge.intercept - learned.mean])
+        self._ridge_weights = [ridge.coefficients, ridge.intercept - learned.mean]
+        return NumbersHead(learned.mean, deviation.tolist())
+
+    def _prepare(self, rows: Rows) -> None:
+        super()._prepare(rows)
+        self.core.get_layer("ridge").set_weights(self._ridge_weights)
 
     def _fitted(self, rows: Rows, targets: np.ndarray) -> tuple[Ridge, np.ndarray]:
         """Return the ridge regression, and the rows of its fit: all of them, unless there are many."""

@@ -158,16 +158,13 @@ class TextClassifier(Classifier):
     def read_inputs(self, x: Any) -> list[str]:
         return as_texts(x)
 
-    def _adapt(self, rows: Rows, head: Any) -> None:
-        """Adapt as the base does, but fit the wide path before `_assemble`: it determines the core's inputs.
-
-        Weights to start from are copied after `_assemble`; there is nothing to `_prepare`.
-        """
-        self._learn(rows)
+    def _fit_linear(self, rows: Rows, head: Any) -> Any:
         if self.config.wide:
             targets = head.encoded(rows.targets)
             self.wide = fitted(self.config, rows.inputs, targets, len(head.labels), rows.weights)
-        self._assemble(head)
+        return head
+
+    def _prepare(self, rows: Rows) -> None:
         if self.start is not None:
             self.start.copy_to(self.core)
 
