@@ -5,8 +5,8 @@ from .answers import Classification, ClassScore, Explanation, Labelling, Predict
 from .examples import serialized_example
 from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature, TensorSpec
-from .security import TLS
 from .sync import Client
+from .transport.security import TLS
 
 __all__ = [
     "TLS",

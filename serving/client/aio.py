@@ -12,7 +12,6 @@ import numpy as np
 
 from . import examples as tf_examples
 from . import management, row_stream
-from .aio_transport import AsyncTransport
 from .answers import Classification, ClassScore, Explanation, Labelling, Prediction, VersionStatus
 from .base import BaseClient
 from .examples import Features, MultiResult
@@ -22,7 +21,8 @@ from .model_metadata import ModelMetadata
 from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, rows_in_a_call
 from .sync import Client
-from .transport import TransportSettings, seconds
+from .transport.aio_transport import AsyncTransport
+from .transport.shared_transport import TransportSettings, seconds
 from .version_selector import VersionSelector
 
 _F = TypeVar("_F", bound=Callable[..., Any])

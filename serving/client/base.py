@@ -5,12 +5,12 @@ from typing import Any
 
 import grpc
 
-from .connection import Connection
 from .operations import Operations
-from .security import TLS, MetadataSource
-from .targets import Targets
 from .task_calls import TaskCalls
-from .transport import TransportSettings, at_least_one
+from .transport.connection import Connection
+from .transport.security import TLS, MetadataSource
+from .transport.shared_transport import TransportSettings, at_least_one
+from .transport.targets import Targets
 
 
 class BaseClient:

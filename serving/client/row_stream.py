@@ -16,7 +16,7 @@ from .inputs import Inputs, checked_inputs
 from .model_metadata import Signature
 from .operations import Operations
 from .steps import Request, Steps
-from .transport import at_least_one
+from .transport.shared_transport import at_least_one
 from .version_selector import VersionSelector
 
 # One row, without the batch's axis: a value of the only input, or a mapping from input names to values.

@@ -19,8 +19,8 @@ from .management import ModelConfig
 from .model_metadata import ModelMetadata
 from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
-from .sync_transport import SyncTransport
-from .transport import TransportSettings, seconds
+from .transport.shared_transport import TransportSettings, seconds
+from .transport.sync_transport import SyncTransport
 from .version_selector import VersionSelector
 
 

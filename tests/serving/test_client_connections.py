@@ -356,7 +356,7 @@ def test_where_no_thread_is_to_be_had_a_call_fails_and_hangs_not(served, monkeyp
 
 
 def test_tries_are_throttled_while_everything_fails(served, connect, monkeypatch):
-    from keras_selfattn.serving.client import retries
+    from keras_selfattn.serving.client.transport import retries
 
     monkeypatch.setitem(retries.THROTTLING, "maxTokens", 20)
     peers = Peers(lambda peer, call: grpc.StatusCode.UNAVAILABLE)

@@ -19,7 +19,9 @@ import stock_serving
 from stock_serving import StockServing
 
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.client import Client, connection, transport
+from keras_selfattn.serving.client import Client
+from keras_selfattn.serving.client.transport import connection
+from keras_selfattn.serving.client.transport import shared_transport as transport
 
 X = np.float32([[1, 2]])
 

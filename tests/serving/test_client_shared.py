@@ -14,7 +14,8 @@ import pytest
 from stock_serving import StockServing
 
 from keras_selfattn.serving import errors
-from keras_selfattn.serving.client import AsyncClient, Client, aio_transport
+from keras_selfattn.serving.client import AsyncClient, Client
+from keras_selfattn.serving.client.transport import aio_transport
 
 X = np.float32([[1, 2]])
 

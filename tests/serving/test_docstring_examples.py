@@ -15,7 +15,8 @@ MODULES = [
 ]
 MODULES += [f"server.rest.json_{name}" for name in ("in", "examples", "out")]
 MODULES += ["server.rest.routes", "server.models.short_runs", "server.batching.batch_sizer"]
-MODULES += [f"client.{name}" for name in ("answers", "examples", "management", "signatures", "targets")]
+MODULES += [f"client.{name}" for name in ("answers", "examples", "management", "model_metadata")]
+MODULES += ["client.transport.targets"]
 
 
 @pytest.mark.parametrize("name", MODULES)

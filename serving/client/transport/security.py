@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from ..errors import InvalidInputError
+from ...errors import InvalidInputError
 
 _PEM = "-----BEGIN"
 

@@ -13,13 +13,13 @@ from typing import Any
 import grpc
 import numpy as np
 
-from ..errors import ClientClosedError, InvalidInputError, ServingError, UnavailableError
+from ...errors import ClientClosedError, InvalidInputError, ServingError, UnavailableError
+from ..failures import ServerRef
+from ..steps import Request
 from .connection import Connection
-from .failures import ServerRef
 from .retries import Retries
 from .round_robin import RoundRobin
 from .security import pairs_of
-from .steps import Request
 from .targets import Targets
 
 log = logging.getLogger("keras_selfattn.serving.client")

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from ..errors import ServingError, UnavailableError
+from ...errors import ServingError, UnavailableError
+from ..steps import Many, Pause, Request, Step, Steps
 from .connection import Connection
-from .steps import Many, Pause, Request, Step, Steps
-from .transport import Call, ClosedError, Lookup, Transport, TransportSettings
+from .shared_transport import Call, ClosedError, Lookup, Transport, TransportSettings
 
 _T = TypeVar("_T")
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import grpc
 
-from ..errors import UnavailableError
-from .rpc_methods import SAFE_TO_REPEAT
-from .steps import Request
+from ...errors import UnavailableError
+from ..rpc_methods import SAFE_TO_REPEAT
+from ..steps import Request
 
 _MAX_ATTEMPTS = 5
 _INITIAL_BACKOFF = 0.1  # seconds

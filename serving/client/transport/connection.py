@@ -15,9 +15,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from ..errors import InvalidInputError
+from ...errors import InvalidInputError
+from ..rpc_methods import RELOAD
 from . import retries
-from .rpc_methods import RELOAD
 from .security import TLS, MetadataSource, pairs_of
 from .targets import Targets
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 
-from .steps import Request
+from ..steps import Request
 
 # Makes the next attempt on the connection of that number; returns the answer.
 Attempt = Callable[[int], bytes]

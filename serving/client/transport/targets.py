@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InvalidInputError, UnavailableError
+from ...errors import InvalidInputError, UnavailableError
 
 log = logging.getLogger("keras_selfattn.serving.client")
 

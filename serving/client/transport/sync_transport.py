@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import grpc
 
-from ..errors import InvalidInputError, ServingError, UnavailableError
+from ...errors import InvalidInputError, ServingError, UnavailableError
+from ..steps import Many, Pause, Request, Step, Steps
 from .connection import Connection
 from .pending_call import Attempt, PendingCall, RetriedPendingCall, Wait
-from .steps import Many, Pause, Request, Step, Steps
-from .transport import Call, ClosedError, Lookup, Transport, TransportSettings
+from .shared_transport import Call, ClosedError, Lookup, Transport, TransportSettings
 
 _T = TypeVar("_T")
 
