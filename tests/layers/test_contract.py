@@ -9,6 +9,7 @@ from backend import BACKEND, array, compiled, gradients, tensorflow_only
 from variants import (
     LENGTH,
     MAKE,
+    USUAL,
     WIDTH,
     classifier,
     every_layer,
@@ -239,16 +240,13 @@ def test_the_same_seed_gives_the_same_weights_and_dropout(make):
 
 
 RATES = ("dropout", "attention_dropout", "feed_forward_dropout", "stochastic_depth")
-# One variant of each kind.
-DROPS = {
-    (type(make()), rate): (name, rate)
-    for name, make in MAKE.items()
-    for rate in RATES
-    if rate in make().get_config()
-}.values()
+DROPS = [(name, rate) for name, make in MAKE.items() for rate in RATES if rate in make().get_config()]
 
 
-@pytest.mark.parametrize(("name", "rate"), DROPS)
+@pytest.mark.parametrize(
+    ("name", "rate"),
+    [pytest.param(*each, marks=() if each[0] in USUAL else pytest.mark.slow) for each in DROPS],
+)
 def test_a_rate_may_be_zero_or_one_and_nothing_beyond(name, rate):
     config = MAKE[name]().get_config()
     kind = type(MAKE[name]())
