@@ -18,13 +18,13 @@ class DeferredCompile(keras.Model):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._head: Head | None = None
-        self._asked = CompileArguments({})
+        self._arguments = CompileArguments({})
 
     def compile(
         self, optimizer: Any = "adam", loss: Any = None, *, metrics: Any = _DEFAULT, **kwargs: Any
     ) -> None:
         """Configure training as `keras.Model.compile` does; loss and metrics default to the task's own."""
-        self._asked = CompileArguments({"loss": loss, "metrics": metrics, **kwargs})
+        self._arguments = CompileArguments({"loss": loss, "metrics": metrics, **kwargs})
         if metrics == _DEFAULT:
             metrics = None if self._head is None else self._head.metrics()
         if loss is None and self._head is not None:
@@ -37,7 +37,7 @@ class DeferredCompile(keras.Model):
     def get_compile_config(self) -> dict[str, Any] | None:
         """Return the arguments of `compile`, without values that the task supplied."""
         config = super().get_compile_config()
-        asked = self._asked.arguments
+        asked = self._arguments.arguments
         if config and asked:
             config |= {"loss": None} if asked["loss"] is None else {}
             config |= {"metrics": _DEFAULT} if asked["metrics"] == _DEFAULT else {}
@@ -49,7 +49,7 @@ class DeferredCompile(keras.Model):
 
     def compile_again(self) -> None:
         """Compile with the stored arguments, and the head's loss and metrics where they were left out."""
-        self.compile(self.optimizer, **self._asked.arguments)
+        self.compile(self.optimizer, **self._arguments.arguments)
 
 
 class CompileArguments:

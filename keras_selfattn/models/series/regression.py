@@ -115,6 +115,7 @@ class SeriesRegressor(SeriesModel):
     def _prepare(self, rows: Rows) -> None:
         super()._prepare(rows)
         self.core.get_layer("ridge").set_weights(self._ridge_weights)
+        del self._ridge_weights
 
     def _fitted(self, rows: Rows, targets: np.ndarray) -> tuple[Ridge, np.ndarray]:
         """Return the ridge regression, and the rows of its fit: all of them, unless there are many."""
