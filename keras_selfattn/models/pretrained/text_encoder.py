@@ -12,25 +12,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.pretrained.body import POOLINGS, pretrained_body, saved_tokenizer
 from keras_selfattn.models.pretrained.config import PretrainedConfig
-from keras_selfattn.models.pretrained.embedding import ACTIVATIONS, PretrainedEmbedding
 from keras_selfattn.models.pretrained.folder import ModelFolder
 from keras_selfattn.models.pretrained.sentence_settings import read_config
 from keras_selfattn.models.pretrained.weights import copy_weights
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
-from keras_selfattn.models.text.wordpiece import WordPiece, WordPieceSettings
 
 Tensor = Any
 
-_POOLINGS = {
-    "mean": layers.AveragePooling,
-    "first": layers.FirstTokenPooling,
-    "max": layers.MaxPooling,
-}
 _UNTRAINED = (
     "A TextEncoder gives the vectors of its pretrained weights and is not trained. Train a classifier of "
     "texts with `models.TextClassifier`."
@@ -125,7 +118,7 @@ class TextEncoder(RawModel):
                     "Give `start`, a pretrained model's folder; `config` and `vocabulary` are of saved ones."
                 )
             super().__init__(config, **kwargs)
-            self.tokenizer = _tokenizer(self.config, vocabulary)
+            self.tokenizer = saved_tokenizer(self.config, vocabulary)
             self._assemble(VectorHead())
             return
         folder = ModelFolder(start)
@@ -174,42 +167,8 @@ class TextEncoder(RawModel):
 
     def _build_core(self, head: Head) -> keras.Model:
         config, policy = self.config, self.dtype_policy
-        ids = keras.Input((None,), dtype="int32", name="ids")
-        x = PretrainedEmbedding(
-            config.vocabulary_size,
-            config.width,
-            config.positions,
-            config.token_types,
-            config.embedding_width,
-            config.norm_epsilon,
-            config.dropout,
-            dtype=policy,
-            name="embedding",
-        )(ids)
-        x = layers.Encoder(
-            config.num_layers,
-            config.num_heads,
-            config.feed_forward_dim,
-            config.dropout,
-            ACTIVATIONS[config.activation],
-            attention_dropout=config.attention_dropout,
-            norm_first=False,
-            norm_epsilon=config.norm_epsilon,
-            dtype=policy,
-            name="encoder",
-        )(x)  # [B, T, D]
-        x = _POOLINGS[config.pooling](dtype=policy, name="pooling")(x)  # [B, D]
+        body = pretrained_body(config, policy)
+        x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
         if config.normalized:
             x = keras.layers.UnitNormalization(dtype="float32", name="unit")(x)
-        return keras.Model(ids, head.outputs(x), name="core")
-
-
-def _tokenizer(config: PretrainedConfig, vocabulary: Sequence[str]) -> WordPiece:
-    """Return the tokenizer of a saved model."""
-    settings = WordPieceSettings.from_dict({**config.pieces, "max_tokens": config.max_tokens})
-    found = WordPiece(settings, list(vocabulary))
-    if found.size > config.vocabulary_size:
-        raise ConfigError(
-            f"`vocabulary` has {found.size} pieces. `vocabulary_size` is {config.vocabulary_size}, too few."
-        )
-    return found
+        return keras.Model(body.input, head.outputs(x), name="core")

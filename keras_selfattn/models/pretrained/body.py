@@ -1,0 +1,69 @@
+"""The common part of all models with a pretrained encoder: tokenizer, embedding, encoder and pooling.
+
+Axes: B (texts), T (tokens), D (features).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_selfattn import layers
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.pretrained.config import PretrainedConfig
+from keras_selfattn.models.pretrained.embedding import ACTIVATIONS, PretrainedEmbedding
+from keras_selfattn.models.text.wordpiece import WordPiece, WordPieceSettings
+
+POOLINGS = {
+    "mean": layers.AveragePooling,
+    "first": layers.FirstTokenPooling,
+    "max": layers.MaxPooling,
+}
+
+
+def pretrained_body(config: PretrainedConfig, policy: Any) -> keras.Model:
+    """Return the layers "embedding" and "encoder", whose weights a folder determines.
+
+    Args:
+        config: the model's settings.
+        policy: the layers' dtype policy.
+
+    Returns:
+        From int32 ids `[B, T]`, 0 as padding, to masked float `[B, T, D]`.
+    """
+    ids = keras.Input((None,), dtype="int32", name="ids")
+    x = PretrainedEmbedding(
+        config.vocabulary_size,
+        config.width,
+        config.positions,
+        config.token_types,
+        config.embedding_width,
+        config.norm_epsilon,
+        config.dropout,
+        dtype=policy,
+        name="embedding",
+    )(ids)
+    x = layers.Encoder(
+        config.num_layers,
+        config.num_heads,
+        config.feed_forward_dim,
+        config.dropout,
+        ACTIVATIONS[config.activation],
+        attention_dropout=config.attention_dropout,
+        norm_first=False,
+        norm_epsilon=config.norm_epsilon,
+        dtype=policy,
+        name="encoder",
+    )(x)  # [B, T, D]
+    return keras.Model(ids, x, name="body")
+
+
+def saved_tokenizer(config: PretrainedConfig, vocabulary: Sequence[str]) -> WordPiece:
+    """Return the tokenizer of a saved model."""
+    settings = WordPieceSettings.from_dict({**config.pieces, "max_tokens": config.max_tokens})
+    found = WordPiece(settings, list(vocabulary))
+    if found.size > config.vocabulary_size:
+        raise ConfigError(
+            f"`vocabulary` has {found.size} pieces. `vocabulary_size` is {config.vocabulary_size}, too few."
+        )
+    return found
