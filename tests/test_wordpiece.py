@@ -15,9 +15,9 @@ from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.export import written_graph
-from keras_selfattn.models.text.bert_words import BertWords
-from keras_selfattn.models.text.wordpiece import WordPiece
-from keras_selfattn.models.text.wordpiece_settings import WordPieceSettings
+from keras_selfattn.models.subwords.bert_words import BertWords
+from keras_selfattn.models.subwords.wordpiece import WordPiece
+from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 SENTENCES = [

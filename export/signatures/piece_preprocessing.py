@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_selfattn.models.text.wordpiece import WordPiece
+from keras_selfattn.models.subwords.wordpiece import WordPiece
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 from .preprocessing import EXPLAINED_TOKENS

@@ -12,7 +12,7 @@ from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.pretrained.config import PretrainedConfig
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS, PretrainedEmbedding
-from keras_selfattn.models.text.wordpiece import WordPiece, WordPieceSettings
+from keras_selfattn.models.subwords.wordpiece import WordPiece, WordPieceSettings
 
 POOLINGS = {
     "mean": layers.AveragePooling,

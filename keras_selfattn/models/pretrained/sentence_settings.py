@@ -12,7 +12,7 @@ from keras_selfattn.models.config import check_count
 from keras_selfattn.models.pretrained.config import PretrainedConfig
 from keras_selfattn.models.pretrained.families import Family, family_of
 from keras_selfattn.models.pretrained.folder import ModelFolder
-from keras_selfattn.models.text.wordpiece import WordPiece
+from keras_selfattn.models.subwords.wordpiece import WordPiece
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 # Names of a pooling: the older flags, and the newer value of `pooling_mode`.

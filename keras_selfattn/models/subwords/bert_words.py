@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_selfattn.models.text import bert_characters as characters
-from keras_selfattn.models.text.pieces import FIRST
-from keras_selfattn.models.text.wordpiece_settings import MARK, WordPieceSettings
+from keras_selfattn.models.subwords import bert_characters as characters
+from keras_selfattn.models.subwords.pieces import FIRST
+from keras_selfattn.models.subwords.wordpiece_settings import MARK, WordPieceSettings
 
 Tensor = Any
 

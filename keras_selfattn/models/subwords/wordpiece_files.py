@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.text.wordpiece_settings import WordPieceSettings
+from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
 
 TOKENIZER, VOCABULARY, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 

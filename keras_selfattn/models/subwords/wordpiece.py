@@ -13,10 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.text.bert_words import BertWords, Words
-from keras_selfattn.models.text.pieces import FIRST, Pieces
-from keras_selfattn.models.text.wordpiece_files import read_wordpiece
-from keras_selfattn.models.text.wordpiece_settings import MARK, WordPieceSettings
+from keras_selfattn.models.subwords.bert_words import BertWords, Words
+from keras_selfattn.models.subwords.pieces import FIRST, Pieces
+from keras_selfattn.models.subwords.wordpiece_files import read_wordpiece
+from keras_selfattn.models.subwords.wordpiece_settings import MARK, WordPieceSettings
 from keras_selfattn.models.vocabulary import as_strings, chunks
 
 Tensor = Any

@@ -4,7 +4,7 @@ The character classes and mappings are in `bert_characters.txt`, because those o
 the `tokenizers` package are from different versions of Unicode. This file is also a program that asks
 `tokenizers` about every code point and writes them:
 
-    python -P keras_selfattn/models/text/bert_characters.py > keras_selfattn/models/text/bert_characters.txt
+    cd keras_selfattn/models/subwords && python -P bert_characters.py > bert_characters.txt
 
 A line of the file holds the name of a class or mapping and its code points in hexadecimal: `20-2f` is a
 range, `41-5a>61` a range and what its first becomes, `130>69+307` one that becomes two, `300>` none.

@@ -1,0 +1,1 @@
+"""Tokenizers of pretrained encoders, as stock TensorFlow operations."""
