@@ -11,6 +11,7 @@ from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError
+from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.run_folder import check_run
 from keras_selfattn.tasks import task_named
 
@@ -72,7 +73,7 @@ def command(
     """
     if max_accuracy_drop is not None and data is None:
         raise ConfigError("--max-accuracy-drop needs --data, a table to measure it on.")
-    if data is not None and _may_be_pretrained(run):
+    if data is not None and holds_pretrained(run):
         raise ConfigError("--data compares labels, of a run or a .keras file. A pretrained encoder has none.")
     labels = None if labels_file is None else _labels(labels_file)
     _check_places(run, base_path)
@@ -108,15 +109,10 @@ def _check_places(run: Path, base_path: Path) -> None:
     if base_path.exists() and not base_path.is_dir():
         raise ConfigError(f"BASE_PATH must be a folder. {base_path} is a file; choose another name.")
     if run.suffix != ".keras":
-        if not _may_be_pretrained(run):
+        if not holds_pretrained(run):
             check_run(run)
     elif not run.is_file():
         raise RunError(f"There is no model at {run}. Give a .keras file, or a run folder made by `train`.")
-
-
-def _may_be_pretrained(run: Path) -> bool:
-    """Return True for a folder with a config but no model of ours."""
-    return (run / "config.json").is_file() and not (run / "model.keras").exists()
 
 
 def _labels(file: Path) -> list[str]:
@@ -151,7 +147,7 @@ def _load(run: Path) -> tuple[Any, Any]:
     from keras_selfattn.models import load
     from keras_selfattn.run_folder import load_run
 
-    if run.suffix == ".keras" or _may_be_pretrained(run):
+    if run.suffix == ".keras" or holds_pretrained(run):
         return load(run), None
     return load_run(run), training_of(run)
 

@@ -103,6 +103,11 @@ class Encoder(keras.layers.Layer):
             setattr(self, name, getattr(self._blocks[0], name))
         self._norm = make_norm(norm, self.dtype_policy, "norm", self.norm_epsilon) if norm_first else None
 
+    @property
+    def blocks(self) -> tuple[EncoderBlock, ...]:
+        """The blocks, first to last; `trainable = False` freezes one."""
+        return tuple(self._blocks)
+
     def build(self, input_shape: tuple) -> None:
         self.input_spec = sequence_spec(checked_sequence(input_shape))
         for block in self._blocks:

@@ -1,7 +1,7 @@
 """Base of all models of raw rows: `fit`, `predict` and `evaluate` on them, and their saved state."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import keras
@@ -33,8 +33,7 @@ class RawModel(DeferredCompile):
     # Changes to the config that remove the path fitted beside attention.
     encoder_only: ClassVar[dict[str, Any]] = {}
 
-    @classmethod
-    def advised_training(cls, rows: int) -> dict[str, Any]:
+    def advised_training(self, rows: int) -> dict[str, Any]:
         """Return better values than `TrainConfig`'s defaults for a number of rows."""
         return {}
 
@@ -44,9 +43,13 @@ class RawModel(DeferredCompile):
 
     def __init__(self, config: EncoderConfig | dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.config = checked_config(self.config_type, config)
+        self.config = self._read_config(config)
         # XLA cannot compile raw rows, and would compile for every new shape of a batch.
         self.supports_jit = False
+
+    def _read_config(self, config: Any) -> Any:
+        """Return the config of the model's kind: the given one, one from its dict, or the default."""
+        return checked_config(self.config_type, config)
 
     @abstractmethod
     def _is_raw(self, x: Any) -> bool:
@@ -87,6 +90,11 @@ class RawModel(DeferredCompile):
     def _training_span(self) -> int | None:
         """Positions of a row that a training step reads; None for all."""
         return getattr(self.config, "training_span", None)
+
+    @property
+    def learning_rates(self) -> Mapping[str, float]:
+        """Factors of the learning rate by the beginning of a weight's path; none if all learn alike."""
+        return {}
 
     @property
     def core(self) -> keras.Model:

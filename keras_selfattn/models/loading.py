@@ -8,6 +8,7 @@ from typing import cast
 import keras
 
 from keras_selfattn.errors import RunError
+from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.models.pretrained.text_encoder import TextEncoder
 
 
@@ -32,7 +33,7 @@ def load(path: str | Path) -> keras.Model:
         ['+', '-']
     """
     file = Path(path)
-    if (file / "config.json").is_file() and not (file / "model.keras").exists():
+    if holds_pretrained(file):
         return TextEncoder(start=file)
     if file.is_dir():
         file /= "model.keras"

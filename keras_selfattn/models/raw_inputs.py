@@ -1,5 +1,6 @@
 """Checked columns of raw inputs from any container."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,3 +117,12 @@ def _as_tokens(row: int, tokens: Any) -> list[str]:
             raise DataError(f'Token {place} of {where} is "", which stands for padding. Remove it.')
         found.append(token.decode(errors="replace") if isinstance(token, bytes) else str(token))
     return found
+
+
+def warn_of_cut(cut: int, texts: int, max_tokens: int) -> None:
+    """Warn of texts that are longer than a model reads, in the name of the caller's caller."""
+    if cut:
+        warnings.warn(
+            f"{cut} of {texts} texts are longer than max_tokens={max_tokens} tokens and are cut at the end.",
+            stacklevel=3,
+        )

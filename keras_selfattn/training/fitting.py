@@ -18,6 +18,7 @@ from keras_selfattn.models.probabilities import Mixture
 from keras_selfattn.models.sample_weights import weights_of
 from keras_selfattn.training.calibration import Calibration, SharesFitted, copy_calibration
 from keras_selfattn.training.config import TrainConfig
+from keras_selfattn.training.fine_tuning import FineTuningAdamW
 
 # Share of the steps in which the learning rate rises; Adam's first steps are the noisy ones.
 _WARMUP = 0.1
@@ -220,10 +221,14 @@ def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: i
         warmup_target=config.learning_rate,
         warmup_steps=1,
     )
-    model.compile(
-        keras.optimizers.AdamW(schedule, weight_decay=config.weight_decay, global_clipnorm=1.0),
-        model.head.loss(config.label_smoothing),
+    settings: dict[str, Any] = {"weight_decay": config.weight_decay, "global_clipnorm": 1.0}
+    rates = model.learning_rates
+    optimizer = (
+        FineTuningAdamW(schedule, rates=rates, **settings)
+        if rates
+        else keras.optimizers.AdamW(schedule, **settings)
     )
+    model.compile(optimizer, model.head.loss(config.label_smoothing))
     scheduled = _Scheduled(schedule)
     scheduled.spread(math.ceil(len(rows) / config.batch_size) * epochs)
     return scheduled

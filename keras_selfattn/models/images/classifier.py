@@ -78,8 +78,7 @@ class ImageClassifier(Classifier):
     config_type = ImageConfig
     rows_are = "Images"
 
-    @classmethod
-    def advised_training(cls, rows: int) -> dict[str, Any]:
+    def advised_training(self, rows: int) -> dict[str, Any]:
         # The number of steps counts: many passes over few images, few over many.
         epochs = int(np.clip(_IMAGES_IN_ALL // max(1, rows), 10, 200))
         return {

@@ -70,3 +70,47 @@ class PretrainedConfig(EncoderConfig):
             )
         if self.pooling not in POOLINGS:
             raise ConfigError(f"`pooling` must be one of {', '.join(POOLINGS)}. Received {self.pooling!r}.")
+
+
+@dataclass(frozen=True)
+class FineTunedConfig(PretrainedConfig):
+    """Config of a `TextClassifier` with a pretrained encoder: the fields of `PretrainedConfig`, and these.
+
+    A folder determines all but `dropout`, `attention_dropout`, `max_tokens`, `pooling` and these.
+
+    Args:
+        training_span: tokens of a longer text that a training step reads: a random span in each epoch.
+            Predictions use `max_tokens`. Ignored if `pooling` is "first", which needs the text's beginning.
+        head_dropout: dropout rate in [0, 1) of a text's vector before the head.
+        frozen_layers: 0 trains everything; N leaves the embedding and the first N blocks as they are, which
+            saves time and memory.
+        wide: True adds a linear model of words, pairs and pieces of words beside attention, as in
+            `TextConfig`.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> FineTunedConfig(width=32, vocabulary_size=100, positions=64, max_tokens=64).wide
+        True
+    """
+
+    training_span: int = 128
+    head_dropout: float = 0.1
+    frozen_layers: int = 0
+    wide: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("training_span", self.training_span)
+        check_share("head_dropout", self.head_dropout)
+        if self.frozen_layers != 0:
+            check_count("frozen_layers", self.frozen_layers)
+        if self.frozen_layers > self.num_layers:
+            raise ConfigError(
+                f"`frozen_layers` must be at most `num_layers`, {self.num_layers}. Received "
+                f"{self.frozen_layers}."
+            )
+        if not isinstance(self.wide, bool):
+            raise ConfigError(f"`wide` must be True or False. Received {self.wide!r}.")

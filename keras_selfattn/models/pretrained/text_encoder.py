@@ -3,7 +3,6 @@
 Axes: B (texts), T (tokens), D (features).
 """
 
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +19,7 @@ from keras_selfattn.models.pretrained.config import PretrainedConfig
 from keras_selfattn.models.pretrained.folder import ModelFolder
 from keras_selfattn.models.pretrained.sentence_settings import read_config
 from keras_selfattn.models.pretrained.weights import copy_weights
-from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
+from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts, warn_of_cut
 
 Tensor = Any
 
@@ -157,12 +156,7 @@ class TextEncoder(RawModel):
 
     def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:
         rows, cut = self.tokenizer.rows(inputs)
-        if cut:
-            warnings.warn(
-                f"{cut} of {len(inputs)} texts are longer than max_tokens={self.config.max_tokens} tokens "
-                "and are cut at the end.",
-                stacklevel=2,
-            )
+        warn_of_cut(cut, len(inputs), self.config.max_tokens)
         return rows
 
     def _build_core(self, head: Head) -> keras.Model:

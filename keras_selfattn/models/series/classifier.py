@@ -80,8 +80,7 @@ class SeriesModel(RawModel):
     # True if only the changes of a row count, not its level.
     _relative = False
 
-    @classmethod
-    def advised_training(cls, rows: int) -> dict[str, Any]:
+    def advised_training(self, rows: int) -> dict[str, Any]:
         # Data sets of series are small: a hundred rows need many passes in small steps.
         return {"epochs": 60, "batch_size": 16, "learning_rate": 2e-3, "patience": 12, "refit": True}
 

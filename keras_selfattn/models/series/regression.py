@@ -221,8 +221,7 @@ class SeriesForecaster(SeriesRegressor):
     # Windows overlap: the neighbour of a left-out window would reveal it.
     _blocks = 10
 
-    @classmethod
-    def advised_training(cls, rows: int) -> dict[str, Any]:
+    def advised_training(self, rows: int) -> dict[str, Any]:
         return {"epochs": 20, "learning_rate": 2e-3, "refit": True}
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:

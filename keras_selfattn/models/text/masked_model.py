@@ -17,7 +17,7 @@ from keras_selfattn.models.batches import checked_size
 from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
-from keras_selfattn.models.text.classifier import text_body
+from keras_selfattn.models.text.learned_words import text_body
 from keras_selfattn.models.text.masked_prediction import (
     MASK,
     Gathered,
@@ -83,8 +83,7 @@ class MaskedTokenModel(RawModel):
     config_type = TextConfig
     rows_are = "Texts"
 
-    @classmethod
-    def advised_training(cls, rows: int) -> dict[str, Any]:
+    def advised_training(self, rows: int) -> dict[str, Any]:
         epochs = int(np.clip(_ROWS_IN_ALL // max(1, rows), 2, 40))
         return {"epochs": epochs, "learning_rate": 2e-3, "validation": min(0.1, _HELD_OUT / max(1, rows))}
 

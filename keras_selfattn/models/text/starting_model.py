@@ -9,9 +9,11 @@ from typing import Any
 import keras
 
 from keras_selfattn.errors import ConfigError, RunError
+from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.loading import load
+from keras_selfattn.models.pretrained.fine_tuned import PretrainedStart
 from keras_selfattn.models.text.tokenizer import learn_vocabulary
 
 # Fields of a config that do not affect the copied weights and the vocabulary.
@@ -115,3 +117,8 @@ def _figures(path: Path) -> dict[str, Any]:
         return {"figures": json.loads((path / "metrics.json").read_text(encoding="utf-8"))}
     except (OSError, ValueError):
         return {}
+
+
+def starting_point(path: str | Path) -> StartingModel | PretrainedStart:
+    """Return the start of a text model: a pretrained model's folder, or one that this library trained."""
+    return PretrainedStart(path) if holds_pretrained(path) else StartingModel(path)

@@ -62,8 +62,7 @@ class TokenClassifier(RawModel):
     config_type = TokenConfig
     rows_are = "Rows"
 
-    @classmethod
-    def advised_training(cls, rows: int) -> dict[str, Any]:
+    def advised_training(self, rows: int) -> dict[str, Any]:
         # Each token of a row is a training example, so few passes over many rows are enough.
         return {"batch_size": 32, "epochs": int(np.clip(_ROWS_IN_ALL // max(1, rows), 4, 20)), "refit": True}
 

@@ -1,0 +1,127 @@
+"""AdamW for fine-tuning: a learning rate for each layer, and tables whose unused rows stay as they are.
+
+Axes: N (rows of a table in a step), D (features).
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+Tensor = Any
+
+# Biases, and gains of normalisations, are not decayed.
+_UNDECAYED = ("bias", "gamma", "beta")
+
+
+class _Step(NamedTuple):
+    """One step of a weight: its moments, the powers of both betas, and the rates of learning and decay."""
+
+    first: Any
+    second: Any
+    powers: tuple[Tensor, Tensor]
+    rate: Tensor
+    decay: Tensor | None
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class FineTuningAdamW(keras.optimizers.AdamW):
+    """AdamW with a factor of the learning rate for each layer, in one pass over weights and moments.
+
+    For weights with dense gradients it computes what `keras.optimizers.AdamW` does. Of a table of vectors
+    only the rows of a step's tokens change, with their moments: a step costs as much as its tokens, not as
+    much as the vocabulary. Biases and normalisations are not decayed. It needs the TensorFlow backend.
+
+    Args:
+        learning_rate: of layers without a factor, or a schedule.
+        rates: factor of the learning rate by the beginning of a weight's path; the longest that fits counts.
+        settings: the other arguments of `keras.optimizers.AdamW`, except `amsgrad`.
+
+    Example:
+
+        >>> optimizer = FineTuningAdamW(1e-4, rates={"encoder/block_0": 0.5})
+        >>> optimizer.rate_of("encoder/block_0/attention_norm/gamma"), optimizer.rate_of("logits/kernel")
+        (0.5, 1.0)
+
+    References: Loshchilov & Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2; Howard & Ruder
+    2018, "Universal Language Model Fine-tuning", section 3.2 (a rate for each layer).
+    """
+
+    def __init__(
+        self, learning_rate: Any = 1e-4, *, rates: Mapping[str, float] | None = None, **settings: Any
+    ) -> None:
+        super().__init__(learning_rate, **settings)
+        self.rates = dict(rates or {})
+
+    def rate_of(self, path: str) -> float:
+        """Return the factor of the learning rate of a weight's path."""
+        found = [name for name in self.rates if path == name or path.startswith(f"{name}/")]
+        return self.rates[max(found, key=len)] if found else 1.0
+
+    def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
+        index = self._get_variable_index(variable)
+        path, dtype = self._trainable_variables[index].path, variable.dtype
+        rate = tf.cast(learning_rate, dtype) * self.rate_of(path)
+        count = tf.cast(self.iterations + 1, dtype)
+        decayed = self.weight_decay and not path.endswith(_UNDECAYED)
+        step = _Step(
+            self._momentums[index].value,
+            self._velocities[index].value,
+            (self.beta_1**count, self.beta_2**count),
+            rate,
+            rate * self.weight_decay if decayed else None,
+        )
+        update = self._update_rows if isinstance(gradient, tf.IndexedSlices) else self._update_all
+        update(gradient, variable, step)
+
+    def _update_all(self, gradient: Tensor, weight: Any, step: _Step) -> None:
+        if step.decay is not None:
+            weight.assign_sub(weight * step.decay)
+        beta_1, beta_2, epsilon = (
+            tf.cast(each, weight.dtype) for each in (self.beta_1, self.beta_2, self.epsilon)
+        )
+        tf.raw_ops.ResourceApplyAdam(
+            var=weight.handle,
+            m=step.first.handle,
+            v=step.second.handle,
+            beta1_power=step.powers[0],
+            beta2_power=step.powers[1],
+            lr=step.rate,
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=epsilon,
+            grad=gradient,
+        )
+
+    def _update_rows(self, gradient: Any, table: Any, step: _Step) -> None:
+        rows, values = gradient.indices, gradient.values  # [N], [N, D]
+        first = self.beta_1 * tf.gather(step.first, rows) + (1 - self.beta_1) * values
+        second = self.beta_2 * tf.gather(step.second, rows) + (1 - self.beta_2) * values**2
+        rate = step.rate * tf.sqrt(1 - step.powers[1]) / (1 - step.powers[0])
+        old = tf.gather(table, rows)
+        kept = old if step.decay is None else old * (1 - step.decay)
+        new = kept - rate * first / (tf.sqrt(second) + self.epsilon)
+        for variable, found in ((step.first, first), (step.second, second), (table, new)):
+            variable.scatter_update(tf.IndexedSlices(found, rows))
+
+    def _clip_gradients(self, grads: list[Any]) -> list[Any]:
+        grads = [_without_repeats(each) if isinstance(each, tf.IndexedSlices) else each for each in grads]
+        if self.global_clipnorm is None:
+            return super()._clip_gradients(grads)
+        # Keras' own would make a dense gradient of a table.
+        return tf.clip_by_global_norm(grads, self.global_clipnorm)[0]
+
+    def _apply_weight_decay(self, variables: Any) -> None:
+        """Do nothing: `update_step` decays weights, at the rate of their layer."""
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "rates": self.rates}
+
+
+def _without_repeats(gradient: Any) -> Any:
+    """Return the gradient of a table with one entry for each row."""
+    rows, places = tf.unique(tf.reshape(gradient.indices, [-1]))
+    values = tf.reshape(gradient.values, [-1, gradient.values.shape[-1]])  # [tokens, D]
+    summed = tf.math.unsorted_segment_sum(values, places, tf.size(rows))  # [N, D]
+    return tf.IndexedSlices(summed, rows, gradient.dense_shape)
