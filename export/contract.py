@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import DataError, ExportError
+from keras_selfattn.models import TextEncoder
 from keras_selfattn.models.base import RawModel
 
 from .signatures.explain import collected_weights
@@ -110,8 +111,9 @@ def _raw_contract(
         signatures["tokens"] = Signature(graphs.on_tokens(front), tokens)
         signatures["explain"] = Signature(graphs.explain_texts(front), requests)
     elif isinstance(front, PieceFront):
-        # The same graph; what `serving_default` warms up is warm for it, too.
-        signatures["embed"] = Signature(signatures[MOST_ASKED].function, requests[:2])
+        if isinstance(model, TextEncoder):
+            # The same graph; what `serving_default` warms up is warm for it, too.
+            signatures["embed"] = Signature(signatures[MOST_ASKED].function, requests[:2])
         signatures["explain"] = Signature(graphs.explain_texts(front), requests[:3])
     else:
         read = front.beginning if isinstance(front, TokenFront) else front

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import checked_ending
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.folder_kinds import holds_pretrained
 
 if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
@@ -78,7 +79,9 @@ class Task:
             raise ConfigError(
                 f"The task is {self.name}: only text models begin with others. Leave {start} out."
             )
-        return models.TextClassifier({**self.chosen, **settings}, start=start)
+        # A pretrained encoder is one, and large.
+        chosen = {} if holds_pretrained(start) else self.chosen
+        return models.TextClassifier({**chosen, **settings}, start=start)
 
     def checked_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given fields of the model's config, without those that are None.
@@ -173,7 +176,9 @@ TASKS = (
         kind="TextClassifier",
         endings=frozenset({".csv", ".tsv", ".jsonl", ".ndjson"}),
         reading={"text": "text", "label": "label", "label_separator": None, "separator": None},
-        settings=frozenset({"tokens", "lowercase", "max_tokens", "training_span", "wide", "members"}),
+        settings=frozenset(
+            {"tokens", "lowercase", "max_tokens", "training_span", "wide", "members", "frozen_layers"}
+        ),
         read=_texts,
         chosen=_MEMBERS,
     ),

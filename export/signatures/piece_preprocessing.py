@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_selfattn.models.subwords.wordpiece import WordPiece
+from keras_selfattn.models import TextClassifier, TextEncoder
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 from .preprocessing import EXPLAINED_TOKENS
@@ -20,25 +20,26 @@ _MOST_WORDS = 64
 
 
 class PieceFront:
-    """Preprocess raw text for an encoder of word pieces.
+    """Preprocess raw text for a pretrained encoder: ids, and logits of the wide path if there is one.
 
     Args:
-        tokenizer: of the model.
+        model: it has a tokenizer of pieces.
     """
 
     subject = "text"
 
-    def __init__(self, tokenizer: WordPiece) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, model: TextEncoder | TextClassifier) -> None:
+        self._tokenizer = tokenizer = model.tokenizer
+        self._beside_wide = model.beside_wide if isinstance(model, TextClassifier) else _alone
         self.specs = {"text": tf.TensorSpec([None], tf.string, name="text")}
         self.tracked = list(tokenizer.tables)
 
-    def __call__(self, *raw: Tensor) -> Tensor:
-        return self._tokenizer(raw[0])  # ragged [B, T]
+    def __call__(self, *raw: Tensor) -> Any:
+        return self._beside_wide(self._tokenizer(raw[0]), raw[0])  # the ids ragged [B, T]
 
-    def alone(self, ids: Tensor) -> Tensor:
-        """Return the model's inputs for ids, int32 `[B, T]`."""
-        return ids
+    def alone(self, ids: Tensor) -> Any:
+        """Return the model's inputs for ids, int32 `[B, T]`, without the wide path."""
+        return self._beside_wide(ids)
 
     def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
         """Return the pieces of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""
@@ -55,3 +56,7 @@ class PieceFront:
     def asked(self, row: str) -> Request:
         """Return the request for a text."""
         return {"text": strings([row])}
+
+
+def _alone(ids: Tensor, _texts: Tensor | None = None) -> Tensor:
+    return ids

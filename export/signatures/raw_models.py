@@ -71,8 +71,8 @@ def _found(known: Mapping[type, Any], asked: Any) -> Any:
 
 
 _FRONTS: dict[type[RawModel], Callable[[Any], RawFront]] = {
-    TextClassifier: TextFront,
-    TextEncoder: lambda model: PieceFront(model.tokenizer),
+    TextClassifier: lambda model: (PieceFront if model.fine_tuned else TextFront)(model),
+    TextEncoder: PieceFront,
     ImageClassifier: ImageFront,
     TokenClassifier: lambda model: TokenFront(model.tokenizer),
     SeriesClassifier: SeriesFront,

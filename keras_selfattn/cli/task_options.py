@@ -60,8 +60,16 @@ _OF_TASKS = (
         "--from",
         "start",
         type=PATH,
-        metavar="RUN",
-        help="Begin with the vocabulary and weights of RUN, made by `pretrain` or from labelled texts.",
+        metavar="MODEL",
+        help="Begin with a pretrained model's folder, such as BERT's or MiniLM's; or with a run, of "
+        "`pretrain` or of labelled texts.",
+    ),
+    Option(
+        "--freeze",
+        "frozen_layers",
+        type=COUNT,
+        metavar="N",
+        help="Leave the embedding and the first N blocks of a pretrained model as they are, to save time.",
     ),
     Option("--members", type=COUNT, help="Encoders side by side; their answers are averaged.", without="2"),
     Option(
@@ -132,7 +140,7 @@ READING = tuple(sorted({name for task in TASKS for name in task.reading}))
 TRAINING = ("epochs", "batch_size", "learning_rate", "label_smoothing", "class_weight", "refit", "seed")
 """Parameters that are fields of `TrainConfig`."""
 # Settings that a classifier may choose freely, whatever model it starts from.
-_OF_A_CLASSIFIER = frozenset({"dropout", "max_tokens", "training_span", "members", "wide"})
+_OF_A_CLASSIFIER = frozenset({"dropout", "max_tokens", "training_span", "members", "wide", "frozen_layers"})
 
 
 def encoder_options(width: str, layers: str, dropout: str) -> tuple[Option, ...]:

@@ -23,6 +23,7 @@ from keras_selfattn.cli.task_options import (
     panels_of_tasks,
 )
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.run_folder import check_output, check_run
 from keras_selfattn.tasks import TASKS, Task, task_named
 
@@ -136,6 +137,7 @@ def command(
     reading, settings = given(options, READING), given(options, task.all_settings)
     if start is None:
         check_width(settings)
+        _check_freeze(settings)
     else:
         _check_start_exists(start)
     rows = task.rows(table, reading)
@@ -191,11 +193,27 @@ def _check_labels_asked(task: Task, asked: dict[str, Any]) -> None:
             raise ConfigError(f"{option} is for {what}. The task is {task.name}: leave it out.")
 
 
+def _check_freeze(settings: dict[str, Any]) -> None:
+    if "frozen_layers" in settings:
+        raise ConfigError("--freeze is for pretrained models. Give the folder of one with --from.")
+
+
 def _check_start_exists(start: Path) -> None:
     if start.suffix != ".keras":
-        check_run(start)
+        if not holds_pretrained(start):
+            _check_start_folder(start)
     elif not start.is_file():
-        raise ConfigError(f"--from must be a run folder or a .keras file. {start} is not there.")
+        raise ConfigError(f"--from must be a folder or a .keras file. {start} is not there.")
+
+
+def _check_start_folder(start: Path) -> None:
+    if not start.exists():
+        raise ConfigError(
+            f"--from must be a pretrained model's folder, a run folder, or a .keras file. {start} is not "
+            "there. Nothing is downloaded: fetch a model first, for example with `hf download "
+            "sentence-transformers/all-MiniLM-L6-v2 --local-dir FOLDER`."
+        )
+    check_run(start)
 
 
 def _said(run: "Run") -> str:
@@ -212,10 +230,13 @@ def _check_start(start: Path | None, settings: dict[str, Any]) -> None:
     """Refuse settings that contradict the starting model, with the names of the flags in the message."""
     if start is None:
         return
-    from keras_selfattn.models.text.starting_model import StartingModel
+    from keras_selfattn.models.text.starting_model import starting_point
 
-    for name, bound in StartingModel(start).contradicted(settings).items():
+    begun = starting_point(start)
+    for name in begun.foreign(settings):
+        raise ConfigError(f"{flag(name)} has no meaning for a model that begins with {start}. Leave it out.")
+    for name, bound in begun.contradicted(settings).items():
         raise ConfigError(
             f"{flag(name)} contradicts {start}, whose weights the model begins with: there `{name}` is "
-            f"{bound!r}. Received {settings[name]!r}. Leave the option out, or pretrain with it."
+            f"{bound!r}. Received {settings[name]!r}. Leave the option out, or begin with another model."
         )

@@ -63,7 +63,8 @@ class FineTuningAdamW(keras.optimizers.AdamW):
         index = self._get_variable_index(variable)
         path, dtype = self._trainable_variables[index].path, variable.dtype
         rate = tf.cast(learning_rate, dtype) * self.rate_of(path)
-        count = tf.cast(self.iterations + 1, dtype)
+        iterations: Any = self.iterations
+        count = tf.cast(iterations + 1, dtype)
         decayed = self.weight_decay and not path.endswith(_UNDECAYED)
         step = _Step(
             self._momentums[index].value,

@@ -132,6 +132,10 @@ class PretrainedStart:
         """Pieces in the order of their ids."""
         return self._tokenizer.vocabulary
 
+    def foreign(self, given: Mapping[str, Any]) -> list[str]:
+        """Return the given fields that no fine-tuned model has."""
+        return [name for name in given if name not in _FREE and name not in self._bound()]
+
     def contradicted(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a config that must change, by name, with their required values."""
         bound = self._bound()
@@ -146,12 +150,11 @@ class PretrainedStart:
             ConfigError: for a field that the folder determines, or that no pretrained model has.
         """
         fields = {} if given is None else dict(given) if isinstance(given, Mapping) else differing(given)
-        for name in fields:
-            if name not in _FREE and name not in self._bound():
-                raise ConfigError(
-                    f"`{name}` is for text models that learn their own words. {self.path} is a pretrained "
-                    f"model, with which {', '.join(sorted(_FREE))} can be chosen. Leave it out."
-                )
+        for name in self.foreign(fields):
+            raise ConfigError(
+                f"`{name}` is for text models that learn their own words. {self.path} is a pretrained model, "
+                f"with which {', '.join(sorted(_FREE))} can be chosen. Leave it out."
+            )
         for name, bound in self.contradicted(fields).items():
             raise ConfigError(
                 f"`{name}` is {bound!r} in {self.path}, whose weights the model begins with. Received "

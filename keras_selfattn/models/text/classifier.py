@@ -75,6 +75,11 @@ class TextClassifier(Classifier):
         return [each for each in changes if self.start is None or not self.start.contradicted(each)]
 
     @property
+    def fine_tuned(self) -> bool:
+        """True if pieces and encoder come from a pretrained model."""
+        return isinstance(self.config, FineTunedConfig)
+
+    @property
     def learning_rates(self) -> Mapping[str, float]:
         return self._text.rates
 
@@ -92,8 +97,7 @@ class TextClassifier(Classifier):
         begun = None if start is None else starting_point(start)
         super().__init__(config if begun is None else begun.config(config), multi_label=multi_label, **kwargs)
         self.start = begun
-        fine_tuned = isinstance(self.config, FineTunedConfig)
-        self._text = PretrainedPieces(self.config) if fine_tuned else LearnedWords(self.config)
+        self._text = PretrainedPieces(self.config) if self.fine_tuned else LearnedWords(self.config)
         self.tokenizer: Any = None
         self.wide: NGramLogits | None = None
         if (vocabulary is None) != (labels is None):

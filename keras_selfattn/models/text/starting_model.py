@@ -62,6 +62,10 @@ class StartingModel:
         """Tokens in the order of their ids."""
         return self._model.tokenizer.vocabulary
 
+    def foreign(self, given: Mapping[str, Any]) -> list[str]:
+        """Return the given fields that a `TextConfig` does not have."""
+        return [name for name in given if name not in self._model.config.to_dict()]
+
     def contradicted(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a config that must change, by name, with their required values."""
         bound = self._bound()

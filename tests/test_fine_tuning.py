@@ -1,0 +1,297 @@
+"""Fine-tuning: the optimizer, a classifier that starts from a pretrained folder, and its path to a server."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from click.testing import CliRunner
+from pretrained_folders import BERT, DISTILBERT, ELECTRA, write_folder
+
+from keras_selfattn import models, training
+from keras_selfattn.cli.main import main
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.run_folder import load_run, read_config
+from keras_selfattn.training.fine_tuning import FineTuningAdamW
+
+TEXTS = ["a good film .", "the good film", "good films", "a bad film .", "the bad film", "badly bad"] * 6
+LABELS = ["+", "+", "+", "-", "-", "-"] * 6
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("pretrained") / "tiny", BERT)
+
+
+def weights_of(model, name):
+    return [np.array(weight) for weight in model.core.get_layer(name).weights]
+
+
+def stepped(optimizer, weights, gradients):
+    """Applies a list of gradients for each step; returns the weights."""
+    variables = [keras.Variable(value, name=name) for name, value in weights.items()]
+    for step in gradients:
+        optimizer.apply_gradients(zip(map(tf.convert_to_tensor, step), variables, strict=True))
+    return [np.array(each) for each in variables]
+
+
+def test_dense_weights_move_as_with_keras_adamw():
+    random = np.random.default_rng(0)
+    weights = {"kernel": random.normal(size=(3, 5)), "bias": random.normal(size=5)}
+    gradients = [[random.normal(size=value.shape) for value in weights.values()] for _ in range(4)]
+    settings = {"learning_rate": 0.1, "weight_decay": 0.3, "global_clipnorm": 1.5}
+    theirs = keras.optimizers.AdamW(**settings)
+    theirs.exclude_from_weight_decay(var_names=["bias"])
+    for ours, wanted in zip(
+        stepped(FineTuningAdamW(**settings), weights, gradients),
+        stepped(theirs, weights, gradients),
+        strict=True,
+    ):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_factor_scales_rate_and_decay_and_the_longest_path_counts():
+    weights = {"kernel": np.full((2, 2), 4.0)}
+    gradients = [[np.ones((2, 2))]]
+    found = stepped(
+        FineTuningAdamW(0.1, rates={"kern": 9.0, "kernel": 0.5}, weight_decay=0.2), weights, gradients
+    )
+    # The first step of Adam has the length of the rate.
+    np.testing.assert_allclose(found[0], 4 - 4 * 0.05 * 0.2 - 0.05, rtol=1e-5)
+    optimizer = FineTuningAdamW(rates={"a": 0.5, "a/b": 0.25})
+    assert [optimizer.rate_of(path) for path in ("a/b/kernel", "a/bc", "a", "b/a")] == [0.25, 0.5, 0.5, 1.0]
+
+
+def test_of_a_table_only_the_rows_in_use_move_and_repeats_add_up():
+    random = np.random.default_rng(1)
+    old, factors = random.normal(size=(7, 3)), random.normal(size=(4, 3))
+    table = keras.Variable(old.astype("float32"), name="tokens")
+    optimizer = FineTuningAdamW(0.1, weight_decay=0.3, global_clipnorm=0.7, beta_1=0.8, beta_2=0.9)
+    optimizer.build([table])
+    first, second, wanted = np.zeros((7, 3)), np.zeros((7, 3)), old.copy()
+    for step, ids in enumerate([[1, 4, 4, 2], [4, 0, 1, 4]], start=1):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table.value, ids) * tf.cast(factors, tf.float32))
+        (gradient,) = tape.gradient(loss, [table.value])
+        assert isinstance(gradient, tf.IndexedSlices)
+        optimizer.apply_gradients([(gradient, table)])
+        dense = np.zeros((7, 3))
+        np.add.at(dense, ids, factors)
+        dense *= min(1, 0.7 / np.linalg.norm(dense))
+        rows = sorted(set(ids))
+        first[rows] = 0.8 * first[rows] + 0.2 * dense[rows]
+        second[rows] = 0.9 * second[rows] + 0.1 * dense[rows] ** 2
+        rate = 0.1 * np.sqrt(1 - 0.9**step) / (1 - 0.8**step)
+        moved = rate * first[rows] / (np.sqrt(second[rows]) + 1e-7)
+        wanted[rows] = wanted[rows] * (1 - 0.1 * 0.3) - moved
+    np.testing.assert_allclose(np.array(table), wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(np.array(table)[[3, 5, 6]], old[[3, 5, 6]].astype(np.float32))
+
+
+def test_the_gradient_of_a_models_table_names_its_rows(folder):
+    model = models.TextClassifier({"wide": False}, start=folder)
+    model.adapt(TEXTS, LABELS)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(model.core(tf.constant([[2, 5, 6, 3]]), training=True))
+    table = model.core.get_layer("embedding").weights[0]
+    assert isinstance(tape.gradient(loss, table.value), tf.IndexedSlices)
+
+
+@pytest.mark.parametrize("config", [BERT, ELECTRA, DISTILBERT], ids=lambda config: config["model_type"])
+def test_a_classifier_begins_with_the_weights_and_the_pieces_of_a_folder(tmp_path, config):
+    start = write_folder(tmp_path / "m", config)
+    model, encoder = models.TextClassifier(start=start), models.TextEncoder(start=start)
+    model.adapt(TEXTS, LABELS)
+    assert model.tokenizer.vocabulary == encoder.tokenizer.vocabulary
+    for name in ("embedding", "encoder"):
+        for found, wanted in zip(weights_of(model, name), weights_of(encoder, name), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_it_learns_and_is_the_same_after_saving(folder, tmp_path):
+    model = models.TextClassifier(start=folder)
+    run = training.train(
+        (TEXTS, LABELS),
+        tmp_path / "run",
+        model=model,
+        config=training.TrainConfig(epochs=6, learning_rate=0.01, batch_size=12),
+        validation=(TEXTS[:6], LABELS[:6]),
+        verbose=0,
+    )
+    assert run.figures.summary()["accuracy"] == 1
+    assert isinstance(run.model.optimizer, FineTuningAdamW)
+    saved = load_run(tmp_path / "run")
+    np.testing.assert_allclose(
+        saved.predict(TEXTS, verbose=0), run.model.predict(TEXTS, verbose=0), atol=1e-6
+    )
+    record = read_config(tmp_path / "run")
+    assert record["kind"] == "TextClassifier"
+    assert record["start"] == {"path": str(folder), "kind": "bert"}
+    # A saved model holds everything: a start folder may be gone.
+    assert saved.get_config()["start"] is None
+    saved.compile()
+    saved.fit(TEXTS, LABELS, verbose=0)
+
+
+def test_rows_with_several_labels_and_models_without_a_wide_path_are_fine_tuned_as_well(folder):
+    model = models.TextClassifier({"wide": False, "pooling": "first"}, start=folder)
+    model.compile()
+    model.fit(TEXTS, [[label, "film"] for label in LABELS], epochs=1, verbose=0)
+    assert (model.labels, model.multi_label, model.wide) == (["+", "-", "film"], True, None)
+    assert model.predict(TEXTS[:2], verbose=0).shape == (2, 3)
+
+
+def test_frozen_layers_keep_their_weights_and_others_move(folder):
+    model = models.TextClassifier({"frozen_layers": 1}, start=folder)
+    model.adapt(TEXTS, LABELS)
+    before = {name: weights_of(model, name) for name in ("embedding", "encoder")}
+    model.compile("sgd")
+    model.fit(TEXTS, LABELS, epochs=1, verbose=0)
+    for old, new in zip(before["embedding"], weights_of(model, "embedding"), strict=True):
+        np.testing.assert_array_equal(old, new)
+    first, second = model.core.get_layer("encoder").blocks
+    moved = [
+        not np.array_equal(old, new)
+        for old, new in zip(before["encoder"], weights_of(model, "encoder"), strict=True)
+    ]
+    assert moved == [False] * len(first.weights) + [True] * len(second.weights)
+
+
+def test_lower_layers_learn_slower_and_the_head_at_the_full_rate(folder):
+    model = models.TextClassifier(start=folder)
+    optimizer = FineTuningAdamW(rates=model.learning_rates)
+    paths = [
+        "embedding/tokens",
+        "encoder/block_0/attention/output_kernel",
+        "encoder/block_1/x",
+        "logits/kernel",
+    ]
+    rates = [optimizer.rate_of(path) for path in paths]
+    assert rates[0] < rates[1] < rates[2] == rates[3] == 1
+    model.adapt(TEXTS, LABELS)
+    known = {variable.path.partition("/")[0] for variable in model.core.trainable_variables}
+    assert known == {"embedding", "encoder", "logits"}
+
+
+def test_few_rows_are_passed_more_often(folder):
+    model = models.TextClassifier(start=folder)
+    epochs = [model.advised_training(rows)["epochs"] for rows in (10, 1000, 10_000, 10**6)]
+    assert epochs == sorted(epochs, reverse=True)
+    assert epochs[0] > epochs[-1] >= 2
+    training.TrainConfig(**model.advised_training(10))
+
+
+def test_long_texts_are_cut_and_told_and_training_reads_spans(folder):
+    long = [" ".join(["good film"] * 30), *TEXTS]
+    model = models.TextClassifier({"training_span": 5}, start=folder)
+    with pytest.warns(UserWarning, match=r"1 of 37 texts are longer than max_tokens=16"):
+        model.adapt(long, ["+", *LABELS])
+    rows = model.read_rows(long, ["+", *LABELS], None, type(model.head))
+    longest = {
+        training: max(ids.shape[1] for (ids, _), *_ in model.batches(rows, 8, training=training))
+        for training in (True, False)
+    }
+    assert longest == {True: 5, False: 16}
+    first = models.TextClassifier({"training_span": 5, "pooling": "first"}, start=folder)
+    with pytest.warns(UserWarning, match="are cut at the end"):
+        first.adapt(long, ["+", *LABELS])
+    assert max(ids.shape[1] for (ids, _), *_ in first.batches(rows, 8, training=True)) == 16
+
+
+@pytest.mark.parametrize(
+    ("config", "match"),
+    [
+        ({"width": 16}, r"`width` is 8 in .*tiny, whose weights the model begins with\. Received 16"),
+        ({"tokens": "characters"}, "`tokens` is for text models that learn their own words"),
+        ({"members": 2}, "`members` is for text models"),
+        ({"frozen_layers": 3}, r"`frozen_layers` must be at most `num_layers`, 2\. Received 3"),
+        ({"max_tokens": 17}, r"`max_tokens` must be at most `positions`, 16\. Received 17"),
+        (models.TextConfig(width=96), "`width` is 8"),
+    ],
+)
+def test_what_the_folder_determines_cannot_be_changed(folder, config, match):
+    with pytest.raises(ConfigError, match=match):
+        models.TextClassifier(config, start=folder)
+
+
+@pytest.mark.parametrize(
+    "change", [{"head_dropout": 1.0}, {"wide": 1}, {"training_span": 0}, {"frozen_layers": -1}]
+)
+def test_fields_out_of_range_are_named(change):
+    with pytest.raises(ConfigError, match=f"`{next(iter(change))}`"):
+        models.FineTunedConfig(**change)
+
+
+def test_a_config_without_a_folder_is_refused_before_training():
+    model = models.TextClassifier(models.FineTunedConfig(width=8, num_heads=2))
+    with pytest.raises(ConfigError, match="needs `start`, the folder of a pretrained model"):
+        model.adapt(TEXTS, LABELS)
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    file = tmp_path_factory.mktemp("rows") / "films.jsonl"
+    rows = zip(TEXTS, LABELS, strict=True)
+    file.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (["--freeze", 1], "--freeze is for pretrained models. Give the folder of one with --from."),
+        (["--from", "nowhere/MiniLM"], "Nothing is downloaded"),
+        (["--from", "FOLDER", "--width", 16], "--width contradicts"),
+        (["--from", "FOLDER", "--keep-case"], "--keep-case has no meaning for a model that begins with"),
+        (["--from", "FOLDER", "--members", 2], "--members has no meaning"),
+    ],
+)
+def test_the_command_refuses_what_does_not_fit(folder, table, tmp_path, arguments, match):
+    asked = [folder if argument == "FOLDER" else argument for argument in arguments]
+    done = invoke("train", table, "--output", tmp_path / "run", *asked)
+    assert done.exit_code != 0
+    assert match in " ".join(done.output.split())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.process
+def test_the_path_from_a_table_to_a_served_fine_tuned_model(folder, table, tmp_path):
+    from keras_selfattn.export import read_card
+    from keras_selfattn.serving.client import Client
+    from keras_selfattn.serving.server import Server, ServerConfig
+
+    run, base = tmp_path / "run", tmp_path / "served"
+    done = invoke(
+        "train", table, "--output", run, "--from", folder, "--freeze", 1, "--epochs", 2, "--batch-size", 8
+    )
+    assert done.exit_code == 0, done.output
+    assert "bert, 2 blocks of width 8" in " ".join(done.output.split())
+    assert invoke("evaluate", run, table).exit_code == 0
+    done = invoke("export", run, base)
+    assert done.exit_code == 0, done.output
+    card = read_card(base / "1")
+    assert card["task"] == "text-classification"
+    assert set(card["signatures"]) == {"serving_default", "classify", "explain"}
+    model = load_run(run)
+    assert model.wide is not None
+    asked = [*TEXTS[:4], "", "unheard of"]
+    wanted = model.predict(asked, verbose=0)
+    with (
+        Server(ServerConfig("films", base, port=0)) as server,
+        Client(server.target, model="films") as client,
+    ):
+        answers = client.classify(asked)
+    found = np.array([[answer.scores[label] for label in model.labels] for answer in answers])
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_the_settings_of_a_fine_tuned_model_are_json(folder):
+    config = models.TextClassifier({"wide": False}, start=folder).config
+    again = models.FineTunedConfig(**json.loads(json.dumps(config.to_dict())))
+    assert dataclasses.asdict(again) == dataclasses.asdict(config)
