@@ -172,6 +172,86 @@ def test_of_added_tokens_the_first_and_longest_is_taken(text):
     assert tokenizer.size == oracle.get_vocab_size()
 
 
+OF_MPNET = ["<s>", "<pad>", "</s>", "<unk>", "[UNK]", "<mask>"]
+
+
+@functools.cache
+def mpnet(normal=(True, True, None, True)):
+    """A tokenizer of the package as MPNet's: of its special tokens <unk> is found after normalisation."""
+    theirs = learned(normal).get_vocab(with_added_tokens=False)
+    words = [piece for piece in sorted(theirs, key=theirs.get) if piece not in SPECIAL]
+    vocabulary = {piece: number for number, piece in enumerate([*OF_MPNET, *words, "##<", "##>"])}
+    made = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizer(normal), pre_tokenizers.BertPreTokenizer()
+    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    for token in OF_MPNET:
+        flags = {"lstrip": token == "<mask>", "normalized": token == "<unk>"}
+        made.add_special_tokens([tokenizers.AddedToken(token, **flags)])
+    return made
+
+
+@functools.cache
+def read_mpnet(folder, normal=(True, True, None, True)):
+    """Ours from the package's file, and its graph."""
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "MPNetTokenizer"}')
+    tokenizer = WordPiece.from_folder(written(folder, mpnet(normal)), 1000)
+    return tokenizer, tf.function(tokenizer, input_signature=[tf.TensorSpec([None], tf.string)])
+
+
+@pytest.mark.parametrize("normal", [(True, True, None, True), (False, False, False, False)])
+def test_mpnets_tokenizer_has_the_ids_of_the_package(tmp_path, normal):
+    tokenizer, _ = read_mpnet(tmp_path, normal)
+    texts = [
+        *SENTENCES,
+        *("", "good <mask> film", "good\t<mask><mask> film", "\x0b \x85<mask>\u2028 good", "<s></s> <pad>"),
+        *(
+            "<unk>",
+            "<UNK> x<Unk>s",
+            "<u\x00nk> <ún\u0301k>",
+            "< unk> <unk >",
+            "<unk><unk>film<<unk>> <un<unk>k>",
+        ),
+        *("<unk", "unk>", "<unk<s>>", "[unk] [UNK]", "good<unk>films", "film <unk>", "<Ｕnk> <UNK\u0130>"),
+    ]
+    assert_equal(texts, mpnet(normal), tokenizer)
+    assert tokenizer.settings.normalized_tokens == ("<unk>",)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.text(st.sampled_from("<>unkUNKs/ []mask\x00\u0301é."), max_size=30), min_size=1, max_size=5)
+)
+def test_a_text_of_parts_of_mpnets_special_tokens_has_the_ids_of_the_package(tmp_path_factory, texts):
+    _, traced_ids = read_mpnet(tmp_path_factory.getbasetemp())
+    assert_equal([f"{text}<unk>{text}" for text in texts], mpnet(), traced_ids)
+
+
+def test_two_ids_change_places(tmp_path):
+    tokenizer, _ = read_mpnet(tmp_path)
+    swapped = tokenizer.swapped(0, 1)
+    texts = [*SENTENCES, "good <pad> <s>", "<s>film <unk><mask>"]
+    ids = {0: 1, 1: 0}
+    for row, other in zip(tokenizer.rows(texts)[0], swapped.rows(texts)[0], strict=True):
+        assert other.tolist() == [ids.get(each, each) for each in row.tolist()]
+    assert swapped.names == ["<pad>", "<s>", *tokenizer.names[2:]]
+    assert swapped.padded(tf.constant(["", "good"])).numpy()[0].tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize("named", ["tokenizer", "model"])
+def test_mpnets_special_tokens_are_those_of_its_vocabulary(tmp_path, named):
+    """BERT's are in its vocabulary, too, where they mean nothing."""
+    vocabulary = [*OF_MPNET[:4], "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "<mask>"]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary))
+    files = {
+        "tokenizer": ("tokenizer_config.json", '{"tokenizer_class": "MPNetTokenizerFast"}'),
+        "model": ("config.json", '{"model_type": "mpnet"}'),
+    }
+    (tmp_path / files[named][0]).write_text(files[named][1])
+    tokenizer = WordPiece.from_folder(tmp_path, 8)
+    assert tokenizer.rows(["good zebra <mask>"])[0][0].tolist() == [0, 9, 5, 10, 2]
+    assert tokenizer.id_of(tokenizer.settings.pad) == 1
+
+
 @pytest.mark.parametrize("max_tokens", [2, 3, 4, 7, 20, 100])
 def test_a_longer_text_is_cut_as_the_package_cuts_it(max_tokens):
     oracle = tokenizers.Tokenizer.from_str(learned().to_str())
@@ -371,6 +451,12 @@ def test_settings_and_vocabulary_are_all_there_is_to_save():
         ({"added_tokens": {"": 1}}, "`added_tokens` must not be empty"),
         ({"added_tokens": {"a\u2028": 1}}, "must not hold U.2028"),
         ({"added_tokens": {"a": -1}}, "ids from 0 on. Received -1 for 'a'"),
+        ({"normalized_tokens": ("<a>",)}, "one of `added_tokens` and part of no other. Received '<a>'"),
+        (
+            {"normalized_tokens": ("<a>",), "added_tokens": {"<a>": 1, "xa>": 2}},
+            "part of no other. Received '<a>'",
+        ),
+        ({"normalized_tokens": ("<A>",), "added_tokens": {"<A>": 1}}, "lower-case ASCII words"),
     ],
 )
 def test_a_setting_out_of_range_is_named(changed, message):
@@ -468,8 +554,7 @@ FLAGGED = {"id": 0, "content": "[PAD]", "special": True, "lstrip": False, "rstri
             {"post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 9], "cls": ["[CLS]", 2]}},
             r"ids \[9\]",
         ),
-        ({"added_tokens": [{**FLAGGED, "lstrip": True}]}, "'.PAD.' is `lstrip`: not supported"),
-        ({"added_tokens": [{**FLAGGED, "normalized": True}]}, "is `normalized`"),
+        ({"added_tokens": [{**FLAGGED, "normalized": True}]}, "'.PAD.' is `normalized`: not supported"),
         ({"added_tokens": [{**FLAGGED, "single_word": True}]}, "is `single_word`"),
         ({"added_tokens": [{**FLAGGED, "rstrip": True}]}, "is `rstrip`"),
         ({"added_tokens": [{**FLAGGED, "id": 77}]}, "'.PAD.' has the id 77, but 0"),

@@ -7,6 +7,7 @@ words), W (words of all texts).
 import re
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.subwords import bert_characters as characters
@@ -36,7 +37,10 @@ class Words(NamedTuple):
     rows: Tensor
 
     def strings(self) -> Tensor:
-        """Return the words as a string tensor `[W]`; those that are added tokens begin with `MARK`."""
+        """Return the words as a string tensor `[W]`; those that are added tokens begin with `MARK`.
+
+        It stands before an added token; of one that was found after normalisation, for its first character.
+        """
         return tf.raw_ops.UnicodeEncode(
             input_values=self.codes & _CODE, input_splits=self.splits, output_encoding="UTF-8"
         )
@@ -68,7 +72,8 @@ class BertWords:
         self._ordered = settings.strips_accents  # because NFD puts marks into an order
         # The longest first: the first alternative that fits is taken.
         added = sorted(settings.added_tokens, key=len, reverse=True)
-        self._added = "|".join(map(re.escape, added))
+        self._normal_tokens = [np.array([*map(ord, token)]) for token in settings.normalized_tokens]
+        self._added = "|".join(re.escape(token) for token in added if token not in settings.normalized_tokens)
         self._longest = max(map(len, added), default=0)
 
     def __call__(self, texts: Tensor, most: int) -> Words:
@@ -101,6 +106,8 @@ class BertWords:
         kinds = tf.bitwise.right_shift(found, characters.CODE_BITS) & 2**characters.KIND_BITS - 1
         letter = kinds == characters.LETTER
         begins = ~(letter & tf.concat([[False], letter[:-1]], 0))
+        for token in self._normal_tokens:
+            found, begins = _as_one_word(token, found, begins)
         place = tf.where(kinds != characters.SPACE)[:, 0]  # [A]
         begins = tf.gather(begins, place)
         codes = (tf.gather(found, place) & _CODE) + tf.where(begins, FIRST, 0)
@@ -138,6 +145,23 @@ class BertWords:
             return found
         ranked = tf.where(found >= 1 << characters.CODE_BITS + characters.KIND_BITS)[:, 0]
         return tf.cond(tf.size(ranked) > 1, lambda: _in_order(found, ranked), lambda: found)
+
+
+def _as_one_word(token: np.ndarray, found: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
+    """Make each occurrence of an added token a word, and its first character `MARK`.
+
+    Args:
+        token: its code points `[L]`; brackets, each of which is a word by itself, begin and end it.
+        found: int32 characters; a separator ends them.
+        begins: bool, True where a word begins.
+    """
+    size = len(token)
+    codes = tf.pad(found & _CODE, [[0, size]])
+    same = [codes[place : place - size] == code for place, code in enumerate(token)]
+    firsts = tf.where(tf.reduce_all(same, 0))  # [occurrences, 1]
+    inner = tf.reshape(firsts + np.arange(1, size), [-1, 1])
+    begins = tf.tensor_scatter_nd_update(begins, inner, tf.zeros_like(inner[:, 0], tf.bool))
+    return tf.tensor_scatter_nd_update(found, firsts, tf.fill(tf.shape(firsts)[:1], ord(MARK))), begins
 
 
 def _in_order(found: Tensor, ranked: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ The ids are those of the `tokenizers` package, for each script and for bytes tha
 Axes: B (texts), T (tokens), W (words of all texts), P (pieces of all texts).
 """
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,23 @@ class WordPiece:
             return cls(settings, vocabulary)
         except ConfigError as error:
             raise ConfigError(f"the tokenizer of {folder}: {error}") from error
+
+    def swapped(self, first: int, second: int) -> "WordPiece":
+        """Return the tokenizer in which two ids have changed places; both must be of the vocabulary.
+
+        Raises:
+            ConfigError: if one of them is not.
+        """
+        if not 0 <= min(first, second) <= max(first, second) < len(self.vocabulary):
+            raise ConfigError(
+                f"the ids {first} and {second} cannot change places: the vocabulary has the ids 0 to "
+                f"{len(self.vocabulary) - 1}."
+            )
+        places = {first: second, second: first}
+        added = {token: places.get(number, number) for token, number in self.settings.added_tokens.items()}
+        order = [places.get(number, number) for number in range(len(self.vocabulary))]
+        vocabulary = [self.vocabulary[number] for number in order]
+        return WordPiece(dataclasses.replace(self.settings, added_tokens=added), vocabulary)
 
     @property
     def size(self) -> int:
@@ -200,7 +218,8 @@ def _checked_ids(settings: WordPieceSettings, vocabulary: list[str]) -> dict[str
 def _word_table(settings: WordPieceSettings, vocabulary: list[str]) -> tf.lookup.StaticHashTable:
     """Return the table from whole words, and added tokens after `MARK`, to their ids."""
     ids = {piece: number for number, piece in enumerate(vocabulary)}
-    ids |= {f"{MARK}{token}": number for token, number in settings.added_tokens.items()}
+    for token, number in settings.added_tokens.items():
+        ids[f"{MARK}{token[1:] if token in settings.normalized_tokens else token}"] = number
     try:
         keys = tf.constant([word.encode() for word in ids], dtype=tf.string)
     except UnicodeEncodeError as error:

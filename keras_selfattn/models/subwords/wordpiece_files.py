@@ -1,14 +1,16 @@
 """Read BERT's tokenizer from a model folder: `tokenizer.json`, or `vocab.txt` with its config."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
+from keras_selfattn.models.subwords.wordpiece_settings import IN_BRACKETS, WordPieceSettings
 
 TOKENIZER, VOCABULARY, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
+MODEL = "config.json"
 
 # Our names of settings, and those of the files.
 _MODEL = {
@@ -18,8 +20,12 @@ _MODEL = {
 }
 _NORMALIZER = ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase")
 _SPECIAL = {"unknown": "unk", "cls": "cls", "sep": "sep", "pad": "pad", "mask": "mask"}
-# Flags of an added token that would change where it is found.
-_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
+# Special tokens where the files do not name them.
+_OF_BERT = {ours: f"[{theirs.upper()}]" for ours, theirs in _SPECIAL.items()}
+_OF_MPNET = {"unknown": "[UNK]", "cls": "<s>", "sep": "</s>", "pad": "<pad>", "mask": "<mask>"}
+# Flags of an added token that would change where it is found. `lstrip` takes white space before it, which is
+# no part of a word anyway.
+_FLAGS = ("single_word", "rstrip")
 
 
 def read_wordpiece(folder: Path, max_tokens: int) -> tuple[WordPieceSettings, list[str]]:
@@ -27,7 +33,8 @@ def read_wordpiece(folder: Path, max_tokens: int) -> tuple[WordPieceSettings, li
 
     `tokenizer.json` is read if there is one (the format of the `tokenizers` package), otherwise `vocab.txt`
     (of the `transformers` package). The names of the special tokens, and with `vocab.txt` the normalisation,
-    are those in `tokenizer_config.json`, and where it is missing or silent BERT's. The length and the padding
+    are those in `tokenizer_config.json`, and where it is missing or silent BERT's, or the names MPNet's if
+    the tokenizer or the model is MPNet's. The length and the padding
     in `tokenizer.json` are not used.
 
     Args:
@@ -44,9 +51,10 @@ def read_wordpiece(folder: Path, max_tokens: int) -> tuple[WordPieceSettings, li
         path, reader = folder / VOCABULARY, _from_vocabulary
     else:
         raise ConfigError(f"{folder} holds no tokenizer: neither {TOKENIZER} nor {VOCABULARY}.")
-    config = _json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    config = _json_if_any(folder / CONFIG)
+    kind = config.get("tokenizer_class") or _json_if_any(folder / MODEL).get("model_type")
     try:
-        return reader(path, config, max_tokens)
+        return reader(path, _with_special(config, kind), max_tokens)
     except ConfigError:
         raise
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -63,12 +71,16 @@ def _from_tokenizer(
     if (found.get("truncation") or {}).get("direction", "Right") != "Right":
         raise ConfigError(f"{path}: `truncation` is at the left; only the right is supported.")
     vocabulary = _in_order(path, model["vocab"])
-    added = _added_tokens(path, found.get("added_tokens") or [])
+    listed = found.get("added_tokens") or []
+    added = _added_tokens(path, listed)
     ids = {**model["vocab"], **added}
     names = _special_names(config, ids) | _template(path, found, ids)
     names |= {ours: model[theirs] for ours, theirs in _MODEL.items() if theirs in model}
     normal = {name: normalizer[name] for name in _NORMALIZER if name in normalizer}
-    return WordPieceSettings(max_tokens, added_tokens=added, **normal, **names), vocabulary
+    settings = WordPieceSettings(
+        max_tokens, added_tokens=added, normalized_tokens=_normalized(listed), **normal, **names
+    )
+    return settings, vocabulary
 
 
 def _from_vocabulary(
@@ -80,15 +92,16 @@ def _from_vocabulary(
     vocabulary = [line.rstrip("\r") for line in _text(path).removesuffix("\n").split("\n")]
     ids = {piece: number for number, piece in enumerate(vocabulary)}
     names = _special_names(config, ids)
-    listed = config.get("added_tokens_decoder", {})
+    listed = [{**token, "id": int(key)} for key, token in config.get("added_tokens_decoder", {}).items()]
     added = {token: ids[token] for token in names.values() if token in ids}
-    added |= _added_tokens(place, [{**token, "id": int(key)} for key, token in listed.items()])
+    added |= _added_tokens(place, listed)
     settings = WordPieceSettings(
         max_tokens,
         lowercase=config.get("do_lower_case", True),
         strip_accents=config.get("strip_accents"),
         handle_chinese_chars=config.get("tokenize_chinese_chars", True),
         added_tokens=added,
+        normalized_tokens=_normalized(listed),
         **names,
     )
     return settings, vocabulary
@@ -105,8 +118,8 @@ def _part(path: Path, found: Mapping[str, Any], name: str, *supported: str) -> d
 
 def _template(path: Path, found: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
     """Return the names of the tokens before and after a text."""
-    part = _part(path, found, "post_processor", "TemplateProcessing", "BertProcessing")
-    if part["type"] == "BertProcessing":
+    part = _part(path, found, "post_processor", "TemplateProcessing", "BertProcessing", "RobertaProcessing")
+    if part["type"] != "TemplateProcessing":
         around = [part["cls"], part["sep"]]
     else:
         single = part["single"]
@@ -126,16 +139,40 @@ def _template(path: Path, found: Mapping[str, Any], ids: Mapping[str, int]) -> d
 def _added_tokens(path: Path, listed: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     for token in listed:
         flags = [name for name in _FLAGS if token.get(name)]
+        if token.get("normalized") and not re.fullmatch(IN_BRACKETS, token["content"]):
+            flags.append("normalized")
         if flags:
             raise ConfigError(f"{path}: the added token {token['content']!r} is `{flags[0]}`: not supported.")
     return {token["content"]: token["id"] for token in listed if token["content"]}
+
+
+def _normalized(listed: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the added tokens that are found in the normalised text."""
+    return tuple(token["content"] for token in listed if token["content"] and token.get("normalized"))
+
+
+def _with_special(config: Mapping[str, Any], kind: Any) -> dict[str, Any]:
+    """Return the tokenizer's config with the names of all special tokens.
+
+    Args:
+        config: `tokenizer_config.json`.
+        kind: the class of the tokenizer, or else the family of the model.
+    """
+    names = _OF_MPNET if str(kind).lower().startswith("mpnet") else _OF_BERT
+    return {
+        **config,
+        **{
+            f"{_SPECIAL[ours]}_token": config.get(f"{_SPECIAL[ours]}_token") or name
+            for ours, name in names.items()
+        },
+    }
 
 
 def _special_names(config: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
     """Return the names of the special tokens; of the mask None if there is none."""
     names: dict[str, Any] = {}
     for ours, theirs in _SPECIAL.items():
-        token = config.get(f"{theirs}_token") or f"[{theirs.upper()}]"
+        token = config[f"{theirs}_token"]
         names[ours] = token["content"] if isinstance(token, dict) else token
     if names["mask"] not in ids:
         names["mask"] = None
@@ -147,6 +184,10 @@ def _in_order(path: Path, ids: Mapping[str, int]) -> list[str]:
     if sorted(ids.values()) != list(range(len(ids))):
         raise ConfigError(f"{path}: the ids of `model.vocab` must be 0 to {len(ids) - 1}, each once.")
     return sorted(ids, key=ids.__getitem__)
+
+
+def _json_if_any(path: Path) -> dict[str, Any]:
+    return _json(path) if path.is_file() else {}
 
 
 def _json(path: Path) -> dict[str, Any]:

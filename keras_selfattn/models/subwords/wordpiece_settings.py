@@ -1,7 +1,8 @@
 """Settings of BERT's tokenizer."""
 
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
@@ -9,6 +10,8 @@ from keras_selfattn.models.config import check_count
 
 # Around an added token while a text is normalised; so no added token may hold it.
 MARK = "\u2028"
+# Such a word is the same after any normalisation, and cannot overlap another one.
+IN_BRACKETS = r"<[a-z0-9_]+>|\[[a-z0-9_]+\]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +33,8 @@ class WordPieceSettings:
         mask: token to guess; None if the vocabulary has none.
         added_tokens: ids of tokens that are found in a text as they are, before it is normalised, such as
             "[SEP]". Where two begin at one character, the longer is taken.
+        normalized_tokens: those of `added_tokens` that are found in the normalised text instead, so "<UNK>"
+            is "<unk>", too. Each is a lower-case ASCII word in brackets, such as "<unk>" or "[unk]".
 
     Raises:
         ConfigError: for a setting out of range; it names the setting, the rule and the value.
@@ -54,6 +59,7 @@ class WordPieceSettings:
     pad: str = "[PAD]"
     mask: str | None = "[MASK]"
     added_tokens: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    normalized_tokens: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_input_chars_per_word"):
@@ -84,6 +90,13 @@ class WordPieceSettings:
                 raise ConfigError(
                     f"`added_tokens` must have ids from 0 on. Received {number!r} for {token!r}."
                 )
+        for token in self.normalized_tokens:
+            others = [other for other in self.added_tokens if other != token and token[1:] in other]
+            if token not in self.added_tokens or others or not re.fullmatch(IN_BRACKETS, token):
+                raise ConfigError(
+                    "`normalized_tokens` must be lower-case ASCII words in brackets, such as '<unk>', each "
+                    f"one of `added_tokens` and part of no other. Received {token!r}."
+                )
 
     @property
     def strips_accents(self) -> bool:
@@ -92,9 +105,10 @@ class WordPieceSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON types."""
-        return {**dataclasses.asdict(self), "added_tokens": dict(self.added_tokens)}
+        mutable = {"added_tokens": dict(self.added_tokens), "normalized_tokens": list(self.normalized_tokens)}
+        return {**dataclasses.asdict(self), **mutable}
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> "WordPieceSettings":
         """Return the settings of `to_dict`."""
-        return cls(**found)
+        return cls(**{**found, "normalized_tokens": tuple(found.get("normalized_tokens", ()))})
