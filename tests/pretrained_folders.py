@@ -7,6 +7,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", "##s", "##ly", ".", "the"]
+PIECES_OF_MPNET = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>", *PIECES[5:]]
+PIECES_PADDED_BY_1 = ["[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]", *PIECES[5:]]
 BERT = {
     "model_type": "bert",
     "vocab_size": len(PIECES),
@@ -20,6 +22,17 @@ BERT = {
     "layer_norm_eps": 1e-12,
 }
 ELECTRA = {**BERT, "model_type": "electra", "embedding_size": 6}
+# Two rows of the table of positions are for no token.
+ROBERTA = {
+    **BERT,
+    "model_type": "roberta",
+    "pad_token_id": 1,
+    "max_position_embeddings": 18,
+    "type_vocab_size": 1,
+    "layer_norm_eps": 1e-5,
+}
+MPNET = {**ROBERTA, "model_type": "mpnet", "relative_attention_num_buckets": 32}
+del MPNET["type_vocab_size"]
 DISTILBERT = {
     "model_type": "distilbert",
     "vocab_size": len(PIECES),
@@ -39,6 +52,14 @@ _BERT_LAYERS = {
     "last": "output.dense",
     "second norm": "output.LayerNorm",
 }
+_MPNET_LAYERS = {
+    **_BERT_LAYERS,
+    "query": "attention.attn.q",
+    "key": "attention.attn.k",
+    "value": "attention.attn.v",
+    "output": "attention.attn.o",
+    "first norm": "attention.LayerNorm",
+}
 _DISTILBERT_LAYERS = {
     "query": "attention.q_lin",
     "key": "attention.k_lin",
@@ -49,6 +70,9 @@ _DISTILBERT_LAYERS = {
     "last": "ffn.lin2",
     "second norm": "output_layer_norm",
 }
+
+
+_LAYERS = {"distilbert": _DISTILBERT_LAYERS, "mpnet": _MPNET_LAYERS}
 
 
 def weights_of(config, prefix="", seed=0):
@@ -65,10 +89,14 @@ def weights_of(config, prefix="", seed=0):
         ),
     }
     norms = {"embeddings.LayerNorm": narrow}
-    if not distilled:
-        found["embeddings.token_type_embeddings.weight"] = random.normal(size=(2, narrow))
+    if "type_vocab_size" in config:
+        types = (config["type_vocab_size"], narrow)
+        found["embeddings.token_type_embeddings.weight"] = random.normal(size=types)
+    if "relative_attention_num_buckets" in config:
+        buckets = (config["relative_attention_num_buckets"], config["num_attention_heads"])
+        found["encoder.relative_attention_bias.weight"] = 2 * random.normal(size=buckets)
     shapes = {"embeddings_project": (width, narrow)} if narrow != width else {}
-    names = _DISTILBERT_LAYERS if distilled else _BERT_LAYERS
+    names = _LAYERS.get(config["model_type"], _BERT_LAYERS)
     for number in range(config["n_layers" if distilled else "num_hidden_layers"]):
         layer = f"{'transformer' if distilled else 'encoder'}.layer.{number}."
         for each in ("query", "key", "value", "output"):
@@ -84,8 +112,16 @@ def weights_of(config, prefix="", seed=0):
     return {prefix + name: value.astype(np.float32) for name, value in found.items()}
 
 
-def write_folder(folder, config=BERT, tensors=None, pieces=PIECES, **files):
+def pieces_of(config):
+    """Returns the vocabulary of a family, with padding at the family's id."""
+    if config["model_type"] == "mpnet":
+        return PIECES_OF_MPNET
+    return PIECES_PADDED_BY_1 if config["model_type"] == "roberta" else PIECES
+
+
+def write_folder(folder, config=BERT, tensors=None, pieces=None, **files):
     """Writes a folder of the Hugging Face kind, and `files`: content by name, with __ for a dot."""
+    pieces = pieces_of(config) if pieces is None else pieces
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     save_file(weights_of(config) if tensors is None else tensors, folder / "model.safetensors")
@@ -98,10 +134,13 @@ def write_folder(folder, config=BERT, tensors=None, pieces=PIECES, **files):
 
 
 def hidden_states(config, tensors, ids, types=None):
-    """Returns the last hidden states of one text, `[T, width]`, float64, from the papers' formulas."""
+    """Returns the last hidden states of one text, `[T, width]`, float64, from the papers' formulas.
+
+    The ids are those of the folder.
+    """
     tensors = {name: value.astype(np.float64) for name, value in tensors.items()}
     distilled = config["model_type"] == "distilbert"
-    names = _DISTILBERT_LAYERS if distilled else _BERT_LAYERS
+    names = _LAYERS.get(config["model_type"], _BERT_LAYERS)
     heads = config["n_heads" if distilled else "num_attention_heads"]
 
     epsilon = config.get("layer_norm_eps", 1e-12)
@@ -115,8 +154,9 @@ def hidden_states(config, tensors, ids, types=None):
         return scaled * tensors[f"{name}.weight"] + tensors[f"{name}.bias"]
 
     x = tensors["embeddings.word_embeddings.weight"][ids]
-    x = x + tensors["embeddings.position_embeddings.weight"][: len(ids)]
-    if not distilled:
+    first = 2 if config["model_type"] in ("roberta", "mpnet") else 0
+    x = x + tensors["embeddings.position_embeddings.weight"][first : first + len(ids)]
+    if "type_vocab_size" in config:
         x = x + tensors["embeddings.token_type_embeddings.weight"][[0] * len(ids) if types is None else types]
     x = normal("embeddings.LayerNorm", x)
     if "embeddings_project.weight" in tensors:
@@ -128,7 +168,7 @@ def hidden_states(config, tensors, ids, types=None):
         context = np.zeros_like(x)
         for head in range(heads):
             part = slice(head * size, (head + 1) * size)
-            logits = query[:, part] @ key[:, part].T / math.sqrt(size)
+            logits = query[:, part] @ key[:, part].T / math.sqrt(size) + relative_bias(tensors, head, len(x))
             weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
             context[:, part] = weights / weights.sum(axis=-1, keepdims=True) @ value[:, part]
         x = normal(layer + names["first norm"], x + linear(layer + names["output"], context))
@@ -136,3 +176,20 @@ def hidden_states(config, tensors, ids, types=None):
         hidden = hidden * 0.5 * (1 + np.vectorize(math.erf)(hidden / math.sqrt(2)))
         x = normal(layer + names["second norm"], x + linear(layer + names["last"], hidden))
     return x
+
+
+def relative_bias(tensors, head, length):
+    """Returns what the shared table adds to a head's logits, `[T, S]`, by T5's buckets; 0 without one."""
+    table = tensors.get("encoder.relative_attention_bias.weight")
+    if table is None:
+        return 0.0
+    half = len(table) // 2
+
+    def bucket(query, key):
+        away = abs(key - query)
+        if away >= half // 2:
+            steps = math.log(away / (half // 2)) / math.log(128 / (half // 2)) * (half // 2)
+            away = min(half // 2 + int(steps + 1e-9), half - 1)
+        return away + (half if key > query else 0)
+
+    return np.array([[table[bucket(t, s), head] for s in range(length)] for t in range(length)])

@@ -4,7 +4,19 @@ import json
 
 import numpy as np
 import pytest
-from pretrained_folders import BERT, DISTILBERT, ELECTRA, PIECES, hidden_states, weights_of, write_folder
+from pretrained_folders import (
+    BERT,
+    DISTILBERT,
+    ELECTRA,
+    MPNET,
+    PIECES,
+    PIECES_OF_MPNET,
+    ROBERTA,
+    hidden_states,
+    pieces_of,
+    weights_of,
+    write_folder,
+)
 from safetensors.numpy import save_file
 
 from keras_selfattn import models
@@ -21,18 +33,41 @@ def states(model, ids, types=None):
     return np.asarray(encoder(vectors, mask=ids != 0))
 
 
-@pytest.mark.parametrize("config", [BERT, ELECTRA, DISTILBERT], ids=lambda config: config["model_type"])
+def padded(rows):
+    ids = np.zeros((len(rows), max(map(len, rows))), "int32")
+    for place, row in enumerate(rows):
+        ids[place, : len(row)] = row
+    return ids
+
+
+def in_folder(config, rows):
+    """Returns rows of ids as the folder of a family has them: its special tokens have other places."""
+    pieces = pieces_of(config)
+    special = dict(zip((2, 3), (("<s>", "</s>") if "<s>" in pieces else ("[CLS]", "[SEP]")), strict=True))
+    return [[pieces.index(special[each]) if each in special else each for each in row] for row in rows]
+
+
+def in_ours(config, rows):
+    """Returns rows of a folder's ids after 0 and the id of padding have changed places."""
+    padding = config.get("pad_token_id", 0)
+    places = {0: padding, padding: 0}
+    return [[places.get(each, each) for each in row] for row in rows]
+
+
+FAMILIES = [BERT, ELECTRA, DISTILBERT, ROBERTA, MPNET]
+
+
+@pytest.mark.parametrize("config", FAMILIES, ids=lambda config: config["model_type"])
 @pytest.mark.parametrize("prefix", ["", "own"])
 def test_hidden_states_are_those_of_the_formulas(tmp_path, config, prefix):
     prefix = prefix and f"{config['model_type']}."
     tensors = weights_of(config, prefix)
     model = models.TextEncoder(start=write_folder(tmp_path / "m", config, tensors))
-    ids = np.zeros((len(ROWS), 7), "int32")
-    for place, row in enumerate(ROWS):
-        ids[place, : len(row)] = row
-    found = states(model, ids)
+    theirs = in_folder(config, ROWS)
+    assert [row.tolist() for row in model.tokenizer.rows(TEXTS)[0]] == in_ours(config, theirs)
+    found = states(model, padded(in_ours(config, theirs)))
     plain = {name.removeprefix(prefix): value for name, value in tensors.items()}
-    for row, of_row in zip(ROWS, found, strict=True):
+    for row, of_row in zip(theirs, found, strict=True):
         np.testing.assert_allclose(of_row[: len(row)], hidden_states(config, plain, row), atol=2e-5)
 
 
@@ -52,13 +87,58 @@ def test_the_epsilon_of_the_folder_enters_each_normalisation(tmp_path):
     assert np.abs(found - hidden_states(BERT, tensors, ROWS[0])).max() > 0.01
 
 
-def test_all_positions_of_the_table_can_be_used(tmp_path):
-    tensors = weights_of(BERT)
-    model = models.TextEncoder(start=write_folder(tmp_path / "m", BERT, tensors))
-    row = [2, *[5, 8] * 7, 3]
-    np.testing.assert_allclose(
-        states(model, np.array([row]))[0], hidden_states(BERT, tensors, row), atol=2e-5
-    )
+@pytest.mark.parametrize("config", [BERT, MPNET], ids=lambda config: config["model_type"])
+def test_all_positions_of_the_table_can_be_used(tmp_path, config):
+    tensors = weights_of(config)
+    model = models.TextEncoder(start=write_folder(tmp_path / "m", config, tensors))
+    assert model.config.positions == model.config.max_tokens == 16
+    rows = in_folder(config, [[2, *[5, 8] * 7, 3]])
+    found = states(model, np.array(in_ours(config, rows)))[0]
+    np.testing.assert_allclose(found, hidden_states(config, tensors, rows[0]), atol=2e-5)
+
+
+def test_padding_gets_the_id_0_and_its_vector_the_first_row(tmp_path):
+    tensors = weights_of(MPNET)
+    files = {
+        "tokenizer_config__json": {
+            "added_tokens_decoder": {"0": {"content": "<s>"}, "1": {"content": "<pad>"}}
+        }
+    }
+    model = models.TextEncoder(start=write_folder(tmp_path / "m", MPNET, tensors, **files))
+    assert model.tokenizer.vocabulary == ["<pad>", "<s>", *PIECES_OF_MPNET[2:]]
+    settings = model.tokenizer.settings
+    ids = {name: model.tokenizer.id_of(getattr(settings, name)) for name in ("pad", "cls", "sep", "unknown")}
+    assert ids == {"pad": 0, "cls": 1, "sep": 2, "unknown": 3}
+    assert settings.added_tokens == {"<pad>": 0, "<s>": 1, "</s>": 2, "[UNK]": 3, "<mask>": 4}
+    assert [row.tolist() for row in model.tokenizer.rows(["good<pad>zebra <s>"])[0]] == [[1, 6, 0, 3, 1, 2]]
+    table, theirs = model.core.get_layer("embedding").weights[0], tensors["embeddings.word_embeddings.weight"]
+    np.testing.assert_array_equal(table, theirs[[1, 0, *range(2, len(theirs))]])
+
+
+def test_any_id_of_the_vocabulary_can_be_that_of_padding(tmp_path):
+    config = {**BERT, "pad_token_id": 5}
+    tensors = weights_of(config)
+    pieces = [PIECES[5], *PIECES[1:5], PIECES[0], *PIECES[6:]]
+    model = models.TextEncoder(start=write_folder(tmp_path / "m", config, tensors, pieces))
+    assert model.tokenizer.vocabulary == PIECES
+    found = states(model, padded(ROWS))
+    for row, of_row in zip(ROWS, found, strict=True):
+        theirs = [{0: 5, 5: 0}.get(each, each) for each in row]
+        np.testing.assert_allclose(of_row[: len(row)], hidden_states(config, tensors, theirs), atol=2e-5)
+
+
+def test_each_layer_has_a_copy_of_the_shared_table_of_biases(tmp_path):
+    tensors = weights_of(MPNET)
+    model = models.TextEncoder(start=write_folder(tmp_path / "m", MPNET, tensors))
+    tables = [weight for weight in model.core.weights if weight.path.endswith("relative_bias")]
+    assert len(tables) == 2
+    for table in tables:
+        np.testing.assert_array_equal(table, tensors["encoder.relative_attention_bias.weight"])
+    del tensors["encoder.relative_attention_bias.weight"]
+    with pytest.raises(
+        ConfigError, match=r"in 1 places:\n  encoder.relative_attention_bias.weight is missing"
+    ):
+        models.TextEncoder(start=write_folder(tmp_path / "m", MPNET, tensors))
 
 
 @pytest.mark.parametrize(
@@ -183,12 +263,23 @@ def test_all_faults_of_the_weights_are_named_at_once(tmp_path):
     [
         (
             {"model_type": "gpt2"},
-            "family 'gpt2'. The encoders that can be read are bert, distilbert, electra",
+            "family 'gpt2'. The encoders that can be read are bert, distilbert, electra, mpnet, roberta",
         ),
         ({"model_type": None}, "family None"),
         ({"is_decoder": True}, "holds a decoder"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type 'relative_key'"),
-        ({"pad_token_id": 1}, "pads with the id 1"),
+        ({"pad_token_id": 1}, "tokenizer of .* pads with the id 0, its model with 1"),
+        (
+            {"pad_token_id": None},
+            r"pads with the id None \(pad_token_id in config.json\). It must be 0 or more",
+        ),
+        ({"pad_token_id": -1}, "pads with the id -1"),
+        (
+            {"hidden_size": 10**9},
+            r"has 8,000,000,079,000,000,000 weights or more.* width 1000000000",
+        ),
+        ({"num_hidden_layers": 10**9}, "files hold [0-9,]*: .* layers 1000000000"),
+        ({"vocab_size": 10**12}, "has 8,000,0.* vocab_size 1000000000000"),
         ({"hidden_act": "mish"}, "activation 'mish' of config.json is not known"),
         ({"hidden_size": 9}, "config.json cannot be used: `width` must be divisible by `num_heads`"),
         ({"model_type": ["bert"]}, r"family \['bert'\]"),
@@ -203,9 +294,42 @@ def test_a_config_that_cannot_be_read_is_refused(tmp_path, change, message):
         models.TextEncoder(start=write_folder(tmp_path / "m", {**BERT, **change}, weights_of(BERT)))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pad_token_id": 0}, r"pads with the id 0 \(pad_token_id in config.json\). In MPNet it must be 1"),
+        ({"relative_attention_num_buckets": 64}, "relative_attention_num_buckets is 64 in config.json"),
+        ({"max_position_embeddings": "18"}, "`positions` must be a positive integer. Received '18'"),
+        ({"max_position_embeddings": 2}, "`positions` must be a positive integer. Received 0"),
+    ],
+)
+def test_a_config_of_mpnet_that_cannot_be_read_is_refused(tmp_path, change, message):
+    with pytest.raises(ConfigError, match=message):
+        models.TextEncoder(start=write_folder(tmp_path / "m", {**MPNET, **change}, weights_of(MPNET)))
+
+
 def test_a_tokenizer_that_pads_with_another_id_is_refused(tmp_path):
     folder = write_folder(tmp_path / "m", pieces=[PIECES[5], *PIECES[1:5], PIECES[0], *PIECES[6:]])
-    with pytest.raises(ConfigError, match=r"tokenizer of .* pads with the id 5. It must be 0"):
+    with pytest.raises(ConfigError, match=r"tokenizer of .* pads with the id 5, its model with 0"):
+        models.TextEncoder(start=folder)
+    folder = write_folder(
+        tmp_path / "n",
+        {**BERT, "pad_token_id": 20},
+        pieces=[*PIECES[1:]],
+        **{"tokenizer_config__json": {"added_tokens_decoder": {"20": {"content": "[PAD]"}}}},
+    )
+    with pytest.raises(
+        ConfigError, match=r"ids 0 and 20 cannot change places: the vocabulary has .* 0 to 11"
+    ):
+        models.TextEncoder(start=folder)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "merges.txt"])
+def test_byte_pairs_are_refused(tmp_path, name):
+    folder = write_folder(tmp_path / "m", ROBERTA)
+    (folder / "vocab.txt").unlink()
+    (folder / name).write_text('{"model": {"type": "BPE"}}')
+    with pytest.raises(ConfigError, match="tokenizer of .* is byte pairs"):
         models.TextEncoder(start=folder)
 
 
@@ -284,6 +408,8 @@ def test_the_cut_is_that_of_sentence_transformers(tmp_path, sentence, tokenizer,
         ({"vocabulary_size": 6}, "`vocabulary` has 13 pieces. `vocabulary_size` is 6"),
         ({"pooling": "sum"}, "`pooling` must be one of"),
         ({"max_tokens": 17}, "`max_tokens` must be at most `positions`, 16"),
+        ({"relative_buckets": 5}, "`relative_buckets` must be 0, or even and from 4 to 254. Received 5"),
+        ({"relative_buckets": 256}, "`relative_buckets` must be 0, or even"),
     ],
 )
 def test_a_config_out_of_range_is_refused(tmp_path, change, message):

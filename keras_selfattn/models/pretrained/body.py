@@ -50,6 +50,7 @@ def pretrained_body(config: PretrainedConfig, policy: Any) -> keras.Model:
         config.dropout,
         ACTIVATIONS[config.activation],
         attention_dropout=config.attention_dropout,
+        position=layers.BucketedBias(config.relative_buckets) if config.relative_buckets else None,
         norm_first=False,
         norm_epsilon=config.norm_epsilon,
         dtype=policy,

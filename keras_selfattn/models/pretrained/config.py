@@ -20,6 +20,8 @@ class PretrainedConfig(EncoderConfig):
         embedding_width: features of the tables, if a projection widens them to `width`; None for `width`.
         positions: rows of the table of positions: the most tokens of a text.
         token_types: rows of the table of token types, 0 for none. All tokens of a single text have type 0.
+        relative_buckets: rows of a table of biases that each attention layer adds to its logits, one row for
+            a bucket of distances (T5's, up to 128); even, 4 to 254, or 0 for none.
         activation: of the hidden layers: "gelu", "gelu_tanh" (its approximation), "relu" or "silu".
         attention_dropout: rate in [0, 1) of attention weights, in training.
         norm_epsilon: positive number added to the variance by every normalisation.
@@ -41,6 +43,7 @@ class PretrainedConfig(EncoderConfig):
     embedding_width: int | None = None
     positions: int = 512
     token_types: int = 2
+    relative_buckets: int = 0
     activation: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
     attention_dropout: float = 0.1
     norm_epsilon: float = 1e-12
@@ -57,6 +60,13 @@ class PretrainedConfig(EncoderConfig):
             check_count("embedding_width", self.embedding_width)
         if self.token_types != 0:
             check_count("token_types", self.token_types)
+        if self.relative_buckets != 0:
+            check_count("relative_buckets", self.relative_buckets)
+            if self.relative_buckets % 2 or not 4 <= self.relative_buckets <= 254:
+                raise ConfigError(
+                    "`relative_buckets` must be 0, or even and from 4 to 254. "
+                    f"Received {self.relative_buckets}."
+                )
         check_share("attention_dropout", self.attention_dropout)
         if not (is_number(self.norm_epsilon) and self.norm_epsilon > 0):
             raise ConfigError(f"`norm_epsilon` must be a positive number. Received {self.norm_epsilon!r}.")

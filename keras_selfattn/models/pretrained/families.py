@@ -1,7 +1,7 @@
 """The families of pretrained encoders: what their settings mean, and the names of their weights."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
@@ -17,6 +17,8 @@ _ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
+# Fixed in MPNet's architecture.
+_MPNET_PADDING, _MPNET_BUCKETS = 1, 32
 
 
 @dataclass(frozen=True)
@@ -29,20 +31,32 @@ class Family:
         embedding: names of the weights before the blocks, by ours: "tokens", "positions", "types", "norm" and
             "projection"; those of layers stand for `.weight` and `.bias`.
         block: names of the layers of a block, with `{}` for its number, by ours: "query", "key", "value",
-            "output", "attention_norm", "hidden", "feed_forward_output" and "feed_forward_norm".
+            "output", "attention_norm", "hidden", "feed_forward_output" and "feed_forward_norm"; and
+            "relative_bias", of a table that all blocks share there.
+        padding_id: the id of padding in the folder.
+        positions_follow_padding: True if the first token's row in the table of positions is the one after
+            that of `padding_id`; False if it is the first.
     """
 
     name: str
     settings: Callable[[Mapping[str, Any]], dict[str, Any]]
     embedding: Mapping[str, str]
     block: Mapping[str, str]
+    padding_id: int = 0
+    positions_follow_padding: bool = False
+
+    @property
+    def first_position(self) -> int:
+        """The first token's row in the folder's table of positions."""
+        return self.padding_id + 1 if self.positions_follow_padding else 0
 
 
 def family_of(config: Mapping[str, Any], source: str) -> Family:
-    """Return the family that `config.json` names.
+    """Return the family that `config.json` names, with the folder's id of padding.
 
     Raises:
-        ConfigError: for an unknown family, a decoder, or positions of another kind than the family's table.
+        ConfigError: for an unknown family, a decoder, an id of padding that cannot be one, or positions of
+            another kind than the family's table.
     """
     kind = config.get("model_type")
     known = {family.name: family for family in FAMILIES}
@@ -59,12 +73,17 @@ def family_of(config: Mapping[str, Any], source: str) -> Family:
         raise ConfigError(
             f"{source} has position_embedding_type {positions!r} in config.json. Only 'absolute' can be read."
         )
-    if config.get("pad_token_id", 0) != 0:
+    padding = config.get("pad_token_id", known[kind].padding_id)
+    if isinstance(padding, bool) or not isinstance(padding, int) or padding < 0:
         raise ConfigError(
-            f"{source} pads with the id {config['pad_token_id']!r} (pad_token_id in config.json). It must be "
-            "0."
+            f"{source} pads with the id {padding!r} (pad_token_id in config.json). It must be 0 or more."
         )
-    return known[kind]
+    if kind == "mpnet" and padding != _MPNET_PADDING:
+        raise ConfigError(
+            f"{source} pads with the id {padding} (pad_token_id in config.json). In MPNet it must be "
+            f"{_MPNET_PADDING}."
+        )
+    return replace(known[kind], padding_id=padding)
 
 
 def activation_named(name: Any) -> str:
@@ -125,6 +144,28 @@ def _distilbert_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _roberta_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    found = _bert_settings({"vocab_size": 50_265, **config})
+    return {**found, "positions": _rows_after(config.get("pad_token_id", 1), found["positions"])}
+
+
+def _mpnet_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    buckets = config.get("relative_attention_num_buckets", _MPNET_BUCKETS)
+    # transformers computes this many, whatever config.json says.
+    if buckets != _MPNET_BUCKETS:
+        raise ConfigError(
+            f"relative_attention_num_buckets is {buckets!r} in config.json. It must be {_MPNET_BUCKETS}."
+        )
+    found = _bert_settings({"vocab_size": 30_527, **config})
+    positions = _rows_after(_MPNET_PADDING, found["positions"])
+    return {**found, "positions": positions, "token_types": 0, "relative_buckets": _MPNET_BUCKETS}
+
+
+def _rows_after(padding: int, rows: Any) -> Any:
+    """Return how many rows are for tokens; anything but a number as it is, for the config to refuse."""
+    return rows - padding - 1 if isinstance(rows, int) else rows
+
+
 _BERT_EMBEDDING = {
     "tokens": "embeddings.word_embeddings",
     "positions": "embeddings.position_embeddings",
@@ -151,15 +192,36 @@ _DISTILBERT_BLOCK = {
     "feed_forward_output": "transformer.layer.{}.ffn.lin2",
     "feed_forward_norm": "transformer.layer.{}.output_layer_norm",
 }
+_MPNET_BLOCK = {
+    **{name: place for name, place in _BERT_BLOCK.items() if name.startswith(("feed_forward", "hidden"))},
+    "query": "encoder.layer.{}.attention.attn.q",
+    "key": "encoder.layer.{}.attention.attn.k",
+    "value": "encoder.layer.{}.attention.attn.v",
+    "output": "encoder.layer.{}.attention.attn.o",
+    "attention_norm": "encoder.layer.{}.attention.LayerNorm",
+    "relative_bias": "encoder.relative_attention_bias",
+}
+_TYPELESS_EMBEDDING = {name: place for name, place in _BERT_EMBEDDING.items() if name != "types"}
 FAMILIES = (
     Family("bert", _bert_settings, _BERT_EMBEDDING, _BERT_BLOCK),
     Family(
         "electra", _electra_settings, {**_BERT_EMBEDDING, "projection": "embeddings_project"}, _BERT_BLOCK
     ),
+    Family("distilbert", _distilbert_settings, _TYPELESS_EMBEDDING, _DISTILBERT_BLOCK),
     Family(
-        "distilbert",
-        _distilbert_settings,
-        {name: place for name, place in _BERT_EMBEDDING.items() if name != "types"},
-        _DISTILBERT_BLOCK,
+        "roberta",
+        _roberta_settings,
+        _BERT_EMBEDDING,
+        _BERT_BLOCK,
+        padding_id=1,
+        positions_follow_padding=True,
+    ),
+    Family(
+        "mpnet",
+        _mpnet_settings,
+        _TYPELESS_EMBEDDING,
+        _MPNET_BLOCK,
+        padding_id=_MPNET_PADDING,
+        positions_follow_padding=True,
     ),
 )

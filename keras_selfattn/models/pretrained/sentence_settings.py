@@ -12,8 +12,8 @@ from keras_selfattn.models.config import check_count
 from keras_selfattn.models.pretrained.config import PretrainedConfig
 from keras_selfattn.models.pretrained.families import Family, family_of
 from keras_selfattn.models.pretrained.folder import ModelFolder
+from keras_selfattn.models.pretrained.folder_tokenizer import read_tokenizer
 from keras_selfattn.models.subwords.wordpiece import WordPiece
-from keras_selfattn.models.vocabulary import PADDING_ID
 
 # Names of a pooling: the older flags, and the newer value of `pooling_mode`.
 _FLAGS = {
@@ -46,7 +46,7 @@ def read_config(folder: ModelFolder) -> tuple[Family, PretrainedConfig, WordPiec
     except ConfigError as error:
         raise ConfigError(f"{folder.path / 'config.json'} cannot be used: {error}") from error
     config = dataclasses.replace(config, max_tokens=min(most, config.positions))
-    tokenizer = WordPiece.from_folder(folder.path, config.max_tokens)
+    tokenizer = read_tokenizer(folder, family, config.max_tokens)
     _check_tokenizer(folder, config, tokenizer, sentence)
     return family, dataclasses.replace(config, pieces=tokenizer.settings.to_dict()), tokenizer
 
@@ -59,11 +59,6 @@ def _check_tokenizer(
         raise ConfigError(
             f"The tokenizer of {folder.path} has {tokenizer.size} pieces, the model vectors for "
             f"{config.vocabulary_size} (vocab_size in config.json). They are not of one model."
-        )
-    padding = tokenizer.id_of(tokenizer.settings.pad)
-    if padding != PADDING_ID:
-        raise ConfigError(
-            f"The tokenizer of {folder.path} pads with the id {padding}. It must be {PADDING_ID}."
         )
     if sentence.get("do_lower_case") and not tokenizer.settings.lowercase:
         raise ConfigError(

@@ -18,7 +18,7 @@ from keras_selfattn.models.pretrained.body import POOLINGS, pretrained_body, sav
 from keras_selfattn.models.pretrained.config import PretrainedConfig
 from keras_selfattn.models.pretrained.folder import ModelFolder
 from keras_selfattn.models.pretrained.sentence_settings import read_config
-from keras_selfattn.models.pretrained.weights import copy_weights
+from keras_selfattn.models.pretrained.weights import check_size, copy_weights
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts, warn_of_cut
 
 Tensor = Any
@@ -125,6 +125,7 @@ class TextEncoder(RawModel):
         super().__init__(found, **kwargs)
         self.tokenizer = tokenizer
         with folder.tensors() as tensors:
+            check_size(tensors, self.config, str(start))
             self._assemble(VectorHead())
             copy_weights(tensors, family, self.core, str(start))
 

@@ -1,13 +1,16 @@
 """Copy the tensors of a folder into the layers of a core, all of them or none."""
 
+import math
 from collections.abc import Sequence
 
 import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.pretrained.config import PretrainedConfig
 from keras_selfattn.models.pretrained.families import Family
 from keras_selfattn.models.pretrained.folder import Tensors
+from keras_selfattn.models.vocabulary import PADDING_ID
 
 # TensorFlow's names of a normalisation's weights, in folders converted from its checkpoints.
 _OLDER = {"weight": "gamma", "bias": "beta"}
@@ -47,7 +50,7 @@ class NamedTensors:
                 f"model of the family {family.name!r}, which its config.json names."
             )
         self._prefix = prefixes[0]
-        self._faults: list[str] = []
+        self._faults: dict[str, None] = {}  # an ordered set: blocks share tensors
         self._used: set[str] = set()
 
     def read(self, name: str, shape: Sequence[int]) -> np.ndarray:
@@ -56,15 +59,15 @@ class NamedTensors:
         names = [f"{self._prefix}{before}.{each}" for each in (last, _OLDER.get(last, last))]
         found = next((each for each in names if each in self._tensors.shapes), None)
         if found is None:
-            self._faults.append(f"{names[0]} is missing")
+            self._faults[f"{names[0]} is missing"] = None
             return np.zeros(shape, np.float32)
         self._used.add(found)
         if self._tensors.shapes[found] != tuple(shape):
             has, wanted = list(self._tensors.shapes[found]), list(shape)
-            self._faults.append(f"{found} has shape {has} where config.json needs {wanted}")
+            self._faults[f"{found} has shape {has} where config.json needs {wanted}"] = None
             return np.zeros(shape, np.float32)
         if self._tensors.dtypes[found] not in _FLOATS:
-            self._faults.append(f"{found} is of type {self._tensors.dtypes[found]}, not {', '.join(_FLOATS)}")
+            self._faults[f"{found} is of type {self._tensors.dtypes[found]}, not {', '.join(_FLOATS)}"] = None
             return np.zeros(shape, np.float32)
         return self._tensors.read(found)
 
@@ -75,13 +78,34 @@ class NamedTensors:
             inner = name.removeprefix(self._prefix)
             of_encoder = name.startswith(self._prefix) and inner.partition(".")[0] in parts
             if of_encoder and not inner.endswith(_BUFFERS):
-                self._faults.append(f"{name} has no place in this family")
+                self._faults[f"{name} has no place in this family"] = None
         if self._faults:
             faults = "\n  ".join(self._faults)
             raise ConfigError(
                 f"The weights of {self._source} do not fit its config.json, in {len(self._faults)} places:"
                 f"\n  {faults}"
             )
+
+
+def check_size(tensors: Tensors, config: PretrainedConfig, source: str) -> None:
+    """Raise ConfigError if a config describes a far larger model than the weights are of.
+
+    Called before layers are built, it keeps a wrong number of `config.json` from taking all memory.
+    `copy_weights` names smaller differences.
+    """
+    width, narrow = config.width, config.embedding_width or config.width
+    hidden = config.feed_forward_dim or 4 * width
+    rows = config.vocabulary_size + config.positions + config.token_types
+    blocks = config.num_layers * (4 * width + 2 * hidden) * width
+    wanted = rows * narrow + blocks
+    held = sum(math.prod(shape) for shape in tensors.shapes.values())
+    if wanted > 2 * held:
+        raise ConfigError(
+            f"The model that the config.json of {source} describes has {wanted:,} weights or more, and its "
+            f"files hold {held:,}: vocab_size {config.vocabulary_size}, width {width}, positions "
+            f"{config.positions}, layers {config.num_layers}, hidden width {hidden}. They are not of one "
+            "model."
+        )
 
 
 def copy_weights(tensors: Tensors, family: Family, core: keras.Model, source: str) -> None:
@@ -116,7 +140,7 @@ def _value(
     part, _, rest = layer.partition("/")
     if part == "embedding":
         theirs = family.embedding[rest or weight]
-        return named.read(f"{theirs}.weight", shape) if not rest else _of_layer(named, theirs, weight, shape)
+        return _of_layer(named, theirs, weight, shape) if rest else _table(named, family, weight, shape)
     block, _, rest = rest.partition("/")
     number = int(block.removeprefix("block_"))
     if weight.startswith("query_key_value_"):
@@ -124,8 +148,26 @@ def _value(
         third = (*shape[:-1], shape[-1] // 3)
         last = weight.removeprefix("query_key_value_")
         return np.concatenate([_of_layer(named, each, last, third) for each in thirds], axis=-1)
+    if weight == "relative_bias":
+        return named.read(f"{family.block[weight]}.weight", shape)
     ours = "output" if rest == "attention" else _LAYERS[rest]
     return _of_layer(named, family.block[ours].format(number), weight.removeprefix("output_"), shape)
+
+
+def _table(named: NamedTensors, family: Family, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a table of the embedding, its rows in the order of our ids and positions."""
+    skipped = family.first_position if name == "positions" else 0
+    table = named.read(f"{family.embedding[name]}.weight", (shape[0] + skipped, *shape[1:]))[skipped:]
+    return _swapped_rows(table, family.padding_id) if name == "tokens" else table
+
+
+def _swapped_rows(table: np.ndarray, padding: int) -> np.ndarray:
+    """Return the table of tokens after 0 and `padding` have changed places (see `read_tokenizer`)."""
+    if padding == PADDING_ID:
+        return table
+    swapped = np.array(table)
+    swapped[[PADDING_ID, padding]] = table[[padding, PADDING_ID]]
+    return swapped
 
 
 def _of_layer(named: NamedTensors, layer: str, weight: str, shape: tuple[int, ...]) -> np.ndarray:

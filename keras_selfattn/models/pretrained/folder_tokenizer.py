@@ -1,0 +1,39 @@
+"""The tokenizer of a folder, with 0 as the id of padding."""
+
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.pretrained.families import Family
+from keras_selfattn.models.pretrained.folder import ModelFolder
+from keras_selfattn.models.subwords.wordpiece import WordPiece
+from keras_selfattn.models.vocabulary import PADDING_ID
+
+
+def read_tokenizer(folder: ModelFolder, family: Family, max_tokens: int) -> WordPiece:
+    """Return the tokenizer of a folder, in which padding has the id 0.
+
+    Batches, masks and exports pad with 0. Where a folder pads with another id, the two change places, in the
+    vocabulary here and in the table of tokens (`swapped_rows`), so all vectors are the same; in MPNet padding
+    is 0 and `<s>` is 1, the reverse of the folder's. All other ids are the folder's.
+
+    Raises:
+        ConfigError: for a tokenizer that cannot be read, or that pads with another id than its model.
+    """
+    if _is_byte_pairs(folder):
+        raise ConfigError(
+            f"The tokenizer of {folder.path} is byte pairs (BPE), as RoBERTa has it. Only WordPiece can be "
+            "read."
+        )
+    tokenizer = WordPiece.from_folder(folder.path, max_tokens)
+    padding = tokenizer.id_of(tokenizer.settings.pad)
+    if padding != family.padding_id:
+        raise ConfigError(
+            f"The tokenizer of {folder.path} pads with the id {padding}, its model with {family.padding_id} "
+            "(pad_token_id in config.json). They are not of one model."
+        )
+    return tokenizer if padding == PADDING_ID else tokenizer.swapped(PADDING_ID, padding)
+
+
+def _is_byte_pairs(folder: ModelFolder) -> bool:
+    model = folder.json("tokenizer.json").get("model")
+    if isinstance(model, dict):
+        return model.get("type") == "BPE"
+    return (folder.path / "merges.txt").is_file() and not (folder.path / "vocab.txt").is_file()
