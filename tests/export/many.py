@@ -15,7 +15,7 @@ from keras_selfattn import layers, models
 from keras_selfattn.export import export_saved_model, saved_model, trial
 
 sys.path.append(str(Path(__file__).parents[1]))
-from pretrained_folders import write_folder
+from pretrained_folders import MPNET, write_folder
 
 
 def series(units, activation=None, pooled=True, **encoder):
@@ -55,6 +55,8 @@ def main(folder):
     export_saved_model(series(1), folder / "regression")
     with tempfile.TemporaryDirectory() as pretrained:
         encoder = models.TextEncoder(start=write_folder(Path(pretrained, "tiny")))
+        mpnet = models.TextEncoder(start=write_folder(Path(pretrained, "mpnet"), MPNET))
+    export_saved_model(mpnet, folder / "encoder-mpnet")
     for precision in (None, "bfloat16", "int8-weights"):
         export_saved_model(encoder, folder / f"encoder-{precision}", precision=precision)
     model, vectorize = vectorized()

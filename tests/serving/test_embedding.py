@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
-from pretrained_folders import BERT, write_folder
+from pretrained_folders import BERT, MPNET, write_folder
 
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
@@ -136,6 +136,19 @@ def test_a_model_without_vectors_says_so(tmp_path_factory, half_base):
             "a",
         )
         assert "has no signature 'embed'" in done.output
+
+
+def test_an_exported_mpnet_answers_as_in_process(tmp_path):
+    """Its texts are padded in the graph, and some are long enough for packed attention."""
+    folder = write_folder(tmp_path / "m", MPNET)
+    done = invoke("export", folder, tmp_path / "base")
+    assert done.exit_code == 0, done.output
+    texts = [*TEXTS[:4], "a <mask> film <pad> zebra"] * 10
+    expected = models.TextEncoder(start=folder).predict(texts, verbose=0)
+    served = tf.saved_model.load(str(tmp_path / "base" / "1")).signatures["embed"]
+    for count in (5, 50):
+        found = served(text=tf.constant(texts[:count]))["embedding"].numpy()
+        np.testing.assert_allclose(found, expected[:count], atol=1e-5)
 
 
 def test_a_folder_without_weights_is_refused_before_anything_is_written(folder, tmp_path):

@@ -24,6 +24,9 @@ POOLINGS = {
 def pretrained_body(config: PretrainedConfig, policy: Any) -> keras.Model:
     """Return the layers "embedding" and "encoder", whose weights a folder determines.
 
+    MPNet's layers share one table of biases of relative positions. Here each has a copy: the outputs are the
+    same, and the gradient of the shared table is the sum of the copies'. Training can make them differ.
+
     Args:
         config: the model's settings.
         policy: the layers' dtype policy.
