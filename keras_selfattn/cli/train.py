@@ -195,7 +195,7 @@ def _check_labels_asked(task: Task, asked: dict[str, Any]) -> None:
 
 def _check_freeze(settings: dict[str, Any]) -> None:
     if "frozen_layers" in settings:
-        raise ConfigError("--freeze is for pretrained models. Give the folder of one with --from.")
+        raise ConfigError("--freeze needs --from with the folder of a pretrained model.")
 
 
 def _check_start_exists(start: Path) -> None:

@@ -15,7 +15,7 @@ from keras_selfattn.models.pretrained.body import POOLINGS, pretrained_body, sav
 from keras_selfattn.models.pretrained.config import FineTunedConfig
 from keras_selfattn.models.pretrained.folder import ModelFolder
 from keras_selfattn.models.pretrained.sentence_settings import read_config
-from keras_selfattn.models.pretrained.weights import copy_weights
+from keras_selfattn.models.pretrained.weights import check_size, copy_weights
 from keras_selfattn.models.probabilities import Shares
 from keras_selfattn.models.raw_inputs import warn_of_cut
 
@@ -32,11 +32,13 @@ _FREE = frozenset(
         "wide",
     }
 )
-_RATE, _BATCH = 1e-4, 32
+_RATE, _BATCH = 2e-4, 32
 # The learning rate of a block over that of the block after it.
 _DECAY = 0.9
 # Few rows need more passes to make as many steps; passes are at least and at most so many.
-_STEPS, _EPOCHS = 500, (3, 20)
+_STEPS, _EPOCHS = 500, (4, 20)
+# Up to so many rows, training again on those held out is cheap and helps.
+_FEW = 2000
 
 
 class PretrainedPieces:
@@ -68,7 +70,8 @@ class PretrainedPieces:
 
     def advised_training(self, rows: int) -> dict[str, Any]:
         epochs = int(np.clip(np.ceil(_STEPS * _BATCH / max(1, rows)), *_EPOCHS))
-        return {"learning_rate": _RATE, "batch_size": _BATCH, "patience": 3, "epochs": epochs}
+        settings = {"learning_rate": _RATE, "batch_size": _BATCH, "patience": 3, "epochs": epochs}
+        return settings | {"refit": rows <= _FEW}
 
     def alternatives(self) -> list[dict[str, Any]]:
         return [
@@ -125,6 +128,9 @@ class PretrainedStart:
         self.path = str(path)
         self._folder = ModelFolder(path)
         self._family, self._config, self._tokenizer = read_config(self._folder)
+        # Before any row is read, so that a folder without weights fails at once.
+        with self._folder.tensors() as tensors:
+            check_size(tensors, self._config, self.path)
         self.record = {"path": self.path, "kind": self._family.name}
 
     @property
