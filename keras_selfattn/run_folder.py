@@ -7,7 +7,8 @@ history.csv        loss and metrics of each epoch; beside another path, attentio
                    and val_… of both paths
 classes.csv        precision, recall, F1 of each class
 confusion.csv      for one label a row: rows by label, columns by prediction
-vocabulary.txt     for texts: one token on each line, in the order of the ids from 2 on
+vocabulary.txt     for texts: one token on each line, in the order of the ids, which begin at 2, or at 0 if
+                   the model begins with a pretrained encoder
 example.json       a held-out row with its target, for the card of an export; if one is short enough
 """
 

@@ -2,7 +2,8 @@
 
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.evaluation import evaluate
+from keras_selfattn.training.fine_tuning import FineTuningAdamW
 from keras_selfattn.training.pretraining import evaluate_pretrained, pretrain
 from keras_selfattn.training.supervised import Run, train
 
-__all__ = ["Run", "TrainConfig", "evaluate", "evaluate_pretrained", "pretrain", "train"]
+__all__ = ["FineTuningAdamW", "Run", "TrainConfig", "evaluate", "evaluate_pretrained", "pretrain", "train"]
