@@ -154,6 +154,33 @@ def pretrained(
     report(table, shown, csv_file, plot, ("cpu median ms", "CPU ms of one thread"))
 
 
+@main.command("fine-tuning")
+@_options
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="Folder of the pretrained encoder, such as all-MiniLM-L6-v2.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="Folder that holds a folder for each set of texts, as for `accuracy`.",
+)
+@click.option("--seeds", type=click.IntRange(1), default=3, help="How often each is trained on each set.")
+def fine_tuning(
+    model: Path, data: Path, seeds: int, csv_file: Path | None, plot: Path | None, **settings: Any
+) -> None:
+    """Test accuracy and cost of fine-tuning the same weights: ours, and transformers' on PyTorch."""
+    from benchmarks import fine_tuning as benchmark
+
+    check_plot(plot)
+    shown = {name: name for name in ("accuracy", "log loss", "seconds", "cpu s")} | _MEMORY
+    table = benchmark.run(_settings(settings), model, data, seeds)
+    report(table, shown, csv_file, plot, ("cpu s", "CPU seconds of training"))
+
+
 @main.command("memory")
 @_options
 def memory(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:

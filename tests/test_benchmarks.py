@@ -388,3 +388,25 @@ def is_running(pid):
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text("utf-8")
     except OSError:
         return False
+
+
+@pytest.mark.process
+def test_fine_tuning_is_measured_on_a_set_and_a_missing_peer_is_named(tmp_path):
+    from pretrained_folders import write_folder
+
+    folder, data = write_folder(tmp_path / "m"), tmp_path / "sets" / "trec"
+    data.mkdir(parents=True)
+    for part, count in (("train", 30), ("test", 6)):
+        lines = [f"{place % 2} {('bad', 'good')[place % 2]} film {place}\n" for place in range(2 * count)]
+        (data / f"TREC.{part}.all").write_text("".join(lines))
+    asked = ["fine-tuning", "--model", str(folder), "--data", str(data.parent), "--quick"]
+    table = tmp_path / "found.csv"
+    done = CliRunner().invoke(main, [*asked, "--csv", str(table)])
+    assert done.exit_code == 0, done.output
+    with table.open() as lines:
+        ours, theirs = csv.DictReader(lines)
+    assert not ours["skipped"], ours
+    assert (ours["row"], ours["contestant"]) == ("trec", "ours")
+    assert 0 <= float(ours["accuracy"]) <= 1
+    assert float(ours["cpu s"]) > 0
+    assert theirs["skipped"] or float(theirs["accuracy"]) >= 0

@@ -37,8 +37,8 @@ _RATE, _BATCH = 2e-4, 32
 _DECAY = 0.9
 # Few rows need more passes to make as many steps; passes are at least and at most so many.
 _STEPS, _EPOCHS = 500, (4, 20)
-# Up to so many rows, training again on those held out is cheap and helps.
-_FEW = 2000
+# Up to so many rows, the model is trained again with those that were held out.
+_REFITTED = 20_000
 
 
 class PretrainedPieces:
@@ -71,7 +71,7 @@ class PretrainedPieces:
     def advised_training(self, rows: int) -> dict[str, Any]:
         epochs = int(np.clip(np.ceil(_STEPS * _BATCH / max(1, rows)), *_EPOCHS))
         settings = {"learning_rate": _RATE, "batch_size": _BATCH, "patience": 3, "epochs": epochs}
-        return settings | {"refit": rows <= _FEW}
+        return settings | {"refit": rows <= _REFITTED}
 
     def alternatives(self) -> list[dict[str, Any]]:
         return [

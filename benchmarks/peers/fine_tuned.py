@@ -1,0 +1,102 @@
+"""A pretrained encoder fine-tuned on a set, and its figures on the test rows."""
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy.peer import labelled, timed
+from benchmarks.accuracy.sets import Split
+from benchmarks.peak import peak_growth
+
+# The recipe of BERT's paper (section A.3), within its ranges, for the peer.
+_RATE, _EPOCHS, _BATCH, _MOST_TOKENS = 5e-5, 3, 32, 128
+
+
+def ours(folder: str, split: Split, seed: int, quick: bool) -> dict[str, float]:
+    """Train like `keras-selfattn train --from FOLDER`."""
+    import tempfile
+
+    from keras_selfattn import models, training
+
+    rows, model = labelled(split), models.TextClassifier(start=folder)
+    settings = model.advised_training(len(rows)) | ({"epochs": 1} if quick else {})
+    config = training.TrainConfig(**{**settings, "seed": seed})
+
+    def train() -> training.Run:
+        with tempfile.TemporaryDirectory() as output:
+            return training.train(rows, f"{output}/run", model=model, config=config, verbose=0)
+
+    run, figures = _measured(train)
+    labels: Any = run.model.head.labels  # pyright: ignore[reportAttributeAccessIssue]
+    return figures | _tested(run.model.predict(split.test.inputs, verbose=0), labels, split)
+
+
+def transformers_on_torch(folder: str, split: Split, seed: int, quick: bool) -> dict[str, float]:
+    """Train the same weights with a linear layer on the mean of the tokens, on PyTorch."""
+    import torch  # pyright: ignore[reportMissingImports]
+    from transformers import (  # pyright: ignore[reportMissingImports]
+        AutoModel,
+        AutoTokenizer,
+        get_linear_schedule_with_warmup,
+    )
+
+    torch.manual_seed(seed)
+    rows, tokenizer = labelled(split), AutoTokenizer.from_pretrained(folder)
+    encoder = AutoModel.from_pretrained(folder)
+    labels = sorted(set(rows.targets))
+    head = torch.nn.Linear(encoder.config.hidden_size, len(labels))
+    dropout = torch.nn.Dropout(0.1)
+    places = np.array([labels.index(target) for target in rows.targets])
+    epochs = 1 if quick else _EPOCHS
+
+    def logits(texts: list[str]) -> Any:
+        batch = tokenizer(texts, truncation=True, max_length=_MOST_TOKENS, padding=True, return_tensors="pt")
+        hidden, real = encoder(**batch).last_hidden_state, batch["attention_mask"][..., None]
+        return head(dropout((hidden * real).sum(1) / real.sum(1)))  # [B, C]
+
+    def train() -> None:
+        weights = [*encoder.parameters(), *head.parameters()]
+        optimizer = torch.optim.AdamW(weights, lr=_RATE, weight_decay=0.01)
+        steps = epochs * -(-len(rows) // _BATCH)
+        schedule = get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
+        random = np.random.default_rng(seed)
+        for module in (encoder, dropout):
+            module.train()
+        for _ in range(epochs):
+            order = random.permutation(len(rows))
+            for chosen in np.split(order, range(_BATCH, len(order), _BATCH)):
+                found = logits([rows.inputs[place] for place in chosen])
+                loss = torch.nn.functional.cross_entropy(found, torch.tensor(places[chosen]))
+                optimizer.zero_grad()
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(weights, 1.0)
+                optimizer.step()
+                schedule.step()
+
+    _, figures = _measured(train)
+    for module in (encoder, dropout):
+        module.eval()
+    found = []
+    with torch.inference_mode():
+        for start in range(0, len(split.test), _BATCH):
+            texts = split.test.inputs[start : start + _BATCH]
+            found.append(torch.softmax(logits(list(texts)), dim=1).numpy())
+    return figures | _tested(np.concatenate(found), labels, split)
+
+
+def _measured(train: Any) -> tuple[Any, dict[str, float]]:
+    """Return the result of a training, with its seconds and the megabytes that it takes."""
+    found: list[Any] = []
+    grown = peak_growth(lambda: found.append(timed(train)))
+    result, (wall, cpu) = found[0]
+    return result, {"seconds": wall, "cpu s": cpu, "memory MB": grown / 1e6}
+
+
+def _tested(probabilities: np.ndarray, labels: list[str], split: Split) -> dict[str, float]:
+    """Return accuracy and mean log loss on the test rows."""
+    targets = np.array([labels.index(target) for target in split.test.targets])
+    of_targets = probabilities[np.arange(len(targets)), targets].astype(np.float64)
+    return {
+        "accuracy": float(np.mean(probabilities.argmax(axis=1) == targets)),
+        "log loss": float(-np.mean(np.log(np.maximum(of_targets, 1e-7)))),
+    }
