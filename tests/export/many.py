@@ -56,7 +56,10 @@ def main(folder):
     with tempfile.TemporaryDirectory() as pretrained:
         encoder = models.TextEncoder(start=write_folder(Path(pretrained, "tiny")))
         mpnet = models.TextEncoder(start=write_folder(Path(pretrained, "mpnet"), MPNET))
+        tuned = models.TextClassifier(start=Path(pretrained, "tiny"))
+        tuned.adapt(["good film", "a film", "bad", "badly bad"] * 3, ["+", "+", "-", "-"] * 3)
     export_saved_model(mpnet, folder / "encoder-mpnet")
+    export_saved_model(tuned, folder / "fine-tuned")
     for precision in (None, "bfloat16", "int8-weights"):
         export_saved_model(encoder, folder / f"encoder-{precision}", precision=precision)
     model, vectorize = vectorized()
