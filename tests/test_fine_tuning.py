@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -9,12 +11,14 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 from pretrained_folders import BERT, DISTILBERT, ELECTRA, write_folder
+from pretrained_folders import weights_of as weights_of_folder
 
 from keras_selfattn import models, training
 from keras_selfattn.cli.main import main
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.errors import ConfigError, DataError, RunError
+from keras_selfattn.folder_kinds import holds_pretrained
+from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.run_folder import load_run, read_config
-from keras_selfattn.training.fine_tuning import FineTuningAdamW
 
 TEXTS = ["a good film .", "the good film", "good films", "a bad film .", "the bad film", "badly bad"] * 6
 LABELS = ["+", "+", "+", "-", "-", "-"] * 6
@@ -175,12 +179,79 @@ def test_lower_layers_learn_slower_and_the_head_at_the_full_rate(folder):
     assert known == {"embedding", "encoder", "logits"}
 
 
-def test_few_rows_are_passed_more_often(folder):
+def test_few_rows_train_for_more_epochs_and_again_on_all(folder):
     model = models.TextClassifier(start=folder)
-    epochs = [model.advised_training(rows)["epochs"] for rows in (10, 1000, 10_000, 10**6)]
-    assert epochs == sorted(epochs, reverse=True)
-    assert epochs[0] > epochs[-1] >= 2
-    training.TrainConfig(**model.advised_training(10))
+    advised = [model.advised_training(rows) for rows in (10, 1000, 20_000, 10**6)]
+    assert [each["epochs"] for each in advised] == [20, 16, 4, 4]
+    assert [each["refit"] for each in advised] == [True, True, True, False]
+    training.TrainConfig(**advised[0])
+
+
+def test_tuning_tries_every_alternative(folder):
+    tried = models.TextClassifier(start=folder).alternatives()
+    assert [set(each) for each in tried] == [
+        {"learning_rate"},
+        {"learning_rate"},
+        {"batch_size"},
+        {"pooling"},
+    ]
+
+
+def test_fit_without_an_optimizer_has_the_rates_of_the_layers(folder):
+    model = models.TextClassifier(start=folder)
+    model.compile()
+    model.fit(TEXTS, LABELS, verbose=0)
+    assert isinstance(model.optimizer, FineTuningAdamW)
+    assert model.optimizer.rates == model.learning_rates
+    assert float(model.optimizer.learning_rate) == pytest.approx(1e-4)
+
+
+def test_a_model_whose_start_is_broken_learns_nothing(tmp_path):
+    tensors = weights_of_folder(BERT)
+    del tensors["encoder.layer.1.output.dense.bias"]
+    model = models.TextClassifier(start=write_folder(tmp_path / "m", BERT, tensors))
+    model.compile()
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="encoder.layer.1.output.dense.bias is missing"):
+            model.fit(TEXTS, LABELS, verbose=0)
+    assert (model.labels, model.tokenizer, model.wide) == ([], None, None)
+
+
+def test_blank_texts_are_refused(folder):
+    with pytest.raises(DataError, match="The 4 texts hold no words: all of them are blank"):
+        models.TextClassifier(start=folder).adapt(["", " ", "\n", ""], ["+", "-", "+", "-"])
+
+
+def test_a_run_that_lost_its_model_is_no_pretrained_folder(tmp_path):
+    for name in ("config.json", "metrics.json"):
+        (tmp_path / name).write_text("{}")
+    assert not holds_pretrained(tmp_path)
+
+
+def test_a_fine_tuned_run_is_no_start(folder, tmp_path):
+    model = models.TextClassifier({"wide": False}, start=folder)
+    model.adapt(TEXTS, LABELS)
+    model.save(tmp_path / "m.keras")
+    with pytest.raises(RunError, match="was fine-tuned from a pretrained encoder. Begin with that"):
+        models.TextClassifier(start=tmp_path / "m.keras")
+
+
+def test_what_the_optimizer_cannot_do_is_refused_and_exclusions_count():
+    with pytest.raises(ConfigError, match="`amsgrad`"):
+        FineTuningAdamW(amsgrad=True)
+    optimizer = FineTuningAdamW(0.1, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_names=["kernel"])
+    assert stepped(optimizer, {"kernel": np.ones(2)}, [[np.zeros(2)]])[0].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 2, 3)])
+def test_tables_of_any_rank_are_updated(shape):
+    table = keras.Variable(np.ones(shape, "float32"), name="table")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.gather(table.value, [[1, 3], [1, 1]]))
+    FineTuningAdamW(0.1).apply_gradients([(tape.gradient(loss, table.value), table)])
+    moved = (np.array(table) < 1).reshape(5, -1).all(axis=1)
+    assert moved.tolist() == [False, True, False, True, False]
 
 
 def test_long_texts_are_cut_and_told_and_training_reads_spans(folder):
@@ -206,9 +277,10 @@ def test_long_texts_are_cut_and_told_and_training_reads_spans(folder):
         ({"width": 16}, r"`width` is 8 in .*tiny, whose weights the model begins with\. Received 16"),
         ({"tokens": "characters"}, "`tokens` is for text models that learn their own words"),
         ({"members": 2}, "`members` is for text models"),
-        ({"frozen_layers": 3}, r"`frozen_layers` must be at most `num_layers`, 2\. Received 3"),
+        ({"frozen_layers": 3}, r"`frozen_layers` \(--freeze\) must be at most `num_layers`, 2\. Received 3"),
         ({"max_tokens": 17}, r"`max_tokens` must be at most `positions`, 16\. Received 17"),
         (models.TextConfig(width=96), "`width` is 8"),
+        (models.FineTunedConfig(), "`config` is a dict of the fields to choose: .*pooling"),
     ],
 )
 def test_what_the_folder_determines_cannot_be_changed(folder, config, match):
@@ -273,8 +345,22 @@ def test_the_path_from_a_table_to_a_served_fine_tuned_model(folder, table, tmp_p
     assert done.exit_code == 0, done.output
     assert "bert, 2 blocks of width 8" in " ".join(done.output.split())
     assert invoke("evaluate", run, table).exit_code == 0
-    done = invoke("export", run, base)
-    assert done.exit_code == 0, done.output
+    # A fresh process knows the classes of a saved model only by what it imports itself.
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import keras_selfattn.cli.entry as e; e.main()",
+            "export",
+            str(run),
+            str(base),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
     card = read_card(base / "1")
     assert card["task"] == "text-classification"
     assert set(card["signatures"]) == {"serving_default", "classify", "explain"}

@@ -34,54 +34,54 @@ def ours(folder: str, split: Split, seed: int, quick: bool) -> dict[str, float]:
 def transformers_on_torch(folder: str, split: Split, seed: int, quick: bool) -> dict[str, float]:
     """Train the same weights with a linear layer on the mean of the tokens, on PyTorch."""
     import torch  # pyright: ignore[reportMissingImports]
-    from transformers import (  # pyright: ignore[reportMissingImports]
-        AutoModel,
-        AutoTokenizer,
-        get_linear_schedule_with_warmup,
-    )
+    from transformers import AutoModel, AutoTokenizer  # pyright: ignore[reportMissingImports]
 
     torch.manual_seed(seed)
     rows, tokenizer = labelled(split), AutoTokenizer.from_pretrained(folder)
     encoder = AutoModel.from_pretrained(folder)
     labels = sorted(set(rows.targets))
-    head = torch.nn.Linear(encoder.config.hidden_size, len(labels))
-    dropout = torch.nn.Dropout(0.1)
-    places = np.array([labels.index(target) for target in rows.targets])
-    epochs = 1 if quick else _EPOCHS
+    head, dropout = torch.nn.Linear(encoder.config.hidden_size, len(labels)), torch.nn.Dropout(0.1)
+    modules = torch.nn.ModuleList([encoder, head, dropout])
 
     def logits(texts: list[str]) -> Any:
-        batch = tokenizer(texts, truncation=True, max_length=_MOST_TOKENS, padding=True, return_tensors="pt")
+        # In training as many tokens as ours reads; then the tokenizer's own limit, as ours.
+        limit = _MOST_TOKENS if modules.training else None
+        batch = tokenizer(texts, truncation=True, max_length=limit, padding=True, return_tensors="pt")
         hidden, real = encoder(**batch).last_hidden_state, batch["attention_mask"][..., None]
         return head(dropout((hidden * real).sum(1) / real.sum(1)))  # [B, C]
 
-    def train() -> None:
-        weights = [*encoder.parameters(), *head.parameters()]
-        optimizer = torch.optim.AdamW(weights, lr=_RATE, weight_decay=0.01)
-        steps = epochs * -(-len(rows) // _BATCH)
-        schedule = get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
-        random = np.random.default_rng(seed)
-        for module in (encoder, dropout):
-            module.train()
-        for _ in range(epochs):
-            order = random.permutation(len(rows))
-            for chosen in np.split(order, range(_BATCH, len(order), _BATCH)):
-                found = logits([rows.inputs[place] for place in chosen])
-                loss = torch.nn.functional.cross_entropy(found, torch.tensor(places[chosen]))
-                optimizer.zero_grad()
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(weights, 1.0)
-                optimizer.step()
-                schedule.step()
-
-    _, figures = _measured(train)
-    for module in (encoder, dropout):
-        module.eval()
+    targets = np.array([labels.index(target) for target in rows.targets])
+    epochs = 1 if quick else _EPOCHS
+    _, figures = _measured(lambda: _steps(modules.train(), logits, rows.inputs, targets, epochs, seed))
+    modules.eval()
     found = []
     with torch.inference_mode():
         for start in range(0, len(split.test), _BATCH):
             texts = split.test.inputs[start : start + _BATCH]
             found.append(torch.softmax(logits(list(texts)), dim=1).numpy())
     return figures | _tested(np.concatenate(found), labels, split)
+
+
+def _steps(modules: Any, logits: Any, texts: Any, targets: np.ndarray, epochs: int, seed: int) -> None:
+    """Train modules of PyTorch: AdamW, a linear warmup and decay, gradients clipped to norm 1."""
+    import torch  # pyright: ignore[reportMissingImports]
+    from transformers import get_linear_schedule_with_warmup  # pyright: ignore[reportMissingImports]
+
+    weights = list(modules.parameters())
+    optimizer = torch.optim.AdamW(weights, lr=_RATE, weight_decay=0.01)
+    steps = epochs * -(-len(texts) // _BATCH)
+    schedule = get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
+    random = np.random.default_rng(seed)
+    for _ in range(epochs):
+        order = random.permutation(len(texts))
+        for chosen in np.split(order, range(_BATCH, len(order), _BATCH)):
+            found = logits([texts[place] for place in chosen])
+            loss = torch.nn.functional.cross_entropy(found, torch.tensor(targets[chosen]))
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(weights, 1.0)
+            optimizer.step()
+            schedule.step()
 
 
 def _measured(train: Any) -> tuple[Any, dict[str, float]]:

@@ -227,9 +227,17 @@ class RawModel(DeferredCompile):
 
     def _adapt(self, rows: Rows, head: Head) -> None:
         """Call the hooks of subclasses, in this order, before the first step of training."""
-        self._learn(rows)
-        self._assemble(self._fit_linear(rows, head))
-        self._prepare(rows)
+        try:
+            self._learn(rows)
+            self._assemble(self._fit_linear(rows, head))
+            self._prepare(rows)
+        except BaseException:
+            self._forget()
+            raise
+
+    def _forget(self) -> None:
+        """Return to the state before any rows, so that no half-made model is trained."""
+        self._head, self.built = None, False
 
     def _fit_linear(self, rows: Rows, head: Head) -> Head:
         """Fit the linear model beside attention if layers or head depend on it; return the head."""

@@ -21,9 +21,10 @@ class DeferredCompile(keras.Model):
         self._arguments = CompileArguments({})
 
     def compile(
-        self, optimizer: Any = "adam", loss: Any = None, *, metrics: Any = _DEFAULT, **kwargs: Any
+        self, optimizer: Any = None, loss: Any = None, *, metrics: Any = _DEFAULT, **kwargs: Any
     ) -> None:
-        """Configure training as `keras.Model.compile` does; loss and metrics default to the task's own."""
+        """Configure training as `keras.Model.compile` does; what is left out is the model's own."""
+        optimizer = self.default_optimizer() if optimizer is None else optimizer
         self._arguments = CompileArguments({"loss": loss, "metrics": metrics, **kwargs})
         if metrics == _DEFAULT:
             metrics = None if self._head is None else self._head.metrics()
@@ -33,6 +34,10 @@ class DeferredCompile(keras.Model):
         if self.built:
             # Otherwise a model saved before `fit` could not be loaded: its optimizer would have a state.
             self.optimizer.build(self.trainable_variables)
+
+    def default_optimizer(self) -> Any:
+        """Return the optimizer for `compile` without one."""
+        return "adam"
 
     def get_compile_config(self) -> dict[str, Any] | None:
         """Return the arguments of `compile`, without values that the task supplied."""

@@ -14,11 +14,11 @@ from keras_selfattn.errors import TrainingError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.ensemble import copy_member
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.models.probabilities import Mixture
 from keras_selfattn.models.sample_weights import weights_of
 from keras_selfattn.training.calibration import Calibration, SharesFitted, copy_calibration
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.fine_tuning import FineTuningAdamW
 
 # Share of the steps in which the learning rate rises; Adam's first steps are the noisy ones.
 _WARMUP = 0.1

@@ -119,7 +119,7 @@ class FineTunedConfig(PretrainedConfig):
             check_count("frozen_layers", self.frozen_layers)
         if self.frozen_layers > self.num_layers:
             raise ConfigError(
-                f"`frozen_layers` must be at most `num_layers`, {self.num_layers}. Received "
+                f"`frozen_layers` (--freeze) must be at most `num_layers`, {self.num_layers}. Received "
                 f"{self.frozen_layers}."
             )
         if not isinstance(self.wide, bool):

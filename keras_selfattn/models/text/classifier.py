@@ -14,7 +14,7 @@ from keras_selfattn.models.config import TextConfig, checked_config
 from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.pretrained.config import FineTunedConfig
-from keras_selfattn.models.pretrained.fine_tuned import PretrainedPieces
+from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
 from keras_selfattn.models.text.learned_words import LearnedWords
 from keras_selfattn.models.text.ngram_linear import NGramLogits, fitted, wide_logits
@@ -73,6 +73,9 @@ class TextClassifier(Classifier):
     def alternatives(self) -> list[dict[str, Any]]:
         changes = self._text.alternatives()
         return [each for each in changes if self.start is None or not self.start.contradicted(each)]
+
+    def default_optimizer(self) -> Any:
+        return self._text.optimizer()
 
     @property
     def fine_tuned(self) -> bool:
@@ -157,6 +160,10 @@ class TextClassifier(Classifier):
 
     def read_inputs(self, x: Any) -> list[str]:
         return as_texts(x)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.tokenizer = self.wide = None
 
     def _fit_linear(self, rows: Rows, head: Any) -> Any:
         if self.config.wide:

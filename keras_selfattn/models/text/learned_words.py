@@ -43,6 +43,10 @@ class LearnedWords:
         """Tokens of a text that a training step reads."""
         return self._config.training_span
 
+    def optimizer(self) -> Any:
+        """Return the optimizer of `fit`."""
+        return "adam"
+
     def advised_training(self, rows: int) -> dict[str, Any]:
         # Beside the wide path, attention needs only a few passes, and fewer over many rows.
         settings = {"learning_rate": 2e-3, "patience": 3, "label_smoothing": 0.1, "refit": True}

@@ -13,7 +13,8 @@ from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.loading import load
-from keras_selfattn.models.pretrained.fine_tuned import PretrainedStart
+from keras_selfattn.models.pretrained.config import FineTunedConfig
+from keras_selfattn.models.pretrained.pretrained_start import PretrainedStart
 from keras_selfattn.models.text.tokenizer import learn_vocabulary
 
 # Fields of a config that do not affect the copied weights and the vocabulary.
@@ -49,6 +50,11 @@ class StartingModel:
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         model = load(path)
+        if isinstance(model, RawModel) and isinstance(model.config, FineTunedConfig):
+            raise RunError(
+                f"{path} was fine-tuned from a pretrained encoder. Begin with that encoder's folder, which "
+                "its config.json names as `start`."
+            )
         if not (isinstance(model, RawModel) and isinstance(model.config, TextConfig)):
             raise RunError(
                 f"{path} holds a {type(model).__name__}. A text classifier begins with a model of text: give "
@@ -78,6 +84,10 @@ class StartingModel:
             ConfigError: for a field that contradicts the weights.
         """
         fields = dict(given) if isinstance(given, Mapping) else differing(checked_config(TextConfig, given))
+        for name in self.foreign(fields):
+            raise ConfigError(
+                f"`{name}` is not a field of TextConfig. {self.path} is a model of text: leave it out."
+            )
         for name, bound in self.contradicted(fields).items():
             raise ConfigError(
                 f"`{name}` is {bound!r} in {self.path}, whose weights the model begins with. Received "

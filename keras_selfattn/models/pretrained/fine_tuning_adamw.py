@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from keras_selfattn.errors import ConfigError
+
 Tensor = Any
 
 # Biases, and gains of normalisations, are not decayed.
@@ -31,12 +33,16 @@ class FineTuningAdamW(keras.optimizers.AdamW):
 
     For weights with dense gradients it computes what `keras.optimizers.AdamW` does. Of a table of vectors
     only the rows of a step's tokens change, with their moments: a step costs as much as its tokens, not as
-    much as the vocabulary. Biases and normalisations are not decayed. It needs the TensorFlow backend.
+    much as the vocabulary. Biases and normalisations are not decayed. It needs the TensorFlow backend. With
+    `gradient_accumulation_steps` Keras makes the gradients of tables dense, so all rows change.
 
     Args:
         learning_rate: of layers without a factor, or a schedule.
         rates: factor of the learning rate by the beginning of a weight's path; the longest that fits counts.
         settings: the other arguments of `keras.optimizers.AdamW`, except `amsgrad`.
+
+    Raises:
+        ConfigError: for `amsgrad`.
 
     Example:
 
@@ -51,6 +57,8 @@ class FineTuningAdamW(keras.optimizers.AdamW):
     def __init__(
         self, learning_rate: Any = 1e-4, *, rates: Mapping[str, float] | None = None, **settings: Any
     ) -> None:
+        if settings.get("amsgrad"):
+            raise ConfigError("`amsgrad` is not for FineTuningAdamW. Leave it out.")
         super().__init__(learning_rate, **settings)
         self.rates = dict(rates or {})
 
@@ -61,11 +69,12 @@ class FineTuningAdamW(keras.optimizers.AdamW):
 
     def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
         index = self._get_variable_index(variable)
-        path, dtype = self._trainable_variables[index].path, variable.dtype
+        known = self._trainable_variables[index]
+        path, dtype = known.path, variable.dtype
         rate = tf.cast(learning_rate, dtype) * self.rate_of(path)
         iterations: Any = self.iterations
         count = tf.cast(iterations + 1, dtype)
-        decayed = self.weight_decay and not path.endswith(_UNDECAYED)
+        decayed = self.weight_decay and self._use_weight_decay(known) and not path.endswith(_UNDECAYED)
         step = _Step(
             self._momentums[index].value,
             self._velocities[index].value,
@@ -123,6 +132,7 @@ class FineTuningAdamW(keras.optimizers.AdamW):
 def _without_repeats(gradient: Any) -> Any:
     """Return the gradient of a table with one entry for each row."""
     rows, places = tf.unique(tf.reshape(gradient.indices, [-1]))
-    values = tf.reshape(gradient.values, [-1, gradient.values.shape[-1]])  # [tokens, D]
+    rank = len(gradient.indices.shape)
+    values = tf.reshape(gradient.values, [-1, *gradient.values.shape[rank:]])  # [tokens, D]
     summed = tf.math.unsorted_segment_sum(values, places, tf.size(rows))  # [N, D]
     return tf.IndexedSlices(summed, rows, gradient.dense_shape)
