@@ -55,7 +55,7 @@ def family_of(config: Mapping[str, Any], source: str) -> Family:
     """Return the family that `config.json` names, with the folder's id of padding.
 
     Raises:
-        ConfigError: for an unknown family, a decoder, an id of padding that cannot be one, or positions of
+        ConfigError: for an unknown family, a decoder, an invalid padding id, or positions of
             another kind than the family's table.
     """
     kind = config.get("model_type")
