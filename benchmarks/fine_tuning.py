@@ -15,7 +15,7 @@ from keras_selfattn.tasks import TASKS
 
 _CONTESTANTS = {"ours": fine_tuned.ours, "transformers on torch": fine_tuned.transformers_on_torch}
 _NOTES = [
-    "Ours trains as `train --from` does: 4 to 20 epochs on nine tenths, then on all rows, n-grams beside it.",
+    "Ours trains as `train --from` does: 4 to 20 epochs, on nine tenths of many rows, n-grams beside it.",
     "The peer trains 3 epochs on all rows, with a rate of 5e-5, a linear layer on the mean of tokens.",
 ]
 _NEEDED = {"transformers on torch": ("torch", "transformers")}
