@@ -139,6 +139,7 @@ def test_it_learns_and_is_the_same_after_saving(folder, tmp_path):
     saved.fit(TEXTS, LABELS, verbose=0)
 
 
+@pytest.mark.slow
 def test_rows_with_several_labels_and_models_without_a_wide_path_are_fine_tuned_as_well(folder):
     model = models.TextClassifier({"wide": False, "pooling": "first"}, start=folder)
     model.compile()
@@ -147,6 +148,7 @@ def test_rows_with_several_labels_and_models_without_a_wide_path_are_fine_tuned_
     assert model.predict(TEXTS[:2], verbose=0).shape == (2, 3)
 
 
+@pytest.mark.slow
 def test_frozen_layers_keep_their_weights_and_others_move(folder):
     model = models.TextClassifier({"frozen_layers": 1}, start=folder)
     model.adapt(TEXTS, LABELS)
