@@ -82,7 +82,7 @@ def test_train_begins_with_a_run_and_says_and_records_so(folder):
     ("arguments", "said"),
     [
         (("--layers", 3), "--layers contradicts {base}, whose weights the model begins with: there "
-         "`num_layers` is 1. Received 3. Leave the option out, or pretrain with it."),
+         "`num_layers` is 1. Received 3. Leave the option out, or begin with another model."),
         (("--keep-case",), "--keep-case contradicts {base}"),
         (("--task", "tokens"), "--from is for the task text. The task is tokens: leave it out, or name"),
     ],
@@ -156,7 +156,7 @@ def test_train_begins_with_a_file_of_a_model_and_says_if_it_is_not_there(folder,
     begun = ("train", folder / "reviews.csv", "--epochs", 1, "--output", tmp_path / "run", "--from")
     missing = invoke(*begun, tmp_path / "none.keras")
     assert missing.exit_code == 1
-    assert f"--from must be a run folder or a .keras file. {tmp_path / 'none.keras'} is not" in words(missing)
+    assert f"--from must be a folder or a .keras file. {tmp_path / 'none.keras'} is not" in words(missing)
     assert not (tmp_path / "run").exists()
     done = invoke(*begun, folder / "base" / "model.keras")
     assert done.exit_code == 0, done.output
