@@ -120,14 +120,17 @@ def training(
     _encoders(True, data, text_column, separator, memory, all_cores, csv_file, plot, settings)
 
 
-@main.command("pretrained")
-@_options
-@click.option(
+_PRETRAINED_MODEL = click.option(
     "--model",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     required=True,
     help="Folder of the pretrained encoder, such as all-MiniLM-L6-v2.",
 )
+
+
+@main.command("pretrained")
+@_options
+@_PRETRAINED_MODEL
 @click.option(
     "--data",
     type=click.Path(path_type=Path, exists=True),
@@ -156,12 +159,7 @@ def pretrained(
 
 @main.command("fine-tuning")
 @_options
-@click.option(
-    "--model",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    required=True,
-    help="Folder of the pretrained encoder, such as all-MiniLM-L6-v2.",
-)
+@_PRETRAINED_MODEL
 @click.option(
     "--data",
     type=click.Path(path_type=Path, exists=True, file_okay=False),

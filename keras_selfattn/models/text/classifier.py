@@ -30,7 +30,8 @@ class TextClassifier(Classifier):
 
     The first `fit` learns the vocabulary and the label names from its rows (or call `adapt`); both are saved
     in the `.keras` file. If labels of the first `fit` are lists, not all of one, rows can have several
-    labels, or none. `compile()` without arguments sets Adam, cross-entropy and accuracy.
+    labels, or none. `compile()` without arguments sets Adam (`training.FineTuningAdamW` for a pretrained
+    encoder), cross-entropy and accuracy.
 
     Args:
         config: the model's settings; a `TextConfig` or the dict of one; with a pretrained model's folder, the
