@@ -148,7 +148,7 @@ def pretrained(
     plot: Path | None,
     **settings: Any,
 ) -> None:
-    """Raw text to vectors with the same pretrained weights: ours, transformers' on PyTorch, OpenVINO's."""
+    """Raw text to vectors with the same pretrained weights: ours, and five other engines."""
     from benchmarks import pretrained as benchmark
 
     check_plot(plot)

@@ -16,6 +16,7 @@ _PACKAGES = (
     "scikit-learn",
     "jax",
     "torch",
+    "sentence-transformers",
     "openvino",
     "onnxruntime",
     "grpcio",

@@ -11,18 +11,31 @@ from typing import Any
 import numpy as np
 
 from benchmarks.case import Array, Case
+from benchmarks.peers.pretrained_encoders import in_units
 from benchmarks.reference import post_norm_block
-from benchmarks.results import Table
+from benchmarks.results import Result, Table
 from benchmarks.rounds import Contestant, Settings, Workers, measure_memory
 from keras_selfattn.errors import ConfigError
 
 _BATCHES = (1, 8, 64)
 _PEERS = "benchmarks.peers.pretrained_encoders"
-CONTESTANTS = (
-    Contestant("ours", f"{_PEERS}:ours"),
-    Contestant("transformers on torch", f"{_PEERS}:transformers_on_torch"),
-    Contestant("OpenVINO", f"{_PEERS}:openvino"),
-)
+_OURS = Contestant("ours", f"{_PEERS}:ours")
+_EXPORTED = Contestant("ours, exported", f"{_PEERS}:ours_exported")
+_TORCH = Contestant("sentence-transformers on torch", f"{_PEERS}:sentence_transformers")
+_OPENVINO = Contestant("OpenVINO", f"{_PEERS}:openvino")
+_ONNX_RUNTIME = Contestant("ONNX Runtime", f"{_PEERS}:onnx_runtime")
+_KERAS_HUB = Contestant("KerasHub", f"{_PEERS}:keras_hub")
+# Those that compute, or of int8 at least store the weights, in a type.
+CONTESTANTS = {
+    "float32": (_OURS, _EXPORTED, _TORCH, _OPENVINO, _ONNX_RUNTIME, _KERAS_HUB),
+    "bfloat16": (_OURS, _EXPORTED, _TORCH, _OPENVINO, _KERAS_HUB),
+    "int8": (_EXPORTED, _ONNX_RUNTIME),
+}
+_NOTES = [
+    "Every contestant takes strings: its own tokenizer is in the time.",
+    "In int8 ours stores weights and computes in float32; ONNX Runtime computes products in int8.",
+    "Differences are relative to elements of size 1.",
+]
 _LAYERS = {
     "query": "attention.self.query",
     "key": "attention.self.key",
@@ -54,16 +67,23 @@ def run(settings: Settings, model: Path, texts: list[str]) -> Table:
         for size in _BATCHES[:1] if settings.quick else _BATCHES:
             batch = [texts[place] for place in drawn[:size]]
             words = np.mean([len(text.split()) for text in batch])
-            row = f"batch of {len(batch)}, {words:.0f} words each"
             reference = Path(folder, f"{size}.npz")
-            np.savez(reference, outputs=vectors(model, batch))
+            np.savez(reference, outputs=in_units(vectors(model, batch)))
             case: dict[str, Any] = {"model": str(model), "texts": batch, "reference": str(reference)}
-            chosen = [c for c in CONTESTANTS if settings.chosen(row, c.name)]
-            timed = workers.measure(row, case, chosen)
-            for contestant, result in zip(chosen, timed, strict=True):
-                grown = {} if result.skipped else measure_memory(row, case, contestant, settings).figures
-                results.append(result.with_figures(**grown))
-    return Table(results, ["Every contestant takes strings: its own tokenizer is in the time."])
+            for dtype in CONTESTANTS:
+                row = f"batch of {len(batch)}, {words:.0f} words each, {dtype}"
+                results += _row(workers, settings, row, {**case, "dtype": dtype})
+    return Table(results, _NOTES)
+
+
+def _row(workers: Workers, settings: Settings, row: str, case: dict[str, Any]) -> list[Result]:
+    chosen = [c for c in CONTESTANTS[case["dtype"]] if settings.chosen(row, c.name)]
+    timed = workers.measure(row, case, chosen)
+    results = []
+    for contestant, result in zip(chosen, timed, strict=True):
+        grown = {} if result.skipped else measure_memory(row, case, contestant, settings).figures
+        results.append(result.with_figures(**grown))
+    return results
 
 
 def vectors(model: Path, texts: list[str]) -> Array:

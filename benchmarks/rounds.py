@@ -9,7 +9,11 @@ from typing import Any
 from benchmarks.process import Worker, WorkerError
 from benchmarks.results import Result
 
-_LIMITS = {"float32": 1e-3, "bfloat16": 0.15}  # largest difference of outputs, which are of size 1
+_LIMITS = {
+    "float32": 1e-3,
+    "bfloat16": 0.15,
+    "int8": 0.5,
+}  # largest difference of outputs, which are of size 1
 _GRADIENT_LIMIT = 1e-3  # relative
 
 

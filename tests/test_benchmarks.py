@@ -411,3 +411,36 @@ def test_fine_tuning_is_measured_on_a_set_and_a_missing_peer_is_named(tmp_path):
     assert float(ours["cpu s"]) > 0
     assert theirs["contestant"] == "transformers on torch"
     assert theirs["skipped"] == "torch is not installed" or float(theirs["cpu s"]) > 0
+
+
+@pytest.mark.process
+def test_vectors_of_a_pretrained_encoder_are_measured_in_each_type(tmp_path):
+    from pretrained_folders import BERT, PIECES, write_folder
+    from tokenizers.implementations import BertWordPieceTokenizer
+
+    kinds = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
+    modules = [{"type": f"a.{kind}", "path": path} for kind, path in kinds.items()]
+    pooling = {"pooling_mode_mean_tokens": True}
+    folder = write_folder(tmp_path / "m", BERT, modules__json=modules, **{"1_Pooling/config__json": pooling})
+    BertWordPieceTokenizer({piece: place for place, piece in enumerate(PIECES)}).save(
+        str(folder / "tokenizer.json")
+    )
+    (tmp_path / "texts.csv").write_text("text\n" + "good films\nbad film.\n" * 4)
+    asked = ["pretrained", "--model", str(folder), "--data", str(tmp_path / "texts.csv"), "--quick"]
+    table = tmp_path / "found.csv"
+    done = CliRunner().invoke(main, [*asked, "--only", "ours", "--csv", str(table)])
+    assert done.exit_code == 0, done.output
+    with table.open() as lines:
+        found = list(csv.DictReader(lines))
+    assert [(each["row"].split()[-1], each["contestant"]) for each in found] == [
+        ("float32", "ours"),
+        ("float32", "ours, exported"),
+        ("bfloat16", "ours"),
+        ("bfloat16", "ours, exported"),
+        ("int8", "ours, exported"),
+    ]
+    limits = {"float32": 1e-5, "bfloat16": 0.1, "int8": 0.1}
+    for each in found:
+        assert not each["skipped"], each
+        assert 0 <= float(each["difference"]) <= limits[each["row"].split()[-1]], each
+        assert float(each["cpu median ms"]) > 0

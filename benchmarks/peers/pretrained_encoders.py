@@ -1,6 +1,12 @@
-"""Pretrained encoders from one folder: texts in, vectors with length 1 out."""
+"""Pretrained encoders from one folder: texts in, vectors with length 1 out.
 
+They are compared with their elements' mean square as the unit, so limits are relative to elements of size 1.
+"""
+
+import json
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +15,12 @@ from benchmarks.machine import cores
 from benchmarks.prepared import Prepared
 
 _MOST_TOKENS = 256
+# Names of a weight's type: ours for an export, and OpenVINO's.
+_EXPORTED = {"float32": None, "bfloat16": "bfloat16", "int8": "int8-weights"}
+_OPENVINO = {"float32": "f32", "bfloat16": "bf16"}
+
+# Vectors `[count, D]` of the first texts of a batch.
+Call = Callable[[int], np.ndarray]
 
 
 def ours(fields: dict[str, Any]) -> Prepared:
@@ -17,42 +29,87 @@ def ours(fields: dict[str, Any]) -> Prepared:
 
     from keras_selfattn import models
 
-    model = models.TextEncoder(start=fields["model"])
+    policy = "mixed_bfloat16" if fields["dtype"] == "bfloat16" else "float32"
+    model = models.TextEncoder(start=fields["model"], dtype=policy)
     texts = tf.constant(fields["texts"])
     call = tf.function(model, input_signature=[tf.TensorSpec([None], tf.string)])
-    return _prepared(lambda count: call(texts[:count]).numpy(), len(fields["texts"]))
+    return _prepared(lambda count: call(texts[:count]).numpy(), fields)
 
 
-def transformers_on_torch(fields: dict[str, Any]) -> Prepared:
-    """Build `transformers`' model on PyTorch."""
+def ours_exported(fields: dict[str, Any]) -> Prepared:
+    """Export our `TextEncoder`, and load the SavedModel without Keras."""
+    import tensorflow as tf
+
+    from keras_selfattn import export, models
+
+    with tempfile.TemporaryDirectory() as base:
+        model = models.TextEncoder(start=fields["model"])
+        version = export.export_saved_model(model, base, precision=_EXPORTED[fields["dtype"]])
+        loaded: Any = tf.saved_model.load(version)
+    embed, texts = loaded.signatures["embed"], tf.constant(fields["texts"])
+    return _prepared(lambda count: next(iter(embed(text=texts[:count]).values())).numpy(), fields)
+
+
+def sentence_transformers(fields: dict[str, Any]) -> Prepared:
+    """Build `sentence-transformers`' model, on PyTorch."""
     import torch  # pyright: ignore[reportMissingImports]
-    from transformers import AutoModel  # pyright: ignore[reportMissingImports]
+    from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
 
-    model = AutoModel.from_pretrained(fields["model"]).eval()
+    dtype = getattr(torch, fields["dtype"])
+    model = SentenceTransformer(
+        fields["model"], device="cpu", local_files_only=True, model_kwargs={"dtype": dtype}
+    )
+    model.max_seq_length = _MOST_TOKENS
+    texts = fields["texts"]
+
+    def call(count: int) -> np.ndarray:
+        found = model.encode(texts[:count], batch_size=count, show_progress_bar=False, convert_to_tensor=True)
+        return found.float().numpy()
+
+    return _prepared(call, fields)
+
+
+def onnx_runtime(fields: dict[str, Any]) -> Prepared:
+    """Build the same model in ONNX Runtime, converted from PyTorch; in int8 with dynamic quantisation."""
+    import onnxruntime  # pyright: ignore[reportMissingImports]
+    import torch  # pyright: ignore[reportMissingImports]
+    from onnxruntime.quantization import QuantType, quantize_dynamic  # pyright: ignore[reportMissingImports]
+
     encode = _encoder(fields["model"])
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = cores()  # its default counts all cores of the machine
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/model.onnx"
+        torch.onnx.export(
+            _hidden_states(fields["model"]),
+            tuple(map(torch.tensor, encode(["two words", "one"]))),
+            file,
+            input_names=["ids", "real"],
+            dynamic_shapes=(axes, axes),
+            dynamo=True,
+        )
+        if fields["dtype"] == "int8":
+            quantize_dynamic(file, file := f"{folder}/int8.onnx", weight_type=QuantType.QInt8)
+        session = onnxruntime.InferenceSession(file, options, ["CPUExecutionProvider"])
 
     def call(count: int) -> np.ndarray:
         ids, real = encode(fields["texts"][:count])
-        with torch.inference_mode():
-            hidden = model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(real)).last_hidden_state
-        return _pooled(hidden.numpy(), real)
+        return _pooled(session.run(None, {"ids": ids, "real": real})[0], real)
 
-    return _prepared(call, len(fields["texts"]))
+    return _prepared(call, fields)
 
 
 def openvino(fields: dict[str, Any]) -> Prepared:
     """Build the same model, converted by OpenVINO from PyTorch."""
     import openvino as engine  # pyright: ignore[reportMissingImports]
     import torch  # pyright: ignore[reportMissingImports]
-    from transformers import AutoModel  # pyright: ignore[reportMissingImports]
 
-    model = AutoModel.from_pretrained(fields["model"]).eval()
     encode = _encoder(fields["model"])
-    ids, real = encode(["two words"])
-    example = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(real)}
-    converted = engine.convert_model(model, example_input=example)
+    example = tuple(map(torch.tensor, encode(["two words", "one"])))
+    converted = engine.convert_model(_hidden_states(fields["model"]), example_input=example)
     settings = {
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": _OPENVINO[fields["dtype"]],
         "INFERENCE_NUM_THREADS": cores(),
         "PERFORMANCE_HINT": "LATENCY",
     }
@@ -60,14 +117,63 @@ def openvino(fields: dict[str, Any]) -> Prepared:
 
     def call(count: int) -> np.ndarray:
         ids, real = encode(fields["texts"][:count])
-        given = {"input_ids": ids, "attention_mask": real}
-        return _pooled(request.infer(given, share_inputs=True)[0], real)
+        return _pooled(request.infer([ids, real], share_inputs=True)[0], real)
 
-    return _prepared(call, len(fields["texts"]))
+    return _prepared(call, fields)
 
 
-def _prepared(call: Callable[[int], np.ndarray], count: int) -> Prepared:
-    return Prepared(run=lambda: call(count), warm=lambda: call(1), outputs=lambda: call(count))
+def keras_hub(fields: dict[str, Any]) -> Prepared:
+    """Build KerasHub's `BertBackbone`, with its tokenizer before it."""
+    import keras_hub as hub  # pyright: ignore[reportMissingImports]
+    import tensorflow as tf
+
+    ids: dict[str, int] = json.loads(Path(fields["model"], "tokenizer.json").read_text())["model"]["vocab"]
+    tokenizer = hub.models.BertTokenizer(vocabulary=sorted(ids, key=ids.__getitem__), lowercase=True)
+    backbone = hub.models.BertBackbone.from_preset(fields["model"], dtype=fields["dtype"])
+    packer = hub.layers.MultiSegmentPacker(
+        _MOST_TOKENS, start_value=tokenizer.cls_token_id, end_value=tokenizer.sep_token_id
+    )
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def vectors(texts: Any) -> Any:
+        rows = tokenizer(texts)
+        # As long as the longest text: its own preprocessor pads every batch to a fixed length.
+        longest = tf.minimum(tf.reduce_max(rows.row_lengths()) + 2, _MOST_TOKENS)
+        padded, segments = packer(rows)
+        padded, segments = padded[:, :longest], segments[:, :longest]
+        inputs = {"token_ids": padded, "segment_ids": segments, "padding_mask": padded != 0}
+        hidden = tf.cast(backbone(inputs)["sequence_output"], tf.float32)
+        real = tf.cast(padded != 0, tf.float32)[..., None]
+        return tf.math.l2_normalize(tf.reduce_sum(hidden * real, 1) / tf.reduce_sum(real, 1), axis=1)
+
+    texts = tf.constant(fields["texts"])
+    return _prepared(lambda count: vectors(texts[:count]).numpy(), fields)
+
+
+def _hidden_states(folder: str) -> Any:
+    """Return `transformers`' encoder on PyTorch, as a module from ids and mask to hidden states."""
+    import torch  # pyright: ignore[reportMissingImports]
+    from transformers import AutoModel  # pyright: ignore[reportMissingImports]
+
+    class HiddenStates(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = AutoModel.from_pretrained(folder)
+
+        def forward(self, ids: Any, real: Any) -> Any:
+            return self.encoder(input_ids=ids, attention_mask=real).last_hidden_state
+
+    return HiddenStates().eval()
+
+
+def in_units(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors `[texts, D]` of length 1 as vectors whose elements have a mean square of 1."""
+    return vectors * np.sqrt(vectors.shape[1])
+
+
+def _prepared(call: Call, fields: dict[str, Any]) -> Prepared:
+    count = len(fields["texts"])
+    return Prepared(run=lambda: call(count), warm=lambda: call(1), outputs=lambda: in_units(call(count)))
 
 
 def _encoder(folder: str) -> Callable[[list[str]], tuple[np.ndarray, np.ndarray]]:
