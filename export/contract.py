@@ -115,7 +115,7 @@ def _raw_contract(
             # The same graph; what `serving_default` warms up is warm for it, too.
             signatures["embed"] = Signature(signatures[MOST_ASKED].function, requests[:2])
         signatures["explain"] = Signature(graphs.explain_texts(front), requests[:3])
-    else:
+    elif not isinstance(front, TokenFront) or front.by_token:
         read = front.beginning if isinstance(front, TokenFront) else front
         signatures["explain"] = Signature(graphs.explain(together=True, read=read), requests)
     if isinstance(front, ImageFront) and front.reads_files:

@@ -74,7 +74,7 @@ _FRONTS: dict[type[RawModel], Callable[[Any], RawFront]] = {
     TextClassifier: lambda model: (PieceFront if model.fine_tuned else TextFront)(model),
     TextEncoder: PieceFront,
     ImageClassifier: ImageFront,
-    TokenClassifier: lambda model: TokenFront(model.tokenizer),
+    TokenClassifier: TokenFront,
     SeriesClassifier: SeriesFront,
     SeriesForecaster: SeriesFront,
     SeriesRegressor: SeriesFront,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.models.tokens.token_features import TokenFeatures
+from keras_selfattn.models import TokenClassifier
 
 from .preprocessing import EXPLAINED_TOKENS
 from .trial_requests import Request, in_batches
@@ -21,14 +21,22 @@ _STRANGE = ("Ünknown", "☃", "日本語", "x" * 300, "\x00", "3.14", " ")
 
 
 class TokenFront:
-    """Turn tokens into features, as in training. "" is padding at any position."""
+    """Turn tokens into features, as in training. "" is padding at any position.
+
+    Args:
+        model: has a vocabulary; for a pretrained encoder the features are the ids of each token's pieces.
+
+    Attributes:
+        by_token: True if the model's attention is between tokens, not between their pieces.
+    """
 
     subject = "token"
 
-    def __init__(self, features: TokenFeatures) -> None:
-        self._features = features
+    def __init__(self, model: TokenClassifier) -> None:
+        self._features = model.tokenizer
+        self.by_token = not model.fine_tuned
         self.specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
-        self.tracked = [features.table]
+        self.tracked = list(self._features.tables)
 
     def __call__(self, *raw: Tensor) -> Tensor:
         return self._features(raw[0])  # [B, T, features]
