@@ -22,8 +22,8 @@ class RowParts(keras.layers.Layer):
 
     Args:
         max_tokens: pieces of a part, [CLS] and [SEP] included; at least 3.
-        cls: id of [CLS].
-        sep: id of [SEP].
+        cls_id: id of [CLS].
+        sep_id: id of [SEP].
 
     Call arguments:
         inputs: int32 `[batch, tokens, pieces]`, the ids of each token's pieces, 0 after the last; a token
@@ -36,14 +36,14 @@ class RowParts(keras.layers.Layer):
     Example:
 
         >>> import numpy as np
-        >>> ids, places = RowParts(max_tokens=5, cls=2, sep=3)(np.array([[[7, 8], [9, 0], [6, 5], [0, 0]]]))
+        >>> ids, places = RowParts(max_tokens=5, cls_id=2, sep_id=3)(np.array([[[7, 8], [9, 0], [6, 5], [0, 0]]]))
         >>> np.asarray(ids).tolist(), np.asarray(places).tolist()
         ([[2, 7, 8, 9, 3], [2, 6, 5, 3, 0]], [[1, 3, 6, -1]])
     """
 
-    def __init__(self, max_tokens: int, cls: int, sep: int, **kwargs: Any) -> None:
+    def __init__(self, max_tokens: int, cls_id: int, sep_id: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.max_tokens, self.cls, self.sep = max_tokens, cls, sep
+        self.max_tokens, self.cls_id, self.sep_id = max_tokens, cls_id, sep_id
 
     def call(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         limit = self.max_tokens - 2
@@ -61,7 +61,7 @@ class RowParts(keras.layers.Layer):
         found = tf.where(real)  # [pieces of all, 3]
         inner = tf.gather_nd(firsts, found[:, :2]) + tf.cast(found[:, 2], tf.int32)
         begins = tf.range(count) * length
-        special = tf.repeat([self.cls, self.sep], count)
+        special = tf.repeat([self.cls_id, self.sep_id], count)
         ids = tf.scatter_nd(
             tf.concat([inner, begins, begins + 1 + lengths], 0)[:, None],
             tf.concat([tf.boolean_mask(pieces, real), special], 0),
@@ -76,7 +76,7 @@ class RowParts(keras.layers.Layer):
         )
 
     def get_config(self) -> dict[str, Any]:
-        names = ("max_tokens", "cls", "sep")
+        names = ("max_tokens", "cls_id", "sep_id")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
