@@ -36,7 +36,8 @@ class RowParts(keras.layers.Layer):
     Example:
 
         >>> import numpy as np
-        >>> ids, places = RowParts(max_tokens=5, cls_id=2, sep_id=3)(np.array([[[7, 8], [9, 0], [6, 5], [0, 0]]]))
+        >>> row = np.array([[[7, 8], [9, 0], [6, 5], [0, 0]]])
+        >>> ids, places = RowParts(max_tokens=5, cls_id=2, sep_id=3)(row)
         >>> np.asarray(ids).tolist(), np.asarray(places).tolist()
         ([[2, 7, 8, 9, 3], [2, 6, 5, 3, 0]], [[1, 3, 6, -1]])
     """
