@@ -15,6 +15,7 @@ from pretrained_folders import (
     DISTILBERT,
     ELECTRA,
     MPNET,
+    PIECES,
     hidden_states,
     pieces_of,
     weights_of,
@@ -330,9 +331,36 @@ RELOAD = """
 import json, sys
 sys.modules["keras"] = None
 import tensorflow as tf
-serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-print(json.dumps(serve(tokens=tf.constant(json.loads(sys.argv[2])))["probabilities"].numpy().tolist()))
+loaded = tf.saved_model.load(sys.argv[1])
+serve = loaded.signatures["serving_default"]
+tokens = tf.constant(json.loads(sys.argv[2]))
+explained = loaded.signatures["explain"](tokens=tokens)
+print(json.dumps({
+    "probabilities": serve(tokens=tokens)["probabilities"].numpy().tolist(),
+    "pieces": [[piece.decode() for piece in row] for row in explained["tokens"].numpy()],
+    "weights": explained["weights"].numpy().tolist(),
+}))
 """
+
+
+def test_what_is_explained_are_the_pieces_that_are_read_together(labeller):
+    from keras_selfattn.export.signatures.token_preprocessing import PieceTokenFront
+
+    front = PieceTokenFront(labeller)
+    rows = [["badly", "", "a", "goods", "film", "films", "a"], ["x" * 9, *[""] * 6], [""] * 7]
+    pieces, ids = front.explained(tf.constant(rows))
+    text = [[piece.decode() for piece in row if piece] for row in pieces.numpy()]
+    assert text == [
+        ["[CLS]", "bad", "##ly", "a", "good", "##s", "film", "[SEP]"],
+        ["[CLS]", "[UNK]", "[SEP]"],
+        ["[CLS]", "[SEP]"],
+    ]
+    assert ids.numpy().tolist() == [
+        [PIECES.index(piece) for piece in row] + [0] * (8 - len(row)) for row in text
+    ]
+    # The encoder then reads these ids, and each row at once.
+    again, _ = labeller.core.get_layer("parts")(front.alone(ids))
+    np.testing.assert_array_equal(again, ids)
 
 
 @pytest.mark.process
@@ -344,7 +372,7 @@ def test_the_path_from_a_table_to_a_served_labeller(folder, table, tmp_path):
     run, base = tmp_path / "run", tmp_path / "served"
     done = invoke("train", table, "--output", run, "--from", folder, "--freeze", 1, "--epochs", 2)
     assert done.exit_code == 0, done.output
-    assert "bert, 2 blocks of width 8; 1.38 pieces a token" in " ".join(done.output.split())
+    assert "bert, 2 blocks of width 8; 1.45 pieces a token" in " ".join(done.output.split())
     assert invoke("evaluate", run, table).exit_code == 0
     # A fresh process knows the classes of a saved model only by what it imports itself.
     command = "import keras_selfattn.cli.entry as e; e.main()"
@@ -357,7 +385,7 @@ def test_the_path_from_a_table_to_a_served_labeller(folder, table, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     card = read_card(base / "1")
-    assert (card["task"], set(card["signatures"])) == ("token-labelling", {"serving_default"})
+    assert (card["task"], set(card["signatures"])) == ("token-labelling", {"serving_default", "explain"})
     model = load_run(run)
     asked = [*ROWS[:4], STRANGE, [], ["goods", "film"] * 20]
     wanted = model.predict(asked, verbose=0)
@@ -368,9 +396,14 @@ def test_the_path_from_a_table_to_a_served_labeller(folder, table, tmp_path):
         check=True,
         timeout=300,
     ).stdout
-    for answer, row in zip(json.loads(found), wanted, strict=True):
+    found = json.loads(found)
+    for answer, row in zip(found["probabilities"], wanted, strict=True):
         np.testing.assert_allclose(np.reshape(answer[: len(row)], row.shape), row, atol=1e-5)
         assert not np.any(answer[len(row) :])
+    sums = np.sum(found["weights"], axis=-1)  # [rows, layers, heads, pieces]
+    real = np.array(found["pieces"]) != ""
+    np.testing.assert_allclose(sums, np.broadcast_to(real[:, None, None], sums.shape), atol=1e-5)
+    assert found["pieces"][1][:6] == ["[CLS]", "the", "bad", "##ly", "[SEP]", ""]
     with (
         Server(ServerConfig("tags", base, port=0)) as server,
         Client(server.target, model="tags") as client,

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models import TokenClassifier
+from keras_selfattn.models.vocabulary import PADDING_ID
 
 from .preprocessing import EXPLAINED_TOKENS
 from .trial_requests import Request, in_batches
@@ -24,17 +25,13 @@ class TokenFront:
     """Turn tokens into features, as in training. "" is padding at any position.
 
     Args:
-        model: has a vocabulary; for a pretrained encoder the features are the ids of each token's pieces.
-
-    Attributes:
-        by_token: True if the model's attention is between tokens, not between their pieces.
+        model: has a vocabulary.
     """
 
     subject = "token"
 
     def __init__(self, model: TokenClassifier) -> None:
         self._features = model.tokenizer
-        self.by_token = not model.fine_tuned
         self.specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
         self.tracked = list(self._features.tables)
 
@@ -57,3 +54,35 @@ class TokenFront:
         for row, given in zip(tokens, rows, strict=True):
             row[: len(given)] = [token.encode() for token in given]
         return [*in_batches({"tokens": tokens}), {"tokens": tokens[:3, :0]}]
+
+
+class PieceTokenFront(TokenFront):
+    """Turn tokens into the ids of their pieces for a pretrained encoder, whose attention is between pieces.
+
+    Args:
+        model: was fine-tuned.
+    """
+
+    def __init__(self, model: TokenClassifier) -> None:
+        super().__init__(model)
+        self._parts = model.core.get_layer("parts")
+        self._limit = min(EXPLAINED_TOKENS, model.config.max_tokens) - 2
+        self._names = model.tokenizer.tokenizer.names
+
+    def explained(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the first pieces of rows of tokens `[B, T]`, those of whole tokens that are read together.
+
+        Returns:
+            string `[B, P]`, the pieces with [CLS] and [SEP], padded with ""; and their int32 ids.
+        """
+        pieces = self(tokens)[..., : self._limit]  # [B, T, K]
+        sizes = tf.math.count_nonzero(pieces, axis=-1, dtype=tf.int32)
+        within = tf.cumsum(sizes, axis=1) <= self._limit  # [B, T]
+        ids, _ = self._parts(tf.where(within[..., None], pieces, PADDING_ID))
+        return tf.where(ids == PADDING_ID, "", tf.gather(tf.constant(self._names, tf.string), ids)), ids
+
+    def alone(self, ids: Tensor) -> Tensor:
+        """Return the model's inputs for ids of pieces `[B, P]`: each is a token, int32 `[B, P - 1, 1]`."""
+        lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
+        inner = tf.sequence_mask(lengths - 1, tf.shape(ids)[1])  # without [SEP]
+        return tf.where(inner, ids, PADDING_ID)[:, 1:, None]

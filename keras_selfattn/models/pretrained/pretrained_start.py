@@ -127,8 +127,9 @@ class PretrainedTokenStart(PretrainedStart):
     _decimals = 2
 
     def _pieces_of(self, inputs: Sequence[Any]) -> list[np.ndarray]:
-        """Return the ids of the pieces of each different token."""
-        return list(WordPieces(self._tokenizer).of_words({token for row in inputs for token in row}).values())
+        """Return the ids of the pieces of each token."""
+        of_words = WordPieces(self._tokenizer).of_words({token for row in inputs for token in row})
+        return [of_words[token] for row in inputs for token in row]
 
 
 def token_starting_point(path: str | Path) -> PretrainedTokenStart:

@@ -65,7 +65,8 @@ class WordPieces:
         lacking = (found.row_lengths() == 0) & (flat != "")
         values = tf.where(found.flat_values == PADDING_ID, self._unknown, found.flat_values)
         ids = found.with_flat_values(values).to_tensor(PADDING_ID)  # [N, K], or [N, 0]
-        ids = tf.pad(ids, [[0, 0], [0, tf.cast(tf.shape(ids)[1] == 0, tf.int32)]])
+        missing = tf.cast(tf.shape(ids)[1] == 0, tf.int32)
+        ids = tf.concat([ids, tf.zeros([tf.size(flat), missing], tf.int32)], axis=1)  # [N, K]
         first = tf.range(tf.shape(ids)[1]) == 0
         ids = tf.where(lacking[:, None] & first, self._unknown, ids)
         return tf.reshape(ids, tf.concat([tf.shape(tokens), tf.shape(ids)[1:]], axis=0))
