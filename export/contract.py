@@ -27,7 +27,7 @@ from .signatures.preprocessing import (
     TextFront,
 )
 from .signatures.raw_models import RawFront, raw_answers, raw_front
-from .signatures.token_preprocessing import TokenFront
+from .signatures.token_preprocessing import PieceTokenFront, TokenFront
 from .signatures.trial_requests import Request, in_batches, made_up
 from .weights import Weights
 
@@ -110,7 +110,7 @@ def _raw_contract(
             tokens[0] = front.token_request(requests[0])
         signatures["tokens"] = Signature(graphs.on_tokens(front), tokens)
         signatures["explain"] = Signature(graphs.explain_texts(front), requests)
-    elif isinstance(front, PieceFront):
+    elif isinstance(front, PieceFront | PieceTokenFront):
         if isinstance(model, TextEncoder):
             # The same graph; what `serving_default` warms up is warm for it, too.
             signatures["embed"] = Signature(signatures[MOST_ASKED].function, requests[:2])

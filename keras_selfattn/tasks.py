@@ -64,24 +64,25 @@ class Task:
 
         Args:
             given: the fields.
-            start: for text, the run folder whose vocabulary and weights it starts from.
+            start: for text and tokens, the model whose vocabulary and weights it starts from.
 
         Raises:
             ConfigError: for a field of another task, one out of range, or one that contradicts `start`.
-            RunError: for a `start` without a model of text.
+            RunError: for a `start` that is none for the task.
         """
         from keras_selfattn import models
 
-        settings = self.checked_settings(given)
+        settings, kind = self.checked_settings(given), getattr(models, self.kind)
         if start is None:
-            return getattr(models, self.kind)({**self.chosen, **settings})
-        if self.kind != "TextClassifier":
+            return kind({**self.chosen, **settings})
+        if not hasattr(kind, "starting_point"):
             raise ConfigError(
-                f"The task is {self.name}: only text models begin with others. Leave {start} out."
+                f"The task is {self.name}: only models of text and tokens begin with others. Leave {start} "
+                "out."
             )
         # A pretrained encoder is one, and large.
         chosen = {} if holds_pretrained(start) else self.chosen
-        return models.TextClassifier({**chosen, **settings}, start=start)
+        return kind({**chosen, **settings}, start=start)
 
     def checked_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given fields of the model's config, without those that are None.
@@ -196,7 +197,7 @@ TASKS = (
         kind="TokenClassifier",
         endings=frozenset({".conllu", ".conll"}),
         reading={"text": None, "label": None, "column": None},
-        settings=frozenset({"members"}),
+        settings=frozenset({"members", "frozen_layers"}),
         read=_tokens,
         chosen=_MEMBERS,
     ),

@@ -171,3 +171,33 @@ def test_the_real_minilm_gives_the_vectors_of_sentence_transformers(tmp_path):
     with pytest.warns(UserWarning, match="1 of 53 texts are longer than max_tokens=256"):
         found = models.TextEncoder(start=folder).predict(texts, verbose=0)
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("name", ["bert", "distilbert", "mpnet"])
+def test_labels_of_tokens_are_those_of_transformers(name, tmp_path):
+    """The logits of their model for labelled tokens at each first piece, with the words split beforehand."""
+    torch.manual_seed(0)
+    config = CONFIGS[name]()
+    config.num_labels = 4
+    theirs = transformers.AutoModelForTokenClassification.from_config(config).eval()
+    with torch.no_grad():
+        for weight in theirs.parameters():
+            weight.add_(torch.randn_like(weight) * 0.2)
+    folder = folder_of(theirs, tmp_path / "m")
+    of_mpnet = {"unk_token": "[UNK]"} if name == "mpnet" else {}
+    kind = transformers.MPNetTokenizerFast if of_mpnet else transformers.BertTokenizerFast
+    tokenizer = kind.from_pretrained(folder, **of_mpnet)
+    rows = [["The", "goods", "badly."], ["film"], ["a-film", "x", "films", "bad", "the"] * 20]
+    inputs = tokenizer(rows, is_split_into_words=True, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        found = theirs(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+    model = models.TokenClassifier(start=folder)
+    model.adapt(rows, [["A", "B", "C"], ["D"], ["A"] * 100])
+    kernel, bias = (weight.detach().numpy() for weight in theirs.classifier.parameters())
+    model.core.get_layer("logits").set_weights([kernel.T, bias])
+    ours = model.predict(rows, verbose=0)
+    for row, answer in enumerate(ours):
+        words = inputs.word_ids(row)
+        firsts = [words.index(word) for word in range(len(rows[row]))]
+        wanted = torch.softmax(found[row, firsts], dim=-1).numpy()
+        np.testing.assert_allclose(answer, wanted, atol=2e-5)

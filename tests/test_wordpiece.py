@@ -130,6 +130,41 @@ def test_a_text_has_the_ids_of_the_package(text, normal):
     assert_equal([text, "good"], learned(normal), ours(normal))
 
 
+WORDS = [word for sentence in SENTENCES for word in sentence.split()]
+WORDS += [
+    "don't-stop_it",
+    "",
+    " ",
+    "\x00",
+    "good film",
+    "a[MASK]b",
+    "[PAD]",
+    "e\u0301",
+    "\u0301",
+    "goodqgood",
+    "a" * 101,
+]
+
+
+@pytest.mark.parametrize("normal", [(True, True, None, True), (False, False, None, False)])
+def test_single_words_have_the_ids_of_pretokenized_rows_of_the_package(normal):
+    found = ours(normal).word_pieces(tf.constant(WORDS)).to_list()
+    encoded = learned(normal).encode(WORDS, is_pretokenized=True, add_special_tokens=False)
+    wanted = [[] for _ in WORDS]
+    for number, word in zip(encoded.ids, encoded.word_ids, strict=True):
+        wanted[word].append(number)
+    assert found == wanted
+    assert [] in wanted
+    assert max(map(len, wanted)) > 3
+
+
+def test_of_a_long_word_the_first_pieces_are_kept():
+    words = tf.constant(["good-good-good", "good"])
+    whole, short = (ours(max_tokens=most).word_pieces(words).to_list() for most in (10_000, 5))
+    assert [row[:3] for row in whole] == short
+    assert len(whole[0]) > 3
+
+
 def test_the_ids_of_a_sentence_are_what_reading_the_vocabulary_says():
     vocabulary = [*SPECIAL, "un", "##aff", "##able", "##a", "!", "it"]
     tokenizer = WordPiece(WordPieceSettings(16), vocabulary)

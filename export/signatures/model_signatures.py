@@ -19,6 +19,7 @@ from .image_preprocessing import ImageFront
 from .named_outputs import Answers, Classification, Numbers
 from .piece_preprocessing import PieceFront
 from .preprocessing import Front, TextFront
+from .token_preprocessing import PieceTokenFront
 from .trial_requests import Request
 
 Tensor = Any
@@ -225,11 +226,11 @@ class Graphs:
         """Return the function from images in files, string `[B]`, to named answers."""
         return _function(front.file_specs, lambda *raw: self._core(front.from_files(*raw)))
 
-    def explain_texts(self, front: TextFront | PieceFront) -> Any:
-        """Return the function from texts to their tokens and the weights between them."""
+    def explain_texts(self, front: TextFront | PieceFront | PieceTokenFront) -> Any:
+        """Return the function from raw rows to their tokens, or pieces, and the weights between them."""
 
-        def explain(text: Tensor) -> dict[str, Tensor]:
-            tokens, ids = front.explained(text)  # [B, T]
+        def explain(rows: Tensor) -> dict[str, Tensor]:
+            tokens, ids = front.explained(rows)  # [B, T]
             with collected_weights(self._model) as weights:
                 self._outputs(front.alone(ids))
             found = named_weights(weights, together=True)["weights"]  # [B, L, H, T, S]

@@ -25,7 +25,7 @@ from .named_outputs import Answers, Classification, Labelling, LabelSets, Number
 from .piece_preprocessing import PieceFront
 from .preprocessing import Front, TextFront
 from .series_preprocessing import SeriesFront
-from .token_preprocessing import TokenFront
+from .token_preprocessing import PieceTokenFront, TokenFront
 from .trial_requests import Request
 
 
@@ -74,7 +74,7 @@ _FRONTS: dict[type[RawModel], Callable[[Any], RawFront]] = {
     TextClassifier: lambda model: (PieceFront if model.fine_tuned else TextFront)(model),
     TextEncoder: PieceFront,
     ImageClassifier: ImageFront,
-    TokenClassifier: lambda model: TokenFront(model.tokenizer),
+    TokenClassifier: lambda model: (PieceTokenFront if model.fine_tuned else TokenFront)(model),
     SeriesClassifier: SeriesFront,
     SeriesForecaster: SeriesFront,
     SeriesRegressor: SeriesFront,

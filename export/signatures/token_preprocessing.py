@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.models.tokens.token_features import TokenFeatures
+from keras_selfattn.models import TokenClassifier
+from keras_selfattn.models.vocabulary import PADDING_ID
 
 from .preprocessing import EXPLAINED_TOKENS
 from .trial_requests import Request, in_batches
@@ -21,14 +22,18 @@ _STRANGE = ("Ünknown", "☃", "日本語", "x" * 300, "\x00", "3.14", " ")
 
 
 class TokenFront:
-    """Turn tokens into features, as in training. "" is padding at any position."""
+    """Turn tokens into features, as in training. "" is padding at any position.
+
+    Args:
+        model: has a vocabulary.
+    """
 
     subject = "token"
 
-    def __init__(self, features: TokenFeatures) -> None:
-        self._features = features
+    def __init__(self, model: TokenClassifier) -> None:
+        self._features = model.tokenizer
         self.specs = {"tokens": tf.TensorSpec([None, None], tf.string, name="tokens")}
-        self.tracked = [features.table]
+        self.tracked = list(self._features.tables)
 
     def __call__(self, *raw: Tensor) -> Tensor:
         return self._features(raw[0])  # [B, T, features]
@@ -49,3 +54,35 @@ class TokenFront:
         for row, given in zip(tokens, rows, strict=True):
             row[: len(given)] = [token.encode() for token in given]
         return [*in_batches({"tokens": tokens}), {"tokens": tokens[:3, :0]}]
+
+
+class PieceTokenFront(TokenFront):
+    """Turn tokens into the ids of their pieces for a pretrained encoder, whose attention is between pieces.
+
+    Args:
+        model: was fine-tuned.
+    """
+
+    def __init__(self, model: TokenClassifier) -> None:
+        super().__init__(model)
+        self._parts = model.core.get_layer("parts")
+        self._limit = min(EXPLAINED_TOKENS, model.config.max_tokens) - 2
+        self._names = model.tokenizer.tokenizer.names
+
+    def explained(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the first pieces of rows of tokens `[B, T]`, those of whole tokens that are read together.
+
+        Returns:
+            string `[B, P]`, the pieces with [CLS] and [SEP], padded with ""; and their int32 ids.
+        """
+        pieces = self(tokens)[..., : self._limit]  # [B, T, K]
+        sizes = tf.math.count_nonzero(pieces, axis=-1, dtype=tf.int32)
+        within = tf.cumsum(sizes, axis=1) <= self._limit  # [B, T]
+        ids, _ = self._parts(tf.where(within[..., None], pieces, PADDING_ID))
+        return tf.where(ids == PADDING_ID, "", tf.gather(tf.constant(self._names, tf.string), ids)), ids
+
+    def alone(self, ids: Tensor) -> Tensor:
+        """Return the model's inputs for ids of pieces `[B, P]`: each is a token, int32 `[B, P - 1, 1]`."""
+        lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
+        inner = tf.sequence_mask(lengths - 1, tf.shape(ids)[1])  # without [SEP]
+        return tf.where(inner, ids, PADDING_ID)[:, 1:, None]

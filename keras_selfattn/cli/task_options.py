@@ -61,8 +61,8 @@ _OF_TASKS = (
         "start",
         type=PATH,
         metavar="MODEL",
-        help="Begin with a pretrained model's folder, such as BERT's or MiniLM's; or with a run, of "
-        "`pretrain` or of labelled texts.",
+        help="Begin with a pretrained model's folder, such as BERT's or MiniLM's; for text also with a run, "
+        "of `pretrain` or of labelled texts.",
     ),
     Option(
         "--freeze",
@@ -121,7 +121,7 @@ _OF_TASKS = (
     ),
 )
 # Tasks of options that no `Task` lists, because they are not settings of a model.
-_BESIDES = {"start": ("text",)}
+_BESIDES = {"start": ("text", "tokens")}
 
 OUTPUT = (
     Option("--output", type=PATH, required=True, metavar="RUN", help="Run folder to write."),

@@ -139,7 +139,7 @@ def command(
         check_width(settings)
         _check_freeze(settings)
     else:
-        _check_start_exists(start)
+        _check_start_exists(task, start)
     rows = task.rows(table, reading)
     validation = None if validation_file is None else task.rows(validation_file, reading)
     import_tensorflow()
@@ -148,7 +148,7 @@ def command(
     from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.training.tuning import changes_in_words
 
-    _check_start(start, settings)
+    _check_start(task, start, settings)
     model: Any = task.model(settings, start)
     config = advised_config(model, len(rows), asked)
     if start is not None:
@@ -198,7 +198,12 @@ def _check_freeze(settings: dict[str, Any]) -> None:
         raise ConfigError("--freeze needs --from with the folder of a pretrained model.")
 
 
-def _check_start_exists(start: Path) -> None:
+def _check_start_exists(task: Task, start: Path) -> None:
+    if task.name == "tokens" and start.exists() and not holds_pretrained(start):
+        raise ConfigError(
+            f"--from must be a pretrained model's folder where the task is tokens. {start} is another model: "
+            "only texts begin with a run."
+        )
     if start.suffix != ".keras":
         if not holds_pretrained(start):
             _check_start_folder(start)
@@ -226,13 +231,13 @@ def _said(run: "Run") -> str:
     return f"{trained} and kept {kept}. The run is in {run.path}. Go on with:"
 
 
-def _check_start(start: Path | None, settings: dict[str, Any]) -> None:
+def _check_start(task: Task, start: Path | None, settings: dict[str, Any]) -> None:
     """Refuse settings that contradict the starting model, with the names of the flags in the message."""
     if start is None:
         return
-    from keras_selfattn.models.text.starting_model import starting_point
+    from keras_selfattn import models
 
-    begun = starting_point(start)
+    begun = getattr(models, task.kind).starting_point(start)
     for name in begun.foreign(settings):
         raise ConfigError(f"{flag(name)} has no meaning for a model that begins with {start}. Leave it out.")
     for name, bound in begun.contradicted(settings).items():

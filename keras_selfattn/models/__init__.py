@@ -3,7 +3,7 @@
 from keras_selfattn.models.config import ImageConfig, TextConfig, TokenConfig
 from keras_selfattn.models.images.classifier import ImageClassifier
 from keras_selfattn.models.loading import load
-from keras_selfattn.models.pretrained.config import FineTunedConfig, PretrainedConfig
+from keras_selfattn.models.pretrained.config import FineTunedConfig, FineTunedTokenConfig, PretrainedConfig
 from keras_selfattn.models.pretrained.text_encoder import TextEncoder
 from keras_selfattn.models.series.classifier import SeriesClassifier, SeriesClassifierConfig, SeriesConfig
 from keras_selfattn.models.series.regression import ForecastConfig, SeriesForecaster, SeriesRegressor
@@ -13,6 +13,7 @@ from keras_selfattn.models.tokens.classifier import TokenClassifier
 
 __all__ = [
     "FineTunedConfig",
+    "FineTunedTokenConfig",
     "ForecastConfig",
     "ImageClassifier",
     "ImageConfig",

@@ -25,7 +25,8 @@ class LengthSortedBatches:
     Targets with one array for each row are padded with 0; the mask of the outputs excludes the padding.
 
     Args:
-        rows: an array for each row, `[T, ...]`, all of one dtype and of the same axes after the first.
+        rows: an array for each row, `[T, ...]`, all of one dtype and rank. Axes after the first that differ
+            in size are padded, too.
         targets: `[rows, ...]`, or an array `[T]` for each row, or None.
         weights: float `[rows]`, or None.
         beside: `[rows, ...]`, other inputs of the model; the inputs of a batch are then a pair.
@@ -91,7 +92,9 @@ class LengthSortedBatches:
 
     def dataset(self) -> tf.data.Dataset:
         """Return the batches in Keras' form: with a known number, and unknown sizes where they vary."""
-        of_rows: Any = tf.TensorSpec([None, None, *self._rows[0].shape[1:]], tf.as_dtype(self._rows[0].dtype))
+        others = zip(*(row.shape[1:] for row in self._rows), strict=True)
+        sizes = [size if {size}.issuperset(more) else None for size, *more in others]
+        of_rows: Any = tf.TensorSpec([None, None, *sizes], tf.as_dtype(self._rows[0].dtype))
         if self._side_inputs is not None:
             shape = [None, *self._side_inputs.shape[1:]]
             of_rows = (of_rows, tf.TensorSpec(shape, tf.as_dtype(self._side_inputs.dtype)))
@@ -152,13 +155,16 @@ def checked_size(batch_size: int | None) -> int:
 
 
 def padded(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Return rows `[T, ...]` as one array `[rows, longest, ...]`, filled with 0 or, for floats, NaN."""
+    """Return rows `[T, ...]` as one array `[rows, longest, ...]`, filled with 0 or, for floats, NaN.
+
+    Every axis has the size of its longest row.
+    """
     dtype = rows[0].dtype
-    longest = max(len(row) for row in rows)
     fill = np.nan if dtype.kind == "f" else 0
-    found = np.full((len(rows), longest, *rows[0].shape[1:]), fill, dtype=dtype)
+    sizes = np.max([row.shape for row in rows], axis=0)
+    found = np.full((len(rows), *sizes), fill, dtype=dtype)
     for place, row in enumerate(rows):
-        found[place, : len(row)] = row
+        found[(place, *map(slice, row.shape))] = row
     return found
 
 

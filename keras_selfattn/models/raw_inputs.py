@@ -126,3 +126,12 @@ def warn_of_cut(cut: int, texts: int, max_tokens: int) -> None:
             f"{cut} of {texts} texts are longer than max_tokens={max_tokens} tokens and are cut at the end.",
             stacklevel=3,
         )
+
+
+def warn_of_parts(long: int, rows: int, max_tokens: int) -> None:
+    """Warn of rows that a model reads in several parts, in the name of the caller's caller."""
+    if long:
+        warnings.warn(
+            f"{long} of {rows} rows are longer than max_tokens={max_tokens} pieces and are read in parts.",
+            stacklevel=3,
+        )

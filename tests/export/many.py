@@ -58,6 +58,9 @@ def main(folder):
         mpnet = models.TextEncoder(start=write_folder(Path(pretrained, "mpnet"), MPNET))
         tuned = models.TextClassifier(start=Path(pretrained, "tiny"))
         tuned.adapt(["good film", "a film", "bad", "badly bad"] * 3, ["+", "+", "-", "-"] * 3)
+        labeller = models.TokenClassifier({"max_tokens": 9}, start=Path(pretrained, "tiny"))
+        labeller.adapt([["a", "goods", "film"], ["badly", "."]] * 6, [["O", "B-X", "I-X"], ["O", "O"]] * 6)
+    export_saved_model(labeller, folder / "fine-tuned-tokens")
     export_saved_model(mpnet, folder / "encoder-mpnet")
     export_saved_model(tuned, folder / "fine-tuned")
     for precision in (None, "bfloat16", "int8-weights"):

@@ -14,6 +14,8 @@ from keras_selfattn.models.pretrained.config import PretrainedConfig
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS, PretrainedEmbedding
 from keras_selfattn.models.subwords.wordpiece import WordPiece, WordPieceSettings
 
+Tensor = Any
+
 POOLINGS = {
     "mean": layers.AveragePooling,
     "first": layers.FirstTokenPooling,
@@ -24,9 +26,6 @@ POOLINGS = {
 def pretrained_body(config: PretrainedConfig, policy: Any) -> keras.Model:
     """Return the layers "embedding" and "encoder", whose weights a folder determines.
 
-    MPNet's layers share one table of biases of relative positions. Here each has a copy: the outputs are the
-    same, and the gradient of the shared table is the sum of the copies'. Training can make them differ.
-
     Args:
         config: the model's settings.
         policy: the layers' dtype policy.
@@ -35,6 +34,15 @@ def pretrained_body(config: PretrainedConfig, policy: Any) -> keras.Model:
         From int32 ids `[B, T]`, 0 as padding, to masked float `[B, T, D]`.
     """
     ids = keras.Input((None,), dtype="int32", name="ids")
+    return keras.Model(ids, encoded_pieces(ids, config, policy), name="body")
+
+
+def encoded_pieces(ids: Tensor, config: PretrainedConfig, policy: Any) -> Tensor:
+    """Return the outputs of the layers "embedding" and "encoder" for ids `[B, T]`, masked `[B, T, D]`.
+
+    MPNet's layers share one table of biases of relative positions. Here each has a copy: the outputs are the
+    same, and the gradient of the shared table is the sum of the copies'. Training can make them differ.
+    """
     x = PretrainedEmbedding(
         config.vocabulary_size,
         config.width,
@@ -46,7 +54,7 @@ def pretrained_body(config: PretrainedConfig, policy: Any) -> keras.Model:
         dtype=policy,
         name="embedding",
     )(ids)
-    x = layers.Encoder(
+    return layers.Encoder(
         config.num_layers,
         config.num_heads,
         config.feed_forward_dim,
@@ -58,8 +66,7 @@ def pretrained_body(config: PretrainedConfig, policy: Any) -> keras.Model:
         norm_epsilon=config.norm_epsilon,
         dtype=policy,
         name="encoder",
-    )(x)  # [B, T, D]
-    return keras.Model(ids, x, name="body")
+    )(x)
 
 
 def saved_tokenizer(config: PretrainedConfig, vocabulary: Sequence[str]) -> WordPiece:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import EncoderConfig, check_count, check_share, is_number
@@ -83,17 +83,51 @@ class PretrainedConfig(EncoderConfig):
 
 
 @dataclass(frozen=True)
-class FineTunedConfig(PretrainedConfig):
+class FineTuningConfig(PretrainedConfig):
+    """Fields of all models that train a pretrained encoder on: those of `PretrainedConfig`, and these.
+
+    Args:
+        head_dropout: dropout rate in [0, 1) of what the head takes.
+        frozen_layers: 0 trains everything; N leaves the embedding and the first N blocks as they are, which
+            saves time and memory.
+
+    Attributes:
+        free: the fields that a folder does not determine.
+        subject: the kind of the rows.
+    """
+
+    head_dropout: float = 0.1
+    frozen_layers: int = 0
+
+    free: ClassVar[frozenset[str]] = frozenset(
+        {"dropout", "attention_dropout", "max_tokens", "head_dropout", "frozen_layers"}
+    )
+    subject: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_share("head_dropout", self.head_dropout)
+        if self.frozen_layers != 0:
+            check_count("frozen_layers", self.frozen_layers)
+        if self.frozen_layers > self.num_layers:
+            raise ConfigError(
+                f"`frozen_layers` (--freeze) must be at most `num_layers`, {self.num_layers}. Received "
+                f"{self.frozen_layers}."
+            )
+
+
+@dataclass(frozen=True)
+class FineTunedConfig(FineTuningConfig):
     """Config of a `TextClassifier` with a pretrained encoder: the fields of `PretrainedConfig`, and these.
 
     A folder determines all but `dropout`, `attention_dropout`, `max_tokens`, `pooling` and these.
 
     Args:
-        training_span: tokens of a longer text that a training step reads: a random span in each epoch.
-            Predictions use `max_tokens`. Ignored if `pooling` is "first", which needs the text's beginning.
         head_dropout: dropout rate in [0, 1) of a text's vector before the head.
         frozen_layers: 0 trains everything; N leaves the embedding and the first N blocks as they are, which
             saves time and memory.
+        training_span: tokens of a longer text that a training step reads: a random span in each epoch.
+            Predictions use `max_tokens`. Ignored if `pooling` is "first", which needs the text's beginning.
         wide: True adds a linear model of words, pairs and pieces of words beside attention, as in
             `TextConfig`.
 
@@ -107,20 +141,47 @@ class FineTunedConfig(PretrainedConfig):
     """
 
     training_span: int = 128
-    head_dropout: float = 0.1
-    frozen_layers: int = 0
     wide: bool = True
+
+    free: ClassVar[frozenset[str]] = FineTuningConfig.free | {"pooling", "training_span", "wide"}
+    subject: ClassVar[str] = "text"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("training_span", self.training_span)
-        check_share("head_dropout", self.head_dropout)
-        if self.frozen_layers != 0:
-            check_count("frozen_layers", self.frozen_layers)
-        if self.frozen_layers > self.num_layers:
-            raise ConfigError(
-                f"`frozen_layers` (--freeze) must be at most `num_layers`, {self.num_layers}. Received "
-                f"{self.frozen_layers}."
-            )
         if not isinstance(self.wide, bool):
             raise ConfigError(f"`wide` must be True or False. Received {self.wide!r}.")
+
+
+@dataclass(frozen=True)
+class FineTunedTokenConfig(FineTuningConfig):
+    """Config of a `TokenClassifier` with a pretrained encoder: the fields of `PretrainedConfig`, and these.
+
+    A folder determines all but `dropout`, `attention_dropout`, `max_tokens` and these. `pooling` and
+    `normalized` have no effect: each token keeps its vector.
+
+    Args:
+        max_tokens: pieces that are read together, special tokens included; at least 3. Longer rows are read
+            in parts.
+        head_dropout: dropout rate in [0, 1) of a token's vector before the head.
+        frozen_layers: 0 trains everything; N leaves the embedding and the first N blocks as they are, which
+            saves time and memory.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> FineTunedTokenConfig(width=32, vocabulary_size=100, positions=64, max_tokens=64).head_dropout
+        0.1
+    """
+
+    subject: ClassVar[str] = "token"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_tokens < 3:
+            raise ConfigError(
+                f"`max_tokens` must be at least 3, for a piece between [CLS] and [SEP]. Received "
+                f"{self.max_tokens}."
+            )

@@ -124,13 +124,17 @@ class WordPiece:
             texts: the strings.
             more: tokens that a text may have beyond `max_tokens`.
         """
-        limit = self.settings.max_tokens + more - 2
-        words = self._words(texts, limit)
-        kept, rows = _range_of_rows(words.rows[:-1], words.rows[1:], limit)  # [W], [B + 1]
-        ids, splits = self._piece_ids(words, kept)
-        rows = tf.gather(splits, rows)
-        kept, rows = _range_of_rows(rows[:-1], rows[1:], limit)  # [P], [B + 1]
-        return self._with_special(tf.gather(ids, kept), rows)
+        return self._with_special(*self._first_pieces(texts, self.settings.max_tokens + more - 2))
+
+    def word_pieces(self, words: Tensor) -> Any:
+        """Return the ids of the pieces of a string tensor of single words `[N]`, int32 ragged `[N, pieces]`.
+
+        Each is split as a text, without [CLS] and [SEP]: of "don't" these are the pieces of "don", "'" and
+        "t". A blank one has none. Of a longer word they are the first `max_tokens` - 2.
+        """
+        ids, rows = self._first_pieces(words, self.settings.max_tokens - 2)
+        ragged: Any = tf.RaggedTensor
+        return ragged.from_row_splits(ids, rows, validate=False)
 
     def padded(self, texts: Tensor) -> Tensor:
         """Return the ids of a string tensor `[B]`, int32 `[B, T]`, padded with [PAD] to the longest row."""
@@ -146,6 +150,15 @@ class WordPiece:
         for place in cut:
             found[place] = np.append(found[place][: self.settings.max_tokens - 1], found[place][-1])
         return found, len(cut)
+
+    def _first_pieces(self, texts: Tensor, limit: int) -> tuple[Tensor, Tensor]:
+        """Return the first pieces of each text, int32 ids `[P]` and int64 splits `[B + 1]`."""
+        words = self._words(texts, limit)
+        kept, rows = _range_of_rows(words.rows[:-1], words.rows[1:], limit)  # [W], [B + 1]
+        ids, splits = self._piece_ids(words, kept)
+        rows = tf.gather(splits, rows)
+        kept, rows = _range_of_rows(rows[:-1], rows[1:], limit)  # [P], [B + 1]
+        return tf.gather(ids, kept), rows
 
     def _piece_ids(self, words: Words, kept: Tensor) -> tuple[Tensor, Tensor]:
         """Return the ids of the pieces of words, int32 `[P]`, and where each word begins, int64 `[W + 1]`.

@@ -1,6 +1,6 @@
 """A classifier of raw text that carries its vocabulary and label names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.classifier_base import Classifier, class_head
-from keras_selfattn.models.config import TextConfig, checked_config
+from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.pretrained.config import FineTunedConfig
@@ -20,12 +20,13 @@ from keras_selfattn.models.text.learned_words import LearnedWords
 from keras_selfattn.models.text.ngram_linear import NGramLogits, fitted, wide_logits
 from keras_selfattn.models.text.ngrams import ngram_ids
 from keras_selfattn.models.text.starting_model import starting_point
+from keras_selfattn.models.word_model import WordModel
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class TextClassifier(Classifier):
+class TextClassifier(WordModel, Classifier):
     """Self-attention classifier that takes raw strings in `fit`, `predict` and `evaluate`.
 
     The first `fit` learns the vocabulary and the label names from its rows (or call `adapt`); both are saved
@@ -65,27 +66,10 @@ class TextClassifier(Classifier):
     """
 
     config_type = TextConfig
+    tuned_config_type = FineTunedConfig
+    starting_point = staticmethod(starting_point)
     rows_are = "Texts"
     encoder_only: ClassVar[dict[str, Any]] = {"wide": False}
-
-    def advised_training(self, rows: int) -> dict[str, Any]:
-        return self._text.advised_training(rows)
-
-    def alternatives(self) -> list[dict[str, Any]]:
-        changes = self._text.alternatives()
-        return [each for each in changes if self.start is None or not self.start.contradicted(each)]
-
-    def default_optimizer(self) -> Any:
-        return self._text.optimizer()
-
-    @property
-    def fine_tuned(self) -> bool:
-        """True if pieces and encoder come from a pretrained model."""
-        return isinstance(self.config, FineTunedConfig)
-
-    @property
-    def learning_rates(self) -> Mapping[str, float]:
-        return self._text.rates
 
     def __init__(
         self,
@@ -98,22 +82,14 @@ class TextClassifier(Classifier):
         start: str | Path | None = None,
         **kwargs: Any,
     ) -> None:
-        begun = None if start is None else starting_point(start)
-        super().__init__(config if begun is None else begun.config(config), multi_label=multi_label, **kwargs)
-        self.start = begun
-        self._text = PretrainedPieces(self.config) if self.fine_tuned else LearnedWords(self.config)
-        self.tokenizer: Any = None
+        super().__init__(config, start=start, multi_label=multi_label, **kwargs)
+        self._side = PretrainedPieces(self.config) if self.fine_tuned else LearnedWords(self.config)
         self.wide: NGramLogits | None = None
-        if (vocabulary is None) != (labels is None):
-            raise ConfigError("`vocabulary` and `labels` go together. Received one without the other.")
-        if vocabulary is not None and start is not None:
-            raise ConfigError(
-                "`start` is of a model before training, without `vocabulary`. Leave one of them out."
-            )
+        self._check_state(vocabulary, labels)
         if vocabulary is None and wide_features is not None:
             raise ConfigError("`wide_features` is of a model with `vocabulary` and `labels`.")
         if vocabulary is not None and labels is not None:
-            self.tokenizer = self._text.saved(vocabulary)
+            self.tokenizer = self._side.saved(vocabulary)
             if wide_features is not None:
                 self.wide = NGramLogits(wide_features, len(labels), not multi_label, name="wide")
             self._assemble(class_head(labels, multi_label=multi_label))
@@ -135,26 +111,16 @@ class TextClassifier(Classifier):
         if self.wide is None:
             return ids
         if texts is not None:
-            return [ids, self.wide(ngram_ids(self._text.ngrams, texts))]
+            return [ids, self.wide(ngram_ids(self._side.ngrams, texts))]
         rows = ids.nrows() if isinstance(ids, tf.RaggedTensor) else tf.shape(ids)[0]
         return [ids, tf.zeros([rows, len(self.labels)])]
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "vocabulary": None if self.tokenizer is None else self.tokenizer.vocabulary,
-            "wide_features": None if self.wide is None else self.wide.features,
-            # The copied weights now belong to this model.
-            "start": None if self.start is None or self.tokenizer is not None else self.start.path,
-        }
-
-    def _read_config(self, config: Any) -> TextConfig | FineTunedConfig:
-        pieces = isinstance(config, FineTunedConfig) or (isinstance(config, dict) and "pieces" in config)
-        return checked_config(FineTunedConfig if pieces else TextConfig, config)
+        return {**super().get_config(), "wide_features": None if self.wide is None else self.wide.features}
 
     @property
     def _training_span(self) -> int | None:
-        return self._text.training_span
+        return self._side.training_span
 
     def _is_raw(self, x: Any) -> bool:
         return are_texts(x)
@@ -164,40 +130,33 @@ class TextClassifier(Classifier):
 
     def _forget(self) -> None:
         super()._forget()
-        self.tokenizer = self.wide = None
+        self.wide = None
 
     def _fit_linear(self, rows: Rows, head: Any) -> Any:
         if self.config.wide:
             targets = head.encoded(rows.targets)
-            self.wide = fitted(self._text.ngrams, rows.inputs, targets, len(head.labels), rows.weights)
+            self.wide = fitted(self._side.ngrams, rows.inputs, targets, len(head.labels), rows.weights)
         return head
 
-    def _prepare(self, rows: Rows) -> None:
-        if self.start is not None:
-            self.start.copy_to(self.core)
-
-    def _learn(self, rows: Rows) -> None:
-        self.tokenizer = self._text.learned(rows.inputs, self.start)
-
     def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:
-        return self._text.rows(self.tokenizer, inputs)
+        return self._side.rows(self.tokenizer, inputs)
 
     def _side_inputs(self, inputs: Sequence[str], *, training: bool) -> np.ndarray | None:
         if self.wide is None:
             return None
         if training:  # without the wide path
             return np.broadcast_to(np.float32(0), (len(inputs), len(self.labels)))
-        return wide_logits(self.wide, self._text.ngrams, inputs)
+        return wide_logits(self.wide, self._side.ngrams, inputs)
 
     def _build_core(self, head: Head) -> keras.Model:
         def member() -> keras.Model:
-            return self._text.encoder(self.tokenizer, self.dtype_policy)
+            return self._side.encoder(self.tokenizer, self.dtype_policy)
 
         ids, x = side_by_side(member, getattr(self.config, "members", 1))  # [B, D]
         if self.wide is None:
             return keras.Model(ids, head.outputs(x), name="core")
         wide = keras.Input((self.wide.classes,), dtype="float32", name="wide")
-        return keras.Model([ids, wide], head.outputs(x, wide, self._text.shares), name="core")
+        return keras.Model([ids, wide], head.outputs(x, wide, self._side.shares), name="core")
 
 
 def _is_string(inputs: Tensor) -> bool:

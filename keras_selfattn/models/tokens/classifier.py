@@ -1,44 +1,50 @@
 """A classifier of each token of a row, with its vocabulary and label names."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.models.base import RawModel
+from keras_selfattn.errors import DataError
 from keras_selfattn.models.config import TokenConfig
-from keras_selfattn.models.encoder_core import Neighbours, encoded
 from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.pretrained.config import FineTunedTokenConfig
+from keras_selfattn.models.pretrained.pretrained_start import token_starting_point
+from keras_selfattn.models.pretrained.pretrained_tokens import PretrainedTokens
 from keras_selfattn.models.raw_inputs import Rows, are_token_lists, as_token_lists
+from keras_selfattn.models.tokens.learned_tokens import LearnedTokens
 from keras_selfattn.models.tokens.position_head import PositionHead
-from keras_selfattn.models.tokens.token_features import FEATURES, FeatureEmbedding, TokenFeatures, learn_words
+from keras_selfattn.models.word_model import WordModel
 
 Tensor = Any
 
-# Rows of all passes together, from which on the smallest number of passes is advised.
-_ROWS_IN_ALL = 50_000
-
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class TokenClassifier(RawModel):
+class TokenClassifier(WordModel):
     """Self-attention model that labels every token of a row: parts of speech, names, chunks.
 
     Rows are lists of tokens; targets are lists with one label for each token. The first `fit` learns
     vocabulary and label names from its rows (or call `adapt`); both are saved in the `.keras` file.
-    `compile()` without arguments sets Adam, and cross-entropy and accuracy of tokens, without padding.
+    `compile()` without arguments sets Adam (`training.FineTuningAdamW` for a pretrained encoder), and
+    cross-entropy and accuracy of tokens, without padding.
 
     Args:
-        config: the model's settings; a `TokenConfig` or the dict of one.
+        config: the model's settings; a `TokenConfig` or the dict of one; with a pretrained model's folder,
+            the fields of a `FineTunedTokenConfig` that the folder does not determine.
         vocabulary: words in the order of their ids; left out before training.
         labels: label names in the order of the classes; left out before training.
         spans: True if labels such as B-PER and I-PER mark spans; left out before training.
+        start: the folder of a pretrained model, as for `TextEncoder`, whose pieces and weights this one
+            starts from. A token is then the encoder's output at its first piece, and rows that are longer
+            than `max_tokens` pieces are read in parts, each of whole tokens.
 
     Call arguments:
-        inputs: string `[batch, length]` with "" as padding, or int32 `[batch, length, features]`.
+        inputs: string `[batch, length]` with "" as padding, or int32 `[batch, length, features]`; of a
+            pretrained model these are the ids of each token's pieces, 0 after the last.
         training: dropout acts only if True.
 
     Returns:
@@ -60,21 +66,9 @@ class TokenClassifier(RawModel):
     """
 
     config_type = TokenConfig
+    tuned_config_type = FineTunedTokenConfig
+    starting_point = staticmethod(token_starting_point)
     rows_are = "Rows"
-
-    def advised_training(self, rows: int) -> dict[str, Any]:
-        # Each token of a row is a training example, so few passes over many rows are enough.
-        return {"batch_size": 32, "epochs": int(np.clip(_ROWS_IN_ALL // max(1, rows), 4, 20)), "refit": True}
-
-    def alternatives(self) -> list[dict[str, Any]]:
-        return [
-            {"dropout": 0.3},
-            {"learning_rate": 2e-3},
-            {"word_dropout": 0.25},
-            {"width": 192},
-            {"num_layers": 1},
-            {"min_count": 1},
-        ]
 
     def __init__(
         self,
@@ -83,15 +77,15 @@ class TokenClassifier(RawModel):
         vocabulary: Sequence[str] | None = None,
         labels: Sequence[str] | None = None,
         spans: bool = False,
+        start: str | Path | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config, **kwargs)
-        # In place of a tokenizer, because the rows are already tokens.
-        self.tokenizer: Any = None
-        if (vocabulary is None) != (labels is None):
-            raise ConfigError("`vocabulary` and `labels` go together. Received one without the other.")
+        super().__init__(config, start=start, **kwargs)
+        self._side = PretrainedTokens(self.config) if self.fine_tuned else LearnedTokens(self.config)
+        self._check_state(vocabulary, labels)
         if vocabulary is not None and labels is not None:
-            self.tokenizer = TokenFeatures(self.config, vocabulary)
+            # In place of a tokenizer, because the rows are already tokens.
+            self.tokenizer = self._side.saved(vocabulary)
             self._assemble(PositionHead(labels, spans))
 
     @property
@@ -114,10 +108,6 @@ class TokenClassifier(RawModel):
         features = self.tokenizer(inputs) if getattr(inputs, "dtype", None) == tf.string else inputs
         return core(features, training=training)
 
-    def get_config(self) -> dict[str, Any]:
-        vocabulary = None if self.tokenizer is None else self.tokenizer.vocabulary
-        return {**super().get_config(), "vocabulary": vocabulary}
-
     def _is_raw(self, x: Any) -> bool:
         return are_token_lists(x)
 
@@ -137,30 +127,12 @@ class TokenClassifier(RawModel):
                 )
         return rows
 
-    def _learn(self, rows: Rows) -> None:
-        self.tokenizer = TokenFeatures(self.config, learn_words(self.config, rows.inputs))
-
     def _features(self, inputs: Sequence[Sequence[str]]) -> list[np.ndarray]:
         return self.tokenizer.rows(inputs)
 
     def _build_core(self, head: Head) -> keras.Model:
-        features, x = side_by_side(self._member, self.config.members)  # [B, T, D]
-        return keras.Model(features, head.outputs(x), name="core")
+        def member() -> keras.Model:
+            return self._side.encoder(self.tokenizer, self.dtype_policy)
 
-    def _member(self) -> keras.Model:
-        """Return an encoder of features `[B, T, K]`, to `[B, T, D]`."""
-        config, policy = self.config, self.dtype_policy
-        features = keras.Input((None, FEATURES), dtype="int32", name="features")
-        x = FeatureEmbedding(
-            self.tokenizer.size,
-            config.hash_buckets,
-            config.width,
-            config.word_dropout,
-            dtype=policy,
-            name="embedding",
-        )(features)  # [B, T, D]
-        x = keras.layers.Dropout(config.dropout, dtype=policy, name="embedding_dropout")(x)
-        x = Neighbours(dtype=policy, name="neighbours")(x)
-        x = encoded(x, config, policy, config.window)
-        x = keras.layers.Dropout(config.dropout, dtype=policy, name="head_dropout")(x)
-        return keras.Model(features, x)
+        features, x = side_by_side(member, getattr(self.config, "members", 1))  # [B, T, D]
+        return keras.Model(features, head.outputs(x), name="core")

@@ -66,6 +66,11 @@ class TokenFeatures:
         """Number of word ids, padding and unknown included."""
         return FIRST_ID + len(self.vocabulary)
 
+    @property
+    def tables(self) -> list[Any]:
+        """The lookup tables, which a SavedModel must track."""
+        return [self.table]
+
     def __call__(self, tokens: Tensor) -> Tensor:
         """Return the features of a string tensor `[...]`, int32 `[..., K]`; all 0 for "", which is padding.
 

