@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import checked_ending
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.folder_kinds import holds_pretrained
 
 if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
@@ -59,12 +58,13 @@ class Task:
         """Fields of the model's config that a user may set."""
         return self.settings | _SHARED
 
-    def model(self, given: Mapping[str, Any], start: Path | None = None) -> "RawModel":
+    def model(self, given: Mapping[str, Any], start: Any = None) -> "RawModel":
         """Return the untrained model; `given` holds fields of its config, or None for their defaults.
 
         Args:
             given: the fields.
-            start: for text, the run folder whose vocabulary and weights it starts from.
+            start: for text, the model whose vocabulary and weights it starts from: its path, or what
+                `starting_point` has read there.
 
         Raises:
             ConfigError: for a field of another task, one out of range, or one that contradicts `start`.
@@ -79,9 +79,13 @@ class Task:
             raise ConfigError(
                 f"The task is {self.name}: only text models begin with others. Leave {start} out."
             )
+        from keras_selfattn.models.text.starting_model import starting_point
+
+        begun = starting_point(start)
         # A pretrained encoder is one, and large.
-        chosen = {} if holds_pretrained(start) else self.chosen
-        return models.TextClassifier({**chosen, **settings}, start=start)
+        foreign = begun.foreign(self.chosen)
+        chosen = {name: value for name, value in self.chosen.items() if name not in foreign}
+        return models.TextClassifier({**chosen, **settings}, start=begun)
 
     def checked_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given fields of the model's config, without those that are None.

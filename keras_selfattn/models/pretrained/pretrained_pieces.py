@@ -52,9 +52,7 @@ class PretrainedPieces:
     @property
     def rates(self) -> Mapping[str, float]:
         """Factors of the learning rate by the beginning of a weight's path: lower layers learn slower."""
-        blocks = self._config.num_layers
-        found = {f"encoder/block_{place}": _DECAY ** (blocks - 1 - place) for place in range(blocks)}
-        return {**found, "embedding": _DECAY**blocks}
+        return rates_of_blocks(self._config.num_layers)
 
     def optimizer(self) -> FineTuningAdamW:
         """Return the optimizer of `fit`, whose rate stays the same: half of the peak that a schedule has."""
@@ -103,3 +101,15 @@ class PretrainedPieces:
         x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
         x = keras.layers.Dropout(config.head_dropout, dtype=policy, name="head_dropout")(x)
         return keras.Model(body.input, x)
+
+
+def rates_of_blocks(blocks: int) -> dict[str, float]:
+    """Return factors of the learning rate by the beginning of a weight's path: lower layers learn slower.
+
+    Args:
+        blocks: of the encoder.
+
+    Reference: Howard & Ruder 2018, "Universal Language Model Fine-tuning", sections 3.2 and 3.3.
+    """
+    found = {f"encoder/block_{place}": _DECAY ** (blocks - 1 - place) for place in range(blocks)}
+    return {**found, "embedding": _DECAY**blocks}
