@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import checked_ending
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.folder_kinds import holds_pretrained
 
 if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
@@ -59,12 +58,13 @@ class Task:
         """Fields of the model's config that a user may set."""
         return self.settings | _SHARED
 
-    def model(self, given: Mapping[str, Any], start: Path | None = None) -> "RawModel":
+    def model(self, given: Mapping[str, Any], start: Any = None) -> "RawModel":
         """Return the untrained model; `given` holds fields of its config, or None for their defaults.
 
         Args:
             given: the fields.
-            start: for text and tokens, the model whose vocabulary and weights it starts from.
+            start: for text and tokens, the model whose vocabulary and weights it starts from: its path, or
+                what `begun` has read there.
 
         Raises:
             ConfigError: for a field of another task, one out of range, or one that contradicts `start`.
@@ -75,14 +75,28 @@ class Task:
         settings, kind = self.checked_settings(given), getattr(models, self.kind)
         if start is None:
             return kind({**self.chosen, **settings})
+        begun = self.begun(start)
+        # A pretrained encoder is one, and large.
+        foreign = begun.foreign(self.chosen)
+        chosen = {name: value for name, value in self.chosen.items() if name not in foreign}
+        return kind({**chosen, **settings}, start=begun)
+
+    def begun(self, start: Any) -> Any:
+        """Return the model at a path from which one of the task starts.
+
+        Raises:
+            ConfigError: if models of the task start from none.
+            RunError: for a model from which none of the task can start.
+        """
+        from keras_selfattn import models
+
+        kind = getattr(models, self.kind)
         if not hasattr(kind, "starting_point"):
             raise ConfigError(
                 f"The task is {self.name}: only models of text and tokens begin with others. Leave {start} "
                 "out."
             )
-        # A pretrained encoder is one, and large.
-        chosen = {} if holds_pretrained(start) else self.chosen
-        return kind({**chosen, **settings}, start=start)
+        return kind.starting_point(start)
 
     def checked_settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given fields of the model's config, without those that are None.

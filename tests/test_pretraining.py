@@ -11,13 +11,14 @@ from keras_selfattn import models, training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, ExportError, RunError
 from keras_selfattn.export import export_saved_model
-from keras_selfattn.models.text.masked_model import windows
-from keras_selfattn.models.text.masked_prediction import MASK, MaskedBatches, hide, masked_places
+from keras_selfattn.models.text.masked_prediction import MASK, MaskedBatches, Masking, hide, masked_places
+from keras_selfattn.models.text.windows import windows
 from keras_selfattn.run_folder import read_config, read_metrics
 
 SMALL = models.TextConfig(width=16, num_heads=2, dropout=0.0)
 COUNTING = ["one two three four five", "six seven eight nine ten eleven"] * 40
 MASK_ID = 99
+MASKING = Masking(MASK_ID)
 # What lies between ids and encoded positions.
 BODY = ("embedding", "spelling", "neighbours", "encoder")
 
@@ -46,7 +47,7 @@ def rows_of(random, lengths):
 def test_a_share_of_each_rows_known_tokens_is_hidden_and_no_other_is_touched():
     random = np.random.default_rng(0)
     rows = rows_of(random, [1, 2, 7, 20, 53, 211, 0, 400])
-    found = hide(rows, MASK_ID, random)
+    found = hide(rows, MASKING, random)
     for row, seen, places, ids in zip(rows, *found, strict=True):
         known = int((row > 1).sum())
         assert len(places) == (max(1, round(0.15 * known)) if known else 0)
@@ -61,7 +62,7 @@ def test_a_share_of_each_rows_known_tokens_is_hidden_and_no_other_is_touched():
 def test_of_a_thousand_hidden_tokens_800_are_masked_100_swapped_and_100_left():
     """Every token differs from every other, so that a swapped one shows."""
     rows = np.split(np.arange(2, 2 + 6680, dtype=np.int32), 167)
-    seen, places, ids = hide(rows, 9999, np.random.default_rng(3))
+    seen, places, ids = hide(rows, Masking(9999), np.random.default_rng(3))
     at = np.concatenate([row[chosen] for row, chosen in zip(seen, places, strict=True)])
     ids = np.concatenate(ids)
     assert len(ids) == 6 * 167  # 15 % of 40 tokens are 6
@@ -74,14 +75,14 @@ def test_of_a_thousand_hidden_tokens_800_are_masked_100_swapped_and_100_left():
 
 def test_the_draws_are_the_seeds():
     rows = rows_of(np.random.default_rng(1), [30, 40])
-    one, same, other = (hide(rows, MASK_ID, np.random.default_rng(seed)) for seed in (5, 5, 6))
+    one, same, other = (hide(rows, MASKING, np.random.default_rng(seed)) for seed in (5, 5, 6))
     np.testing.assert_array_equal(one.places[0], same.places[0])
     np.testing.assert_array_equal(one.rows[1], same.rows[1])
     assert one.places[0].tolist() != other.places[0].tolist()
 
 
 def test_rows_without_a_known_token_hide_nothing():
-    found = hide([np.ones(5, np.int32), np.zeros(0, np.int32)], MASK_ID, np.random.default_rng(0))
+    found = hide([np.ones(5, np.int32), np.zeros(0, np.int32)], MASKING, np.random.default_rng(0))
     assert [len(each) for each in found.places] == [0, 0]
     assert [row.tolist() for row in found.rows] == [[1] * 5, []]
 
@@ -89,7 +90,7 @@ def test_rows_without_a_known_token_hide_nothing():
 def test_a_mask_hides_all_features_of_a_token_and_a_swap_moves_them_together():
     ids = np.arange(2, 402, dtype=np.int32)
     rows = [np.stack([ids, ids + 1000, ids + 2000], axis=1)]
-    seen, places, targets = hide(rows, MASK_ID + 1000, np.random.default_rng(0))
+    seen, places, targets = hide(rows, Masking(MASK_ID + 1000), np.random.default_rng(0))
     at = seen[0][places[0]]
     masked = at[:, 0] == MASK_ID + 1000
     assert masked.sum() == 48
@@ -100,7 +101,7 @@ def test_a_mask_hides_all_features_of_a_token_and_a_swap_moves_them_together():
 
 def test_places_of_a_batch_point_at_the_hidden_tokens_of_its_padded_rows():
     rows = rows_of(np.random.default_rng(2), [3, 11, 5, 17, 8])
-    batches = MaskedBatches(rows, MASK_ID, batch_size=2, shuffle=True, seed=4)
+    batches = MaskedBatches(rows, MASKING, batch_size=2, shuffle=True, seed=4)
     drawn = []
     for _ in range(2):
         for (places, seen), ids in batches:
@@ -113,8 +114,8 @@ def test_places_of_a_batch_point_at_the_hidden_tokens_of_its_padded_rows():
 
 def test_what_is_hidden_stays_hidden_where_it_is_given():
     rows = rows_of(np.random.default_rng(2), [3, 11, 5])
-    hidden = hide(rows, MASK_ID, np.random.default_rng(0))
-    batches = MaskedBatches(rows, MASK_ID, hidden, batch_size=2)
+    hidden = hide(rows, MASKING, np.random.default_rng(0))
+    batches = MaskedBatches(rows, MASKING, hidden, batch_size=2)
     first, second = ([(places.tolist(), seen.tolist()) for (places, seen), _ in batches] for _ in range(2))
     assert first == second
     (places, seen), ids = next(iter(batches))
@@ -197,7 +198,7 @@ def test_no_text_holds_the_mask_as_a_token():
         model.adapt([f"a {MASK} b {MASK}"] * 3, None)
         assert model.tokenizer.vocabulary[-1] == MASK
         rows = model._features([f"a {MASK} b"])
-        assert not len(masked_places(rows, model.tokenizer.size - 1).places[0])
+        assert not len(masked_places(rows, Masking(model.tokenizer.size - 1)).places[0])
 
 
 @pytest.mark.slow

@@ -1,12 +1,13 @@
 """`keras-selfattn pretrain`: texts without labels to a run folder that `train --from` begins with."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.starting import check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
     OUTPUT,
     SEED,
@@ -21,6 +22,11 @@ from keras_selfattn.cli.task_options import (
 from keras_selfattn.data.texts import read_corpus
 from keras_selfattn.run_folder import check_output
 
+if TYPE_CHECKING:
+    from keras_selfattn.models import MaskedTokenModel
+
+# Rows whose pieces are counted for the line about the start.
+_TOLD = 1_000
 _PANELS = {
     "Most used": (
         *OUTPUT,
@@ -33,17 +39,24 @@ _PANELS = {
             help="File of texts on which the best epoch is chosen.",
             without="a tenth of CORPUS, 2000 texts at most",
         ),
+        Option(
+            "--from",
+            "start",
+            type=PATH,
+            metavar="MODEL",
+            help="Go on with a pretrained model's folder, such as BERT's or MiniLM's, or with such a run.",
+        ),
     ),
     "Model": (*pretraining_settings(), *encoder_options("128", "1", "0.1")),
     "Training": (
-        Option("--epochs", type=COUNT, help="Passes over the texts.", without="2 to 40, by their number"),
-        Option("--batch-size", type=COUNT, help="Rows in a step.", without="64"),
+        Option("--epochs", type=COUNT, help="Passes over the texts.", without="1 to 40, by their number"),
+        Option("--batch-size", type=COUNT, help="Rows in a step.", without="64; with --from 32"),
         Option(
             "--learning-rate",
             type=click.FloatRange(0, min_open=True),
             metavar="RATE",
             help="Highest learning rate of the schedule.",
-            without="0.002",
+            without="0.002; with --from 0.0001",
         ),
         SEED,
     ),
@@ -59,16 +72,21 @@ def command(
     output: Path,
     validation_file: Path | None,
     overwrite: bool,
+    start: Path | None,
     **options: Any,
 ) -> None:
     """Learn language from CORPUS, texts without labels.
 
     CORPUS is .txt files with a text a line, or .csv, .tsv and .jsonl files with a column of texts. The model
-    learns to guess words that are hidden from it. `train --from` begins with the result.
+    learns to guess words that are hidden from it. `train --from` begins with the result. With --from, a
+    pretrained model goes on learning, from texts like those that it is for.
     """
     check_output(output, overwrite=overwrite)
     settings = given(options, options.keys() - {*TRAINING})
-    check_width(settings)
+    if start is None:
+        check_width(settings)
+    else:
+        check_start_exists(start)
     texts = [each for file in corpus for each in _texts(file, text, separator)]
     validation = None if validation_file is None else _texts(validation_file, text, separator)
     import_tensorflow()
@@ -76,10 +94,10 @@ def command(
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.models import MaskedTokenModel
-    from keras_selfattn.models.text.masked_model import windows
+    from keras_selfattn.models.text.windows import windows
 
     texts = list(windows(texts))
-    model = MaskedTokenModel(settings)
+    model = MaskedTokenModel(settings) if start is None else _begun(start, settings, texts)
     config = advised_config(model, len(texts), given(options, TRAINING))
     source = ", ".join(map(str, corpus))
     console.print(f"Pretraining on {len(texts):,} rows of {source}")
@@ -102,6 +120,19 @@ def command(
         f"{run.path}. Train a classifier that begins with it:"
     )
     print_command("train", "TABLE", "--from", run.path, "--output", f"{run.path}-classifier")
+
+
+def _begun(start: Path, settings: dict[str, Any], texts: list[str]) -> "MaskedTokenModel":
+    """Return the model that begins with a pretrained one, and say what is taken over."""
+    from keras_selfattn.models import MaskedTokenModel
+    from keras_selfattn.models.text.masked_model import pretrained_encoder
+
+    begun = pretrained_encoder(start)
+    check_start(begun, settings)
+    console.print(begun.described(texts[:_TOLD]))
+    head = "a new head for hidden pieces, since it has none" if begun.new_head else "its head, too"
+    console.print(f"The model begins with {head}.")
+    return MaskedTokenModel(settings, start=begun)
 
 
 def _texts(file: Path, text: str, separator: str | None) -> list[str]:

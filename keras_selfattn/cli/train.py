@@ -8,6 +8,7 @@ import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.starting import check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
     COLUMNS,
     OUTPUT,
@@ -18,13 +19,11 @@ from keras_selfattn.cli.task_options import (
     check_task,
     check_width,
     encoder_options,
-    flag,
     given,
     panels_of_tasks,
 )
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.folder_kinds import holds_pretrained
-from keras_selfattn.run_folder import check_output, check_run
+from keras_selfattn.run_folder import check_output
 from keras_selfattn.tasks import TASKS, Task, task_named
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ def command(
         check_width(settings)
         _check_freeze(settings)
     else:
-        _check_start_exists(task, start)
+        check_start_exists(start)
     rows = task.rows(table, reading)
     validation = None if validation_file is None else task.rows(validation_file, reading)
     import_tensorflow()
@@ -148,8 +147,10 @@ def command(
     from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.training.tuning import changes_in_words
 
-    _check_start(task, start, settings)
-    model: Any = task.model(settings, start)
+    begun = None if start is None else task.begun(start)
+    if begun is not None:
+        check_start(begun, settings)
+    model: Any = task.model(settings, begun)
     config = advised_config(model, len(rows), asked)
     if start is not None:
         console.print(model.start.described(rows.inputs))
@@ -198,29 +199,6 @@ def _check_freeze(settings: dict[str, Any]) -> None:
         raise ConfigError("--freeze needs --from with the folder of a pretrained model.")
 
 
-def _check_start_exists(task: Task, start: Path) -> None:
-    if task.name == "tokens" and start.exists() and not holds_pretrained(start):
-        raise ConfigError(
-            f"--from must be a pretrained model's folder where the task is tokens. {start} is another model: "
-            "only texts begin with a run."
-        )
-    if start.suffix != ".keras":
-        if not holds_pretrained(start):
-            _check_start_folder(start)
-    elif not start.is_file():
-        raise ConfigError(f"--from must be a folder or a .keras file. {start} is not there.")
-
-
-def _check_start_folder(start: Path) -> None:
-    if not start.exists():
-        raise ConfigError(
-            f"--from must be a pretrained model's folder, a run folder, or a .keras file. {start} is not "
-            "there. Nothing is downloaded: fetch a model first, for example with `hf download "
-            "sentence-transformers/all-MiniLM-L6-v2 --local-dir FOLDER`."
-        )
-    check_run(start)
-
-
 def _said(run: "Run") -> str:
     """Return the line that says what was trained, and for how long."""
     trained = f"Trained in {run.seconds:.0f} s"
@@ -229,19 +207,3 @@ def _said(run: "Run") -> str:
         epochs = "1 epoch" if run.epochs == 1 else f"{run.epochs} epochs"
         kept = f"a model trained again, on {run.rows:,} rows for {epochs}"
     return f"{trained} and kept {kept}. The run is in {run.path}. Go on with:"
-
-
-def _check_start(task: Task, start: Path | None, settings: dict[str, Any]) -> None:
-    """Refuse settings that contradict the starting model, with the names of the flags in the message."""
-    if start is None:
-        return
-    from keras_selfattn import models
-
-    begun = getattr(models, task.kind).starting_point(start)
-    for name in begun.foreign(settings):
-        raise ConfigError(f"{flag(name)} has no meaning for a model that begins with {start}. Leave it out.")
-    for name, bound in begun.contradicted(settings).items():
-        raise ConfigError(
-            f"{flag(name)} contradicts {start}, whose weights the model begins with: there `{name}` is "
-            f"{bound!r}. Received {settings[name]!r}. Leave the option out, or begin with another model."
-        )

@@ -1,15 +1,12 @@
 """Load `.keras` files; importing this package registers their classes."""
 
-import zipfile
-import zlib
 from pathlib import Path
-from typing import cast
 
 import keras
 
-from keras_selfattn.errors import RunError
 from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.models.pretrained.text_encoder import TextEncoder
+from keras_selfattn.models.saved_file import load_file
 
 
 def load(path: str | Path) -> keras.Model:
@@ -32,14 +29,4 @@ def load(path: str | Path) -> keras.Model:
         ...     models.load(folder).labels
         ['+', '-']
     """
-    file = Path(path)
-    if holds_pretrained(file):
-        return TextEncoder(start=file)
-    if file.is_dir():
-        file /= "model.keras"
-    if not file.is_file():
-        raise RunError(f"There is no model at {file}. Give a .keras file, or a run folder made by `train`.")
-    try:
-        return cast(keras.Model, keras.saving.load_model(file))
-    except (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise RunError(f"{file} is not a .keras file that can be read: {error}") from error
+    return TextEncoder(start=path) if holds_pretrained(path) else load_file(path)

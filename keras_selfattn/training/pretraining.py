@@ -14,7 +14,8 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import DataError
 from keras_selfattn.metrics.masked_tokens import MaskedTokenReport
 from keras_selfattn.models.raw_inputs import as_texts
-from keras_selfattn.models.text.masked_model import MaskedTokenModel, windows
+from keras_selfattn.models.text.masked_model import MaskedTokenModel
+from keras_selfattn.models.text.windows import windows
 from keras_selfattn.run_folder import write_run, writing
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import fit_monitored

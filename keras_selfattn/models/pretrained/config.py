@@ -117,6 +117,48 @@ class FineTuningConfig(PretrainedConfig):
 
 
 @dataclass(frozen=True)
+class MaskedPiecesConfig(PretrainedConfig):
+    """Config of a `MaskedTokenModel` with a pretrained encoder: the fields of `PretrainedConfig`, and these.
+
+    A folder determines all but `dropout`, `attention_dropout` and `training_span`.
+
+    Args:
+        training_span: the most tokens of a row, special ones included; at least 3, `positions` at most.
+            Longer texts are read as several rows.
+        guess_activation: of the head's hidden layer; the names are those of `activation`.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> sizes = {"width": 32, "vocabulary_size": 100, "positions": 64, "max_tokens": 64}
+        >>> MaskedPiecesConfig(**sizes, training_span=32).dropout
+        0.1
+    """
+
+    training_span: int = 128
+    guess_activation: str = "gelu"
+
+    free: ClassVar[frozenset[str]] = frozenset({"dropout", "attention_dropout", "training_span"})
+    subject: ClassVar[str] = "text"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("training_span", self.training_span)
+        if not 3 <= self.training_span <= self.positions:
+            raise ConfigError(
+                f"`training_span` must be from 3 to `positions`, {self.positions}: the first token and the "
+                f"last are special. Received {self.training_span}."
+            )
+        if self.guess_activation not in ACTIVATIONS:
+            raise ConfigError(
+                f"`guess_activation` must be one of {', '.join(ACTIVATIONS)}. Received "
+                f"{self.guess_activation!r}."
+            )
+
+
+@dataclass(frozen=True)
 class FineTunedConfig(FineTuningConfig):
     """Config of a `TextClassifier` with a pretrained encoder: the fields of `PretrainedConfig`, and these.
 

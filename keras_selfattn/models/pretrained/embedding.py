@@ -88,6 +88,11 @@ class PretrainedEmbedding(keras.layers.Layer):
         if self._projection is not None:
             self._projection.build(shape)
 
+    @property
+    def vectors(self) -> Any:
+        """The table of tokens, `[vocabulary, E]`."""
+        return self._tokens
+
     def call(self, inputs: Tensor, types: Tensor | None = None, training: bool | None = None) -> Tensor:
         x = ops.take(self._tokens, inputs, axis=0)  # [B, T, E]
         x = x + self._places[: ops.shape(inputs)[1]]

@@ -22,6 +22,23 @@ _MPNET_PADDING, _MPNET_BUCKETS = 1, 32
 
 
 @dataclass(frozen=True)
+class MaskedHeadNames:
+    """The head that guesses hidden tokens: a dense layer, a normalisation, and logits by the tokens' vectors.
+
+    Args:
+        dense: name of the dense layer; it stands for `.weight` and `.bias`.
+        norm: name of the normalisation, likewise.
+        biases: names that the bias of the logits may have.
+        activation: of the dense layer, as in `PretrainedConfig`; None for the blocks' own.
+    """
+
+    dense: str
+    norm: str
+    biases: tuple[str, ...]
+    activation: str | None = None
+
+
+@dataclass(frozen=True)
 class Family:
     """One architecture.
 
@@ -34,6 +51,7 @@ class Family:
             "output", "attention_norm", "hidden", "feed_forward_output" and "feed_forward_norm"; and
             "relative_bias", of a table that all blocks share there.
         padding_id: the id of padding in the folder.
+        masked_head: names of the head for hidden tokens; None if the family has none.
         positions_follow_padding: True if the first token's row in the table of positions is the one after
             that of `padding_id`; False if it is the first.
     """
@@ -44,6 +62,7 @@ class Family:
     block: Mapping[str, str]
     padding_id: int = 0
     positions_follow_padding: bool = False
+    masked_head: MaskedHeadNames | None = None
 
     @property
     def first_position(self) -> int:
@@ -202,12 +221,38 @@ _MPNET_BLOCK = {
     "relative_bias": "encoder.relative_attention_bias",
 }
 _TYPELESS_EMBEDDING = {name: place for name, place in _BERT_EMBEDDING.items() if name != "types"}
+_BERT_HEAD = MaskedHeadNames(
+    "cls.predictions.transform.dense",
+    "cls.predictions.transform.LayerNorm",
+    ("cls.predictions.bias", "cls.predictions.decoder.bias"),
+)
+# Of ELECTRA's generator; its discriminator guesses no tokens.
+_ELECTRA_HEAD = MaskedHeadNames(
+    "generator_predictions.dense",
+    "generator_predictions.LayerNorm",
+    ("generator_lm_head.bias",),
+    activation="gelu",
+)
+_DISTILBERT_HEAD = MaskedHeadNames("vocab_transform", "vocab_layer_norm", ("vocab_projector.bias",))
+_ROBERTA_HEAD = MaskedHeadNames(
+    "lm_head.dense", "lm_head.layer_norm", ("lm_head.bias", "lm_head.decoder.bias"), activation="gelu"
+)
 FAMILIES = (
-    Family("bert", _bert_settings, _BERT_EMBEDDING, _BERT_BLOCK),
+    Family("bert", _bert_settings, _BERT_EMBEDDING, _BERT_BLOCK, masked_head=_BERT_HEAD),
     Family(
-        "electra", _electra_settings, {**_BERT_EMBEDDING, "projection": "embeddings_project"}, _BERT_BLOCK
+        "electra",
+        _electra_settings,
+        {**_BERT_EMBEDDING, "projection": "embeddings_project"},
+        _BERT_BLOCK,
+        masked_head=_ELECTRA_HEAD,
     ),
-    Family("distilbert", _distilbert_settings, _TYPELESS_EMBEDDING, _DISTILBERT_BLOCK),
+    Family(
+        "distilbert",
+        _distilbert_settings,
+        _TYPELESS_EMBEDDING,
+        _DISTILBERT_BLOCK,
+        masked_head=_DISTILBERT_HEAD,
+    ),
     Family(
         "roberta",
         _roberta_settings,
@@ -215,6 +260,7 @@ FAMILIES = (
         _BERT_BLOCK,
         padding_id=1,
         positions_follow_padding=True,
+        masked_head=_ROBERTA_HEAD,
     ),
     Family(
         "mpnet",
@@ -223,5 +269,6 @@ FAMILIES = (
         _MPNET_BLOCK,
         padding_id=_MPNET_PADDING,
         positions_follow_padding=True,
+        masked_head=_ROBERTA_HEAD,
     ),
 )

@@ -34,9 +34,7 @@ class FineTuning:
     @property
     def rates(self) -> Mapping[str, float]:
         """Factors of the learning rate by the beginning of a weight's path: lower layers learn slower."""
-        blocks = self._config.num_layers
-        found = {f"encoder/block_{place}": _DECAY ** (blocks - 1 - place) for place in range(blocks)}
-        return {**found, "embedding": _DECAY**blocks}
+        return rates_of_blocks(self._config.num_layers)
 
     def optimizer(self) -> FineTuningAdamW:
         """Return the optimizer of `fit`, whose rate stays the same: half of the peak that a schedule has."""
@@ -66,3 +64,15 @@ class FineTuning:
             model.get_layer("embedding").trainable = False
             for block in model.get_layer("encoder").blocks[: self._config.frozen_layers]:
                 block.trainable = False
+
+
+def rates_of_blocks(blocks: int) -> dict[str, float]:
+    """Return factors of the learning rate by the beginning of a weight's path: lower layers learn slower.
+
+    Args:
+        blocks: of the encoder.
+
+    Reference: Howard & Ruder 2018, "Universal Language Model Fine-tuning", sections 3.2 and 3.3.
+    """
+    found = {f"encoder/block_{place}": _DECAY ** (blocks - 1 - place) for place in range(blocks)}
+    return {**found, "embedding": _DECAY**blocks}

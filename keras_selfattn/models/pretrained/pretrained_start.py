@@ -1,8 +1,10 @@
-"""The start of a model of texts or tokens from a pretrained model's folder: config, tokenizer and weights."""
+"""The start of a model of texts or tokens from a pretrained encoder: config, tokenizer and weights."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,49 +16,65 @@ from keras_selfattn.models.pretrained.config import (
     FineTunedConfig,
     FineTunedTokenConfig,
     FineTuningConfig,
+    MaskedPiecesConfig,
     PretrainedConfig,
 )
 from keras_selfattn.models.pretrained.folder import ModelFolder
+from keras_selfattn.models.pretrained.masked_head import HEAD_LAYERS, copy_masked_head, holds_masked_head
 from keras_selfattn.models.pretrained.sentence_settings import read_config
 from keras_selfattn.models.pretrained.weights import check_size, copy_weights
 from keras_selfattn.models.pretrained.word_pieces import WordPieces
+from keras_selfattn.models.saved_file import load_file, run_figures
+
+Kind = type[FineTuningConfig] | type[MaskedPiecesConfig]
+
+_SPAN = 128
 
 
-class PretrainedStart:
-    """The pretrained model from which a classifier of texts starts.
+class EncoderStart(ABC):
+    """A pretrained encoder from which a model starts.
 
     Args:
-        path: its folder, as for `TextEncoder`.
+        path: where it is.
+        kind: the config of the model that begins with it.
+        config: of the encoder.
+        tokenizer: its tokenizer.
+        guess_activation: of the hidden layer of its head for hidden tokens, or of a new one.
 
     Attributes:
-        config_type: the kind of the config that the folder determines in part.
-        path: as given.
-        record: the entry in a run folder: path and family.
-
-    Raises:
-        RunError, ConfigError: as `TextEncoder` does.
+        path: as given, a str.
+        encoder_config: of the encoder alone.
+        tokenizer: as given.
+        record: the entry in a run folder.
+        new_head: True if it has no head for hidden tokens.
     """
 
-    config_type: ClassVar[type[FineTuningConfig]] = FineTunedConfig
-    _decimals: ClassVar[int] = 0  # of the pieces of a row, in words
+    record: Mapping[str, Any]
+    new_head: bool
 
-    def __init__(self, path: Any) -> None:
-        self.path = str(path)
-        self._folder = ModelFolder(path)
-        self._family, self._config, self._tokenizer = read_config(self._folder)
-        # Before any row is read, so that a folder without weights fails at once.
-        with self._folder.tensors() as tensors:
-            check_size(tensors, self._config, self.path)
-        self.record = {"path": self.path, "kind": self._family.name}
+    def __init__(
+        self, path: Any, kind: Kind, config: PretrainedConfig, tokenizer: Any, guess_activation: str
+    ) -> None:
+        self.path, self._kind = str(path), kind
+        self.encoder_config, self.tokenizer = config, tokenizer
+        self._fields = config.to_dict()
+        if kind is MaskedPiecesConfig:
+            span = min(_SPAN, config.positions)
+            self._fields |= {"guess_activation": guess_activation, "training_span": span}
+            if tokenizer.settings.mask is None:
+                raise ConfigError(
+                    f"The tokenizer of {self.path} has no mask token, which stands for a hidden piece in "
+                    "pretraining. Begin with a model that has one, as those of masked tokens do."
+                )
 
     @property
     def vocabulary(self) -> list[str]:
         """Pieces in the order of their ids."""
-        return self._tokenizer.vocabulary
+        return self.tokenizer.vocabulary
 
     def foreign(self, given: Mapping[str, Any]) -> list[str]:
-        """Return the given fields that no fine-tuned model has."""
-        return [name for name in given if name not in self.config_type.free and name not in self._bound()]
+        """Return the given fields that no model with a pretrained encoder has."""
+        return [name for name in given if name not in self._kind.free and name not in self._bound()]
 
     def contradicted(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of a config that must change, by name, with their required values."""
@@ -64,84 +82,159 @@ class PretrainedStart:
         return {name: bound[name] for name in given if name in bound and given[name] != bound[name]}
 
     def config(self, given: EncoderConfig | Mapping[str, Any] | None) -> Any:
-        """Return the folder's config with the given free fields.
+        """Return the model's config: the encoder's, with the given free fields.
 
         Raises:
-            ConfigError: for a field that the folder determines, or that no pretrained model has.
+            ConfigError: for a field that the encoder determines, or that no pretrained model has.
         """
-        free, subject = ", ".join(sorted(self.config_type.free)), self.config_type.subject
+        free = ", ".join(sorted(self._kind.free))
         if isinstance(given, PretrainedConfig):
             raise ConfigError(
                 f"With `start`, a pretrained model's folder, `config` is a dict of the fields to choose: "
                 f"{free}. Received a {type(given).__name__}."
             )
-        fields = {} if given is None else dict(given) if isinstance(given, Mapping) else differing(given)
-        for name in self.foreign(fields):
+        chosen = {} if given is None else dict(given) if isinstance(given, Mapping) else differing(given)
+        for name in self.foreign(chosen):
             raise ConfigError(
-                f"`{name}` is for {subject} models that learn their own words. {self.path} is a "
+                f"`{name}` is for {self._kind.subject} models that learn their own words. {self.path} is a "
                 f"pretrained model, with which {free} can be chosen. Leave it out."
             )
-        for name, bound in self.contradicted(fields).items():
+        for name, bound in self.contradicted(chosen).items():
             raise ConfigError(
                 f"`{name}` is {bound!r} in {self.path}, whose weights the model begins with. Received "
-                f"{fields[name]!r}: leave it out."
+                f"{chosen[name]!r}: leave it out."
             )
-        return self.config_type(**{**self._config.to_dict(), **fields})
+        return self._kind(**{**self._fields, **chosen})
 
+    @abstractmethod
     def copy_to(self, core: keras.Model) -> None:
-        """Copy the folder's weights to the layers "embedding" and "encoder" of a core."""
-        ids = core.inputs[0]
-        body = keras.Model(ids, core.get_layer("encoder").output, name=core.name)
-        with self._folder.tensors() as tensors:
-            copy_weights(tensors, self._family, body, self.path)
+        """Copy the weights to the layers "embedding" and "encoder" of a core."""
+
+    @abstractmethod
+    def copy_head(self, core: keras.Model) -> None:
+        """Copy the weights of the head for hidden tokens, if there is one, to that of a core."""
 
     def described(self, inputs: Sequence[Any]) -> str:
-        """Return a line about the copied weights and the pieces of the rows."""
+        """Return a line about the copied weights and the pieces of the rows, texts or lists of tokens."""
         rows = self._pieces_of(inputs)
-        unknown = self._tokenizer.id_of(self._tokenizer.settings.unknown)
-        pieces = np.concatenate(rows)
-        each = f"{len(pieces) / len(rows):.{self._decimals}f} pieces a {self.config_type.subject}"
+        unknown = self.tokenizer.id_of(self.tokenizer.settings.unknown)
+        pieces, config = np.concatenate(rows), self.encoder_config
+        mean = f"{len(pieces) / len(rows):.{2 if self._of_tokens else 0}f}"
         return (
-            f"Beginning with {self.path}: {self._family.name}, {self._config.num_layers} blocks of width "
-            f"{self._config.width}; {each}, of which "
+            f"Beginning with {self.path}: {self.record['kind']}, {config.num_layers} blocks of width "
+            f"{config.width}; {mean} pieces a {self._kind.subject}, of which "
             f"{np.mean(pieces == unknown):.2%} are unknown."
         )
 
-    def _pieces_of(self, inputs: Sequence[Any]) -> list[np.ndarray]:
-        """Return the ids of the pieces of each text."""
-        return self._tokenizer.rows(inputs)[0]
-
-    def _bound(self) -> dict[str, Any]:
-        free = self.config_type.free
-        return {name: value for name, value in self._config.to_dict().items() if name not in free}
-
-
-class PretrainedTokenStart(PretrainedStart):
-    """The pretrained model from which a labeller of tokens starts: as `PretrainedStart`.
-
-    Args:
-        path: its folder.
-    """
-
-    config_type = FineTunedTokenConfig
-    _decimals = 2
+    @property
+    def _of_tokens(self) -> bool:
+        return self._kind is FineTunedTokenConfig
 
     def _pieces_of(self, inputs: Sequence[Any]) -> list[np.ndarray]:
-        """Return the ids of the pieces of each token."""
-        of_words = WordPieces(self._tokenizer).of_words({token for row in inputs for token in row})
+        """Return the ids of the pieces of each text or token."""
+        if not self._of_tokens:
+            return self.tokenizer.rows(inputs)[0]
+        of_words = WordPieces(self.tokenizer).of_words({token for row in inputs for token in row})
         return [of_words[token] for row in inputs for token in row]
 
+    def _bound(self) -> dict[str, Any]:
+        return {name: value for name, value in self._fields.items() if name not in self._kind.free}
 
-def token_starting_point(path: str | Path) -> PretrainedTokenStart:
-    """Return the start of a labeller of tokens: a pretrained model's folder.
+
+class PretrainedStart(EncoderStart):
+    """The pretrained model in a folder of the Hugging Face kind.
+
+    Args:
+        path: its folder, as for `TextEncoder`.
+        kind: the config of the model that begins with it.
 
     Raises:
-        RunError: for a run or another file, and as `PretrainedStart` does.
+        RunError, ConfigError: as `TextEncoder` does.
     """
-    if Path(path).exists() and not holds_pretrained(path):
-        raise RunError(
-            f"{path} is not a pretrained model's folder. A labeller of tokens begins with one (config.json, "
-            "model.safetensors and the tokenizer), not with a run. Give such a folder, or leave `start` "
-            "(--from) out."
-        )
-    return PretrainedTokenStart(path)
+
+    def __init__(self, path: Any, kind: Kind = FineTunedConfig) -> None:
+        self._folder = ModelFolder(path)
+        self._family, config, tokenizer = read_config(self._folder)
+        names = self._family.masked_head
+        activation = config.activation if names is None else names.activation or config.activation
+        super().__init__(path, kind, config, tokenizer, activation)
+        # Before any row is read, so that a folder without weights fails at once.
+        with self._folder.tensors() as tensors:
+            check_size(tensors, config, self.path)
+            self.new_head = not holds_masked_head(tensors, self._family, self._folder.config)
+        self.record = {"path": self.path, "kind": self._family.name}
+        if kind is MaskedPiecesConfig:
+            self.record = {**self.record, "new_head": self.new_head}
+
+    def copy_to(self, core: keras.Model) -> None:
+        ends = core.get_layer("embedding").input, core.get_layer("encoder").output
+        body = keras.Model(*ends, name=core.name)
+        with self._folder.tensors() as tensors:
+            copy_weights(tensors, self._family, body, self.path)
+
+    def copy_head(self, core: keras.Model) -> None:
+        if not self.new_head:
+            with self._folder.tensors() as tensors:
+                copy_masked_head(tensors, self._family, core, self.path)
+
+
+class AdaptedStart(EncoderStart):
+    """The pretrained model whose training `pretrain` went on with.
+
+    Args:
+        path: the run folder, or the `.keras` file.
+        kind: the config of the model that begins with it.
+        model: that of the file, if it has been read.
+
+    Raises:
+        RunError: if it is another model.
+    """
+
+    new_head = False
+
+    def __init__(self, path: Any, kind: Kind = FineTunedConfig, model: Any = None) -> None:
+        self._model: Any = load_file(path) if model is None else model
+        found = getattr(self._model, "config", None)
+        if not isinstance(found, MaskedPiecesConfig):
+            raise RunError(
+                f"{path} holds a {type(self._model).__name__} that is no pretrained encoder. Give a "
+                "pretrained model's folder, or a run of `keras-selfattn pretrain --from FOLDER`."
+            )
+        config = {field.name: getattr(found, field.name) for field in fields(PretrainedConfig)}
+        tokenizer = self._model.tokenizer
+        super().__init__(path, kind, PretrainedConfig(**config), tokenizer, found.guess_activation)
+        self.record = {"path": self.path, "kind": type(self._model).__name__, **run_figures(path)}
+
+    def copy_to(self, core: keras.Model) -> None:
+        self._copy(core, ("embedding", "encoder"))
+
+    def copy_head(self, core: keras.Model) -> None:
+        self._copy(core, HEAD_LAYERS)
+
+    def _copy(self, core: keras.Model, names: Sequence[str]) -> None:
+        for name in names:
+            core.get_layer(name).set_weights(self._model.core.get_layer(name).get_weights())
+
+
+def encoder_start(path: str | Path) -> EncoderStart:
+    """Return the pretrained encoder in a folder, or in a run that went on with its training."""
+    place = Path(path)
+    saved = place.suffix == ".keras" or (place / "model.keras").is_file()
+    return AdaptedStart(path) if saved else PretrainedStart(path)
+
+
+def token_starting_point(path: Any) -> EncoderStart:
+    """Return the start of a labeller of tokens: a pretrained encoder, as it is or after more training.
+
+    Args:
+        path: a pretrained model's folder, or a run that went on with its training; or a start, which is
+            returned.
+
+    Raises:
+        RunError: for another run or file, and as `PretrainedStart` does.
+    """
+    if isinstance(path, EncoderStart):
+        return path
+    if holds_pretrained(path) or not Path(path).exists():
+        return PretrainedStart(path, FineTunedTokenConfig)
+    return AdaptedStart(path, FineTunedTokenConfig)

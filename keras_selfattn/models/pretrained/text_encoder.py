@@ -16,9 +16,7 @@ from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.pretrained.body import POOLINGS, pretrained_body, saved_tokenizer
 from keras_selfattn.models.pretrained.config import PretrainedConfig
-from keras_selfattn.models.pretrained.folder import ModelFolder
-from keras_selfattn.models.pretrained.sentence_settings import read_config
-from keras_selfattn.models.pretrained.weights import check_size, copy_weights
+from keras_selfattn.models.pretrained.pretrained_start import encoder_start
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts, warn_of_cut
 
 Tensor = Any
@@ -73,7 +71,7 @@ class TextEncoder(RawModel):
 
     Args:
         config: the settings; left out if `start` is given.
-        start: the folder.
+        start: the folder; or a run of `keras-selfattn pretrain --from FOLDER`, or its `.keras` file.
         vocabulary: pieces in the order of their ids; left out if `start` is given.
 
     Call arguments:
@@ -123,14 +121,11 @@ class TextEncoder(RawModel):
             self.tokenizer = saved_tokenizer(self.config, vocabulary)
             self._assemble(VectorHead())
             return
-        folder = ModelFolder(start)
-        family, found, tokenizer = read_config(folder)
-        super().__init__(found, **kwargs)
-        self.tokenizer = tokenizer
-        with folder.tensors() as tensors:
-            check_size(tensors, self.config, str(start))
-            self._assemble(VectorHead())
-            copy_weights(tensors, family, self.core, str(start))
+        begun = encoder_start(start)
+        super().__init__(begun.encoder_config, **kwargs)
+        self.tokenizer = begun.tokenizer
+        self._assemble(VectorHead())
+        begun.copy_to(self.core)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         if getattr(inputs, "dtype", None) == tf.string:

@@ -53,10 +53,17 @@ class NamedTensors:
         self._faults: dict[str, None] = {}  # an ordered set: blocks share tensors
         self._used: set[str] = set()
 
-    def read(self, name: str, shape: Sequence[int]) -> np.ndarray:
-        """Return a tensor; zeros, and a fault for `check`, if it is missing or has another shape."""
+    def read(self, name: str, shape: Sequence[int], prefix: str | None = None) -> np.ndarray:
+        """Return a tensor; zeros, and a fault for `check`, if it is missing or has another shape.
+
+        Args:
+            name: without its prefix.
+            shape: that it must have.
+            prefix: before the name; by default that of the encoder's tensors.
+        """
         before, _, last = name.rpartition(".")
-        names = [f"{self._prefix}{before}.{each}" for each in (last, _OLDER.get(last, last))]
+        prefix = self._prefix if prefix is None else prefix
+        names = [f"{prefix}{before}.{each}" for each in (last, _OLDER.get(last, last))]
         found = next((each for each in names if each in self._tensors.shapes), None)
         if found is None:
             self._faults[f"{names[0]} is missing"] = None
@@ -79,6 +86,10 @@ class NamedTensors:
             of_encoder = name.startswith(self._prefix) and inner.partition(".")[0] in parts
             if of_encoder and not inner.endswith(_BUFFERS):
                 self._faults[f"{name} has no place in this family"] = None
+        self.check_read()
+
+    def check_read(self) -> None:
+        """Raise ConfigError for all faults of the tensors that were read."""
         if self._faults:
             faults = "\n  ".join(self._faults)
             raise ConfigError(
@@ -158,10 +169,10 @@ def _table(named: NamedTensors, family: Family, name: str, shape: tuple[int, ...
     """Return a table of the embedding, its rows in the order of our ids and positions."""
     skipped = family.first_position if name == "positions" else 0
     table = named.read(f"{family.embedding[name]}.weight", (shape[0] + skipped, *shape[1:]))[skipped:]
-    return _swapped_rows(table, family.padding_id) if name == "tokens" else table
+    return swapped_rows(table, family.padding_id) if name == "tokens" else table
 
 
-def _swapped_rows(table: np.ndarray, padding: int) -> np.ndarray:
+def swapped_rows(table: np.ndarray, padding: int) -> np.ndarray:
     """Return the table of tokens after 0 and `padding` have changed places (see `read_tokenizer`)."""
     if padding == PADDING_ID:
         return table

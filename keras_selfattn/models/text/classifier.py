@@ -15,11 +15,12 @@ from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.pretrained.config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
+from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
 from keras_selfattn.models.text.learned_words import LearnedWords
 from keras_selfattn.models.text.ngram_linear import NGramLogits, fitted, wide_logits
 from keras_selfattn.models.text.ngrams import ngram_ids
-from keras_selfattn.models.text.starting_model import starting_point
+from keras_selfattn.models.text.starting_model import StartingModel, starting_point
 from keras_selfattn.models.word_model import WordModel
 
 Tensor = Any
@@ -43,7 +44,8 @@ class TextClassifier(WordModel, Classifier):
         wide_features: the number of n-grams of the wide path; left out before training.
         start: the model whose vocabulary and weights this one starts from: the folder of a pretrained model,
             as for `TextEncoder`; or a run folder or `.keras` file of a `MaskedTokenModel`, or of a classifier
-            of text. Fields of `config` that it determines can be left out.
+            of text. Fields of `config` that it determines can be left out. A `MaskedTokenModel` that began
+            with a pretrained model's folder is a start like that folder.
 
     Call arguments:
         inputs: string `[batch]`, or int32 `[batch, length]` token ids with 0 as padding.
@@ -79,7 +81,7 @@ class TextClassifier(WordModel, Classifier):
         labels: Sequence[str] | None = None,
         multi_label: bool | None = None,
         wide_features: int | None = None,
-        start: str | Path | None = None,
+        start: str | Path | StartingModel | EncoderStart | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, start=start, multi_label=multi_label, **kwargs)

@@ -3,39 +3,37 @@
 Axes: B (texts), T (tokens), N (hidden tokens), D (features), V (vocabulary).
 """
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.batches import checked_size
 from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.pretrained.config import MaskedPiecesConfig
+from keras_selfattn.models.pretrained.masked_pieces import MaskedPieces
+from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
-from keras_selfattn.models.text.learned_words import text_body
 from keras_selfattn.models.text.masked_prediction import (
-    MASK,
     Gathered,
     MaskedBatches,
     MaskedTokenHead,
     SharedLogits,
     hide,
     masked_places,
-    masked_token,
 )
-from keras_selfattn.models.text.tokenizer import Tokenizer, learn_vocabulary
+from keras_selfattn.models.text.masked_words import MaskedWords
+from keras_selfattn.models.text.starting_model import starting_point
+from keras_selfattn.models.text.windows import windows
 
 Tensor = Any
 
-# Characters of a window, some 200 words: the cost of a row is bounded, and no token of a long text is unused.
-_WINDOW = 1024
-# Training rows of all passes together, with 2 to 40 passes; the most held-out rows.
-_ROWS_IN_ALL, _HELD_OUT = 300_000, 2_000
 # Hidden tokens are never scarce, so less dropout is needed than with few labels.
 _DROPOUT = {"dropout": 0.1, "embedding_dropout": 0.1, "word_dropout": 0.0}
 
@@ -47,13 +45,20 @@ class MaskedTokenModel(RawModel):
     `TextClassifier(start=...)` starts from its vocabulary and its weights. The first `fit` learns the
     vocabulary (or call `adapt`). Texts of over 1,024 characters are split at spaces, so that all of a long
     text is used. In training each pass hides other tokens; `evaluate` and validation hide the same ones each
-    time. `compile()` without arguments sets Adam, cross-entropy and accuracy, of hidden tokens only.
+    time. `compile()` without arguments sets Adam (`training.FineTuningAdamW` for a pretrained encoder),
+    cross-entropy and accuracy, of hidden tokens only.
+
+    With `start`, it goes on with the training of a pretrained encoder, with that one's pieces. The folder's
+    own head for hidden tokens is taken if its tensors are there; otherwise the head is a new one
+    (`start.new_head`). Texts are then read in spans of `training_span` pieces.
 
     Args:
         config: the model's settings; a `TextConfig` or the dict of one. If `dropout`, `embedding_dropout` and
             `word_dropout` have its defaults, they become 0.1, 0.1 and 0. `wide`, `members`, `training_span`
-            and `max_tokens` have no effect.
+            and `max_tokens` have no effect. With `start`, a dict with `dropout`, `attention_dropout` or
+            `training_span`.
         vocabulary: tokens in the order of their ids, the mask last; left out before training.
+        start: a pretrained model's folder, as for `TextEncoder`; or a run that has begun with one.
 
     Call arguments:
         inputs: int32 `[hidden]`, indices of the tokens to guess in the concatenated padded rows, and these
@@ -65,7 +70,9 @@ class MaskedTokenModel(RawModel):
         returns for each an array of probabilities `[masks, vocabulary]`, by token id.
 
     Raises:
-        ConfigError: for a field of the config out of range.
+        ConfigError: for a field of the config out of range, or one that `start` determines; for a `start`
+            whose tokenizer has no mask.
+        RunError: for a `start` that is no pretrained model.
         DataError: for texts that cannot train the model.
 
     Example:
@@ -84,21 +91,35 @@ class MaskedTokenModel(RawModel):
     rows_are = "Texts"
 
     def advised_training(self, rows: int) -> dict[str, Any]:
-        epochs = int(np.clip(_ROWS_IN_ALL // max(1, rows), 2, 40))
-        return {"epochs": epochs, "learning_rate": 2e-3, "validation": min(0.1, _HELD_OUT / max(1, rows))}
+        return self._text.advised_training(rows)
+
+    def default_optimizer(self) -> Any:
+        return self._text.optimizer()
+
+    @property
+    def learning_rates(self) -> Mapping[str, float]:
+        return self._text.rates
 
     def __init__(
         self,
         config: TextConfig | dict[str, Any] | None = None,
         *,
         vocabulary: Sequence[str] | None = None,
+        start: str | Path | EncoderStart | None = None,
         **kwargs: Any,
     ) -> None:
-        given = config if isinstance(config, dict) else differing(checked_config(TextConfig, config))
-        super().__init__({**_DROPOUT, **given}, **kwargs)
+        if vocabulary is not None and start is not None:
+            raise ConfigError(
+                "`start` is of a model before training, without `vocabulary`. Leave one of them out."
+            )
+        begun = None if start is None else pretrained_encoder(start)
+        super().__init__(config if begun is None else begun.config(config), **kwargs)
+        self.start = begun
+        pieces = isinstance(self.config, MaskedPiecesConfig)
+        self._text: Any = MaskedPieces(self.config) if pieces else MaskedWords(self.config)
         self.tokenizer: Any = None
         if vocabulary is not None:
-            self._set_vocabulary(vocabulary)
+            self.tokenizer = self._text.saved(vocabulary)
             self._assemble(MaskedTokenHead())
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
@@ -115,13 +136,14 @@ class MaskedTokenModel(RawModel):
         if not self._is_raw(x):
             return super().predict(x, batch_size, **kwargs)
         self._check_adapted()
-        rows = [self._with_masks(text) for text in as_texts(x)]
-        hidden = masked_places(rows, self._mask_id)
-        found = [np.zeros((0, self.tokenizer.size), np.float32)] * len(rows)
+        rows = [self._text.masked(self.tokenizer, text) for text in as_texts(x)]
+        masking = self._text.masking(self.tokenizer)
+        hidden = masked_places(rows, masking)
+        found = [np.zeros((0, len(self._text.names(self.tokenizer))), np.float32)] * len(rows)
         if not any(len(places) for places in hidden.places):
             return found
         size = checked_size(batch_size)
-        batches = MaskedBatches(rows, self._mask_id, hidden, batch_size=size, window=self._window)
+        batches = MaskedBatches(rows, masking, hidden, batch_size=size, window=self._window)
         logits = keras.Model.predict(self, batches.dataset(), **kwargs)  # [N, V]
         ends = np.cumsum([len(hidden.places[row]) for row in batches.order])
         of_rows = np.split(np.asarray(ops.softmax(logits)), ends[:-1])
@@ -137,10 +159,10 @@ class MaskedTokenModel(RawModel):
             count: the number of tokens for each mask.
         """
         self._check_adapted()
-        first = self.tokenizer.size - len(self.tokenizer.vocabulary)
-        words = np.array(self.tokenizer.vocabulary[:-1], dtype=object)
+        names = np.array(self._text.names(self.tokenizer), dtype=object)
+        (known,) = np.nonzero(names)
         return [
-            [words[np.argsort(-row[first:-1], kind="stable")[:count]].tolist() for row in found]
+            [names[known[np.argsort(-row[known], kind="stable")[:count]]].tolist() for row in found]
             for found in self.predict(x, verbose=0)
         ]
 
@@ -156,16 +178,15 @@ class MaskedTokenModel(RawModel):
 
     def get_config(self) -> dict[str, Any]:
         vocabulary = None if self.tokenizer is None else self.tokenizer.vocabulary
-        return {**super().get_config(), "vocabulary": vocabulary}
+        # The copied weights now belong to this model.
+        start = None if self.start is None or self.tokenizer is not None else self.start.path
+        return {**super().get_config(), "vocabulary": vocabulary, "start": start}
 
-    @property
-    def _mask_id(self) -> int:
-        return self.tokenizer.size - 1
-
-    def _set_vocabulary(self, vocabulary: Sequence[str]) -> None:
-        # Windows are already cut by characters.
-        whole = dataclasses.replace(self.config, max_tokens=2 * _WINDOW)
-        self.tokenizer = Tokenizer(whole, vocabulary)
+    def _read_config(self, config: Any) -> TextConfig | MaskedPiecesConfig:
+        if isinstance(config, MaskedPiecesConfig) or (isinstance(config, dict) and "pieces" in config):
+            return checked_config(MaskedPiecesConfig, config)
+        given = config if isinstance(config, dict) else differing(checked_config(TextConfig, config))
+        return checked_config(TextConfig, {**_DROPOUT, **given})
 
     def _is_raw(self, x: Any) -> bool:
         return are_texts(x)
@@ -185,11 +206,19 @@ class MaskedTokenModel(RawModel):
         return rows
 
     def _learn(self, rows: Rows) -> None:
-        whole = dataclasses.replace(self.config, max_tokens=2 * _WINDOW)
-        self._set_vocabulary([*learn_vocabulary(whole, rows.inputs)[0], MASK])
+        self.tokenizer = self._text.learned(rows.inputs, self.start)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.tokenizer = None
+
+    def _prepare(self, rows: Rows) -> None:
+        if self.start is not None:
+            self.start.copy_to(self.core)
+            self.start.copy_head(self.core)
 
     def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:
-        return self.tokenizer.rows(inputs)
+        return self._text.rows(self.tokenizer, inputs)
 
     def batches(
         self,
@@ -201,44 +230,41 @@ class MaskedTokenModel(RawModel):
         seed: int = 0,
     ) -> MaskedBatches:
         features = self._features(rows.inputs)
-        hidden = None if training else hide(features, self._mask_id, np.random.default_rng(0))
-        if hidden is not None and not any(len(places) for places in hidden.places):
+        masking = self._text.masking(self.tokenizer)
+        if not any(masking.hidable(row.reshape(len(row), -1)[:, 0]).any() for row in features):
             raise DataError(
                 f"The {len(rows.inputs)} texts to guess in hold no token that the model knows. Give texts "
                 "like those of training, or more of them."
             )
+        hidden = None if training else hide(features, masking, np.random.default_rng(0))
         order = {"window": self._window, "shuffle": shuffle, "seed": seed}
-        return MaskedBatches(features, self._mask_id, hidden, batch_size=checked_size(batch_size), **order)
+        return MaskedBatches(features, masking, hidden, batch_size=checked_size(batch_size), **order)
 
     def _build_core(self, head: Head) -> keras.Model:
-        body = text_body(self.config, self.tokenizer, self.dtype_policy)
+        body = self._text.body(self.tokenizer, self.dtype_policy)
         # First, so that Keras weights the loss of a batch by its hidden tokens.
         places = keras.Input((), dtype="int32", name="places")
-        x = head.outputs(Gathered(dtype="float32", name="gathered")([body.output, places]))
+        x = Gathered(dtype="float32", name="gathered")([body.output, places])  # [N, D]
         table = body.get_layer("embedding")
-        logits = SharedLogits(lambda: table.vectors, dtype="float32", name="logits")(x)
-        return keras.Model([places, body.input], logits, name="core")
-
-    def _with_masks(self, text: str) -> np.ndarray:
-        """Return the tokens of a text with `[mask]` in place of hidden ones."""
-        first, *others = self._features(text.split(MASK))
-        mask = masked_token(self._mask_id, first)[None]
-        return np.concatenate([first, *(each for other in others for each in (mask, other))])
+        logits = SharedLogits(lambda: table.vectors, dtype="float32", name="logits")
+        outputs = head.outputs(logits(self._text.guessed(x)))  # [N, V]
+        return keras.Model([places, body.input], outputs, name="core")
 
 
-def windows(texts: Sequence[str]) -> Iterator[str]:
-    """Yield pieces of texts, not blank, of at most 1,024 characters, cut before a space if possible."""
-    for text in texts:
-        start = 0
-        while start < len(text):
-            end = _cut(text, start)
-            if not text[start:end].isspace():
-                yield text[start:end]
-            start = end
+def pretrained_encoder(start: Any) -> EncoderStart:
+    """Return the pretrained encoder that a model of masked tokens starts from.
 
+    Args:
+        start: its path; or the encoder, which is returned.
 
-def _cut(text: str, start: int) -> int:
-    end = start + _WINDOW
-    if end >= len(text):
-        return len(text)
-    return next((place for place in range(end, start, -1) if text[place].isspace()), end)
+    Raises:
+        RunError: if it is no pretrained encoder.
+        ConfigError: if its tokenizer has no mask.
+    """
+    begun = starting_point(start, MaskedPiecesConfig)
+    if not isinstance(begun, EncoderStart):
+        raise RunError(
+            f"{begun.path} is a {begun.record['kind']} that learned its own words. Pretraining begins with a "
+            "pretrained model's folder, or with a run of `keras-selfattn pretrain --from FOLDER`."
+        )
+    return begun

@@ -5,6 +5,7 @@ Axes: B (batch), T (tokens of a row), N (tokens of all rows, or hidden tokens), 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
@@ -15,7 +16,7 @@ from keras import ops
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches import LengthSortedBatches, padded
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.vocabulary import UNKNOWN_ID
+from keras_selfattn.models.vocabulary import PADDING_ID, UNKNOWN_ID
 
 Tensor = Any
 
@@ -24,6 +25,25 @@ Tensor = Any
 MASK = "[mask]"
 # Shares of the tokens of a row, and of the selected ones.
 _CHOSEN, _MASKED, _SWAPPED = 0.15, 0.8, 0.1
+
+
+@dataclass(frozen=True)
+class Masking:
+    """The ids that hiding needs.
+
+    Args:
+        mask_id: id of the mask.
+        special: ids that are never hidden.
+        others: ids, int32, of the tokens one of which replaces a hidden token; None for those of the rows.
+    """
+
+    mask_id: int
+    special: Sequence[int] = (PADDING_ID, UNKNOWN_ID)
+    others: np.ndarray | None = None
+
+    def hidable(self, ids: np.ndarray) -> np.ndarray:
+        """Return True for each of the ids `[N]` that may be hidden."""
+        return np.isin(ids, self.special, invert=True)
 
 
 class Hidden(NamedTuple):
@@ -40,20 +60,20 @@ class Hidden(NamedTuple):
     ids: list[np.ndarray]
 
 
-def hide(rows: Sequence[np.ndarray], mask_id: int, random: np.random.Generator) -> Hidden:
-    """Select the tokens to predict: 15 % of each row, at least one, and never an unknown one.
+def hide(rows: Sequence[np.ndarray], masking: Masking, random: np.random.Generator) -> Hidden:
+    """Select the tokens to predict: 15 % of each row, at least one, and never an unknown or special one.
 
-    80 % of them are masked, with all of their features; 10 % are replaced by a token from another place; 10 %
-    stay unchanged, so that the model cannot trust its input.
+    80 % of them are masked, with all of their features; 10 % are replaced by a random token, of another place
+    or of `masking.others`; 10 % stay unchanged, so that the model cannot trust its input.
 
     Args:
         rows: int32 `[T]`, or `[T, K]` with the token's id as the first feature; no padding.
-        mask_id: id of the mask.
+        masking: the ids that hiding needs; `others` is for rows `[T]`.
         random: the random generator.
 
     Example:
 
-        >>> found = hide([np.array([4, 5, 1, 7], "int32")], 9, np.random.default_rng(0))
+        >>> found = hide([np.array([4, 5, 1, 7], "int32")], Masking(9), np.random.default_rng(0))
         >>> found.rows[0].tolist(), found.places[0].tolist(), found.ids[0].tolist()
         ([4, 5, 1, 9], [3], [7])
 
@@ -62,14 +82,15 @@ def hide(rows: Sequence[np.ndarray], mask_id: int, random: np.random.Generator) 
     tokens = np.concatenate(rows)  # [N] or [N, K]
     ids = _ids(tokens)
     owner = np.repeat(np.arange(len(rows)), [len(row) for row in rows])  # [N]
-    known = np.flatnonzero(ids > UNKNOWN_ID)
+    known = np.flatnonzero(masking.hidable(ids))
     chosen = _chosen(known, owner[known], len(rows), random)
     # A permutation instead of independent draws, so that the shares are exact.
     fate = random.permutation(len(chosen)) / max(1, len(chosen))
     masked, swapped = chosen[fate < _MASKED], chosen[fate >= 1 - _SWAPPED]
     seen = tokens.copy()
-    seen[masked] = masked_token(mask_id, tokens)
-    seen[swapped] = tokens[known[random.integers(max(1, len(known)), size=len(swapped))]]
+    seen[masked] = masked_token(masking.mask_id, tokens)
+    others = tokens[known] if masking.others is None else masking.others
+    seen[swapped] = others[random.integers(max(1, len(others)), size=len(swapped))]
     starts = np.searchsorted(owner, np.arange(len(rows)))
     ends = np.searchsorted(owner[chosen], np.arange(1, len(rows)))
     places = np.split(chosen - starts[owner[chosen]], ends)
@@ -83,9 +104,9 @@ def masked_token(mask_id: int, tokens: np.ndarray) -> np.ndarray:
     return found
 
 
-def masked_places(rows: Sequence[np.ndarray], mask_id: int) -> Hidden:
+def masked_places(rows: Sequence[np.ndarray], masking: Masking) -> Hidden:
     """Return rows with masks to predict; the hidden tokens are unknown, so their ids are 0."""
-    places = [np.flatnonzero(_ids(row) == mask_id) for row in rows]
+    places = [np.flatnonzero(_ids(row) == masking.mask_id) for row in rows]
     return Hidden(list(rows), places, [np.zeros(len(each), np.int32) for each in places])
 
 
@@ -97,7 +118,7 @@ class MaskedBatches(LengthSortedBatches):
 
     Args:
         rows: int32 `[T]` or `[T, K]`.
-        mask_id: id of the mask.
+        masking: the ids that hiding needs.
         hidden: the hidden tokens, the same each time; without it each iteration selects anew.
         batch_size: as in `LengthSortedBatches`.
         window: as in `LengthSortedBatches`.
@@ -111,7 +132,7 @@ class MaskedBatches(LengthSortedBatches):
     def __init__(
         self,
         rows: Sequence[np.ndarray],
-        mask_id: int,
+        masking: Masking,
         hidden: Hidden | None = None,
         *,
         batch_size: int,
@@ -120,14 +141,14 @@ class MaskedBatches(LengthSortedBatches):
         seed: int = 0,
     ) -> None:
         super().__init__(rows, batch_size=batch_size, window=window, shuffle=shuffle, seed=seed)
-        self._mask_id, self._hidden = mask_id, hidden
+        self._masking, self._hidden = masking, hidden
         self.ids = np.zeros(0, np.int32) if hidden is None else np.concatenate(hidden.ids)
         self._draws = np.random.default_rng([seed, 1])
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for chosen in self._chosen():
             if self._hidden is None:
-                rows, places, ids = hide([self._rows[row] for row in chosen], self._mask_id, self._draws)
+                rows, places, ids = hide([self._rows[row] for row in chosen], self._masking, self._draws)
             else:
                 rows, places, ids = ([column[row] for row in chosen] for column in self._hidden)
             seen = padded(rows)  # [B, T] or [B, T, K]
@@ -186,9 +207,8 @@ class MaskedTokenHead(Head):
         return []
 
     def outputs(self, x: Tensor, wide: Tensor | None = None) -> Tensor:
-        """Return the features to compare with the vectors of all tokens, float32 `[N, D]`."""
-        x = keras.layers.Dense(x.shape[-1], "gelu", dtype="float32", name="guess")(x)
-        return keras.layers.LayerNormalization(dtype="float32", name="guess_norm")(x)
+        """Return logits `[N, V]` as they are: the layers before them are of the model's text side."""
+        return x
 
     def loss(self, label_smoothing: float = 0.0) -> Any:
         if label_smoothing:

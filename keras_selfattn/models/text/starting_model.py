@@ -1,9 +1,7 @@
 """The start of a text model: vocabulary, config and weights of a trained one."""
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,9 +10,9 @@ from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import TextConfig, checked_config, differing
-from keras_selfattn.models.loading import load
-from keras_selfattn.models.pretrained.config import FineTunedConfig
-from keras_selfattn.models.pretrained.pretrained_start import PretrainedStart
+from keras_selfattn.models.pretrained.config import FineTunedConfig, MaskedPiecesConfig
+from keras_selfattn.models.pretrained.pretrained_start import AdaptedStart, EncoderStart, PretrainedStart
+from keras_selfattn.models.saved_file import load_file, run_figures
 from keras_selfattn.models.text.tokenizer import learn_vocabulary
 
 # Fields of a config that do not affect the copied weights and the vocabulary.
@@ -38,18 +36,18 @@ class StartingModel:
 
     Args:
         path: its `.keras` file, or run folder: of `pretrain`, or of a text classifier.
+        model: that of the file.
 
     Attributes:
         path: as given.
         record: the entry in a run folder: path, kind, and figures if its run folder has them.
 
     Raises:
-        RunError: if it cannot be read, or is not a model of text.
+        RunError: if it is not a model of text that learned its own words.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: Any, model: keras.Model) -> None:
         self.path = str(path)
-        model = load(path)
         if isinstance(model, RawModel) and isinstance(model.config, FineTunedConfig):
             raise RunError(
                 f"{path} was fine-tuned from a pretrained encoder. Begin with that encoder's folder, which "
@@ -61,7 +59,7 @@ class StartingModel:
                 "a run of `keras-selfattn pretrain`, or of a text classifier."
             )
         self._model: Any = model
-        self.record = {"path": self.path, "kind": type(model).__name__, **_figures(Path(path))}
+        self.record = {"path": self.path, "kind": type(model).__name__, **run_figures(path)}
 
     @property
     def vocabulary(self) -> list[str]:
@@ -125,14 +123,18 @@ class StartingModel:
         return [layer for layer in body.layers if layer.weights]
 
 
-def _figures(path: Path) -> dict[str, Any]:
-    """Return the figures in a run folder, if it is one."""
-    try:
-        return {"figures": json.loads((path / "metrics.json").read_text(encoding="utf-8"))}
-    except (OSError, ValueError):
-        return {}
+def starting_point(path: Any, kind: Any = FineTunedConfig) -> StartingModel | EncoderStart:
+    """Return the start of a text model: a pretrained model, or one that this library trained.
 
-
-def starting_point(path: str | Path) -> StartingModel | PretrainedStart:
-    """Return the start of a text model: a pretrained model's folder, or one that this library trained."""
-    return PretrainedStart(path) if holds_pretrained(path) else StartingModel(path)
+    Args:
+        path: a pretrained model's folder, a run folder or a `.keras` file; or a start, which is returned.
+        kind: the config of a model that begins with a pretrained one.
+    """
+    if isinstance(path, StartingModel | EncoderStart):
+        return path
+    if holds_pretrained(path):
+        return PretrainedStart(path, kind)
+    model = load_file(path)
+    if isinstance(getattr(model, "config", None), MaskedPiecesConfig):
+        return AdaptedStart(path, kind, model)
+    return StartingModel(path, model)

@@ -1,0 +1,128 @@
+"""The text side of a model of masked tokens whose pieces and encoder come from a pretrained model.
+
+Axes: B (batch), T (tokens), N (hidden tokens), D and E (features of the encoder and of the table of tokens).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.pretrained.body import pretrained_body, saved_tokenizer
+from keras_selfattn.models.pretrained.config import MaskedPiecesConfig
+from keras_selfattn.models.pretrained.fine_tuning import rates_of_blocks
+from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
+from keras_selfattn.models.pretrained.masked_head import guessed
+from keras_selfattn.models.text.masked_prediction import MASK, Masking
+from keras_selfattn.models.text.windows import WINDOW
+from keras_selfattn.models.vocabulary import as_strings, chunks
+
+Tensor = Any
+
+_RATE, _BATCH = 1e-4, 32
+# Few rows need more epochs for as many steps. Epochs are clipped to this range.
+_STEPS, _EPOCHS = 1_000, (1, 20)
+_HELD_OUT = 2_000
+# Texts and characters tokenised at once, to bound the memory of the intermediate tensors.
+_CHUNK, _CHARACTERS = 1024, 2**20
+# More pieces than a window of characters has: a character is split into four bytes, or a few signs, at most.
+_ALL = 8 * WINDOW
+
+
+class MaskedPieces:
+    """The text side of a model of masked tokens whose pieces and encoder come from a pretrained model.
+
+    Args:
+        config: of the model.
+    """
+
+    def __init__(self, config: MaskedPiecesConfig) -> None:
+        self._config = config
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """Factors of the learning rate by the beginning of a weight's path: lower layers learn slower."""
+        return rates_of_blocks(self._config.num_layers)
+
+    def optimizer(self) -> FineTuningAdamW:
+        """Return the optimizer of `fit`, whose rate stays the same: half of the peak that a schedule has."""
+        return FineTuningAdamW(_RATE / 2, rates=self.rates, weight_decay=0.01, global_clipnorm=1.0)
+
+    def advised_training(self, rows: int) -> dict[str, Any]:
+        epochs = int(np.clip(math.ceil(_STEPS * _BATCH / max(1, rows)), *_EPOCHS))
+        validation = min(0.1, _HELD_OUT / max(1, rows))
+        return {"epochs": epochs, "learning_rate": _RATE, "batch_size": _BATCH, "validation": validation}
+
+    def saved(self, vocabulary: Sequence[str]) -> Any:
+        """Return the tokenizer of a vocabulary."""
+        return saved_tokenizer(self._config, vocabulary)
+
+    def learned(self, texts: Sequence[str], start: Any) -> Any:
+        """Return the tokenizer of the model to start from."""
+        if start is None:
+            raise ConfigError("A MaskedPiecesConfig needs `start`, the folder of a pretrained model.")
+        return start.tokenizer
+
+    def rows(self, tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:
+        """Return the ids of texts in spans of nearly equal length, int32 `[T]`; no text is cut.
+
+        Each span is between the tokens that a text begins and ends with.
+        """
+        found: list[np.ndarray] = []
+        for row in _whole(tokenizer, texts):
+            inner = row[1:-1]
+            spans = np.array_split(inner, max(1, math.ceil(len(inner) / (self._config.training_span - 2))))
+            found += [np.concatenate([row[:1], span, row[-1:]]) for span in spans]
+        return found
+
+    def masked(self, tokenizer: Any, text: str) -> np.ndarray:
+        """Return the ids of a text with `[mask]`, or the folder's own mask, for hidden pieces, int32 `[T]`.
+
+        Raises:
+            DataError: for a text of more tokens than the encoder has positions.
+        """
+        (row,) = _whole(tokenizer, [text.replace(MASK, tokenizer.settings.mask)])
+        if len(row) > self._config.positions:
+            raise DataError(
+                f"A text with masks must have {self._config.positions} tokens at most, special ones "
+                f"included. Received {len(row)}, in {text!r:.80}. Give the part around the masks."
+            )
+        return row
+
+    def masking(self, tokenizer: Any) -> Masking:
+        """Return the ids that hiding needs."""
+        special = _special(tokenizer)
+        others = [number for number, name in enumerate(tokenizer.names) if name and number not in special]
+        return Masking(tokenizer.id_of(tokenizer.settings.mask), sorted(special), np.array(others, np.int32))
+
+    def names(self, tokenizer: Any) -> list[str]:
+        """Return the piece of each id; "" for an id that is never guessed."""
+        special = _special(tokenizer)
+        found = ["" if number in special else name for number, name in enumerate(tokenizer.names)]
+        return found + [""] * (self._config.vocabulary_size - len(found))
+
+    def body(self, tokenizer: Any, policy: Any) -> keras.Model:
+        """Return the layers from ids `[B, T]` to encoded positions `[B, T, D]`."""
+        return pretrained_body(self._config, policy)
+
+    def guessed(self, x: Tensor) -> Tensor:
+        """Return the features to compare with the vectors of all tokens, float32 `[N, E]`."""
+        return guessed(x, self._config)
+
+
+def _whole(tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:
+    """Return the ids of each text, int32 `[T]`, however many."""
+    found: list[np.ndarray] = []
+    for chunk in chunks(texts, _CHUNK, _CHARACTERS):
+        ids = tokenizer(as_strings(chunk), more=max(_ALL, 8 * max(map(len, chunk))))
+        found += np.split(ids.flat_values.numpy(), ids.row_splits.numpy()[1:-1])
+    return found
+
+
+def _special(tokenizer: Any) -> set[int]:
+    """Return the ids of the tokens that are no pieces of a text."""
+    names = ("unknown", "cls", "sep", "pad", "mask")
+    return {tokenizer.id_of(getattr(tokenizer.settings, name)) for name in names}

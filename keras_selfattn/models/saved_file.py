@@ -1,0 +1,39 @@
+"""Read a `.keras` file, of its own or in a run folder."""
+
+import json
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, cast
+
+import keras
+
+from keras_selfattn.errors import RunError
+
+
+def load_file(path: str | Path) -> keras.Model:
+    """Return the model of a `.keras` file, or of a run folder that holds `model.keras`.
+
+    Args:
+        path: the file or the folder.
+
+    Raises:
+        RunError: if there is no such file, or Keras cannot read it.
+    """
+    file = Path(path)
+    if file.is_dir():
+        file /= "model.keras"
+    if not file.is_file():
+        raise RunError(f"There is no model at {file}. Give a .keras file, or a run folder made by `train`.")
+    try:
+        return cast(keras.Model, keras.saving.load_model(file))
+    except (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise RunError(f"{file} is not a .keras file that can be read: {error}") from error
+
+
+def run_figures(path: str | Path) -> dict[str, Any]:
+    """Return the figures in a run folder under `figures`; nothing if it is none."""
+    try:
+        return {"figures": json.loads((Path(path) / "metrics.json").read_text(encoding="utf-8"))}
+    except (OSError, ValueError):
+        return {}
