@@ -264,14 +264,14 @@ def test_what_the_folder_determines_cannot_be_changed(folder, config, match):
         models.TokenClassifier(config, start=folder)
 
 
-def test_a_config_without_a_folder_and_one_of_texts_are_refused():
+def test_a_config_without_a_folder_and_one_of_texts_are_refused(folder):
     model = models.TokenClassifier(models.FineTunedTokenConfig(width=8, num_heads=2))
     with pytest.raises(ConfigError, match="A FineTunedTokenConfig needs `start`, the folder"):
         model.adapt(ROWS, LABELS)
     with pytest.raises(ConfigError, match="`config` must be a TokenConfig"):
         models.TokenClassifier(models.FineTunedConfig(width=8, num_heads=2))
     with pytest.raises(ConfigError, match="without `vocabulary`"):
-        models.TokenClassifier(start="nowhere", vocabulary=["a"], labels=["b"])
+        models.TokenClassifier(start=folder, vocabulary=["a"], labels=["b"])
 
 
 def test_a_model_whose_start_is_broken_learns_nothing(tmp_path):
