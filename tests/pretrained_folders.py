@@ -73,6 +73,22 @@ _DISTILBERT_LAYERS = {
 
 
 _LAYERS = {"distilbert": _DISTILBERT_LAYERS, "mpnet": _MPNET_LAYERS}
+# Of the head for hidden tokens: dense layer, normalisation, and bias of the logits.
+_HEADS = {
+    "bert": (
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.bias",
+    ),
+    "electra": (
+        "generator_predictions.dense",
+        "generator_predictions.LayerNorm",
+        "generator_lm_head.bias",
+    ),
+    "distilbert": ("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
+    "roberta": ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+    "mpnet": ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+}
 
 
 def weights_of(config, prefix="", seed=0):
@@ -110,6 +126,38 @@ def weights_of(config, prefix="", seed=0):
         found[f"{name}.weight"] = 1 + 0.3 * random.normal(size=size)
         found[f"{name}.bias"] = random.normal(size=size)
     return {prefix + name: value.astype(np.float32) for name, value in found.items()}
+
+
+def head_of(config, seed=5):
+    """Returns random tensors of a family's head for hidden tokens."""
+    random = np.random.default_rng(seed)
+    dense, norm, bias = _HEADS[config["model_type"]]
+    width = config.get("dim", config.get("hidden_size"))
+    narrow = config.get("embedding_size", width)
+    found = {
+        f"{dense}.weight": random.normal(size=(narrow, width)),
+        f"{dense}.bias": random.normal(size=narrow),
+        f"{norm}.weight": 1 + 0.3 * random.normal(size=narrow),
+        f"{norm}.bias": random.normal(size=narrow),
+        bias: random.normal(size=config["vocab_size"]),
+    }
+    return {name: value.astype(np.float32) for name, value in found.items()}
+
+
+def guessing_logits(config, tensors, head, ids):
+    """Returns the logits of all tokens at each position of one text, `[T, vocabulary]`, float64.
+
+    The ids are those of the folder; so is the order of the logits.
+    """
+    dense, norm, bias = _HEADS[config["model_type"]]
+    head = {name: value.astype(np.float64) for name, value in head.items()}
+    x = hidden_states(config, tensors, ids) @ head[f"{dense}.weight"].T + head[f"{dense}.bias"]
+    x = x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    centred = x - x.mean(axis=-1, keepdims=True)
+    deviation = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + config.get("layer_norm_eps", 1e-12))
+    x = centred / deviation * head[f"{norm}.weight"] + head[f"{norm}.bias"]
+    table = tensors["embeddings.word_embeddings.weight"].astype(np.float64)
+    return x @ table.T + head[bias]
 
 
 def pieces_of(config):

@@ -201,3 +201,39 @@ def test_labels_of_tokens_are_those_of_transformers(name, tmp_path):
         firsts = [words.index(word) for word in range(len(rows[row]))]
         wanted = torch.softmax(found[row, firsts], dim=-1).numpy()
         np.testing.assert_allclose(answer, wanted, atol=2e-5)
+
+
+GUESSERS = {"bert": "bert", "electra, narrow": "electra generator", "roberta": "roberta", "mpnet": "mpnet"}
+GUESSERS |= {"distilbert": "distilbert"}
+
+
+@pytest.mark.parametrize("name", GUESSERS, ids=GUESSERS.get)
+def test_logits_of_hidden_pieces_are_those_of_transformers(tmp_path, name):
+    """From the folder that transformers writes, and with it the loss before the first step."""
+    torch.manual_seed(0)
+    theirs = transformers.AutoModelForMaskedLM.from_config(CONFIGS[name]()).eval()
+    with torch.no_grad():
+        for weight in theirs.parameters():
+            weight.add_(torch.randn_like(weight) * 0.2)
+    ours = models.MaskedTokenModel(start=folder_of(theirs, tmp_path / "m"))
+    texts = ["a good film.", "the bad films are badly bad", "good film. " * 60]
+    ours.adapt(texts, None)
+    ours.compile()
+    assert not ours.start.new_head
+    batches = list(ours.hidden_batches(texts))
+    found = np.concatenate([np.asarray(ours.core(list(inputs))) for inputs, _ in batches])
+    padded_by_1 = theirs.config.model_type in ("roberta", "mpnet")
+    order = [1, 0, *range(2, len(PIECES))] if padded_by_1 else list(range(len(PIECES)))
+    rows = []
+    for (places, ids), _ in batches:
+        inputs = {
+            "input_ids": torch.tensor(np.array(order)[ids]).long(),
+            "attention_mask": torch.tensor(ids != 0).long(),
+        }
+        with torch.no_grad():
+            rows.append(theirs(**inputs).logits.numpy().reshape(-1, len(PIECES))[places][:, order])
+    wanted = np.concatenate(rows)
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    targets = torch.tensor(np.concatenate([ids for _, ids in batches])).long()
+    loss = torch.nn.functional.cross_entropy(torch.tensor(wanted), targets)
+    assert ours.evaluate(texts, verbose=0)[0] == pytest.approx(float(loss), rel=1e-5)
