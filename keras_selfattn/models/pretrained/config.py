@@ -9,6 +9,7 @@ from keras_selfattn.models.config import EncoderConfig, check_count, check_share
 
 POOLINGS = ("mean", "first", "max")
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
+HIDDEN_HEADS = (None, "tanh", "relu", "gelu")
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,16 @@ class PretrainedConfig(EncoderConfig):
 class FineTunedConfig(PretrainedConfig):
     """Config of a `TextClassifier` with a pretrained encoder: the fields of `PretrainedConfig`, and these.
 
-    A folder determines all but `dropout`, `attention_dropout`, `max_tokens`, `pooling` and these.
+    A folder determines all but `dropout`, `attention_dropout`, `max_tokens`, `pooling` and these; and
+    `hidden_head`.
 
     Args:
         training_span: tokens of a longer text that a training step reads: a random span in each epoch.
             Predictions use `max_tokens`. Ignored if `pooling` is "first", which needs the text's beginning.
-        head_dropout: dropout rate in [0, 1) of a text's vector before the head.
+        head_dropout: dropout rate in [0, 1) of a text's vector before the output layer.
+        hidden_head: activation of a hidden layer between a text's vector and the output layer, as wide as the
+            vector: "tanh", "relu" or "gelu"; None for no such layer.
+        hidden_dropout: dropout rate in [0, 1) of a text's vector before the hidden layer.
         frozen_layers: 0 trains everything; N leaves the embedding and the first N blocks as they are, which
             saves time and memory.
         wide: True adds a linear model of words, pairs and pieces of words beside attention, as in
@@ -108,13 +113,21 @@ class FineTunedConfig(PretrainedConfig):
 
     training_span: int = 128
     head_dropout: float = 0.1
+    hidden_head: Literal["tanh", "relu", "gelu"] | None = None
+    hidden_dropout: float = 0.0
     frozen_layers: int = 0
     wide: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("training_span", self.training_span)
-        check_share("head_dropout", self.head_dropout)
+        for name in ("head_dropout", "hidden_dropout"):
+            check_share(name, getattr(self, name))
+        if self.hidden_head not in HIDDEN_HEADS:
+            raise ConfigError(
+                f"`hidden_head` must be one of {', '.join(map(str, HIDDEN_HEADS))}. "
+                f"Received {self.hidden_head!r}."
+            )
         if self.frozen_layers != 0:
             check_count("frozen_layers", self.frozen_layers)
         if self.frozen_layers > self.num_layers:

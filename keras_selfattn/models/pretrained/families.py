@@ -1,6 +1,6 @@
 """The families of pretrained encoders: what their settings mean, and the names of their weights."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,27 @@ _MPNET_PADDING, _MPNET_BUCKETS = 1, 32
 
 
 @dataclass(frozen=True)
+class FamilyHead:
+    """The head of a family's classifiers of texts: a hidden layer of the first token, and the output layer.
+
+    Args:
+        hidden: name of the hidden layer's weights; as in a whole model, without a prefix to add.
+        output: name of the output layer's weights, likewise.
+        activation: of the hidden layer, as in `FineTunedConfig.hidden_head`.
+        dropout: names in `config.json` of the dropout rate; the first that is set counts.
+        rate: the rate if none is set.
+        drops_twice: True if dropout is applied before the hidden layer, too.
+    """
+
+    hidden: str
+    output: str
+    activation: str
+    dropout: Sequence[str] = ("classifier_dropout", "hidden_dropout_prob")
+    rate: float = 0.1
+    drops_twice: bool = True
+
+
+@dataclass(frozen=True)
 class Family:
     """One architecture.
 
@@ -33,6 +54,7 @@ class Family:
         block: names of the layers of a block, with `{}` for its number, by ours: "query", "key", "value",
             "output", "attention_norm", "hidden", "feed_forward_output" and "feed_forward_norm"; and
             "relative_bias", of a table that all blocks share there.
+        head: of its classifiers of texts.
         padding_id: the id of padding in the folder.
         positions_follow_padding: True if the first token's row in the table of positions is the one after
             that of `padding_id`; False if it is the first.
@@ -42,6 +64,7 @@ class Family:
     settings: Callable[[Mapping[str, Any]], dict[str, Any]]
     embedding: Mapping[str, str]
     block: Mapping[str, str]
+    head: FamilyHead
     padding_id: int = 0
     positions_follow_padding: bool = False
 
@@ -202,17 +225,27 @@ _MPNET_BLOCK = {
     "relative_bias": "encoder.relative_attention_bias",
 }
 _TYPELESS_EMBEDDING = {name: place for name, place in _BERT_EMBEDDING.items() if name != "types"}
+_BERT_HEAD = FamilyHead("bert.pooler.dense", "classifier", "tanh", drops_twice=False)
+_DISTILBERT_HEAD = FamilyHead(
+    "pre_classifier", "classifier", "relu", ("seq_classif_dropout",), rate=0.2, drops_twice=False
+)
+_ROBERTA_HEAD = FamilyHead("classifier.dense", "classifier.out_proj", "tanh")
 FAMILIES = (
-    Family("bert", _bert_settings, _BERT_EMBEDDING, _BERT_BLOCK),
+    Family("bert", _bert_settings, _BERT_EMBEDDING, _BERT_BLOCK, _BERT_HEAD),
     Family(
-        "electra", _electra_settings, {**_BERT_EMBEDDING, "projection": "embeddings_project"}, _BERT_BLOCK
+        "electra",
+        _electra_settings,
+        {**_BERT_EMBEDDING, "projection": "embeddings_project"},
+        _BERT_BLOCK,
+        replace(_ROBERTA_HEAD, activation="gelu"),
     ),
-    Family("distilbert", _distilbert_settings, _TYPELESS_EMBEDDING, _DISTILBERT_BLOCK),
+    Family("distilbert", _distilbert_settings, _TYPELESS_EMBEDDING, _DISTILBERT_BLOCK, _DISTILBERT_HEAD),
     Family(
         "roberta",
         _roberta_settings,
         _BERT_EMBEDDING,
         _BERT_BLOCK,
+        _ROBERTA_HEAD,
         padding_id=1,
         positions_follow_padding=True,
     ),
@@ -221,6 +254,7 @@ FAMILIES = (
         _mpnet_settings,
         _TYPELESS_EMBEDDING,
         _MPNET_BLOCK,
+        replace(_ROBERTA_HEAD, dropout=("hidden_dropout_prob",)),
         padding_id=_MPNET_PADDING,
         positions_follow_padding=True,
     ),

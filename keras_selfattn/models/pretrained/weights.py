@@ -53,10 +53,17 @@ class NamedTensors:
         self._faults: dict[str, None] = {}  # an ordered set: blocks share tensors
         self._used: set[str] = set()
 
-    def read(self, name: str, shape: Sequence[int]) -> np.ndarray:
-        """Return a tensor; zeros, and a fault for `check`, if it is missing or has another shape."""
+    def read(self, name: str, shape: Sequence[int], *, of_head: bool = False) -> np.ndarray:
+        """Return a tensor; zeros, and a fault for `check`, if it is missing or has another shape.
+
+        Args:
+            name: without the prefix of the encoder; of a head in full.
+            shape: of the tensor.
+            of_head: True for a tensor of the head.
+        """
         before, _, last = name.rpartition(".")
-        names = [f"{self._prefix}{before}.{each}" for each in (last, _OLDER.get(last, last))]
+        prefix = "" if of_head else self._prefix
+        names = [f"{prefix}{before}.{each}" for each in (last, _OLDER.get(last, last))]
         found = next((each for each in names if each in self._tensors.shapes), None)
         if found is None:
             self._faults[f"{names[0]} is missing"] = None
@@ -71,13 +78,18 @@ class NamedTensors:
             return np.zeros(shape, np.float32)
         return self._tensors.read(found)
 
-    def check(self, family: Family) -> None:
-        """Raise ConfigError for all faults, and for tensors of the encoder that nothing has read."""
+    def check(self, family: Family, *, whole_head: bool) -> None:
+        """Raise ConfigError for all faults, and for tensors that should have been read.
+
+        Those are all of the encoder and, with `whole_head`, of the head.
+        """
+        head = {name.partition(".")[0] for name in (family.head.hidden, family.head.output)} - {family.name}
         parts = {name.partition(".")[0] for name in (*family.embedding.values(), *family.block.values())}
         for name in sorted(set(self._tensors.shapes) - self._used):
             inner = name.removeprefix(self._prefix)
             of_encoder = name.startswith(self._prefix) and inner.partition(".")[0] in parts
-            if of_encoder and not inner.endswith(_BUFFERS):
+            of_head = whole_head and name.partition(".")[0] in head
+            if (of_encoder or of_head) and not inner.endswith(_BUFFERS):
                 self._faults[f"{name} has no place in this family"] = None
         if self._faults:
             faults = "\n  ".join(self._faults)
@@ -109,12 +121,13 @@ def check_size(tensors: Tensors, config: PretrainedConfig, source: str) -> None:
 
 
 def copy_weights(tensors: Tensors, family: Family, core: keras.Model, source: str) -> None:
-    """Set the weights of a core's layers "embedding" and "encoder".
+    """Set the weights of a core's layers "embedding", "encoder", "hidden_head" and "logits".
 
     Args:
         tensors: of the folder.
         family: its family.
-        core: the layers, built.
+        core: the layers, built; the last two may be missing. Tensors of a head that no layer needs are
+            ignored, unless there is "logits".
         source: the folder, for messages.
 
     Raises:
@@ -128,7 +141,7 @@ def copy_weights(tensors: Tensors, family: Family, core: keras.Model, source: st
         layer = layer.removeprefix(f"{core.name}/")
         value = _value(named, family, layer, weight, tuple(variable.shape))
         found.append((variable, value))
-    named.check(family)
+    named.check(family, whole_head="logits" in {layer.name for layer in core.layers})
     for variable, value in found:
         variable.assign(value)
 
@@ -141,6 +154,9 @@ def _value(
     if part == "embedding":
         theirs = family.embedding[rest or weight]
         return _of_layer(named, theirs, weight, shape) if rest else _table(named, family, weight, shape)
+    if part in ("hidden_head", "logits"):
+        theirs = family.head.hidden if part == "hidden_head" else family.head.output
+        return _of_layer(named, theirs, weight, shape, of_head=True)
     block, _, rest = rest.partition("/")
     number = int(block.removeprefix("block_"))
     if weight.startswith("query_key_value_"):
@@ -170,8 +186,10 @@ def _swapped_rows(table: np.ndarray, padding: int) -> np.ndarray:
     return swapped
 
 
-def _of_layer(named: NamedTensors, layer: str, weight: str, shape: tuple[int, ...]) -> np.ndarray:
+def _of_layer(
+    named: NamedTensors, layer: str, weight: str, shape: tuple[int, ...], *, of_head: bool = False
+) -> np.ndarray:
     """Return a weight of a dense layer, whose kernels are transposed there, or of a normalisation."""
     if weight == "kernel":
-        return named.read(f"{layer}.weight", shape[::-1]).T
-    return named.read(f"{layer}.{_THEIRS[weight]}", shape)
+        return named.read(f"{layer}.weight", shape[::-1], of_head=of_head).T
+    return named.read(f"{layer}.{_THEIRS[weight]}", shape, of_head=of_head)

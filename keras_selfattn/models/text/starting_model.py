@@ -12,9 +12,10 @@ from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import TextConfig, checked_config, differing
-from keras_selfattn.models.loading import load
+from keras_selfattn.models.heads import Head
 from keras_selfattn.models.pretrained.config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_start import PretrainedStart
+from keras_selfattn.models.saved import load_saved
 from keras_selfattn.models.text.tokenizer import learn_vocabulary
 
 # Fields of a config that do not affect the copied weights and the vocabulary.
@@ -49,7 +50,7 @@ class StartingModel:
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
-        model = load(path)
+        model = load_saved(path)
         if isinstance(model, RawModel) and isinstance(model.config, FineTunedConfig):
             raise RunError(
                 f"{path} was fine-tuned from a pretrained encoder. Begin with that encoder's folder, which "
@@ -95,14 +96,14 @@ class StartingModel:
             )
         return TextConfig(**{**fields, **self._bound()})
 
-    def copy_to(self, core: keras.Model) -> None:
+    def copy_to(self, core: keras.Model, _head: Head) -> None:
         """Copy this model's weights, of all layers from ids to positions, to each encoder of a core."""
         members = [layer for layer in core.layers if isinstance(layer, keras.Model)]
         for layer in self._body():
             for encoder in (core, *members):
                 encoder.get_layer(layer.name).set_weights(layer.get_weights())
 
-    def described(self, texts: Sequence[str]) -> str:
+    def described(self, texts: Sequence[str], _targets: Sequence[Any]) -> str:
         """Return a line with the number of copied weights and of unknown distinct tokens in the texts."""
         weights = [weight for layer in self._body() for weight in layer.trainable_weights]
         numbers = sum(int(weight.shape.num_elements()) for weight in weights)
