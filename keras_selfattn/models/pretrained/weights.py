@@ -1,7 +1,8 @@
 """Copy the tensors of a folder into the layers of a core, all of them or none."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import keras
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.pretrained.config import PretrainedConfig
 from keras_selfattn.models.pretrained.families import Family
-from keras_selfattn.models.pretrained.folder import Tensors
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 # TensorFlow's names of a normalisation's weights, in folders converted from its checkpoints.
@@ -26,6 +26,24 @@ _LAYERS = {
 _FLOATS = ("F32", "F16", "BF16", "F64")
 # Buffers, which hold no weights.
 _BUFFERS = ("position_ids", "token_type_ids")
+
+
+class Tensors(Protocol):
+    """Named tensors: those of a folder (`folder.Tensors`), or of a model in memory."""
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shape of each tensor by name."""
+        ...
+
+    @property
+    def dtypes(self) -> Mapping[str, str]:
+        """The type of each tensor by name, as safetensors writes it, such as "F32"."""
+        ...
+
+    def read(self, name: str) -> np.ndarray:
+        """Return a tensor."""
+        ...
 
 
 class NamedTensors:
