@@ -3,6 +3,8 @@
 Needs the extra `bench`; elsewhere these tests are skipped.
 """
 
+import doctest
+
 import numpy as np
 import pytest
 from pretrained_folders import PIECES, PIECES_PADDED_BY_1
@@ -113,6 +115,16 @@ def test_arguments_that_do_not_fit_are_refused(pieces, settings, match):
     backbone = keras_hub.models.BertBackbone(**{**SIZES, "num_layers": 1}, **COUNT)
     with pytest.raises(ConfigError, match=match):
         models.from_keras_hub(backbone, pieces, lowercase=True, **settings)
+
+
+def test_the_example_runs():
+    """`tests/test_docs.py` skips most of its lines, because KerasHub may be missing there."""
+    function = models.from_keras_hub
+    (example,) = doctest.DocTestFinder().find(function, "from_keras_hub", globs=dict(vars(models)))
+    for line in example.examples:
+        line.options.clear()
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    assert runner.run(example) == (0, 7)
 
 
 def test_bfloat16_is_widened():

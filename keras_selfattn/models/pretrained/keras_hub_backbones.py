@@ -109,11 +109,16 @@ def from_keras_hub(
         ConfigError: for another backbone, one with other weights than its class has (such as LoRA's, or
             quantized ones), and a vocabulary that does not fit.
 
-    Example (`backbone` and `tokenizer` are KerasHub's):
+    Example (with KerasHub, which this package does not install):
 
-        settings = {"lowercase": tokenizer.lowercase, "strip_accents": tokenizer.strip_accents}
-        encoder = models.from_keras_hub(backbone, tokenizer.get_vocabulary(), **settings)
-        encoder.predict(["a good film"])  # [1, width]
+        >>> from keras_hub.models import BertBackbone, BertTokenizer  # doctest: +SKIP
+        >>> sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12}
+        >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film"]
+        >>> tokenizer = BertTokenizer(pieces, lowercase=True)  # doctest: +SKIP
+        >>> backbone = BertBackbone(vocabulary_size=7, **sizes)  # doctest: +SKIP
+        >>> encoder = from_keras_hub(backbone, tokenizer.get_vocabulary(), lowercase=True)  # doctest: +SKIP
+        >>> encoder.predict(["good film", "film"], verbose=0).shape  # doctest: +SKIP
+        (2, 8)
     """
     name = type(backbone).__name__
     if name not in _BACKBONES:

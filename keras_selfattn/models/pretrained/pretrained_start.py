@@ -76,7 +76,7 @@ class PretrainedStart:
         bound = self._bound()
         return {name: bound[name] for name in given if name in bound and given[name] != bound[name]}
 
-    def config(self, given: TextConfig | Mapping[str, Any] | None) -> FineTunedConfig:
+    def config(self, given: TextConfig | FineTunedConfig | Mapping[str, Any] | None) -> FineTunedConfig:
         """Return the folder's config with the given free fields.
 
         Raises:

@@ -90,7 +90,7 @@ class TextClassifier(Classifier):
 
     def __init__(
         self,
-        config: TextConfig | dict[str, Any] | None = None,
+        config: TextConfig | FineTunedConfig | dict[str, Any] | None = None,
         *,
         vocabulary: Sequence[str] | None = None,
         labels: Sequence[str] | None = None,

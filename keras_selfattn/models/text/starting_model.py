@@ -78,7 +78,7 @@ class StartingModel:
         bound = self._bound()
         return {name: bound[name] for name in given if name in bound and given[name] != bound[name]}
 
-    def config(self, given: TextConfig | Mapping[str, Any] | None) -> TextConfig:
+    def config(self, given: TextConfig | FineTunedConfig | Mapping[str, Any] | None) -> TextConfig:
         """Return the given config with the weights' values in all fields that have their defaults.
 
         Raises:
