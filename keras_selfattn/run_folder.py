@@ -1,7 +1,7 @@
-"""The run folder: everything about one training, written whole or not at all.
+"""The run folder: everything about one training, or an imported model, written whole or not at all.
 
 model.keras        the model, with its vocabulary and label names
-metrics.json       figures of the task on the held-out rows; rows, split
+metrics.json       figures of the task on the held-out rows; rows, split; none of an imported model
 config.json        kind of model, its settings and those of the training, data, seed, versions
 history.csv        loss and metrics of each epoch; beside another path, attention_… are of attention alone,
                    and val_… of both paths
@@ -57,16 +57,7 @@ def write_run(
         settings: entries for `config.json` besides the model's config, labels and versions.
         example: a row for the card, as JSON types, if there is one.
     """
-    model.save(folder / "model.keras")
-    _write_json(folder / "metrics.json", {**figures.summary(), "rows": figures.rows, "split": split})
-    versions = {name: version(name) for name in _VERSIONED}
-    versions |= {"keras-selfattn": __version__, "python": platform.python_version()}
-    labels = getattr(model, "labels", None)
-    described = {"kind": type(model).__name__, "model": model.config.to_dict()}
-    described |= {} if labels is None else {"labels": labels}
-    start = getattr(model, "start", None)
-    described |= {} if start is None else {"start": start.record}
-    _write_json(folder / "config.json", {**described, **settings, "versions": versions})
+    _write_model(folder, model, {**figures.summary(), "rows": figures.rows, "split": split}, settings)
     epochs = range(1, 1 + len(next(iter(history.values()), ())))
     _write_csv(folder / "history.csv", ["epoch", *history], zip(epochs, *history.values(), strict=True))
     if example is not None:
@@ -75,6 +66,32 @@ def write_run(
         (folder / "example.json").write_bytes(text.encode(errors="replace"))
     for name, table in figures.tables().items():
         _write_csv(folder / f"{name}.csv", table.header, table.rows)
+
+
+def write_imported(folder: Path, model: "RawModel") -> None:
+    """Write the files of a model that was trained elsewhere into an empty folder; there is no history.
+
+    Args:
+        folder: the folder; `atomic.new_directory` makes it appear whole.
+        model: the model.
+    """
+    _write_model(folder, model, {}, {"training": {}, "data": {}, "reading": {}})
+
+
+def _write_model(
+    folder: Path, model: "RawModel", metrics: Mapping[str, Any], settings: Mapping[str, Any]
+) -> None:
+    """Write a model, its figures, the settings, and its vocabulary."""
+    model.save(folder / "model.keras")
+    _write_json(folder / "metrics.json", metrics)
+    versions = {name: version(name) for name in _VERSIONED}
+    versions |= {"keras-selfattn": __version__, "python": platform.python_version()}
+    labels = getattr(model, "labels", None)
+    described = {"kind": type(model).__name__, "model": model.config.to_dict()}
+    described |= {} if labels is None else {"labels": labels}
+    start = getattr(model, "start", None)
+    described |= {} if start is None else {"start": start.record}
+    _write_json(folder / "config.json", {**described, **settings, "versions": versions})
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is not None:
         # A token may be a line break, so each is written as a JSON string.

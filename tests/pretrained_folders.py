@@ -160,6 +160,56 @@ def guessing_logits(config, tensors, head, ids):
     return x @ table.T + head[bias]
 
 
+# Architecture, hidden layer and output layer of a family's classifiers.
+HEADS = {
+    "bert": ("Bert", "bert.pooler.dense", "classifier"),
+    "electra": ("Electra", "classifier.dense", "classifier.out_proj"),
+    "distilbert": ("DistilBert", "pre_classifier", "classifier"),
+    "roberta": ("Roberta", "classifier.dense", "classifier.out_proj"),
+    "mpnet": ("MPNet", "classifier.dense", "classifier.out_proj"),
+}
+
+
+def classifier_of(config, labels, **settings):
+    """Returns the config of a family's classifier; `labels` are names in the order of their ids, or None."""
+    architecture = f"{HEADS[config['model_type']][0]}ForSequenceClassification"
+    named = {} if labels is None else {"id2label": {str(place): name for place, name in enumerate(labels)}}
+    return {**config, "architectures": [architecture], **named, **settings}
+
+
+def classifier_weights(config, classes, seed=0):
+    """Returns random tensors of a family's classifier, under the names of a whole model."""
+    _, hidden, output = HEADS[config["model_type"]]
+    width, random = config.get("hidden_size", config.get("dim")), np.random.default_rng(seed + 1)
+    found = weights_of(config, f"{config['model_type']}.", seed)
+    for name, rows in ((hidden, width), (output, classes)):
+        found[f"{name}.weight"] = random.normal(size=(rows, width)).astype(np.float32)
+        found[f"{name}.bias"] = random.normal(size=rows).astype(np.float32)
+    return found
+
+
+def write_classifier(folder, labels, config=BERT, tensors=None, **settings):
+    """Writes the folder of a family's classifier."""
+    tensors = classifier_weights(config, len(labels)) if tensors is None else tensors
+    return write_folder(folder, classifier_of(config, labels, **settings), tensors)
+
+
+def class_logits(config, tensors, ids):
+    """Returns the logits of a classifier for one text, float64, from the formulas; ids are the folder's."""
+    _, hidden, output = HEADS[config["model_type"]]
+    prefix = f"{config['model_type']}."
+    encoder = {name.removeprefix(prefix): value for name, value in tensors.items()}
+    first = hidden_states(config, encoder, ids)[0]
+    x = tensors[f"{hidden}.weight"].astype(np.float64) @ first + tensors[f"{hidden}.bias"]
+    if config["model_type"] == "distilbert":
+        x = np.maximum(x, 0)
+    elif config["model_type"] == "electra":
+        x = x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+    else:
+        x = np.tanh(x)
+    return tensors[f"{output}.weight"].astype(np.float64) @ x + tensors[f"{output}.bias"]
+
+
 def pieces_of(config):
     """Returns the vocabulary of a family, with padding at the family's id."""
     if config["model_type"] == "mpnet":

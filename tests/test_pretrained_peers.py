@@ -43,10 +43,13 @@ def folder_of(model, folder, tensors=None):
     return write_folder(folder, {name: value for name, value in config.items() if value is not None}, found)
 
 
-def random_model(name):
+def random_model(name, kind=transformers.AutoModel, **settings):
     """Returns a model of `transformers`."""
     torch.manual_seed(0)
-    model = transformers.AutoModel.from_config(CONFIGS[name]()).eval()
+    config = CONFIGS[name]()
+    for setting, value in settings.items():
+        setattr(config, setting, value)
+    model = kind.from_config(config).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * 0.2)
@@ -147,6 +150,33 @@ def test_mpnets_vectors_are_those_of_transformers_from_its_own_files(tmp_path):
     with pytest.warns(UserWarning, match="1 of 6 texts are longer than max_tokens=512"):
         found = ours.predict(texts, verbose=0)
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("problem", ["single_label_classification", "multi_label_classification"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_probabilities_are_those_of_their_classifiers(tmp_path, name, problem):
+    labels = {0: "sad", 1: "glad", 2: "mixed"}
+    kind = transformers.AutoModelForSequenceClassification
+    theirs = random_model(name, kind, id2label=labels, problem_type=problem)
+    folder = folder_of(theirs, tmp_path / "m")
+    ours = models.TextClassifier.from_folder(folder)
+    assert ours.labels == ["sad", "glad", "mixed"]
+    texts = ["a good film.", "", "badly the films", "good " * 30, "zebra bad"]
+    rows = ours.tokenizer.rows(texts)[0]
+    ids = np.zeros((len(rows), max(map(len, rows))), "int32")
+    for place, row in enumerate(rows):
+        ids[place, : len(row)] = row
+    mask, theirs_ids = ids != 0, ids
+    if theirs.config.model_type in ("roberta", "mpnet"):  # theirs pads with 1
+        theirs_ids = np.select([ids == 0, ids == 1], [1, 0], ids)
+    with torch.no_grad():
+        logits = theirs(
+            input_ids=torch.tensor(theirs_ids).long(), attention_mask=torch.tensor(mask).long()
+        ).logits
+    several = problem.startswith("multi")
+    wanted = (torch.sigmoid(logits) if several else torch.softmax(logits, dim=-1)).numpy()
+    assert np.ptp(wanted, axis=0).max() > 0.01  # the texts are told apart
+    np.testing.assert_allclose(ours.predict(texts, verbose=0), wanted, atol=1e-5)
 
 
 def test_the_buckets_of_distances_are_those_of_mpnet():

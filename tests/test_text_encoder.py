@@ -454,6 +454,11 @@ def test_it_is_not_trained(tmp_path):
         models.TextEncoder()
 
 
+def test_only_known_backbones_are_read():
+    with pytest.raises(ConfigError, match="must be one of KerasHub's BertBackbone, .* Received a dict"):
+        models.from_keras_hub({}, PIECES, lowercase=True)
+
+
 def test_long_texts_are_cut(tmp_path):
     folder = write_folder(tmp_path / "m", **{"sentence_bert_config__json": {"max_seq_length": 5}})
     model = models.TextEncoder(start=folder)

@@ -66,7 +66,7 @@ def command(
     max_accuracy_drop: float | None,
     **options: Any,
 ) -> None:
-    """Export RUN as a SavedModel: a run folder, a .keras file, or a pretrained encoder's folder.
+    """Export RUN as a SavedModel: a run folder, a .keras file, or a pretrained model's folder.
 
     It is written as a new version under BASE_PATH, once it is checked in a fresh process. --data is read like
     the file of the training, unless options say otherwise.
@@ -74,7 +74,10 @@ def command(
     if max_accuracy_drop is not None and data is None:
         raise ConfigError("--max-accuracy-drop needs --data, a table to measure it on.")
     if data is not None and holds_pretrained(run):
-        raise ConfigError("--data compares labels, of a run or a .keras file. A pretrained encoder has none.")
+        raise ConfigError(
+            f"--data compares labels, of a run or a .keras file. {run} is a pretrained model's folder: if it "
+            "holds a classifier, write a run of it first, with `keras-selfattn import`."
+        )
     labels = None if labels_file is None else _labels(labels_file)
     _check_places(run, base_path)
     rows = None if data is None else _rows(run, data, given(options, READING))

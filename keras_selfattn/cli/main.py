@@ -26,6 +26,7 @@ _COMMANDS = (
     "quickstart",
     "pretrain",
     "train",
+    "import",
     "evaluate",
     "export",
     "inspect",
@@ -36,6 +37,9 @@ _COMMANDS = (
     "status",
     "metadata",
 )
+
+# `import` is no name of a module.
+_MODULES = {"import": "import_folder"}
 
 # Seconds after which a signal that was lost is raised once more.
 _AGAIN = 0.1
@@ -127,7 +131,7 @@ class _Commands(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        return importlib.import_module(f"keras_selfattn.cli.{cmd_name}").command
+        return importlib.import_module(f"keras_selfattn.cli.{_MODULES.get(cmd_name, cmd_name)}").command
 
 
 @click.group(cls=_Commands, context_settings=CONTEXT)

@@ -153,7 +153,7 @@ def command(
     model: Any = task.model(settings, begun)
     config = advised_config(model, len(rows), asked)
     if start is not None:
-        console.print(model.start.described(rows.inputs))
+        console.print(model.start.described(rows.inputs, rows.targets))
     with TrainingProgress() as progress:
         run = training.train(
             rows,

@@ -4,6 +4,7 @@ from keras_selfattn.models.config import ImageConfig, TextConfig, TokenConfig
 from keras_selfattn.models.images.classifier import ImageClassifier
 from keras_selfattn.models.loading import load
 from keras_selfattn.models.pretrained.config import FineTunedConfig, FineTunedTokenConfig, PretrainedConfig
+from keras_selfattn.models.pretrained.keras_hub_backbones import from_keras_hub
 from keras_selfattn.models.pretrained.text_encoder import TextEncoder
 from keras_selfattn.models.series.classifier import SeriesClassifier, SeriesClassifierConfig, SeriesConfig
 from keras_selfattn.models.series.regression import ForecastConfig, SeriesForecaster, SeriesRegressor
@@ -29,5 +30,6 @@ __all__ = [
     "TextEncoder",
     "TokenClassifier",
     "TokenConfig",
+    "from_keras_hub",
     "load",
 ]

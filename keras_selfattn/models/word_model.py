@@ -82,7 +82,7 @@ class WordModel(RawModel):
 
     def _prepare(self, rows: Rows) -> None:
         if self.start is not None:
-            self.start.copy_to(self.core)
+            self.start.copy_to(self.core, self.head)
 
     def _learn(self, rows: Rows) -> None:
         self.tokenizer = self._side.learned(rows.inputs, self.start)

@@ -15,7 +15,7 @@ from keras_selfattn import layers, models
 from keras_selfattn.export import export_saved_model, saved_model, trial
 
 sys.path.append(str(Path(__file__).parents[1]))
-from pretrained_folders import MPNET, write_folder
+from pretrained_folders import ELECTRA, MPNET, write_classifier, write_folder
 
 
 def series(units, activation=None, pooled=True, **encoder):
@@ -56,6 +56,7 @@ def main(folder):
     with tempfile.TemporaryDirectory() as pretrained:
         encoder = models.TextEncoder(start=write_folder(Path(pretrained, "tiny")))
         mpnet = models.TextEncoder(start=write_folder(Path(pretrained, "mpnet"), MPNET))
+        imported = models.load(write_classifier(Path(pretrained, "electra"), ["-", "+", "?"], ELECTRA))
         tuned = models.TextClassifier(start=Path(pretrained, "tiny"))
         tuned.adapt(["good film", "a film", "bad", "badly bad"] * 3, ["+", "+", "-", "-"] * 3)
         labeller = models.TokenClassifier({"max_tokens": 9}, start=Path(pretrained, "tiny"))
@@ -63,6 +64,7 @@ def main(folder):
     export_saved_model(labeller, folder / "fine-tuned-tokens")
     export_saved_model(mpnet, folder / "encoder-mpnet")
     export_saved_model(tuned, folder / "fine-tuned")
+    export_saved_model(imported, folder / "imported")
     for precision in (None, "bfloat16", "int8-weights"):
         export_saved_model(encoder, folder / f"encoder-{precision}", precision=precision)
     model, vectorize = vectorized()

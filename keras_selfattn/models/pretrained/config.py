@@ -9,6 +9,7 @@ from keras_selfattn.models.config import EncoderConfig, check_count, check_share
 
 POOLINGS = ("mean", "first", "max")
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
+HIDDEN_HEADS = (None, "tanh", "relu", "gelu")
 
 
 @dataclass(frozen=True)
@@ -162,10 +163,14 @@ class MaskedPiecesConfig(PretrainedConfig):
 class FineTunedConfig(FineTuningConfig):
     """Config of a `TextClassifier` with a pretrained encoder: the fields of `PretrainedConfig`, and these.
 
-    A folder determines all but `dropout`, `attention_dropout`, `max_tokens`, `pooling` and these.
+    A folder determines all but `dropout`, `attention_dropout`, `max_tokens`, `pooling` and these; and
+    `hidden_head`.
 
     Args:
-        head_dropout: dropout rate in [0, 1) of a text's vector before the head.
+        head_dropout: dropout rate in [0, 1) of a text's vector before the output layer.
+        hidden_head: activation of a hidden layer between a text's vector and the output layer, as wide as the
+            vector: "tanh", "relu" or "gelu"; None for no such layer.
+        hidden_dropout: dropout rate in [0, 1) of a text's vector before the hidden layer.
         frozen_layers: 0 trains everything; N leaves the embedding and the first N blocks as they are, which
             saves time and memory.
         training_span: tokens of a longer text that a training step reads: a random span in each epoch.
@@ -183,14 +188,27 @@ class FineTunedConfig(FineTuningConfig):
     """
 
     training_span: int = 128
+    hidden_head: Literal["tanh", "relu", "gelu"] | None = None
+    hidden_dropout: float = 0.0
     wide: bool = True
 
-    free: ClassVar[frozenset[str]] = FineTuningConfig.free | {"pooling", "training_span", "wide"}
+    free: ClassVar[frozenset[str]] = FineTuningConfig.free | {
+        "hidden_dropout",
+        "pooling",
+        "training_span",
+        "wide",
+    }
     subject: ClassVar[str] = "text"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count("training_span", self.training_span)
+        check_share("hidden_dropout", self.hidden_dropout)
+        if self.hidden_head not in HIDDEN_HEADS:
+            raise ConfigError(
+                f"`hidden_head` must be one of {', '.join(map(str, HIDDEN_HEADS))}. "
+                f"Received {self.hidden_head!r}."
+            )
         if not isinstance(self.wide, bool):
             raise ConfigError(f"`wide` must be True or False. Received {self.wide!r}.")
 

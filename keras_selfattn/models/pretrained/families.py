@@ -1,6 +1,6 @@
 """The families of pretrained encoders: what their settings mean, and the names of their weights."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,27 @@ class MaskedHeadNames:
 
 
 @dataclass(frozen=True)
+class FamilyHead:
+    """The head of a family's classifiers of texts: a hidden layer of the first token, and the output layer.
+
+    Args:
+        hidden: name of the hidden layer's weights; as in a whole model, without a prefix to add.
+        output: name of the output layer's weights, likewise.
+        activation: of the hidden layer, as in `FineTunedConfig.hidden_head`.
+        dropout: names in `config.json` of the dropout rate; the first that is set counts.
+        rate: the rate if none is set.
+        drops_twice: True if dropout is applied before the hidden layer, too.
+    """
+
+    hidden: str
+    output: str
+    activation: str
+    dropout: Sequence[str] = ("classifier_dropout", "hidden_dropout_prob")
+    rate: float = 0.1
+    drops_twice: bool = True
+
+
+@dataclass(frozen=True)
 class Family:
     """One architecture.
 
@@ -50,6 +71,7 @@ class Family:
         block: names of the layers of a block, with `{}` for its number, by ours: "query", "key", "value",
             "output", "attention_norm", "hidden", "feed_forward_output" and "feed_forward_norm"; and
             "relative_bias", of a table that all blocks share there.
+        head: of its classifiers of texts.
         padding_id: the id of padding in the folder.
         masked_head: names of the head for hidden tokens; None if the family has none.
         positions_follow_padding: True if the first token's row in the table of positions is the one after
@@ -60,6 +82,7 @@ class Family:
     settings: Callable[[Mapping[str, Any]], dict[str, Any]]
     embedding: Mapping[str, str]
     block: Mapping[str, str]
+    head: FamilyHead
     padding_id: int = 0
     positions_follow_padding: bool = False
     masked_head: MaskedHeadNames | None = None
@@ -221,54 +244,63 @@ _MPNET_BLOCK = {
     "relative_bias": "encoder.relative_attention_bias",
 }
 _TYPELESS_EMBEDDING = {name: place for name, place in _BERT_EMBEDDING.items() if name != "types"}
-_BERT_HEAD = MaskedHeadNames(
+_BERT_HEAD = FamilyHead("bert.pooler.dense", "classifier", "tanh", drops_twice=False)
+_DISTILBERT_HEAD = FamilyHead(
+    "pre_classifier", "classifier", "relu", ("seq_classif_dropout",), rate=0.2, drops_twice=False
+)
+_ROBERTA_HEAD = FamilyHead("classifier.dense", "classifier.out_proj", "tanh")
+_BERT_MASKED = MaskedHeadNames(
     "cls.predictions.transform.dense",
     "cls.predictions.transform.LayerNorm",
     ("cls.predictions.bias", "cls.predictions.decoder.bias"),
 )
 # Of ELECTRA's generator; its discriminator guesses no tokens.
-_ELECTRA_HEAD = MaskedHeadNames(
+_ELECTRA_MASKED = MaskedHeadNames(
     "generator_predictions.dense",
     "generator_predictions.LayerNorm",
     ("generator_lm_head.bias",),
     activation="gelu",
 )
-_DISTILBERT_HEAD = MaskedHeadNames("vocab_transform", "vocab_layer_norm", ("vocab_projector.bias",))
-_ROBERTA_HEAD = MaskedHeadNames(
+_DISTILBERT_MASKED = MaskedHeadNames("vocab_transform", "vocab_layer_norm", ("vocab_projector.bias",))
+_ROBERTA_MASKED = MaskedHeadNames(
     "lm_head.dense", "lm_head.layer_norm", ("lm_head.bias", "lm_head.decoder.bias"), activation="gelu"
 )
 FAMILIES = (
-    Family("bert", _bert_settings, _BERT_EMBEDDING, _BERT_BLOCK, masked_head=_BERT_HEAD),
+    Family("bert", _bert_settings, _BERT_EMBEDDING, _BERT_BLOCK, _BERT_HEAD, masked_head=_BERT_MASKED),
     Family(
         "electra",
         _electra_settings,
         {**_BERT_EMBEDDING, "projection": "embeddings_project"},
         _BERT_BLOCK,
-        masked_head=_ELECTRA_HEAD,
+        replace(_ROBERTA_HEAD, activation="gelu"),
+        masked_head=_ELECTRA_MASKED,
     ),
     Family(
         "distilbert",
         _distilbert_settings,
         _TYPELESS_EMBEDDING,
         _DISTILBERT_BLOCK,
-        masked_head=_DISTILBERT_HEAD,
+        _DISTILBERT_HEAD,
+        masked_head=_DISTILBERT_MASKED,
     ),
     Family(
         "roberta",
         _roberta_settings,
         _BERT_EMBEDDING,
         _BERT_BLOCK,
+        _ROBERTA_HEAD,
         padding_id=1,
         positions_follow_padding=True,
-        masked_head=_ROBERTA_HEAD,
+        masked_head=_ROBERTA_MASKED,
     ),
     Family(
         "mpnet",
         _mpnet_settings,
         _TYPELESS_EMBEDDING,
         _MPNET_BLOCK,
+        replace(_ROBERTA_HEAD, dropout=("hidden_dropout_prob",)),
         padding_id=_MPNET_PADDING,
         positions_follow_padding=True,
-        masked_head=_ROBERTA_HEAD,
+        masked_head=_ROBERTA_MASKED,
     ),
 )

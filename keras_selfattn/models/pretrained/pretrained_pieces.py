@@ -68,5 +68,8 @@ class PretrainedPieces(FineTuning):
         body = pretrained_body(config, policy)
         self._freeze(body)
         x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
+        if config.hidden_head is not None:
+            x = keras.layers.Dropout(config.hidden_dropout, dtype=policy, name="hidden_dropout")(x)
+            x = keras.layers.Dense(config.width, config.hidden_head, dtype=policy, name="hidden_head")(x)
         x = keras.layers.Dropout(config.head_dropout, dtype=policy, name="head_dropout")(x)
         return keras.Model(body.input, x)

@@ -11,7 +11,9 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.folder_kinds import holds_pretrained
+from keras_selfattn.label_names import may_bear_several
 from keras_selfattn.models.config import EncoderConfig, differing
+from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
 from keras_selfattn.models.pretrained.config import (
     FineTunedConfig,
     FineTunedTokenConfig,
@@ -19,7 +21,9 @@ from keras_selfattn.models.pretrained.config import (
     MaskedPiecesConfig,
     PretrainedConfig,
 )
+from keras_selfattn.models.pretrained.families import Family
 from keras_selfattn.models.pretrained.folder import ModelFolder
+from keras_selfattn.models.pretrained.folder_head import FolderHead, read_head
 from keras_selfattn.models.pretrained.masked_head import HEAD_LAYERS, copy_masked_head, holds_masked_head
 from keras_selfattn.models.pretrained.sentence_settings import read_config
 from keras_selfattn.models.pretrained.weights import check_size, copy_weights
@@ -107,24 +111,38 @@ class EncoderStart(ABC):
         return self._kind(**{**self._fields, **chosen})
 
     @abstractmethod
-    def copy_to(self, core: keras.Model) -> None:
-        """Copy the weights to the layers "embedding" and "encoder" of a core."""
+    def copy_to(self, core: keras.Model, head: Head | None = None) -> None:
+        """Copy the weights to the layers "embedding" and "encoder" of a core, and those of its head that fit.
+
+        Args:
+            core: with these layers, "logits", and if its head has a hidden layer, "hidden_head".
+            head: of the core; None for the encoder alone.
+        """
 
     @abstractmethod
     def copy_head(self, core: keras.Model) -> None:
         """Copy the weights of the head for hidden tokens, if there is one, to that of a core."""
 
-    def described(self, inputs: Sequence[Any]) -> str:
-        """Return a line about the copied weights and the pieces of the rows, texts or lists of tokens."""
+    def described(self, inputs: Sequence[Any], targets: Sequence[Any] = ()) -> str:
+        """Return a line about the copied weights and the pieces of the rows.
+
+        Args:
+            inputs: the training rows, texts or lists of tokens.
+            targets: their labels by name; a list for each row that may have several.
+        """
         rows = self._pieces_of(inputs)
         unknown = self.tokenizer.id_of(self.tokenizer.settings.unknown)
         pieces, config = np.concatenate(rows), self.encoder_config
         mean = f"{len(pieces) / len(rows):.{2 if self._of_tokens else 0}f}"
         return (
             f"Beginning with {self.path}: {self.record['kind']}, {config.num_layers} blocks of width "
-            f"{config.width}; {mean} pieces a {self._kind.subject}, of which "
+            f"{config.width}{self._head_in_words(targets)}; {mean} pieces a {self._kind.subject}, of which "
             f"{np.mean(pieces == unknown):.2%} are unknown."
         )
+
+    def _head_in_words(self, targets: Sequence[Any]) -> str:
+        """Return the parts of the start's head that a model of these labels begins with; "" for none."""
+        return ""
 
     @property
     def _of_tokens(self) -> bool:
@@ -144,6 +162,9 @@ class EncoderStart(ABC):
 class PretrainedStart(EncoderStart):
     """The pretrained model in a folder of the Hugging Face kind.
 
+    If the folder holds a classifier of texts, a classifier begins with the hidden layer of its head; with the
+    output layer as well, if the labels are the same in any order.
+
     Args:
         path: its folder, as for `TextEncoder`.
         kind: the config of the model that begins with it.
@@ -158,6 +179,11 @@ class PretrainedStart(EncoderStart):
         names = self._family.masked_head
         activation = config.activation if names is None else names.activation or config.activation
         super().__init__(path, kind, config, tokenizer, activation)
+        self._head: FolderHead | ConfigError | None = None
+        if kind is FineTunedConfig:
+            self._head = _head_if_any(self._folder, self._family)
+            if isinstance(self._head, FolderHead):
+                self._fields |= self._head.settings
         # Before any row is read, so that a folder without weights fails at once.
         with self._folder.tensors() as tensors:
             check_size(tensors, config, self.path)
@@ -166,16 +192,51 @@ class PretrainedStart(EncoderStart):
         if kind is MaskedPiecesConfig:
             self.record = {**self.record, "new_head": self.new_head}
 
-    def copy_to(self, core: keras.Model) -> None:
-        ends = core.get_layer("embedding").input, core.get_layer("encoder").output
-        body = keras.Model(*ends, name=core.name)
+    def copy_to(self, core: keras.Model, head: Head | None = None) -> None:
+        found = None if head is None else self._head_for(head)
+        hidden = head is not None and self._fields.get("hidden_head")
+        last = "logits" if found else "hidden_head" if hidden else "encoder"
+        body = keras.Model(core.get_layer("embedding").input, core.get_layer(last).output, name=core.name)
         with self._folder.tensors() as tensors:
             copy_weights(tensors, self._family, body, self.path)
+        if found is not None and head is not None:
+            order = [found.labels.index(label) for label in head.state["labels"]]
+            output = core.get_layer("logits")
+            output.set_weights([weight[..., order] for weight in output.get_weights()])
+
+    def classifier(self) -> FolderHead:
+        """Return the head of the folder's classifier.
+
+        Raises:
+            ConfigError: if it has none that can be read; it names the reason.
+        """
+        if isinstance(self._head, FolderHead):
+            return self._head
+        raise self._head or ConfigError(f"{self.path} was not read as a classifier of texts.")
 
     def copy_head(self, core: keras.Model) -> None:
         if not self.new_head:
             with self._folder.tensors() as tensors:
                 copy_masked_head(tensors, self._family, core, self.path)
+
+    def _head_for(self, wanted: Head) -> FolderHead | None:
+        """Return the folder's head if it has the same labels in any order, and as many of them for a text."""
+        head = self._head
+        if not isinstance(head, FolderHead) or head.multi_label != isinstance(wanted, MultiLabelHead):
+            return None
+        return head if set(head.labels) == set(wanted.state["labels"]) else None
+
+    def _head_in_words(self, targets: Sequence[Any]) -> str:
+        """Return the parts of the folder's head that a model of these labels begins with."""
+        if self._head is None:
+            return ""
+        if isinstance(self._head, ConfigError):
+            return ", and a new head"
+        several = may_bear_several(targets)
+        labels = sorted({name for target in targets for name in (target if several else [target])})
+        if self._head_for(MultiLabelHead(labels) if several else ClassHead(labels)):
+            return f", and its head for the same {len(labels)} labels"
+        return ", the hidden layer of its head, and a new output layer for other labels than its own"
 
 
 class AdaptedStart(EncoderStart):
@@ -205,7 +266,7 @@ class AdaptedStart(EncoderStart):
         super().__init__(path, kind, PretrainedConfig(**config), tokenizer, found.guess_activation)
         self.record = {"path": self.path, "kind": type(self._model).__name__, **run_figures(path)}
 
-    def copy_to(self, core: keras.Model) -> None:
+    def copy_to(self, core: keras.Model, head: Head | None = None) -> None:
         self._copy(core, ("embedding", "encoder"))
 
     def copy_head(self, core: keras.Model) -> None:
@@ -238,3 +299,11 @@ def token_starting_point(path: Any) -> EncoderStart:
     if holds_pretrained(path) or not Path(path).exists():
         return PretrainedStart(path, FineTunedTokenConfig)
     return AdaptedStart(path, FineTunedTokenConfig)
+
+
+def _head_if_any(folder: ModelFolder, family: Family) -> FolderHead | ConfigError:
+    """Return the head of a folder's classifier, or the reason that there is none."""
+    try:
+        return read_head(folder, family)
+    except ConfigError as error:
+        return error

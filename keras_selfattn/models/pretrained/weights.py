@@ -1,7 +1,8 @@
 """Copy the tensors of a folder into the layers of a core, all of them or none."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import keras
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.pretrained.config import PretrainedConfig
 from keras_selfattn.models.pretrained.families import Family
-from keras_selfattn.models.pretrained.folder import Tensors
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 # TensorFlow's names of a normalisation's weights, in folders converted from its checkpoints.
@@ -26,6 +26,24 @@ _LAYERS = {
 _FLOATS = ("F32", "F16", "BF16", "F64")
 # Buffers, which hold no weights.
 _BUFFERS = ("position_ids", "token_type_ids")
+
+
+class Tensors(Protocol):
+    """Named tensors: those of a folder (`folder.Tensors`), or of a model in memory."""
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shape of each tensor by name."""
+        ...
+
+    @property
+    def dtypes(self) -> Mapping[str, str]:
+        """The type of each tensor by name, as safetensors writes it, such as "F32"."""
+        ...
+
+    def read(self, name: str) -> np.ndarray:
+        """Return a tensor."""
+        ...
 
 
 class NamedTensors:
@@ -59,7 +77,7 @@ class NamedTensors:
         Args:
             name: without its prefix.
             shape: that it must have.
-            prefix: before the name; by default that of the encoder's tensors.
+            prefix: before the name; by default that of the encoder's tensors. Heads have "".
         """
         before, _, last = name.rpartition(".")
         prefix = self._prefix if prefix is None else prefix
@@ -78,13 +96,18 @@ class NamedTensors:
             return np.zeros(shape, np.float32)
         return self._tensors.read(found)
 
-    def check(self, family: Family) -> None:
-        """Raise ConfigError for all faults, and for tensors of the encoder that nothing has read."""
+    def check(self, family: Family, *, whole_head: bool) -> None:
+        """Raise ConfigError for all faults, and for tensors that should have been read.
+
+        Those are all of the encoder and, with `whole_head`, of the head.
+        """
+        head = {name.partition(".")[0] for name in (family.head.hidden, family.head.output)} - {family.name}
         parts = {name.partition(".")[0] for name in (*family.embedding.values(), *family.block.values())}
         for name in sorted(set(self._tensors.shapes) - self._used):
             inner = name.removeprefix(self._prefix)
             of_encoder = name.startswith(self._prefix) and inner.partition(".")[0] in parts
-            if of_encoder and not inner.endswith(_BUFFERS):
+            of_head = whole_head and name.partition(".")[0] in head
+            if (of_encoder or of_head) and not inner.endswith(_BUFFERS):
                 self._faults[f"{name} has no place in this family"] = None
         self.check_read()
 
@@ -120,12 +143,13 @@ def check_size(tensors: Tensors, config: PretrainedConfig, source: str) -> None:
 
 
 def copy_weights(tensors: Tensors, family: Family, core: keras.Model, source: str) -> None:
-    """Set the weights of a core's layers "embedding" and "encoder".
+    """Set the weights of a core's layers "embedding", "encoder", "hidden_head" and "logits".
 
     Args:
         tensors: of the folder.
         family: its family.
-        core: the layers, built.
+        core: the layers, built; the last two may be missing. Tensors of a head that no layer needs are
+            ignored, unless there is "logits".
         source: the folder, for messages.
 
     Raises:
@@ -139,7 +163,7 @@ def copy_weights(tensors: Tensors, family: Family, core: keras.Model, source: st
         layer = layer.removeprefix(f"{core.name}/")
         value = _value(named, family, layer, weight, tuple(variable.shape))
         found.append((variable, value))
-    named.check(family)
+    named.check(family, whole_head="logits" in {layer.name for layer in core.layers})
     for variable, value in found:
         variable.assign(value)
 
@@ -152,6 +176,9 @@ def _value(
     if part == "embedding":
         theirs = family.embedding[rest or weight]
         return _of_layer(named, theirs, weight, shape) if rest else _table(named, family, weight, shape)
+    if part in ("hidden_head", "logits"):
+        theirs = family.head.hidden if part == "hidden_head" else family.head.output
+        return _of_layer(named, theirs, weight, shape, prefix="")
     block, _, rest = rest.partition("/")
     number = int(block.removeprefix("block_"))
     if weight.startswith("query_key_value_"):
@@ -181,8 +208,10 @@ def swapped_rows(table: np.ndarray, padding: int) -> np.ndarray:
     return swapped
 
 
-def _of_layer(named: NamedTensors, layer: str, weight: str, shape: tuple[int, ...]) -> np.ndarray:
+def _of_layer(
+    named: NamedTensors, layer: str, weight: str, shape: tuple[int, ...], prefix: str | None = None
+) -> np.ndarray:
     """Return a weight of a dense layer, whose kernels are transposed there, or of a normalisation."""
     if weight == "kernel":
-        return named.read(f"{layer}.weight", shape[::-1]).T
-    return named.read(f"{layer}.{_THEIRS[weight]}", shape)
+        return named.read(f"{layer}.weight", shape[::-1], prefix).T
+    return named.read(f"{layer}.{_THEIRS[weight]}", shape, prefix)

@@ -15,7 +15,7 @@ from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.pretrained.config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
-from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
+from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
 from keras_selfattn.models.text.learned_words import LearnedWords
 from keras_selfattn.models.text.ngram_linear import NGramLogits, fitted, wide_logits
@@ -75,7 +75,7 @@ class TextClassifier(WordModel, Classifier):
 
     def __init__(
         self,
-        config: TextConfig | dict[str, Any] | None = None,
+        config: TextConfig | FineTunedConfig | dict[str, Any] | None = None,
         *,
         vocabulary: Sequence[str] | None = None,
         labels: Sequence[str] | None = None,
@@ -95,6 +95,36 @@ class TextClassifier(WordModel, Classifier):
             if wide_features is not None:
                 self.wide = NGramLogits(wide_features, len(labels), not multi_label, name="wide")
             self._assemble(class_head(labels, multi_label=multi_label))
+
+    @classmethod
+    def from_folder(cls, folder: str | Path, **kwargs: Any) -> "TextClassifier":
+        """Return the classifier of a folder of the Hugging Face kind, with its head; it needs no training.
+
+        The folder is one that `TextEncoder` reads, and its `config.json` names a model
+        "…ForSequenceClassification" with two labels or more. The probabilities are those of `transformers`.
+        `fit` trains it further, on rows with labels that it knows.
+
+        Args:
+            folder: the folder.
+            kwargs: of `keras.Model`, such as `dtype`.
+
+        Raises:
+            RunError: if the folder or one of its files is missing or broken.
+            ConfigError: for what cannot be read: an encoder without such a head, an output that is a number,
+                and weights that do not fit; it names all of them.
+
+        Example (of a folder that `transformers` has saved):
+
+            model = TextClassifier.from_folder("path/to/distilbert-base-uncased-finetuned-sst-2-english")
+            model.predict(["a good film"])
+        """
+        begun = PretrainedStart(folder)
+        head = begun.classifier()
+        settings = {"vocabulary": begun.vocabulary, "labels": head.labels, "multi_label": head.multi_label}
+        model = cls(begun.config({"wide": False}), **settings, **kwargs)
+        begun.copy_to(model.core, model.head)
+        model.start = begun
+        return model
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         core = self.core

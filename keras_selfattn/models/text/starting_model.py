@@ -10,6 +10,7 @@ from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import TextConfig, checked_config, differing
+from keras_selfattn.models.heads import Head
 from keras_selfattn.models.pretrained.config import FineTunedConfig, MaskedPiecesConfig
 from keras_selfattn.models.pretrained.pretrained_start import AdaptedStart, EncoderStart, PretrainedStart
 from keras_selfattn.models.saved_file import load_file, run_figures
@@ -75,7 +76,7 @@ class StartingModel:
         bound = self._bound()
         return {name: bound[name] for name in given if name in bound and given[name] != bound[name]}
 
-    def config(self, given: TextConfig | Mapping[str, Any] | None) -> TextConfig:
+    def config(self, given: TextConfig | FineTunedConfig | Mapping[str, Any] | None) -> TextConfig:
         """Return the given config with the weights' values in all fields that have their defaults.
 
         Raises:
@@ -93,14 +94,14 @@ class StartingModel:
             )
         return TextConfig(**{**fields, **self._bound()})
 
-    def copy_to(self, core: keras.Model) -> None:
+    def copy_to(self, core: keras.Model, _head: Head) -> None:
         """Copy this model's weights, of all layers from ids to positions, to each encoder of a core."""
         members = [layer for layer in core.layers if isinstance(layer, keras.Model)]
         for layer in self._body():
             for encoder in (core, *members):
                 encoder.get_layer(layer.name).set_weights(layer.get_weights())
 
-    def described(self, texts: Sequence[str]) -> str:
+    def described(self, texts: Sequence[str], _targets: Sequence[Any]) -> str:
         """Return a line with the number of copied weights and of unknown distinct tokens in the texts."""
         weights = [weight for layer in self._body() for weight in layer.trainable_weights]
         numbers = sum(int(weight.shape.num_elements()) for weight in weights)
