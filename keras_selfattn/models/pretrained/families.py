@@ -1,54 +1,15 @@
-"""The families of pretrained encoders: what their settings mean, and the names of their weights."""
+"""The families of pretrained encoders: BERT and its kin here, younger ones in files of their own."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.pretrained.family import Family, activation_named
+from keras_selfattn.models.pretrained.modernbert import MODERNBERT
 
-# Names of `config.json` for the activations of `PretrainedConfig`.
-_ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
 # Fixed in MPNet's architecture.
 _MPNET_PADDING, _MPNET_BUCKETS = 1, 32
-
-
-@dataclass(frozen=True)
-class Family:
-    """One architecture.
-
-    Args:
-        name: its `model_type` in `config.json`.
-        settings: returns fields of `PretrainedConfig` from `config.json`.
-        embedding: names of the weights before the blocks, by ours: "tokens", "positions", "types", "norm" and
-            "projection"; those of layers stand for `.weight` and `.bias`.
-        block: names of the layers of a block, with `{}` for its number, by ours: "query", "key", "value",
-            "output", "attention_norm", "hidden", "feed_forward_output" and "feed_forward_norm"; and
-            "relative_bias", of a table that all blocks share there.
-        padding_id: the id of padding in the folder.
-        positions_follow_padding: True if the first token's row in the table of positions is the one after
-            that of `padding_id`; False if it is the first.
-    """
-
-    name: str
-    settings: Callable[[Mapping[str, Any]], dict[str, Any]]
-    embedding: Mapping[str, str]
-    block: Mapping[str, str]
-    padding_id: int = 0
-    positions_follow_padding: bool = False
-
-    @property
-    def first_position(self) -> int:
-        """The first token's row in the folder's table of positions."""
-        return self.padding_id + 1 if self.positions_follow_padding else 0
 
 
 def family_of(config: Mapping[str, Any], source: str) -> Family:
@@ -69,7 +30,7 @@ def family_of(config: Mapping[str, Any], source: str) -> Family:
         if config.get(name):
             raise ConfigError(f"{source} holds a decoder ({name} in config.json). Give an encoder's folder.")
     positions = config.get("position_embedding_type", "absolute")
-    if positions != "absolute":
+    if "positions" in known[kind].embedding and positions != "absolute":
         raise ConfigError(
             f"{source} has position_embedding_type {positions!r} in config.json. Only 'absolute' can be read."
         )
@@ -84,19 +45,6 @@ def family_of(config: Mapping[str, Any], source: str) -> Family:
             f"{_MPNET_PADDING}."
         )
     return replace(known[kind], padding_id=padding)
-
-
-def activation_named(name: Any) -> str:
-    """Return our name of an activation.
-
-    Raises:
-        ConfigError: for an unknown one.
-    """
-    if not isinstance(name, str) or name not in _ACTIVATIONS:
-        raise ConfigError(
-            f"The activation {name!r} of config.json is not known. Known are {', '.join(_ACTIVATIONS)}."
-        )
-    return _ACTIVATIONS[name]
 
 
 def _bert_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,4 +172,5 @@ FAMILIES = (
         padding_id=_MPNET_PADDING,
         positions_follow_padding=True,
     ),
+    MODERNBERT,
 )

@@ -1,14 +1,14 @@
 """Copy the tensors of a folder into the layers of a core, all of them or none."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.pretrained.config import PretrainedConfig
-from keras_selfattn.models.pretrained.families import Family
+from keras_selfattn.models.pretrained.family import Family
 from keras_selfattn.models.pretrained.folder import Tensors
 from keras_selfattn.models.vocabulary import PADDING_ID
 
@@ -23,6 +23,8 @@ _LAYERS = {
     "attention_norm": "attention_norm",
     "feed_forward_norm": "feed_forward_norm",
 }
+# Layers of a block that one of a folder holds side by side, "hidden_and_gate".
+_HALVES = ("feed_forward/hidden", "feed_forward/gate")
 _FLOATS = ("F32", "F16", "BF16", "F64")
 # Buffers, which hold no weights.
 _BUFFERS = ("position_ids", "token_type_ids")
@@ -43,10 +45,11 @@ class NamedTensors:
     def __init__(self, tensors: Tensors, family: Family, source: str) -> None:
         self._tensors, self._source = tensors, source
         table = f"{family.embedding['tokens']}.weight"
-        prefixes = [prefix for prefix in ("", f"{family.name}.") if prefix + table in tensors.shapes]
+        own = family.prefix or f"{family.name}."
+        prefixes = [prefix for prefix in ("", own) if prefix + table in tensors.shapes]
         if not prefixes:
             raise ConfigError(
-                f"{source} holds no tensor {table}, or {family.name}.{table}: these are not the weights of a "
+                f"{source} holds no tensor {table}, or {own}{table}: these are not the weights of a "
                 f"model of the family {family.name!r}, which its config.json names."
             )
         self._prefix = prefixes[0]
@@ -73,7 +76,8 @@ class NamedTensors:
 
     def check(self, family: Family) -> None:
         """Raise ConfigError for all faults, and for tensors of the encoder that nothing has read."""
-        parts = {name.partition(".")[0] for name in (*family.embedding.values(), *family.block.values())}
+        names = (*family.embedding.values(), *family.block.values(), family.last_norm)
+        parts = {name.partition(".")[0] for name in names}
         for name in sorted(set(self._tensors.shapes) - self._used):
             inner = name.removeprefix(self._prefix)
             of_encoder = name.startswith(self._prefix) and inner.partition(".")[0] in parts
@@ -95,8 +99,8 @@ def check_size(tensors: Tensors, config: PretrainedConfig, source: str) -> None:
     """
     width, narrow = config.width, config.embedding_width or config.width
     hidden = config.feed_forward_dim or 4 * width
-    rows = config.vocabulary_size + config.positions + config.token_types
-    blocks = config.num_layers * (4 * width + 2 * hidden) * width
+    rows = config.vocabulary_size + config.position_rows + config.token_types
+    blocks = config.num_layers * (4 * width + (3 if config.gated else 2) * hidden) * width
     wanted = rows * narrow + blocks
     held = sum(math.prod(shape) for shape in tensors.shapes.values())
     if wanted > 2 * held:
@@ -142,16 +146,31 @@ def _value(
         theirs = family.embedding[rest or weight]
         return _of_layer(named, theirs, weight, shape) if rest else _table(named, family, weight, shape)
     block, _, rest = rest.partition("/")
-    number = int(block.removeprefix("block_"))
-    if weight.startswith("query_key_value_"):
-        thirds = [family.block[each].format(number) for each in ("query", "key", "value")]
-        third = (*shape[:-1], shape[-1] // 3)
-        last = weight.removeprefix("query_key_value_")
-        return np.concatenate([_of_layer(named, each, last, third) for each in thirds], axis=-1)
+    if block == "norm":
+        return _of_layer(named, family.last_norm, weight, shape)
+    number = block.removeprefix("block_")
+    theirs = {ours: name.format(number) for ours, name in family.block.items()}
+    return _of_block(named, theirs, rest, weight, shape)
+
+
+def _of_block(
+    named: NamedTensors, theirs: Mapping[str, str], rest: str, weight: str, shape: tuple[int, ...]
+) -> np.ndarray:
+    """Return a weight of a block, given the path of its layer there; `theirs` is `Family.block`, numbered."""
     if weight == "relative_bias":
-        return named.read(f"{family.block[weight]}.weight", shape)
+        return named.read(f"{theirs[weight]}.weight", shape)
+    if weight.startswith("query_key_value_"):
+        last = weight.removeprefix("query_key_value_")
+        if "query_key_value" in theirs:
+            return _of_layer(named, theirs["query_key_value"], last, shape)
+        third = (*shape[:-1], shape[-1] // 3)
+        thirds = [_of_layer(named, theirs[each], last, third) for each in ("query", "key", "value")]
+        return np.concatenate(thirds, axis=-1)
+    if rest in _HALVES and "hidden_and_gate" in theirs:
+        both = _of_layer(named, theirs["hidden_and_gate"], weight, (*shape[:-1], 2 * shape[-1]))
+        return np.split(both, 2, axis=-1)[_HALVES.index(rest)]
     ours = "output" if rest == "attention" else _LAYERS[rest]
-    return _of_layer(named, family.block[ours].format(number), weight.removeprefix("output_"), shape)
+    return _of_layer(named, theirs[ours], weight.removeprefix("output_"), shape)
 
 
 def _table(named: NamedTensors, family: Family, name: str, shape: tuple[int, ...]) -> np.ndarray:
