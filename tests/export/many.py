@@ -15,7 +15,7 @@ from keras_selfattn import layers, models
 from keras_selfattn.export import export_saved_model, saved_model, trial
 
 sys.path.append(str(Path(__file__).parents[1]))
-from pretrained_folders import MPNET, write_folder
+from pretrained_folders import MODERNBERT, MPNET, write_folder
 
 
 def series(units, activation=None, pooled=True, **encoder):
@@ -56,10 +56,15 @@ def main(folder):
     with tempfile.TemporaryDirectory() as pretrained:
         encoder = models.TextEncoder(start=write_folder(Path(pretrained, "tiny")))
         mpnet = models.TextEncoder(start=write_folder(Path(pretrained, "mpnet"), MPNET))
-        tuned = models.TextClassifier(start=Path(pretrained, "tiny"))
-        tuned.adapt(["good film", "a film", "bad", "badly bad"] * 3, ["+", "+", "-", "-"] * 3)
+        modernbert = write_folder(Path(pretrained, "modernbert"), MODERNBERT)
+        near_and_far = models.TextEncoder(start=modernbert)
+        tuned = {name: models.TextClassifier(start=Path(pretrained, name)) for name in ("tiny", "modernbert")}
+        for model in tuned.values():
+            model.adapt(["good film", "a film", "bad", "badly bad"] * 3, ["+", "+", "-", "-"] * 3)
     export_saved_model(mpnet, folder / "encoder-mpnet")
-    export_saved_model(tuned, folder / "fine-tuned")
+    export_saved_model(near_and_far, folder / "encoder-modernbert")
+    export_saved_model(tuned["tiny"], folder / "fine-tuned")
+    export_saved_model(tuned["modernbert"], folder / "fine-tuned-modernbert")
     for precision in (None, "bfloat16", "int8-weights"):
         export_saved_model(encoder, folder / f"encoder-{precision}", precision=precision)
     model, vectorize = vectorized()
