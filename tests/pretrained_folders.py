@@ -42,6 +42,22 @@ DISTILBERT = {
     "hidden_dim": 12,
     "max_position_embeddings": 16,
 }
+# The second block sees one token on either side.
+MODERNBERT = {
+    "model_type": "modernbert",
+    "vocab_size": len(PIECES),
+    "hidden_size": 8,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+    "max_position_embeddings": 16,
+    "pad_token_id": 1,
+    "global_attn_every_n_layers": 2,
+    "local_attention": 3,
+    "global_rope_theta": 50.0,
+    "local_rope_theta": 3.0,
+    "norm_eps": 1e-5,
+}
 _BERT_LAYERS = {
     "query": "attention.self.query",
     "key": "attention.self.key",
@@ -94,6 +110,8 @@ _HEADS = {
 def weights_of(config, prefix="", seed=0):
     """Returns random tensors under the names of a family."""
     random = np.random.default_rng(seed)
+    if config["model_type"] == "modernbert":
+        return _modernbert_weights(config, prefix, random)
     distilled = config["model_type"] == "distilbert"
     width = config["dim" if distilled else "hidden_size"]
     hidden = config["hidden_dim" if distilled else "intermediate_size"]
@@ -214,7 +232,12 @@ def pieces_of(config):
     """Returns the vocabulary of a family, with padding at the family's id."""
     if config["model_type"] == "mpnet":
         return PIECES_OF_MPNET
-    return PIECES_PADDED_BY_1 if config["model_type"] == "roberta" else PIECES
+    return PIECES_PADDED_BY_1 if config["model_type"] in ("roberta", "modernbert") else PIECES
+
+
+def prefix_of(config):
+    """Returns what stands before the names of an encoder's weights beside a head."""
+    return "model." if config["model_type"] == "modernbert" else f"{config['model_type']}."
 
 
 def write_folder(folder, config=BERT, tensors=None, pieces=None, **files):
@@ -237,6 +260,8 @@ def hidden_states(config, tensors, ids, types=None):
     The ids are those of the folder.
     """
     tensors = {name: value.astype(np.float64) for name, value in tensors.items()}
+    if config["model_type"] == "modernbert":
+        return _modernbert_states(config, tensors, ids)
     distilled = config["model_type"] == "distilbert"
     names = _LAYERS.get(config["model_type"], _BERT_LAYERS)
     heads = config["n_heads" if distilled else "num_attention_heads"]
@@ -291,3 +316,63 @@ def relative_bias(tensors, head, length):
         return away + (half if key > query else 0)
 
     return np.array([[table[bucket(t, s), head] for s in range(length)] for t in range(length)])
+
+
+def _modernbert_weights(config, prefix, random):
+    width, hidden = config["hidden_size"], config["intermediate_size"]
+    norms = ["embeddings.norm", "final_norm"]
+    shapes = {}
+    for number in range(config["num_hidden_layers"]):
+        layer = f"layers.{number}."
+        shapes |= {f"{layer}attn.Wqkv": (3 * width, width), f"{layer}attn.Wo": (width, width)}
+        shapes |= {f"{layer}mlp.Wi": (2 * hidden, width), f"{layer}mlp.Wo": (width, hidden)}
+        norms += [f"{layer}mlp_norm"] + ([f"{layer}attn_norm"] if number else [])
+    found = {"embeddings.tok_embeddings.weight": random.normal(size=(config["vocab_size"], width))}
+    for name, shape in shapes.items():
+        found[f"{name}.weight"] = 0.5 * random.normal(size=shape)
+        if config.get("attention_bias"):
+            found[f"{name}.bias"] = random.normal(size=shape[:1])
+    for name in norms:
+        found[f"{name}.weight"] = 1 + 0.3 * random.normal(size=width)
+        if config.get("norm_bias"):
+            found[f"{name}.bias"] = random.normal(size=width)
+    return {prefix + name: value.astype(np.float32) for name, value in found.items()}
+
+
+def _modernbert_states(config, tensors, ids):
+    heads, length = config["num_attention_heads"], len(ids)
+    size = config["hidden_size"] // heads
+    distance = np.abs(np.arange(length)[:, None] - np.arange(length))
+
+    def linear(name, x):
+        return x @ tensors[f"{name}.weight"].T + tensors.get(f"{name}.bias", 0)
+
+    def normal(name, x):
+        centred = x - x.mean(axis=-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + config["norm_eps"])
+        return scaled * tensors[f"{name}.weight"] + tensors.get(f"{name}.bias", 0)
+
+    def rotated(x, base):
+        """Each pair of features, half a head apart, as a complex number that turns with its position."""
+        pairs = x[:, : size // 2] + 1j * x[:, size // 2 :]
+        turned = pairs * np.exp(1j * np.outer(range(length), base ** (-np.arange(0, size, 2) / size)))
+        return np.concatenate([turned.real, turned.imag], axis=-1)
+
+    x = normal("embeddings.norm", tensors["embeddings.tok_embeddings.weight"][ids])
+    for number in range(config["num_hidden_layers"]):
+        layer, far = f"layers.{number}.", number % config["global_attn_every_n_layers"] == 0
+        base = config["global_rope_theta" if far else "local_rope_theta"]
+        seen = normal(f"{layer}attn_norm", x) if number else x
+        query, key, value = np.split(linear(f"{layer}attn.Wqkv", seen), 3, axis=-1)
+        context = np.zeros_like(x)
+        for head in range(heads):
+            part = slice(head * size, (head + 1) * size)
+            logits = rotated(query[:, part], base) @ rotated(key[:, part], base).T / math.sqrt(size)
+            weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+            weights = np.where(far | (distance <= config["local_attention"] // 2), weights, 0)
+            context[:, part] = weights / weights.sum(axis=-1, keepdims=True) @ value[:, part]
+        x = x + linear(f"{layer}attn.Wo", context)
+        hidden, gate = np.split(linear(f"{layer}mlp.Wi", normal(f"{layer}mlp_norm", x)), 2, axis=-1)
+        hidden = hidden * 0.5 * (1 + np.vectorize(math.erf)(hidden / math.sqrt(2)))
+        x = x + linear(f"{layer}mlp.Wo", hidden * gate)
+    return normal("final_norm", x)

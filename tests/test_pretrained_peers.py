@@ -21,6 +21,10 @@ LENGTHS = [[1], [5, 1, 3], [20] * 8, [512, 7]]
 SIZES = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40}
 SIZES |= {"vocab_size": len(PIECES), "max_position_embeddings": 512}
 PADDED_BY_1 = {**SIZES, "max_position_embeddings": 514}
+# Windows of two tokens on either side in two blocks of three.
+MODERNBERT = {**SIZES, "num_hidden_layers": 5, "max_position_embeddings": 8192, "local_attention": 4}
+MODERNBERT |= {"pad_token_id": 1, "cls_token_id": 0, "bos_token_id": 0, "sep_token_id": 2, "eos_token_id": 2}
+PADDING_BY_1 = ("roberta", "mpnet", "modernbert")
 DISTILBERT = {"dim": 24, "n_layers": 3, "n_heads": 4, "hidden_dim": 40, "vocab_size": len(PIECES)}
 CONFIGS = {
     "bert": lambda: transformers.BertConfig(**SIZES),
@@ -30,6 +34,10 @@ CONFIGS = {
     "roberta": lambda: transformers.RobertaConfig(**PADDED_BY_1, type_vocab_size=1, layer_norm_eps=1e-5),
     "mpnet": lambda: transformers.MPNetConfig(**PADDED_BY_1, layer_norm_eps=1e-5),
     "distilbert": lambda: transformers.DistilBertConfig(**DISTILBERT),
+    "modernbert": lambda: transformers.ModernBertConfig(**MODERNBERT),
+    "modernbert, odd window, with biases": lambda: transformers.ModernBertConfig(
+        **{**MODERNBERT, "local_attention": 5}, norm_bias=True, attention_bias=True, mlp_bias=True
+    ),
 }
 
 
@@ -37,7 +45,7 @@ def folder_of(model, folder, tensors=None):
     """Writes a model of `transformers`, or tensors under the names of its weights, and a tokenizer."""
     model.save_pretrained(folder)
     config = model.config.to_dict()
-    if config["model_type"] not in ("roberta", "mpnet"):
+    if config["model_type"] not in PADDING_BY_1:
         config["pad_token_id"] = 0
     found = load_file(folder / "model.safetensors") if tensors is None else tensors
     return write_folder(folder, {name: value for name, value in config.items() if value is not None}, found)
@@ -82,17 +90,25 @@ def ours_of(model, ids, types):
 
 def theirs_of(model, ids, types):
     kind, mask = model.config.model_type, ids != 0
-    if kind in ("roberta", "mpnet"):  # theirs pads with 1
+    if kind in PADDING_BY_1:  # theirs pads with 1
         ids = np.select([ids == 0, ids == 1], [1, 0], ids)
     inputs = {"input_ids": torch.tensor(ids).long(), "attention_mask": torch.tensor(mask).long()}
-    if kind not in ("distilbert", "mpnet"):
+    if kind not in ("distilbert", "mpnet", "modernbert"):
         inputs["token_type_ids"] = torch.tensor(types).long()
     return model(**inputs).last_hidden_state
 
 
 @pytest.mark.parametrize("lengths", LENGTHS, ids=lambda lengths: f"{len(lengths)}x{max(lengths)}")
 def test_hidden_states_are_those_of_transformers(pair, lengths):
-    ours, theirs = pair
+    check_hidden_states(*pair, lengths)
+
+
+def test_hidden_states_of_long_texts_are_those_of_transformers(tmp_path):
+    theirs = random_model("modernbert")
+    check_hidden_states(models.TextEncoder(start=folder_of(theirs, tmp_path / "m")), theirs, [4096, 3000])
+
+
+def check_hidden_states(ours, theirs, lengths):
     ids = ids_of(lengths)
     types = types_of(ours, ids)
     with torch.no_grad():

@@ -8,12 +8,14 @@ from pretrained_folders import (
     BERT,
     DISTILBERT,
     ELECTRA,
+    MODERNBERT,
     MPNET,
     PIECES,
     PIECES_OF_MPNET,
     ROBERTA,
     hidden_states,
     pieces_of,
+    prefix_of,
     weights_of,
     write_folder,
 )
@@ -54,13 +56,13 @@ def in_ours(config, rows):
     return [[places.get(each, each) for each in row] for row in rows]
 
 
-FAMILIES = [BERT, ELECTRA, DISTILBERT, ROBERTA, MPNET]
+FAMILIES = [BERT, ELECTRA, DISTILBERT, ROBERTA, MPNET, MODERNBERT]
 
 
 @pytest.mark.parametrize("config", FAMILIES, ids=lambda config: config["model_type"])
 @pytest.mark.parametrize("prefix", ["", "own"])
 def test_hidden_states_are_those_of_the_formulas(tmp_path, config, prefix):
-    prefix = prefix and f"{config['model_type']}."
+    prefix = prefix and prefix_of(config)
     tensors = weights_of(config, prefix)
     model = models.TextEncoder(start=write_folder(tmp_path / "m", config, tensors))
     theirs = in_folder(config, ROWS)
@@ -87,7 +89,7 @@ def test_the_epsilon_of_the_folder_enters_each_normalisation(tmp_path):
     assert np.abs(found - hidden_states(BERT, tensors, ROWS[0])).max() > 0.01
 
 
-@pytest.mark.parametrize("config", [BERT, MPNET], ids=lambda config: config["model_type"])
+@pytest.mark.parametrize("config", [BERT, MPNET, MODERNBERT], ids=lambda config: config["model_type"])
 def test_all_positions_of_the_table_can_be_used(tmp_path, config):
     tensors = weights_of(config)
     model = models.TextEncoder(start=write_folder(tmp_path / "m", config, tensors))
@@ -263,7 +265,7 @@ def test_all_faults_of_the_weights_are_named_at_once(tmp_path):
     [
         (
             {"model_type": "gpt2"},
-            "family 'gpt2'. The encoders that can be read are bert, distilbert, electra, mpnet, roberta",
+            "'gpt2'. The encoders that can be read are bert, distilbert, electra, modernbert, mpnet, roberta",
         ),
         ({"model_type": None}, "family None"),
         ({"is_decoder": True}, "holds a decoder"),

@@ -4,6 +4,7 @@ Axes: B (batch), T (query positions), S (key positions), H (heads), D (features)
 """
 
 import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -16,14 +17,17 @@ from keras_selfattn.layers.argument_checks import (
     sequence_spec,
 )
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
-from keras_selfattn.layers.encoder_block import EncoderBlock
+from keras_selfattn.layers.encoder_block import EncoderBlock, serialized_settings
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import make_norm, normalised
 from keras_selfattn.layers.seeds import split_seed
 
 Tensor = Any
 
-_BLOCK_SETTINGS = set(inspect.signature(EncoderBlock.__init__).parameters) - {"self", "kwargs"}
+_BLOCK_SETTINGS = tuple(inspect.signature(EncoderBlock.__init__).parameters)[1:-1]  # without self and kwargs
+_BY_DEPTH = ("stochastic_depth", "seed")
+# Masks of heads and the last normalisation need these to be the same.
+_MAY_DIFFER = tuple(name for name in _BLOCK_SETTINGS if name not in ("num_heads", "norm_first", *_BY_DEPTH))
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -36,8 +40,11 @@ class Encoder(keras.layers.Layer):
         stochastic_depth: probability in [0, 1] of the last block; the probabilities of the blocks before it
             grow evenly with depth (Huang et al. 2016, section 3).
         norm, norm_first, norm_epsilon: as for `EncoderBlock`.
+        block_settings: how blocks differ: a dict for each block, first to last, of the arguments of
+            `EncoderBlock` that are others there, such as `{"window": 64}`; all but `num_heads`, `norm_first`,
+            `stochastic_depth` and `seed`. None if they do not.
         seed: int for initial weights and dropout; None draws one.
-        settings: the other arguments of `EncoderBlock`, the same for all blocks.
+        settings: the other arguments of `EncoderBlock`, for all blocks.
 
     Call arguments:
         inputs: float `[batch, length, features]`.
@@ -58,7 +65,17 @@ class Encoder(keras.layers.Layer):
         >>> tuple(outputs.shape), [tuple(w.shape) for w in weights]
         ((3, 5, 8), [(3, 4, 5, 5), (3, 4, 5, 5)])
 
-    Reference: Vaswani et al. 2017, "Attention Is All You Need", section 3.1.
+    Each third block sees all tokens, the others near ones, and each kind has its own rotary positions:
+
+        >>> from keras_selfattn import layers
+        >>> near = {"window": 64, "position": layers.RotaryPositions()}
+        >>> far = {"position": layers.RotaryPositions(base=160_000.0)}
+        >>> encoder = Encoder(num_layers=6, num_heads=4, block_settings=[far, near, near] * 2)
+        >>> [block.window for block in encoder.blocks]
+        [None, 64, 64, None, 64, 64]
+
+    References: Vaswani et al. 2017, "Attention Is All You Need", section 3.1. Warner et al. 2024, "Smarter,
+    Better, Faster, Longer", section 2.1.2 (blocks that differ in window and position).
     """
 
     def __init__(
@@ -73,6 +90,7 @@ class Encoder(keras.layers.Layer):
         norm: str = "layer",
         norm_first: bool = True,
         norm_epsilon: float | None = None,
+        block_settings: Sequence[Mapping[str, Any]] | None = None,
         seed: int | None = None,
         **settings: Any,
     ) -> None:
@@ -82,25 +100,38 @@ class Encoder(keras.layers.Layer):
         self.stochastic_depth = checked_rate("stochastic_depth", stochastic_depth)
         self.seed = checked_seed(seed)
         self.supports_masking = True
+        of_block |= {
+            "num_heads": num_heads,
+            "feed_forward_dim": feed_forward_dim,
+            "dropout": dropout,
+            "activation": activation,
+            "norm": norm,
+            "norm_first": norm_first,
+            "norm_epsilon": norm_epsilon,
+        }
+        differences = _checked_differences(block_settings, self.num_layers)
         self._blocks = [
             EncoderBlock(
-                num_heads,
-                feed_forward_dim,
-                dropout,
-                activation,
+                **{**of_block, **different},
                 stochastic_depth=self.stochastic_depth * (index + 1) / num_layers,
-                norm=norm,
-                norm_first=norm_first,
-                norm_epsilon=norm_epsilon,
                 seed=block_seed,
                 dtype=self.dtype_policy,
                 name=f"block_{index}",
-                **of_block,
             )
-            for index, block_seed in enumerate(split_seed(self.seed, self.num_layers))
+            for index, (different, block_seed) in enumerate(
+                zip(differences, split_seed(self.seed, self.num_layers), strict=True)
+            )
         ]
-        for name in _BLOCK_SETTINGS - {"stochastic_depth", "seed"}:
-            setattr(self, name, getattr(self._blocks[0], name))
+        shared = EncoderBlock(**of_block) if differences[0] else self._blocks[0]
+        for name in _BLOCK_SETTINGS:  # each argument under its own name, as a block checked it
+            if name not in _BY_DEPTH:
+                setattr(self, name, getattr(shared, name))
+        self.block_settings = None
+        if block_settings is not None:
+            self.block_settings = [
+                {name: getattr(block, name) for name in different}
+                for block, different in zip(self._blocks, differences, strict=True)
+            ]
         self._norm = make_norm(norm, self.dtype_policy, "norm", self.norm_epsilon) if norm_first else None
 
     @property
@@ -124,7 +155,9 @@ class Encoder(keras.layers.Layer):
         training: bool | None = None,
         return_weights: bool = False,
     ) -> Tensor:
+        # Of all blocks: each has its own window.
         pairs = self._blocks[0].pairs(inputs, mask, valid_lens, attention_mask)
+        pairs = pairs._replace(sees_distance=any(block.sees_distance for block in self._blocks))
         return on_tokens(self.call_tokens, inputs, pairs, training, return_weights)
 
     def call_tokens(
@@ -135,8 +168,7 @@ class Encoder(keras.layers.Layer):
         for block in self._blocks:
             x, found = block.call_tokens(x, tokens, pairs, training, return_weights)  # [N, D]
             weights.append(found)
-        x = x if self._norm is None else normalised(self._norm, x, tokens)
-        return x, weights if return_weights else None
+        return normalised(self._norm, x, tokens), weights if return_weights else None
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
@@ -151,7 +183,25 @@ class Encoder(keras.layers.Layer):
         return (specs[-1][0], [weights for _, weights in specs]) if return_weights else specs[-1]
 
     def get_config(self) -> dict[str, Any]:
-        of_block = self._blocks[0].get_config()
-        settings = {name: value for name, value in of_block.items() if name in _BLOCK_SETTINGS}
-        names = ("num_layers", "stochastic_depth", "seed")
-        return {**super().get_config(), **settings, **{name: getattr(self, name) for name in names}}
+        names = ("num_layers", *_BLOCK_SETTINGS)
+        config = serialized_settings({name: getattr(self, name) for name in names})
+        differences = self.block_settings and [serialized_settings(each) for each in self.block_settings]
+        return {**super().get_config(), **config, "block_settings": differences}
+
+
+def _checked_differences(block_settings: Any, num_layers: int) -> list[dict[str, Any]]:
+    """Return how each block differs, or raise ValueError if `block_settings` is not a dict for each block."""
+    if block_settings is None:
+        return [{} for _ in range(num_layers)]
+    of_blocks = list(block_settings) if isinstance(block_settings, Sequence) else []
+    if len(of_blocks) != num_layers or not all(isinstance(each, Mapping) for each in of_blocks):
+        raise ValueError(
+            "`block_settings` must be a list of dicts, one for each block, here "
+            f"{num_layers}; an empty one for a block that does not differ. Received {block_settings!r}."
+        )
+    unknown = sorted({str(name) for each in of_blocks for name in each if name not in _MAY_DIFFER})
+    if unknown:
+        raise ValueError(
+            f"`block_settings` may hold {', '.join(_MAY_DIFFER)}. Received {', '.join(unknown)}."
+        )
+    return [dict(each) for each in of_blocks]

@@ -3,7 +3,7 @@
 Axes: B (batch), T (query positions), S (key positions), H (heads), D (features).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -64,10 +64,13 @@ class EncoderBlock(keras.layers.Layer):
             wide as the outputs that `dropout` acts on, so it needs 4 times as many random numbers.
         stochastic_depth: probability in [0, 1] that a sample skips the attention in training; the
             feed-forward network is skipped with the same probability, drawn separately.
-        norm: "layer" (normalisation) or "rms" (by the root mean square alone: no mean, no shift).
+        norm: "layer" (normalisation), "layer_no_shift" (the same with a gain alone), or "rms" (by the root
+            mean square alone: no mean, no shift).
         norm_first: pre-norm if True, else post-norm, the original.
-        norm_epsilon: positive number added to the variance, or to the mean square; by default 1e-5 for
-            "layer", as in PyTorch, and 1e-6 for "rms", as in Llama. BERT has 1e-12.
+        norm_epsilon: positive number added to the variance, or to the mean square; by default 1e-6 for "rms",
+            as in Llama, else 1e-5, as in PyTorch. BERT has 1e-12.
+        attention_norm: False leaves out the normalisation of attention, as ModernBERT's first block does,
+            whose inputs are normalised already.
         gated: whether a second projection multiplies the hidden layer (with activation "silu": SwiGLU).
         head_dim, num_kv_heads, scale, position, causal, window, qk_norm, logit_cap: as for
             `MultiHeadSelfAttention`.
@@ -111,6 +114,7 @@ class EncoderBlock(keras.layers.Layer):
         norm: str = "layer",
         norm_first: bool = True,
         norm_epsilon: float | None = None,
+        attention_norm: bool = True,
         gated: bool = False,
         head_dim: int | None = None,
         num_kv_heads: int | None = None,
@@ -139,6 +143,7 @@ class EncoderBlock(keras.layers.Layer):
         self.norm = checked_choice("norm", norm, tuple(NORMS))
         self.norm_first = checked_flag("norm_first", norm_first)
         self.norm_epsilon = None if norm_epsilon is None else checked_positive("norm_epsilon", norm_epsilon)
+        self.attention_norm = checked_flag("attention_norm", attention_norm)
         self.gated = checked_flag("gated", gated)
         self.remat = checked_flag("remat", remat)
         self.seed = checked_seed(seed)
@@ -172,7 +177,9 @@ class EncoderBlock(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="feed_forward",
         )
-        self._attention_norm = make_norm(norm, self.dtype_policy, "attention_norm", self.norm_epsilon)
+        self._attention_norm = None
+        if self.attention_norm:
+            self._attention_norm = make_norm(norm, self.dtype_policy, "attention_norm", self.norm_epsilon)
         self._feed_forward_norm = make_norm(norm, self.dtype_policy, "feed_forward_norm", self.norm_epsilon)
         self._attention_dropouts = self._branch_dropouts(seeds[2:4], "attention")
         self._feed_forward_dropouts = self._branch_dropouts(seeds[4:6], "feed_forward")
@@ -180,7 +187,8 @@ class EncoderBlock(keras.layers.Layer):
     def build(self, input_shape: tuple) -> None:
         self.input_spec = sequence_spec(checked_sequence(input_shape))
         for layer in (self._attention_norm, self._attention, self._feed_forward_norm, self._feed_forward):
-            layer.build(input_shape)
+            if layer is not None:
+                layer.build(input_shape)
 
     def call(
         self,
@@ -199,6 +207,11 @@ class EncoderBlock(keras.layers.Layer):
     ) -> PairMask:
         """Return the checked rules of which token may attend to which."""
         return self._attention.pairs(inputs, mask, valid_lens, attention_mask)
+
+    @property
+    def sees_distance(self) -> bool:
+        """True if the distance from query to key matters."""
+        return self._attention.sees_distance
 
     def call_tokens(
         self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
@@ -227,12 +240,9 @@ class EncoderBlock(keras.layers.Layer):
             "feed_forward_dropout",
             "stochastic_depth",
         )
-        names += ("norm", "norm_first", "norm_epsilon", "gated", "remat", "seed")
-        config = {name: getattr(self, name) for name in names}
-        config["activation"] = keras.activations.serialize(self.activation)
-        attention = self._attention.get_config()
-        config |= {name: attention[name] for name in _ATTENTION}
-        return {**super().get_config(), **config}
+        names += ("norm", "norm_first", "norm_epsilon", "attention_norm", "gated", "remat", "seed")
+        settings = {name: getattr(self, name) for name in ("activation", *names, *_ATTENTION)}
+        return {**super().get_config(), **serialized_settings(settings)}
 
     def _forward(
         self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
@@ -257,6 +267,17 @@ class EncoderBlock(keras.layers.Layer):
             Dropout(self.dropout, seeds[0], dtype=policy, name=f"{name}_dropout"),
             Dropout(self.stochastic_depth, seeds[1], per_sample=True, dtype=policy, name=f"{name}_depth"),
         ]
+
+
+def serialized_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of `EncoderBlock` as its config holds them."""
+    of_objects = {
+        "activation": keras.activations.serialize,
+        "position": keras.saving.serialize_keras_object,
+    }
+    return {
+        name: of_objects[name](value) if name in of_objects else value for name, value in settings.items()
+    }
 
 
 def _added(

@@ -4,6 +4,7 @@ References: Ba et al. 2016, "Layer Normalization", section 3. Zhang and Sennrich
 Normalization", section 4.
 """
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -16,7 +17,8 @@ from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 Tensor = Any
 
-_EPSILON = {"layer": 1e-5, "rms": 1e-6}  # PyTorch's and Llama's; Keras' 1e-3 is for batch normalisation
+# PyTorch's and Llama's; Keras' 1e-3 is for batch normalisation.
+_EPSILON = {"layer": 1e-5, "rms": 1e-6, "layer_no_shift": 1e-5}
 
 
 def make_norm(kind: str, policy: Any, name: str, epsilon: float | None = None) -> keras.layers.Layer:
@@ -28,13 +30,13 @@ def make_norm(kind: str, policy: Any, name: str, epsilon: float | None = None) -
 
 
 class LayerNormalization(keras.layers.LayerNormalization):
-    """Keras' layer, with all its weights and over the last axis, in fewer steps.
+    """Keras' layer over the last axis, with a gain and, if `center`, a shift, in fewer steps.
 
     For many tokens it is computed as the pattern of operations that TensorFlow fuses into one.
     """
 
-    def __init__(self, *, epsilon: float, dtype: Any, name: str) -> None:
-        super().__init__(epsilon=epsilon, dtype=dtype, name=name)
+    def __init__(self, *, epsilon: float, dtype: Any, name: str, center: bool = True) -> None:
+        super().__init__(epsilon=epsilon, center=center, dtype=dtype, name=name)
 
     def call(self, inputs: Tensor, many: bool = False) -> Tensor:
         if many and inputs.dtype in ("float32", "bfloat16") and runs_kernels(inputs):
@@ -42,20 +44,27 @@ class LayerNormalization(keras.layers.LayerNormalization):
         return _plain(inputs, self.gamma, self.beta, self.epsilon)
 
 
-NORMS = {"layer": LayerNormalization, "rms": keras.layers.RMSNormalization}
+NORMS = {
+    "layer": LayerNormalization,
+    "rms": keras.layers.RMSNormalization,
+    "layer_no_shift": partial(LayerNormalization, center=False),
+}
 
 
-def normalised(norm: keras.layers.Layer, x: Tensor, tokens: Tokens) -> Tensor:
-    """Return `norm(x)` for tokens `[N, D]`."""
+def normalised(norm: keras.layers.Layer | None, x: Tensor, tokens: Tokens) -> Tensor:
+    """Return `norm(x)` for tokens `[N, D]`; `x` without a norm."""
+    if norm is None:
+        return x
     # For few tokens, which are not packed, the fused operation takes longer than its parts.
     many = isinstance(norm, LayerNormalization) and isinstance(tokens, PackedTokens)
     return norm(x, many=True) if many else norm(x)
 
 
-def _plain(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
+def _plain(x: Tensor, gain: Tensor, shift: Tensor | None, epsilon: float) -> Tensor:
     """Return the layer normalisation of the last axis, in float32 at least and in fewer steps than Keras."""
     wide: Tensor = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
     centred = wide - ops.mean(wide, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
     normal = centred * ops.rsqrt(variance + epsilon)
-    return ops.cast(normal * ops.cast(gain, wide.dtype) + ops.cast(shift, wide.dtype), x.dtype)
+    scaled = normal * ops.cast(gain, wide.dtype)
+    return ops.cast(scaled if shift is None else scaled + ops.cast(shift, wide.dtype), x.dtype)

@@ -163,7 +163,6 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
     ) -> PairMask:
         """Return the checked rules of which token may attend to which."""
-        kind, base = type(self.position or PositionStrategy()), PositionStrategy
         return pair_mask(
             inputs,
             mask,
@@ -171,13 +170,24 @@ class MultiHeadSelfAttention(SelfAttentionBase):
             attention_mask,
             num_heads=self.num_heads,
             reach=self._reach,
-            sees_distance=kind.logits is not base.logits or kind.context is not base.context,
+            sees_distance=self.sees_distance,
         )
+
+    @property
+    def sees_distance(self) -> bool:
+        """True if the distance from query to key matters."""
+        kind, base = type(self.position or PositionStrategy()), PositionStrategy
+        of_strategy = kind.logits is not base.logits or kind.context is not base.context
+        return of_strategy or self._reach != (None, None)
 
     def call_tokens(
         self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Return outputs `[N, features]` of tokens `[N, features]`, and the attention weights or None."""
+        """Return outputs `[N, features]` of tokens `[N, features]`, and the attention weights or None.
+
+        The blocks of an encoder share the masks of `pairs`; the window is the layer's own.
+        """
+        pairs = pairs._replace(reach=self._reach)
         query, key, value = self._projection(x, tokens)  # [B, H or G, T, D], packed [N, H or G, D]
         if self.qk_norm:
             query, key = _normalised(query, self._query_gain), _normalised(key, self._key_gain)

@@ -15,7 +15,7 @@ from keras_selfattn import layers, models
 from keras_selfattn.export import export_saved_model, saved_model, trial
 
 sys.path.append(str(Path(__file__).parents[1]))
-from pretrained_folders import ELECTRA, MPNET, write_classifier, write_folder
+from pretrained_folders import ELECTRA, MODERNBERT, MPNET, write_classifier, write_folder
 
 
 def series(units, activation=None, pooled=True, **encoder):
@@ -56,15 +56,20 @@ def main(folder):
     with tempfile.TemporaryDirectory() as pretrained:
         encoder = models.TextEncoder(start=write_folder(Path(pretrained, "tiny")))
         mpnet = models.TextEncoder(start=write_folder(Path(pretrained, "mpnet"), MPNET))
+        modernbert = write_folder(Path(pretrained, "modernbert"), MODERNBERT)
+        near_and_far = models.TextEncoder(start=modernbert)
         imported = models.load(write_classifier(Path(pretrained, "electra"), ["-", "+", "?"], ELECTRA))
-        tuned = models.TextClassifier(start=Path(pretrained, "tiny"))
-        tuned.adapt(["good film", "a film", "bad", "badly bad"] * 3, ["+", "+", "-", "-"] * 3)
+        tuned = {name: models.TextClassifier(start=Path(pretrained, name)) for name in ("tiny", "modernbert")}
+        for model in tuned.values():
+            model.adapt(["good film", "a film", "bad", "badly bad"] * 3, ["+", "+", "-", "-"] * 3)
         labeller = models.TokenClassifier({"max_tokens": 9}, start=Path(pretrained, "tiny"))
         labeller.adapt([["a", "goods", "film"], ["badly", "."]] * 6, [["O", "B-X", "I-X"], ["O", "O"]] * 6)
     export_saved_model(labeller, folder / "fine-tuned-tokens")
     export_saved_model(mpnet, folder / "encoder-mpnet")
-    export_saved_model(tuned, folder / "fine-tuned")
     export_saved_model(imported, folder / "imported")
+    export_saved_model(near_and_far, folder / "encoder-modernbert")
+    export_saved_model(tuned["tiny"], folder / "fine-tuned")
+    export_saved_model(tuned["modernbert"], folder / "fine-tuned-modernbert")
     for precision in (None, "bfloat16", "int8-weights"):
         export_saved_model(encoder, folder / f"encoder-{precision}", precision=precision)
     model, vectorize = vectorized()

@@ -276,7 +276,7 @@ def test_a_bad_hidden_width_is_named(feed_forward_dim):
     ("settings", "said"),
     [
         ({"norm_first": "post"}, "`norm_first` must be True or False. Received 'post'"),
-        ({"norm": "batch"}, "`norm` must be one of 'layer', 'rms'. Received 'batch'"),
+        ({"norm": "batch"}, "`norm` must be one of 'layer', 'rms', 'layer_no_shift'. Received 'batch'"),
         ({"stochastic_depth": 2}, "`stochastic_depth` must be a number in .* Received 2"),
         ({"attention_dropout": -1}, "`attention_dropout` must be a number in .* Received -1"),
         ({"num_kv_heads": 4}, "num_heads=2, num_kv_heads=4"),

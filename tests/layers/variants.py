@@ -49,6 +49,20 @@ MAKE = {
         2, 3, position=layers.RotaryPositions(), window=2, norm_first=False, stochastic_depth=0.1, seed=1, **s
     ),
     "rms encoder": lambda **s: layers.Encoder(2, 3, norm="rms", gated=True, activation="silu", seed=1, **s),
+    "encoder of differing windows": lambda **s: layers.Encoder(
+        3,
+        3,
+        dropout=0.1,
+        window=2,
+        norm="layer_no_shift",
+        block_settings=[
+            {"attention_norm": False, "window": None, "position": layers.RotaryPositions(100.0)},
+            {},
+            {"window": 1, "position": layers.LinearBias(), "remat": True, "activation": "relu"},
+        ],
+        seed=1,
+        **s,
+    ),
     "average": lambda **s: layers.AveragePooling(**s),
     "max": lambda **s: layers.MaxPooling(**s),
     "first token": lambda **s: layers.FirstTokenPooling(**s),

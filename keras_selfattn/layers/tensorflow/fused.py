@@ -28,8 +28,8 @@ def add_bias(product: Tensor, bias: Tensor) -> Tensor:
     return added(product, tf.cast(tf.convert_to_tensor(bias), product.dtype))
 
 
-def layer_norm(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor:
-    """Return the layer normalisation of `[N, D]`.
+def layer_norm(x: Tensor, gain: Tensor, shift: Tensor | None, epsilon: float) -> Tensor:
+    """Return the layer normalisation of `[N, D]`; a shift of None is none.
 
     It is written as batch normalisation with each token as a channel. TensorFlow's graph optimiser replaces
     this by its layer normalisation (remapper.cc, FindMklLayerNorm) if it stands between reshapes, with ones
@@ -49,4 +49,7 @@ def layer_norm(x: Tensor, gain: Tensor, shift: Tensor, epsilon: float) -> Tensor
         is_training=True,
     )[0]
     normal = tf.reshape(normal, tf.shape(x)) * tf.cast(gain, x.dtype)
+    if shift is None:
+        # Zeros that are known before the graph runs would be folded away, and the pattern with them.
+        shift = tf.ensure_shape(tf.fill([tf.maximum(-count, features)], 0.0), [features])
     return tf.cast(shift, x.dtype) + normal

@@ -46,11 +46,12 @@ def encoded_pieces(ids: Tensor, config: PretrainedConfig, policy: Any) -> Tensor
     x = PretrainedEmbedding(
         config.vocabulary_size,
         config.width,
-        config.positions,
+        config.position_rows,
         config.token_types,
         config.embedding_width,
         config.norm_epsilon,
         config.dropout,
+        config.norm_shift,
         dtype=policy,
         name="embedding",
     )(ids)
@@ -61,12 +62,36 @@ def encoded_pieces(ids: Tensor, config: PretrainedConfig, policy: Any) -> Tensor
         config.dropout,
         ACTIVATIONS[config.activation],
         attention_dropout=config.attention_dropout,
-        position=layers.BucketedBias(config.relative_buckets) if config.relative_buckets else None,
-        norm_first=False,
+        position=_position(config),
+        norm="layer" if config.norm_shift else "layer_no_shift",
+        norm_first=config.norm_first,
         norm_epsilon=config.norm_epsilon,
+        gated=config.gated,
+        use_bias=config.use_bias,
+        block_settings=_block_settings(config),
         dtype=policy,
         name="encoder",
     )(x)
+
+
+def _position(config: PretrainedConfig) -> layers.PositionStrategy | None:
+    """Return the positions of blocks without a window."""
+    if config.relative_buckets:
+        return layers.BucketedBias(config.relative_buckets)
+    return None if config.rotary_base is None else layers.RotaryPositions(config.rotary_base)
+
+
+def _block_settings(config: PretrainedConfig) -> list[dict[str, Any]] | None:
+    """Return how blocks differ; None if they do not."""
+    found: list[dict[str, Any]] = [{} for _ in range(config.num_layers)]
+    for settings, window in zip(found, config.windows, strict=False):
+        if window is not None:
+            settings["window"] = window
+            if config.local_rotary_base is not None:
+                settings["position"] = layers.RotaryPositions(config.local_rotary_base)
+    if config.norm_first:
+        found[0]["attention_norm"] = False
+    return found if any(found) else None
 
 
 def saved_tokenizer(config: PretrainedConfig, vocabulary: Sequence[str]) -> WordPiece:

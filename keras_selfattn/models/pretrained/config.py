@@ -1,6 +1,6 @@
 """The configuration of a pretrained encoder of text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -19,10 +19,20 @@ class PretrainedConfig(EncoderConfig):
     Args:
         vocabulary_size: rows of the table of tokens.
         embedding_width: features of the tables, if a projection widens them to `width`; None for `width`.
-        positions: rows of the table of positions: the most tokens of a text.
+        positions: the most tokens of a text: rows of the table of positions, if there is one.
         token_types: rows of the table of token types, 0 for none. All tokens of a single text have type 0.
         relative_buckets: rows of a table of biases that each attention layer adds to its logits, one row for
             a bucket of distances (T5's, up to 128); even, 4 to 254, or 0 for none.
+        rotary_base: base of rotary positions, above 1, which every attention layer applies instead of a table
+            of positions; None for a table.
+        local_rotary_base: base in the blocks with a window; None for `rotary_base`.
+        windows: for each block the number of tokens that a token sees on either side, None for all; an empty
+            list if all blocks see all tokens.
+        gated: True if a second projection multiplies the hidden layers.
+        use_bias: False if attention and feed-forward networks have no biases.
+        norm_shift: False if the normalisations have a gain alone.
+        norm_first: True for pre-norm blocks and a normalisation after the last of them. The first block's
+            attention has none: its inputs are the normalised embedding.
         activation: of the hidden layers: "gelu", "gelu_tanh" (its approximation), "relu" or "silu".
         attention_dropout: rate in [0, 1) of attention weights, in training.
         norm_epsilon: positive number added to the variance by every normalisation.
@@ -45,6 +55,13 @@ class PretrainedConfig(EncoderConfig):
     positions: int = 512
     token_types: int = 2
     relative_buckets: int = 0
+    rotary_base: float | None = None
+    local_rotary_base: float | None = None
+    windows: Sequence[int | None] = field(default_factory=list)
+    gated: bool = False
+    use_bias: bool = True
+    norm_shift: bool = True
+    norm_first: bool = False
     activation: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
     attention_dropout: float = 0.1
     norm_epsilon: float = 1e-12
@@ -61,13 +78,10 @@ class PretrainedConfig(EncoderConfig):
             check_count("embedding_width", self.embedding_width)
         if self.token_types != 0:
             check_count("token_types", self.token_types)
-        if self.relative_buckets != 0:
-            check_count("relative_buckets", self.relative_buckets)
-            if self.relative_buckets % 2 or not 4 <= self.relative_buckets <= 254:
-                raise ConfigError(
-                    "`relative_buckets` must be 0, or even and from 4 to 254. "
-                    f"Received {self.relative_buckets}."
-                )
+        self._check_positions()
+        for name in ("gated", "use_bias", "norm_shift", "norm_first"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"`{name}` must be True or False. Received {getattr(self, name)!r}.")
         check_share("attention_dropout", self.attention_dropout)
         if not (is_number(self.norm_epsilon) and self.norm_epsilon > 0):
             raise ConfigError(f"`norm_epsilon` must be a positive number. Received {self.norm_epsilon!r}.")
@@ -81,6 +95,40 @@ class PretrainedConfig(EncoderConfig):
             )
         if self.pooling not in POOLINGS:
             raise ConfigError(f"`pooling` must be one of {', '.join(POOLINGS)}. Received {self.pooling!r}.")
+
+    @property
+    def position_rows(self) -> int:
+        """Rows of the table of positions, 0 without one."""
+        return self.positions if self.rotary_base is None else 0
+
+    def _check_positions(self) -> None:
+        if self.relative_buckets != 0:
+            check_count("relative_buckets", self.relative_buckets)
+            if self.relative_buckets % 2 or not 4 <= self.relative_buckets <= 254:
+                raise ConfigError(
+                    "`relative_buckets` must be 0, or even and from 4 to 254. "
+                    f"Received {self.relative_buckets}."
+                )
+        for name in ("rotary_base", "local_rotary_base"):
+            base = getattr(self, name)
+            if base is not None and not (is_number(base) and base > 1):
+                raise ConfigError(f"`{name}` must be a number above 1, or None. Received {base!r}.")
+        if self.rotary_base is None and self.local_rotary_base is not None:
+            raise ConfigError(
+                f"`local_rotary_base` needs `rotary_base`. Received {self.local_rotary_base} alone."
+            )
+        if self.rotary_base is not None and self.relative_buckets:
+            raise ConfigError("`rotary_base` and `relative_buckets` exclude each other. Received both.")
+        fits = isinstance(self.windows, Sequence) and len(self.windows) in (0, self.num_layers)
+        if not fits or not all(each is None or _is_window(each) for each in self.windows):
+            raise ConfigError(
+                "`windows` must be an empty list, or hold an integer that is not negative, or None, for each "
+                f"of the {self.num_layers} blocks. Received {self.windows!r}."
+            )
+
+
+def _is_window(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The embedding of a pretrained encoder: tokens, positions and types, normalised.
+"""The embedding of a pretrained encoder: tokens and, if it has them, positions and types; normalised.
 
 Axes: B (texts), T (tokens), E (features of the tables), D (features of the encoder).
 """
@@ -30,14 +30,16 @@ class PretrainedEmbedding(keras.layers.Layer):
     Args:
         vocabulary_size: rows of the table of tokens.
         width: features of the outputs.
-        positions: rows of the table of positions.
+        positions: rows of the table of positions; 0 for none.
         token_types: rows of the table of types; 0 for none.
         embedding_width: features of the tables; None for `width`, without a projection.
         norm_epsilon: positive number added to the variance.
         dropout: rate in [0, 1), in training.
+        norm_shift: False for a normalisation with a gain alone.
 
     Call arguments:
-        inputs: int32 `[batch, length]` token ids with 0 as padding; at most `positions` long.
+        inputs: int32 `[batch, length]` token ids with 0 as padding; at most `positions` long, if there
+            is a table of them.
         types: int32 `[batch, length]`, the type of each token; all 0 by default.
         training: dropout acts only if True.
 
@@ -64,14 +66,15 @@ class PretrainedEmbedding(keras.layers.Layer):
         embedding_width: int | None = None,
         norm_epsilon: float = 1e-12,
         dropout: float = 0.0,
+        norm_shift: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size, self.width, self.positions = vocabulary_size, width, positions
         self.token_types, self.embedding_width = token_types, embedding_width
-        self.norm_epsilon, self.dropout = norm_epsilon, dropout
+        self.norm_epsilon, self.dropout, self.norm_shift = norm_epsilon, dropout, norm_shift
         self._norm = keras.layers.LayerNormalization(
-            epsilon=norm_epsilon, dtype=self.dtype_policy, name="norm"
+            epsilon=norm_epsilon, center=norm_shift, dtype=self.dtype_policy, name="norm"
         )
         self._dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
         self._projection = None
@@ -81,7 +84,7 @@ class PretrainedEmbedding(keras.layers.Layer):
     def build(self, input_shape: tuple) -> None:
         width = self.embedding_width or self.width
         self._tokens = self._table("tokens", self.vocabulary_size, width)
-        self._places = self._table("positions", self.positions, width)
+        self._places = self._table("positions", self.positions, width) if self.positions else None
         self._types = self._table("types", self.token_types, width) if self.token_types else None
         shape = (*input_shape, width)
         self._norm.build(shape)
@@ -95,7 +98,8 @@ class PretrainedEmbedding(keras.layers.Layer):
 
     def call(self, inputs: Tensor, types: Tensor | None = None, training: bool | None = None) -> Tensor:
         x = ops.take(self._tokens, inputs, axis=0)  # [B, T, E]
-        x = x + self._places[: ops.shape(inputs)[1]]
+        if self._places is not None:
+            x = x + self._places[: ops.shape(inputs)[1]]
         if self._types is not None:
             x = x + (self._types[0] if types is None else ops.take(self._types, types, axis=0))
         x = self._dropout(self._norm(ops.cast(x, self.compute_dtype)), training=training)
@@ -109,7 +113,8 @@ class PretrainedEmbedding(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         names = ("vocabulary_size", "width", "positions", "token_types", "embedding_width", "norm_epsilon")
-        return {**super().get_config(), **{name: getattr(self, name) for name in (*names, "dropout")}}
+        names += ("dropout", "norm_shift")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
     def _table(self, name: str, rows: int, width: int) -> Any:
         deviation = keras.initializers.RandomNormal(stddev=0.02)

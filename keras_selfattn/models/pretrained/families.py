@@ -1,96 +1,15 @@
-"""The families of pretrained encoders: what their settings mean, and the names of their weights."""
+"""The families of pretrained encoders: BERT and its kin here, younger ones in files of their own."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.pretrained.family import Family, FamilyHead, MaskedHeadNames, activation_named
+from keras_selfattn.models.pretrained.modernbert import MODERNBERT
 
-# Names of `config.json` for the activations of `PretrainedConfig`.
-_ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
 # Fixed in MPNet's architecture.
 _MPNET_PADDING, _MPNET_BUCKETS = 1, 32
-
-
-@dataclass(frozen=True)
-class MaskedHeadNames:
-    """The head that guesses hidden tokens: a dense layer, a normalisation, and logits by the tokens' vectors.
-
-    Args:
-        dense: name of the dense layer; it stands for `.weight` and `.bias`.
-        norm: name of the normalisation, likewise.
-        biases: names that the bias of the logits may have.
-        activation: of the dense layer, as in `PretrainedConfig`; None for the blocks' own.
-    """
-
-    dense: str
-    norm: str
-    biases: tuple[str, ...]
-    activation: str | None = None
-
-
-@dataclass(frozen=True)
-class FamilyHead:
-    """The head of a family's classifiers of texts: a hidden layer of the first token, and the output layer.
-
-    Args:
-        hidden: name of the hidden layer's weights; as in a whole model, without a prefix to add.
-        output: name of the output layer's weights, likewise.
-        activation: of the hidden layer, as in `FineTunedConfig.hidden_head`.
-        dropout: names in `config.json` of the dropout rate; the first that is set counts.
-        rate: the rate if none is set.
-        drops_twice: True if dropout is applied before the hidden layer, too.
-    """
-
-    hidden: str
-    output: str
-    activation: str
-    dropout: Sequence[str] = ("classifier_dropout", "hidden_dropout_prob")
-    rate: float = 0.1
-    drops_twice: bool = True
-
-
-@dataclass(frozen=True)
-class Family:
-    """One architecture.
-
-    Args:
-        name: its `model_type` in `config.json`.
-        settings: returns fields of `PretrainedConfig` from `config.json`.
-        embedding: names of the weights before the blocks, by ours: "tokens", "positions", "types", "norm" and
-            "projection"; those of layers stand for `.weight` and `.bias`.
-        block: names of the layers of a block, with `{}` for its number, by ours: "query", "key", "value",
-            "output", "attention_norm", "hidden", "feed_forward_output" and "feed_forward_norm"; and
-            "relative_bias", of a table that all blocks share there.
-        head: of its classifiers of texts.
-        padding_id: the id of padding in the folder.
-        masked_head: names of the head for hidden tokens; None if the family has none.
-        positions_follow_padding: True if the first token's row in the table of positions is the one after
-            that of `padding_id`; False if it is the first.
-    """
-
-    name: str
-    settings: Callable[[Mapping[str, Any]], dict[str, Any]]
-    embedding: Mapping[str, str]
-    block: Mapping[str, str]
-    head: FamilyHead
-    padding_id: int = 0
-    positions_follow_padding: bool = False
-    masked_head: MaskedHeadNames | None = None
-
-    @property
-    def first_position(self) -> int:
-        """The first token's row in the folder's table of positions."""
-        return self.padding_id + 1 if self.positions_follow_padding else 0
 
 
 def family_of(config: Mapping[str, Any], source: str) -> Family:
@@ -111,7 +30,7 @@ def family_of(config: Mapping[str, Any], source: str) -> Family:
         if config.get(name):
             raise ConfigError(f"{source} holds a decoder ({name} in config.json). Give an encoder's folder.")
     positions = config.get("position_embedding_type", "absolute")
-    if positions != "absolute":
+    if "positions" in known[kind].embedding and positions != "absolute":
         raise ConfigError(
             f"{source} has position_embedding_type {positions!r} in config.json. Only 'absolute' can be read."
         )
@@ -126,19 +45,6 @@ def family_of(config: Mapping[str, Any], source: str) -> Family:
             f"{_MPNET_PADDING}."
         )
     return replace(known[kind], padding_id=padding)
-
-
-def activation_named(name: Any) -> str:
-    """Return our name of an activation.
-
-    Raises:
-        ConfigError: for an unknown one.
-    """
-    if not isinstance(name, str) or name not in _ACTIVATIONS:
-        raise ConfigError(
-            f"The activation {name!r} of config.json is not known. Known are {', '.join(_ACTIVATIONS)}."
-        )
-    return _ACTIVATIONS[name]
 
 
 def _bert_settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -303,4 +209,5 @@ FAMILIES = (
         positions_follow_padding=True,
         masked_head=_ROBERTA_MASKED,
     ),
+    MODERNBERT,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.label_names import as_names
-from keras_selfattn.models.pretrained.families import Family
+from keras_selfattn.models.pretrained.family import Family, FamilyHead
 from keras_selfattn.models.pretrained.folder import ModelFolder
 
 _CLASSIFIER = "ForSequenceClassification"
@@ -56,6 +56,11 @@ def read_head(folder: ModelFolder, family: Family) -> FolderHead:
             "`keras-selfattn export` and `embed`, or train a classifier that begins with it, with "
             f"`keras-selfattn train TABLE --from {folder.path}`."
         )
+    if family.head is None:
+        raise ConfigError(
+            f"{folder.path} holds a classifier of the family {family.name!r}, whose heads cannot be read. "
+            f"Train one that begins with its encoder, with `keras-selfattn train TABLE --from {folder.path}`."
+        )
     problem = folder.config.get("problem_type")
     labels = _labels(folder)
     if problem not in _PROBLEMS or len(labels) < 2:
@@ -64,11 +69,10 @@ def read_head(folder: ModelFolder, family: Family) -> FolderHead:
             f"{folder.path} has {what} in config.json: its output is a number, such as a score, and no "
             "probabilities of classes. Only classifiers with two labels or more can be read."
         )
-    return FolderHead(labels, problem == _SEVERAL, _settings(folder.config, family))
+    return FolderHead(labels, problem == _SEVERAL, _settings(folder.config, family.head))
 
 
-def _settings(config: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    head = family.head
+def _settings(config: Mapping[str, Any], head: FamilyHead) -> dict[str, Any]:
     rates = [config[name] for name in head.dropout if config.get(name) is not None]
     rate = rates[0] if rates else head.rate
     return {

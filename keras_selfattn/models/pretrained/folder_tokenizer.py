@@ -1,7 +1,7 @@
 """The tokenizer of a folder, with 0 as the id of padding."""
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.pretrained.families import Family
+from keras_selfattn.models.pretrained.family import Family
 from keras_selfattn.models.pretrained.folder import ModelFolder
 from keras_selfattn.models.subwords.wordpiece import WordPiece
 from keras_selfattn.models.vocabulary import PADDING_ID

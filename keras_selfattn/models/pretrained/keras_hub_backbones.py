@@ -11,7 +11,8 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.pretrained.config import PretrainedConfig
-from keras_selfattn.models.pretrained.families import FAMILIES, Family
+from keras_selfattn.models.pretrained.families import FAMILIES
+from keras_selfattn.models.pretrained.family import Family
 from keras_selfattn.models.pretrained.text_encoder import TextEncoder
 from keras_selfattn.models.pretrained.weights import copy_weights
 from keras_selfattn.models.subwords.wordpiece import WordPiece, WordPieceSettings

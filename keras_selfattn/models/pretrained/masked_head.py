@@ -10,7 +10,7 @@ import keras
 
 from keras_selfattn.models.pretrained.config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS
-from keras_selfattn.models.pretrained.families import Family
+from keras_selfattn.models.pretrained.family import Family
 from keras_selfattn.models.pretrained.folder import Tensors
 from keras_selfattn.models.pretrained.weights import NamedTensors, swapped_rows
 

@@ -21,7 +21,7 @@ from keras_selfattn.models.pretrained.config import (
     MaskedPiecesConfig,
     PretrainedConfig,
 )
-from keras_selfattn.models.pretrained.families import Family
+from keras_selfattn.models.pretrained.family import Family
 from keras_selfattn.models.pretrained.folder import ModelFolder
 from keras_selfattn.models.pretrained.folder_head import FolderHead, read_head
 from keras_selfattn.models.pretrained.masked_head import HEAD_LAYERS, copy_masked_head, holds_masked_head
@@ -183,7 +183,7 @@ class PretrainedStart(EncoderStart):
         if kind is FineTunedConfig:
             self._head = _head_if_any(self._folder, self._family)
             if isinstance(self._head, FolderHead):
-                self._fields |= self._head.settings
+                self._fields = {**self._fields, **self._head.settings}
         # Before any row is read, so that a folder without weights fails at once.
         with self._folder.tensors() as tensors:
             check_size(tensors, config, self.path)

@@ -10,7 +10,8 @@ from typing import Any
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.models.config import check_count
 from keras_selfattn.models.pretrained.config import PretrainedConfig
-from keras_selfattn.models.pretrained.families import Family, family_of
+from keras_selfattn.models.pretrained.families import family_of
+from keras_selfattn.models.pretrained.family import Family
 from keras_selfattn.models.pretrained.folder import ModelFolder
 from keras_selfattn.models.pretrained.folder_tokenizer import read_tokenizer
 from keras_selfattn.models.subwords.wordpiece import WordPiece

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.pretrained.config import PretrainedConfig
-from keras_selfattn.models.pretrained.families import Family
+from keras_selfattn.models.pretrained.family import Family
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 # TensorFlow's names of a normalisation's weights, in folders converted from its checkpoints.
@@ -23,6 +23,8 @@ _LAYERS = {
     "attention_norm": "attention_norm",
     "feed_forward_norm": "feed_forward_norm",
 }
+# Layers of a block that one of a folder holds side by side, "hidden_and_gate".
+_HALVES = ("feed_forward/hidden", "feed_forward/gate")
 _FLOATS = ("F32", "F16", "BF16", "F64")
 # Buffers, which hold no weights.
 _BUFFERS = ("position_ids", "token_type_ids")
@@ -61,10 +63,11 @@ class NamedTensors:
     def __init__(self, tensors: Tensors, family: Family, source: str) -> None:
         self._tensors, self._source = tensors, source
         table = f"{family.embedding['tokens']}.weight"
-        prefixes = [prefix for prefix in ("", f"{family.name}.") if prefix + table in tensors.shapes]
+        own = family.prefix or f"{family.name}."
+        prefixes = [prefix for prefix in ("", own) if prefix + table in tensors.shapes]
         if not prefixes:
             raise ConfigError(
-                f"{source} holds no tensor {table}, or {family.name}.{table}: these are not the weights of a "
+                f"{source} holds no tensor {table}, or {own}{table}: these are not the weights of a "
                 f"model of the family {family.name!r}, which its config.json names."
             )
         self._prefix = prefixes[0]
@@ -101,8 +104,10 @@ class NamedTensors:
 
         Those are all of the encoder and, with `whole_head`, of the head.
         """
-        head = {name.partition(".")[0] for name in (family.head.hidden, family.head.output)} - {family.name}
-        parts = {name.partition(".")[0] for name in (*family.embedding.values(), *family.block.values())}
+        of_heads = (family.head.hidden, family.head.output) if family.head else ()
+        head = {name.partition(".")[0] for name in of_heads} - {family.name}
+        names = (*family.embedding.values(), *family.block.values(), family.last_norm)
+        parts = {name.partition(".")[0] for name in names}
         for name in sorted(set(self._tensors.shapes) - self._used):
             inner = name.removeprefix(self._prefix)
             of_encoder = name.startswith(self._prefix) and inner.partition(".")[0] in parts
@@ -129,8 +134,8 @@ def check_size(tensors: Tensors, config: PretrainedConfig, source: str) -> None:
     """
     width, narrow = config.width, config.embedding_width or config.width
     hidden = config.feed_forward_dim or 4 * width
-    rows = config.vocabulary_size + config.positions + config.token_types
-    blocks = config.num_layers * (4 * width + 2 * hidden) * width
+    rows = config.vocabulary_size + config.position_rows + config.token_types
+    blocks = config.num_layers * (4 * width + (3 if config.gated else 2) * hidden) * width
     wanted = rows * narrow + blocks
     held = sum(math.prod(shape) for shape in tensors.shapes.values())
     if wanted > 2 * held:
@@ -176,20 +181,35 @@ def _value(
     if part == "embedding":
         theirs = family.embedding[rest or weight]
         return _of_layer(named, theirs, weight, shape) if rest else _table(named, family, weight, shape)
-    if part in ("hidden_head", "logits"):
+    if part in ("hidden_head", "logits") and family.head:
         theirs = family.head.hidden if part == "hidden_head" else family.head.output
         return _of_layer(named, theirs, weight, shape, prefix="")
     block, _, rest = rest.partition("/")
-    number = int(block.removeprefix("block_"))
-    if weight.startswith("query_key_value_"):
-        thirds = [family.block[each].format(number) for each in ("query", "key", "value")]
-        third = (*shape[:-1], shape[-1] // 3)
-        last = weight.removeprefix("query_key_value_")
-        return np.concatenate([_of_layer(named, each, last, third) for each in thirds], axis=-1)
+    if block == "norm":
+        return _of_layer(named, family.last_norm, weight, shape)
+    number = block.removeprefix("block_")
+    theirs = {ours: name.format(number) for ours, name in family.block.items()}
+    return _of_block(named, theirs, rest, weight, shape)
+
+
+def _of_block(
+    named: NamedTensors, theirs: Mapping[str, str], rest: str, weight: str, shape: tuple[int, ...]
+) -> np.ndarray:
+    """Return a weight of a block, given the path of its layer there; `theirs` is `Family.block`, numbered."""
     if weight == "relative_bias":
-        return named.read(f"{family.block[weight]}.weight", shape)
+        return named.read(f"{theirs[weight]}.weight", shape)
+    if weight.startswith("query_key_value_"):
+        last = weight.removeprefix("query_key_value_")
+        if "query_key_value" in theirs:
+            return _of_layer(named, theirs["query_key_value"], last, shape)
+        third = (*shape[:-1], shape[-1] // 3)
+        thirds = [_of_layer(named, theirs[each], last, third) for each in ("query", "key", "value")]
+        return np.concatenate(thirds, axis=-1)
+    if rest in _HALVES and "hidden_and_gate" in theirs:
+        both = _of_layer(named, theirs["hidden_and_gate"], weight, (*shape[:-1], 2 * shape[-1]))
+        return np.split(both, 2, axis=-1)[_HALVES.index(rest)]
     ours = "output" if rest == "attention" else _LAYERS[rest]
-    return _of_layer(named, family.block[ours].format(number), weight.removeprefix("output_"), shape)
+    return _of_layer(named, theirs[ours], weight.removeprefix("output_"), shape)
 
 
 def _table(named: NamedTensors, family: Family, name: str, shape: tuple[int, ...]) -> np.ndarray:
