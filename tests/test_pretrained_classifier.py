@@ -289,6 +289,23 @@ def test_data_needs_a_run(tmp_path):
     assert "write a run of it first, with `keras-selfattn import`" in output
 
 
+@pytest.mark.slow
+def test_train_begins_with_the_head_and_says_so(tmp_path):
+    folder, run, table = write_classifier(tmp_path / "m", LABELS), tmp_path / "run", tmp_path / "rows.jsonl"
+    rows = zip(TEXTS * 6, ["good", "bad", "mixed", "bad"] * 6, strict=True)
+    table.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))
+    # Too slow to change anything, so that the answers are those of the folder.
+    settings = ("--no-wide", "--epochs", 1, "--learning-rate", 1e-9, "--refit")
+    code, output = invoke("train", table, "--output", run, "--from", folder, *settings)
+    assert code == 0, output
+    assert "bert, 2 blocks of width 8, and its head for the same 3 labels;" in output
+    model, theirs = load_run(run), models.TextClassifier.from_folder(folder)
+    found = dict(zip(model.labels, model.predict(TEXTS, verbose=0).T, strict=True))
+    wanted = dict(zip(theirs.labels, theirs.predict(TEXTS, verbose=0).T, strict=True))
+    for label in LABELS:
+        np.testing.assert_allclose(found[label], wanted[label], atol=1e-4)
+
+
 @pytest.mark.process
 def test_the_path_from_a_folder_to_a_served_classifier(tmp_path):
     from keras_selfattn.export import read_card
