@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.pretrained.body import POOLINGS, pretrained_body, saved_tokenizer
+from keras_selfattn.models.pretrained.body import POOLINGS, pretrained_body, saved_settings, saved_tokenizer
 from keras_selfattn.models.pretrained.config import FineTunedConfig
 from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.models.probabilities import Shares
@@ -41,8 +41,7 @@ class PretrainedPieces:
 
     def __init__(self, config: FineTunedConfig) -> None:
         self._config = config
-        lowercase = config.pieces.get("lowercase", True)
-        self.ngrams = TextConfig(lowercase=bool(lowercase))
+        self.ngrams = TextConfig(lowercase=saved_settings(config).lowercase)
 
     @property
     def training_span(self) -> int | None:
