@@ -12,6 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.export import written_graph
 from keras_selfattn.models.subwords.byte_level_words import ByteLevelSplit
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
 from keras_selfattn.models.subwords.byte_pairs import BytePairs, byte_letters
@@ -243,9 +245,23 @@ def test_repeated_pairs_are_merged_from_the_left(merges):
     assert_merged(merges, 8, words)
 
 
-def words(split, texts):
-    found = split(tf.constant(texts))
-    strings, rows = found.strings().numpy().tolist(), found.rows.numpy()
+ONE_STRING_EACH = [tf.TensorSpec([None], tf.string)]
+
+
+@functools.cache
+def traced_split(prefixed):
+    """A graph, which many calls run faster."""
+    split = ByteLevelSplit(BytePairSettings(10**6, add_prefix_space=prefixed))
+
+    def strings_and_rows(texts):
+        found = split(texts)
+        return found.strings(), found.rows
+
+    return tf.function(strings_and_rows, input_signature=ONE_STRING_EACH)
+
+
+def words(texts, prefixed=False):
+    strings, rows = (each.numpy().tolist() for each in traced_split(prefixed)(tf.constant(texts)))
     return [[word.decode() for word in strings[a + 1 : b]] for a, b in itertools.pairwise(rows)]
 
 
@@ -257,29 +273,32 @@ def known_words(texts, prefixed=False):
 
 @pytest.mark.parametrize("prefixed", [False, True])
 def test_code_points_are_split_as_in_the_package(prefixed):
-    split = ByteLevelSplit(BytePairSettings(10**6, add_prefix_space=prefixed))
     codes = [*range(0x400), *EVERY[0x400::211]]
     texts = [f"{c}a{c}1{c}!{c} {c}'s'{c}  {c}\n{c}b" for c in map(chr, codes)]
-    assert words(split, texts) == known_words(texts, prefixed)
+    assert words(texts, prefixed) == known_words(texts, prefixed)
 
 
 @pytest.mark.slow
 def test_every_code_point_is_split_as_in_the_package():
-    split = ByteLevelSplit(BytePairSettings(10**6))
     for start in range(0, len(EVERY), 65_536):
         texts = [f"{c}a{c}1{c}!{c} {c}  {c}" for c in map(chr, EVERY[start : start + 65_536])]
-        assert words(split, texts) == known_words(texts)
+        assert words(texts) == known_words(texts)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(st.sampled_from("'stdrevlmSa1 \n\u3000!é\u0301.")), min_size=1, max_size=8))
 def test_contractions_and_white_space_are_split_as_in_the_package(texts):
-    split = ByteLevelSplit(BytePairSettings(10**6))
-    assert words(split, texts) == known_words(texts)
+    assert words(texts) == known_words(texts)
+
+
+@functools.cache
+def traced_composition():
+    """A graph, which many calls run faster."""
+    return tf.function(CanonicalComposition(), input_signature=ONE_STRING_EACH)
 
 
 def composed(texts):
-    return [text.decode() for text in CanonicalComposition()(tf.constant(texts)).numpy()]
+    return [text.decode() for text in traced_composition()(tf.constant(texts)).numpy()]
 
 
 def assert_composed(codes):
@@ -341,3 +360,294 @@ def test_mixed_scripts_have_the_ids_of_the_package(kind, traced, texts):
 @example(texts=[b"\xed\xa0\x80<s>\xf4\x90\x80\x80\xf0\x9f\x99 \xe2<mask>\xff", b"e\xcc\x81\xcc[MASK]"])
 def test_bytes_that_are_no_utf8_are_replaced_as_in_python(kind, traced, texts):
     assert_equal(texts, learned(kind), traced(kind))
+
+
+@pytest.mark.parametrize("max_tokens", [2, 3, 4, 20, 100])
+def test_a_longer_text_is_cut_as_the_package_cuts_it(base, max_tokens):
+    oracle = tokenizers.Tokenizer.from_str(learned().to_str())
+    oracle.enable_truncation(max_tokens)
+    tokenizer = read_once(base, "roberta", max_tokens)
+    texts = [*SENTENCES, "", "good " * 100, "unbelievably" * 5]
+    rows, cut = tokenizer.rows(texts)
+    found = [ids.tolist() for ids in rows]
+    assert found == [each.ids for each in oracle.encode_batch(texts)]
+    assert max(map(len, found)) == max_tokens
+    oracle.no_truncation()
+    assert cut == sum(len(each.ids) > max_tokens for each in oracle.encode_batch(texts))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["prefixed", "modernbert"])
+@pytest.mark.parametrize("width", [4096, 4096 * 8])
+def test_reading_only_the_beginning_of_a_long_text_changes_no_id(traced, kind, width):
+    """A cut in the middle of each: a word, a character, a token, white space, a contraction, a mark."""
+    middles = [
+        "good",
+        "東京",
+        "<mask>",
+        "[MASK]",
+        " \n <mask>",
+        "   [MASK]",
+        "🙂",
+        "x're",
+        "e\u0301\u0323",
+        "  x",
+    ]
+    for head in ("good " * width, "x" * width, " " * width, "good".ljust(width), "x" * (width - 900)):
+        for middle in middles:
+            for shift in range(9):  # each text alone, because a batch is read as far as any of it needs
+                text = head[: width - shift] + middle * 2 + " film" * 20
+                assert_equal([text], learned(kind), traced(kind, 8), 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    [
+        "good film. " * 90_000,
+        "a" * 10**6,
+        "ab" * 500_000,
+        " " * 10**6 + "good",
+        " " * 10**6 + "<mask> good",
+        "東京" * 160_000,
+        "!?" * 101 + " film" * 200_000,
+        "a" + "\u0301" * 500_000,
+    ],
+    ids=["text", "word", "pairs", "blanks", "blanks of a mask", "ideographs", "words", "marks"],
+)
+def test_a_megabyte_has_the_ids_of_its_beginning(traced, text):
+    assert_equal([text], learned(), traced("roberta", 64), 64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [3_000, 40_000])
+def test_a_long_word_has_the_ids_of_the_package(traced, size):
+    random = np.random.default_rng(0)
+    word = "".join(random.choice(list("abcdefgoodlmnrst"), size))
+    assert_equal([word, "good"], learned(), traced("roberta", 50_000), 50_000)
+
+
+@pytest.mark.parametrize("kind", ["roberta", "prefixed"])
+def test_pieces_of_words_are_those_of_the_package(kind, ours):
+    texts = ["good", "it's", "", " ", "\u3000\n", " film", "<mask>", "東京", "x  y"]
+    alone = functools.partial(learned(kind).encode, is_pretokenized=True, add_special_tokens=False)
+    known = [alone([text]).ids if text.strip() else [] for text in texts]
+    found = ours(kind).word_pieces(tf.constant(texts))
+    assert found.dtype == tf.int32
+    assert found.to_list() == known
+    assert ours(kind).word_pieces(tf.constant([], tf.string)).to_list() == []
+
+
+def test_two_ids_change_places(ours):
+    """ModernBERT's padding is an added token far behind the pieces."""
+    tokenizer = ours("modernbert")
+    padding = tokenizer.id_of("[PAD]")
+    swapped = tokenizer.swapped(0, padding)
+    texts = [*SENTENCES, "good [PAD] <s>", "<s>film  [UNK][MASK]"]
+    ids = {0: padding, padding: 0}
+    for row, other in zip(tokenizer.rows(texts)[0], swapped.rows(texts)[0], strict=True):
+        assert other.tolist() == [ids.get(each, each) for each in row.tolist()]
+    assert swapped.padded(tf.constant(["", "good film"])).numpy()[0, -1] == 0
+
+
+def test_names_are_the_texts_of_the_pieces(ours):
+    names = ours("modernbert").names
+    vocabulary = ours("modernbert").vocabulary
+    assert names[vocabulary.index("Ġgood")] == " good"
+    assert names[vocabulary.index("â")] == "\\xe2"
+    assert names[vocabulary.index("[MASK]")] == "[MASK]"
+    assert names[vocabulary.index("    ")] == "    "
+
+
+class Module(tf.Module):
+    def __init__(self, tokenizer):
+        super().__init__()
+        self.tables = tokenizer.tables
+        self.ids = tf.function(tokenizer.padded, input_signature=[tf.TensorSpec([None], tf.string)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["prefixed", "modernbert"])
+def test_a_saved_model_answers_the_same_with_operations_of_old_tensorflow(tmp_path, ours, kind):
+    tokenizer = ours(kind, 16)
+    module = Module(tokenizer)
+    tf.saved_model.save(module, str(tmp_path), signatures={"serving_default": module.ids})
+    written_graph.finish(tmp_path, {"serving_default": "predict"})  # refuses what TensorFlow 2.16 lacks
+    texts = [*SENTENCES, "", "a\u302e\u1b44", " " * 5000 + "good", b"\xffgood <mask>[SEP]"]
+    found = tf.saved_model.load(str(tmp_path)).ids(tf.constant(texts))
+    np.testing.assert_array_equal(found, tokenizer.padded(tf.constant(texts)))
+
+
+def test_settings_and_vocabulary_are_all_there_is_to_save(ours):
+    for kind in KINDS:
+        saved = json.loads(json.dumps([ours(kind).settings.to_dict(), ours(kind).vocabulary]))
+        again = BytePairs(BytePairSettings.from_dict(saved[0]), saved[1])
+        assert again.settings == ours(kind).settings
+        for one, other in zip(again.rows(SENTENCES)[0], ours(kind).rows(SENTENCES)[0], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"max_tokens": 1}, "`max_tokens` must be at least 2"),
+        ({"max_tokens": "8"}, "`max_tokens` must be a positive integer"),
+        ({"add_prefix_space": None}, "`add_prefix_space` must be True or False. Received None"),
+        ({"composed": 1}, "`composed` must be True or False. Received 1"),
+        ({"sep": None}, "`sep` must be a text. Received None"),
+        ({"merges": ("a b", "a")}, "with a blank between. Received 'a' as number 1"),
+        ({"merges": ("a b c",)}, "Received 'a b c' as number 0"),
+        ({"added_tokens": {"": 1}}, "`added_tokens` must not be empty"),
+        ({"added_tokens": {"a\U0010ffff": 1}}, r"must not hold U\+10FFFF"),
+        ({"added_tokens": {"a": -1}}, "ids from 0 on. Received -1 for 'a'"),
+        ({"lstrip_tokens": ("<a>",)}, "`lstrip_tokens` must be of `added_tokens`. Received '<a>'"),
+        (
+            {"added_tokens": {"<a>": 1, "a": 2}, "normalized_tokens": ("a",)},
+            "must not be part of other tokens. Received 'a', part of '<a>'",
+        ),
+        ({"added_tokens": {"a": 1, "ab": 2}, "lstrip_tokens": ("a",)}, "must not begin another one.*'ab'"),
+        ({"added_tokens": {"a": 1, " b": 2}, "rstrip_tokens": ("a",)}, "end with white space. Received ' b'"),
+    ],
+)
+def test_a_setting_out_of_range_is_named(changed, message):
+    with pytest.raises(ConfigError, match=message):
+        BytePairSettings(**{"max_tokens": 8, **changed})
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "merges", "message"),
+    [
+        ([*ROBERTA[1:], *byte_letters()], (), "lacks `cls`, '<s>'"),
+        ([*ROBERTA, *byte_letters(), "a"], (), "different. Received 'a' as number"),
+        ([*ROBERTA, *byte_letters()[1:]], (), "must be a piece.* lacks 1 of them, first 'Ā' for the byte 0"),
+        ([*ROBERTA, *byte_letters()], ("a b",), "Received 'a b'; the vocabulary lacks 'ab'"),
+        ([*ROBERTA, *byte_letters(), "ab"], ("a b", "a b"), "Received 'a b'; the vocabulary has it once"),
+    ],
+)
+def test_a_vocabulary_that_cannot_be_used_is_refused(vocabulary, merges, message):
+    with pytest.raises(ConfigError, match=message):
+        BytePairs(BytePairSettings(8, merges), vocabulary)
+
+
+def test_bytes_that_no_text_has_may_be_missing():
+    vocabulary = [
+        *ROBERTA,
+        *(letter for byte, letter in enumerate(byte_letters()) if byte not in (0xC0, 0xFF)),
+    ]
+    assert BytePairs(BytePairSettings(8), vocabulary).rows(["a"])[0][0].size == 3
+
+
+def written(folder, kind="roberta", config=None, **changed):
+    found = json.loads(learned(kind).to_str())
+    found["model"] |= changed.pop("model", {})
+    (folder / "tokenizer.json").write_text(json.dumps(found | changed), encoding="utf-8")
+    if config is not None:
+        (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return folder
+
+
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+ENDS = {"type": "RobertaProcessing", "cls": ["<s>", 0], "sep": ["</s>", 2]}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTE_LEVEL]}},
+        {"post_processor": {"type": "Sequence", "processors": [BYTE_LEVEL, ENDS]}},
+        {"normalizer": {"type": "Sequence", "normalizers": []}},
+        {"decoder": None, "padding": None, "config": {"mask_token": {"content": "<mask>"}}},
+        {"model": {"unk_token": "<unk>", "byte_fallback": True, "fuse_unk": True, "dropout": 0.0}},
+        {"model": {"continuing_subword_prefix": "", "end_of_word_suffix": ""}},
+    ],
+)
+def test_other_ways_to_write_a_tokenizer_are_read(tmp_path, changed):
+    assert_equal(SENTENCES, learned(), BytePairs.from_folder(written(tmp_path, **changed), 10_000))
+
+
+def test_merges_are_texts_or_pairs(tmp_path):
+    merges = [" ".join(merge) for merge in trained()[1]]
+    tokenizer = BytePairs.from_folder(written(tmp_path, model={"merges": merges}), 10_000)
+    assert_equal(SENTENCES, learned(), tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("config", "prefixed"), [(None, False), ({}, False), ({"add_prefix_space": True}, True)]
+)
+def test_a_folder_with_a_vocabulary_and_merges_is_read(tmp_path, config, prefixed):
+    learned().model.save(str(tmp_path))
+    if config is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    tokenizer = BytePairs.from_folder(tmp_path, 10_000)
+    assert_equal(TEXTS, learned("prefixed" if prefixed else "roberta"), tokenizer)
+
+
+FLAGGED = {"id": 0, "content": "<s>", "special": True, "lstrip": False, "rstrip": False, "normalized": False}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"normalizer": {"type": "NFKC"}}, "`normalizer` is 'NFKC'; supported: 'NFC', 'Sequence'"),
+        (
+            {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]}},
+            "`normalizer` is 'Lowercase'; supported: 'NFC'",
+        ),
+        ({"pre_tokenizer": {"type": "Metaspace"}}, "`pre_tokenizer` is 'Metaspace'; supported: 'ByteLevel'"),
+        ({"pre_tokenizer": None}, "`pre_tokenizer` is None"),
+        (
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits"}, BYTE_LEVEL]}},
+            "`pre_tokenizer` is a sequence of 'Digits', 'ByteLevel'; supported: one part",
+        ),
+        ({"pre_tokenizer": {**BYTE_LEVEL, "use_regex": False}}, "`use_regex` of `pre_tokenizer` is False"),
+        ({"model": {"type": "Unigram"}}, "`model` is 'Unigram'; supported: 'BPE'"),
+        ({"model": {"dropout": 0.1}}, "`dropout` of the model is 0.1: not supported"),
+        ({"model": {"continuing_subword_prefix": "##"}}, "`continuing_subword_prefix` .* is '##'"),
+        ({"model": {"end_of_word_suffix": "</w>"}}, "`end_of_word_suffix` of the model is '</w>'"),
+        ({"model": {"ignore_merges": 1}}, "`whole_words` must be True or False. Received 1"),
+        ({"model": {"merges": [["a", "東"]]}}, "Received 'a 東'; the vocabulary lacks '東'"),
+        ({"model": {"merges": [["a"]]}}, "with a blank between. Received 'a'"),
+        ({"post_processor": None}, "`post_processor` is None; supported: 'TemplateProcessing'"),
+        ({"post_processor": BYTE_LEVEL}, "`post_processor` is 'ByteLevel'"),
+        ({"post_processor": {**ENDS, "sep": ["</s>", 7]}}, r"gives '</s>' the ids \[7\]"),
+        ({"added_tokens": [{**FLAGGED, "single_word": True}]}, "'<s>' is `single_word`: not supported"),
+        ({"added_tokens": [{**FLAGGED, "id": 5}]}, "ids of the vocabulary and the added tokens must be 0 to"),
+        ({"truncation": {"direction": "Left", "max_length": 8}}, "`truncation` is at the left"),
+        (
+            {"config": {"add_prefix_space": True}},
+            "`add_prefix_space` False, and tokenizer_config.json .* True",
+        ),
+        (
+            {"normalizer": {"type": "NFC"}, "added_tokens": [{**FLAGGED, "content": "e\u0301", "id": 700}]},
+            "the added token 'é' is not in Unicode's form C",
+        ),
+        ({"model": {"vocab": 5}}, "has not the usual form: TypeError"),
+    ],
+)
+def test_what_a_tokenizer_file_has_and_we_lack_is_named(tmp_path, changed, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        BytePairs.from_folder(written(tmp_path, **changed), 8)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "neither tokenizer.json nor vocab.json and merges.txt"),
+        ({"vocab.json": "{}"}, "neither tokenizer.json nor vocab.json and merges.txt"),
+        ({"tokenizer.json": "{"}, "tokenizer.json is not JSON"),
+        ({"vocab.json": "[]", "merges.txt": ""}, "vocab.json holds no JSON object"),
+        ({"vocab.json": '{"<s>": 0, "a": 2}', "merges.txt": ""}, "must be 0 to 1, each once"),
+        ({"vocab.json": '{"a": 0}', "merges.txt": "\udcff"}, "merges.txt cannot be read as UTF-8"),
+        ({"vocab.json": '{"a": 0}', "merges.txt": "a\n"}, "blank between. Received 'a' as number 0"),
+        (
+            {"vocab.json": '{"a": 0}', "merges.txt": "", "added_tokens.json": '{"b": 1}'},
+            "'b' is not in `added_tokens_decoder`",
+        ),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_named(tmp_path, files, message):
+    for name, text in files.items():
+        (tmp_path / name).write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(ConfigError, match=message):
+        BytePairs.from_folder(tmp_path, 8)

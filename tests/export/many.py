@@ -15,7 +15,7 @@ from keras_selfattn import layers, models
 from keras_selfattn.export import export_saved_model, saved_model, trial
 
 sys.path.append(str(Path(__file__).parents[1]))
-from pretrained_folders import MPNET, write_folder
+from pretrained_folders import MPNET, write_byte_pairs, write_folder
 
 
 def series(units, activation=None, pooled=True, **encoder):
@@ -56,9 +56,11 @@ def main(folder):
     with tempfile.TemporaryDirectory() as pretrained:
         encoder = models.TextEncoder(start=write_folder(Path(pretrained, "tiny")))
         mpnet = models.TextEncoder(start=write_folder(Path(pretrained, "mpnet"), MPNET))
+        roberta = models.TextEncoder(start=write_byte_pairs(Path(pretrained, "roberta")))
         tuned = models.TextClassifier(start=Path(pretrained, "tiny"))
         tuned.adapt(["good film", "a film", "bad", "badly bad"] * 3, ["+", "+", "-", "-"] * 3)
     export_saved_model(mpnet, folder / "encoder-mpnet")
+    export_saved_model(roberta, folder / "encoder-byte-pairs")
     export_saved_model(tuned, folder / "fine-tuned")
     for precision in (None, "bfloat16", "int8-weights"):
         export_saved_model(encoder, folder / f"encoder-{precision}", precision=precision)
