@@ -397,6 +397,7 @@ print(json.dumps([answer, [[token.decode() for token in row if token] for row in
 def test_a_classifier_of_byte_pairs_is_trained_saved_and_exported(tmp_path):
     folder = write_byte_pairs(tmp_path / "roberta")
     model = models.TextClassifier(start=folder)
+    model.compile()
     model.fit(TEXTS, LABELS, epochs=2, verbose=0)
     asked = [*TEXTS[:4], "", "Bad<mask> filmé"]
     wanted = model.predict(asked, verbose=0)
