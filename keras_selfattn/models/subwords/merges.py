@@ -48,7 +48,7 @@ class Merges:
 
     def __init__(self, merges: Sequence[tuple[int, int, int]], longest: int) -> None:
         found = np.array(merges, np.int64).reshape(-1, 3)
-        self._merged = found[:, 2].astype(np.int32)  # [R]
+        self._merged = found[:, 2]  # [R]
         single = _early(found)
         self._single = bool(single.any())
         # Wide enough for a pair, and pieces of the longest kind on both sides of it.
@@ -71,24 +71,25 @@ class Merges:
             int32 `[pieces]` and int64 `[W + 1]`.
         """
         places, before, after = self._stretches(symbols, splits)
+        stretches = tf.size(before)
+        # One that merges with none, so that each symbol has one after it.
+        symbols = tf.concat([tf.cast(symbols, tf.int64), [FIRST]], 0)
 
         def mergeable(_symbols: Tensor, _places: Tensor, orders: Tensor) -> Tensor:
             return tf.reduce_any(orders < _NONE)
 
         def step(symbols: Tensor, places: Tensor, orders: Tensor) -> list[Tensor]:
-            lowest = tf.math.unsorted_segment_min(orders, places, tf.size(before))  # [K]
+            lowest = tf.minimum(tf.math.unsorted_segment_min(orders, places, stretches), _NONE - 1)  # [K]
             near = tf.minimum(tf.gather(lowest, before), tf.gather(lowest, after))
             least = tf.gather(tf.minimum(lowest, near), places)  # [A]
-            pairs = tf.where((orders == least) & (orders < _NONE))[:, 0]  # [M]
-            symbols, kept = self._merge(symbols, orders, _apart(pairs, orders))
+            symbols, kept = self._merge(symbols, orders, _apart(orders == least, orders))
             symbols = tf.gather(symbols, kept)
-            return [symbols, tf.gather(places, kept), self._orders(symbols)]
+            return [symbols, tf.gather(places, kept[:-1]), self._orders(symbols)]
 
         state = [symbols, places, self._orders(symbols)]
         shapes = [tf.TensorShape([None])] * 3
         symbols, *_ = tf.while_loop(mergeable, step, state, shape_invariants=shapes)
-        firsts = tf.where(symbols >= FIRST)[:, 0]
-        return symbols & FIRST - 1, tf.concat([firsts, [tf.size(symbols, tf.int64)]], 0)
+        return tf.cast(symbols[:-1] & FIRST - 1, tf.int32), tf.where(symbols >= FIRST)[:, 0]
 
     def _stretches(self, symbols: Tensor, splits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the stretch of each symbol, int32 `[A]`, and those beside each, int32 `[K]`.
@@ -109,32 +110,44 @@ class Merges:
         )
 
     def _orders(self, symbols: Tensor) -> Tensor:
-        """Return the order of each symbol and the one after it, int64 `[A]`; `_NONE` if they do not merge."""
-        left = tf.cast(symbols & FIRST - 1, tf.int64)
-        right = tf.cast(tf.concat([symbols[1:], [FIRST]], 0)[: tf.size(symbols)], tf.int64)
-        orders = self.table.lookup(left * (2 * FIRST) + right)
+        """Return the order of each of symbols `[A + 1]` and the one after it, int64 `[A]`.
+
+        It is `_NONE` if they do not merge.
+        """
+        orders = self.table.lookup((symbols[:-1] & FIRST - 1) * (2 * FIRST) + symbols[1:])
         if self._single:
-            orders += (orders & 1) * 2 * tf.range(tf.size(symbols, tf.int64))
+            orders += (orders & 1) * 2 * tf.range(tf.size(orders, tf.int64))
         return orders
 
     def _merge(self, symbols: Tensor, orders: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the symbols with the left ones of pairs `[M]` merged, and the places of those that stay."""
         ranks = tf.bitwise.right_shift(tf.gather(orders, pairs), tf.constant(_RANK_BITS, tf.int64))
         merged = tf.gather(self._merged, ranks) + (tf.gather(symbols, pairs) & FIRST)
-        symbols = tf.tensor_scatter_nd_update(symbols, pairs[:, None], merged)
         gone = tf.tensor_scatter_nd_update(
             tf.ones_like(symbols, tf.bool), pairs[:, None] + 1, tf.zeros_like(pairs, tf.bool)
         )
-        return symbols, tf.where(gone)[:, 0]
+        return tf.tensor_scatter_nd_update(symbols, pairs[:, None], merged), tf.where(gone)[:, 0]
 
 
-def _apart(pairs: Tensor, orders: Tensor) -> Tensor:
+def _apart(chosen: Tensor, orders: Tensor) -> Tensor:
+    """Return the places of the pairs of a step, without those that overlap one at their left, int64 `[M]`.
+
+    Args:
+        chosen: bool `[A]`, True for the pairs.
+        orders: int64 `[A]`.
+    """
+    pairs = tf.where(chosen)[:, 0]
+    repeated = chosen & (orders == tf.concat([[_NONE], orders[:-1]], 0))
+    return tf.cond(tf.reduce_any(repeated), lambda: _every_other(pairs, orders), lambda: pairs)
+
+
+def _every_other(pairs: Tensor, orders: Tensor) -> Tensor:
     """Return the pairs of a step without those that overlap one at their left, int64 `[M]`.
 
     In "aaaa" the first and the third pair are merged. Where the pair before a run of such pairs is equal,
     too, but not yet of this step, the whole run waits.
     """
-    begins = tf.concat([[True], pairs[1:] > pairs[:-1] + 1], 0)[: tf.size(pairs)]  # [M]
+    begins = tf.concat([[True], pairs[1:] > pairs[:-1] + 1], 0)  # [M]
     firsts = tf.gather(pairs, tf.where(begins)[:, 0])
     firsts = tf.gather(firsts, tf.cumsum(tf.cast(begins, tf.int32)) - 1)  # [M]
     waits = tf.gather(tf.concat([[_NONE], orders], 0), firsts) == tf.gather(orders, firsts)
