@@ -22,6 +22,18 @@ BERT = {
     "layer_norm_eps": 1e-12,
 }
 ELECTRA = {**BERT, "model_type": "electra", "embedding_size": 6}
+# Byte pairs: each byte is a piece, under the character that GPT-2 has for it.
+BYTES = [*map(chr, [*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324)])]
+MERGES = ["Ġ f", "i l", "Ġf il", "Ġfil m", "o o", "g oo", "goo d", "Ġ good", "b a", "ba d", "Ġ bad", "l y"]
+BYTE_PAIRS = [
+    "<s>",
+    "<pad>",
+    "</s>",
+    "<unk>",
+    *BYTES,
+    *(merge.replace(" ", "") for merge in MERGES),
+    "<mask>",
+]
 # Two rows of the table of positions are for no token.
 ROBERTA = {
     **BERT,
@@ -31,6 +43,7 @@ ROBERTA = {
     "type_vocab_size": 1,
     "layer_norm_eps": 1e-5,
 }
+ROBERTA_BYTE_PAIRS = {**ROBERTA, "vocab_size": len(BYTE_PAIRS)}
 MPNET = {**ROBERTA, "model_type": "mpnet", "relative_attention_num_buckets": 32}
 del MPNET["type_vocab_size"]
 DISTILBERT = {
@@ -251,6 +264,16 @@ def write_folder(folder, config=BERT, tensors=None, pieces=None, **files):
         file = folder / name.replace("__", ".")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(content))
+    return folder
+
+
+def write_byte_pairs(folder, tensors=None, **files):
+    """Writes a folder of RoBERTa's with its own kind of tokenizer."""
+    write_folder(folder, ROBERTA_BYTE_PAIRS, tensors, [], **files)
+    (folder / "vocab.txt").unlink()
+    ids = {piece: number for number, piece in enumerate(BYTE_PAIRS)}
+    (folder / "vocab.json").write_text(json.dumps(ids))
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *MERGES, ""]), encoding="utf-8")
     return folder
 
 

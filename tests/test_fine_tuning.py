@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
-from pretrained_folders import BERT, DISTILBERT, ELECTRA, write_folder
+from pretrained_folders import BERT, DISTILBERT, ELECTRA, write_byte_pairs, write_folder
 from pretrained_folders import weights_of as weights_of_folder
 
 from keras_selfattn import models, training
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError, DataError, RunError
+from keras_selfattn.export import export_saved_model
 from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.run_folder import load_run, read_config
@@ -377,6 +378,45 @@ def test_the_path_from_a_table_to_a_served_fine_tuned_model(folder, table, tmp_p
         answers = client.classify(asked)
     found = np.array([[answer.scores[label] for label in model.labels] for answer in answers])
     np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+ANSWERS = """
+import json, sys
+import tensorflow as tf
+
+signatures = tf.saved_model.load(sys.argv[1]).signatures
+texts = tf.constant(json.loads(sys.argv[2]))
+answer = signatures["serving_default"](text=texts)["probabilities"].numpy().tolist()
+tokens = signatures["explain"](text=texts)["tokens"].numpy().tolist()
+print(json.dumps([answer, [[token.decode() for token in row if token] for row in tokens]]))
+"""
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_classifier_of_byte_pairs_is_trained_saved_and_exported(tmp_path):
+    folder = write_byte_pairs(tmp_path / "roberta")
+    model = models.TextClassifier(start=folder)
+    model.compile()
+    model.fit(TEXTS, LABELS, epochs=2, verbose=0)
+    asked = [*TEXTS[:4], "", "Bad<mask> filmé"]
+    wanted = model.predict(asked, verbose=0)
+    model.save(tmp_path / "m.keras")
+    for file in folder.iterdir():
+        file.unlink()
+    again = models.load(tmp_path / "m.keras")
+    np.testing.assert_array_equal(again.predict(asked, verbose=0), wanted)
+    saved = export_saved_model(again, tmp_path / "saved")
+    done = subprocess.run(
+        [sys.executable, "-c", ANSWERS, str(saved), json.dumps(asked)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    answers, tokens = json.loads(done.stdout)
+    np.testing.assert_allclose(answers, wanted, atol=1e-5)
+    assert tokens[5] == ["<s>", "B", "a", "d", "<mask>", " film", "\\xc3", "\\xa9", "</s>"]
 
 
 def test_the_settings_of_a_fine_tuned_model_are_json(folder):

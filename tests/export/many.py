@@ -15,7 +15,14 @@ from keras_selfattn import layers, models
 from keras_selfattn.export import export_saved_model, saved_model, trial
 
 sys.path.append(str(Path(__file__).parents[1]))
-from pretrained_folders import ELECTRA, MODERNBERT, MPNET, write_classifier, write_folder
+from pretrained_folders import (
+    ELECTRA,
+    MODERNBERT,
+    MPNET,
+    write_byte_pairs,
+    write_classifier,
+    write_folder,
+)
 
 
 def series(units, activation=None, pooled=True, **encoder):
@@ -56,6 +63,7 @@ def main(folder):
     with tempfile.TemporaryDirectory() as pretrained:
         encoder = models.TextEncoder(start=write_folder(Path(pretrained, "tiny")))
         mpnet = models.TextEncoder(start=write_folder(Path(pretrained, "mpnet"), MPNET))
+        roberta = models.TextEncoder(start=write_byte_pairs(Path(pretrained, "roberta")))
         modernbert = write_folder(Path(pretrained, "modernbert"), MODERNBERT)
         near_and_far = models.TextEncoder(start=modernbert)
         imported = models.load(write_classifier(Path(pretrained, "electra"), ["-", "+", "?"], ELECTRA))
@@ -70,6 +78,7 @@ def main(folder):
     export_saved_model(near_and_far, folder / "encoder-modernbert")
     export_saved_model(tuned["tiny"], folder / "fine-tuned")
     export_saved_model(tuned["modernbert"], folder / "fine-tuned-modernbert")
+    export_saved_model(roberta, folder / "encoder-byte-pairs")
     for precision in (None, "bfloat16", "int8-weights"):
         export_saved_model(encoder, folder / f"encoder-{precision}", precision=precision)
     model, vectorize = vectorized()

@@ -12,7 +12,11 @@ from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.pretrained.config import PretrainedConfig
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS, PretrainedEmbedding
-from keras_selfattn.models.subwords.wordpiece import WordPiece, WordPieceSettings
+from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
+from keras_selfattn.models.subwords.byte_pairs import BytePairs
+from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
+from keras_selfattn.models.subwords.wordpiece import WordPiece
+from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
 
 Tensor = Any
 
@@ -94,10 +98,23 @@ def _block_settings(config: PretrainedConfig) -> list[dict[str, Any]] | None:
     return found if any(found) else None
 
 
-def saved_tokenizer(config: PretrainedConfig, vocabulary: Sequence[str]) -> WordPiece:
+def saved_settings(config: PretrainedConfig) -> WordPieceSettings | BytePairSettings:
+    """Return the settings of the tokenizer of a saved model."""
+    # Files from before there were two kinds name none.
+    kind = config.pieces.get("kind", WordPieceSettings.kind)
+    kinds = {each.kind: each for each in (WordPieceSettings, BytePairSettings)}
+    if kind not in kinds:
+        raise ConfigError(f"`kind` of `pieces` must be one of {', '.join(kinds)}. Received {kind!r}.")
+    return kinds[kind].from_dict({**config.pieces, "max_tokens": config.max_tokens})
+
+
+def saved_tokenizer(config: PretrainedConfig, vocabulary: Sequence[str]) -> SubwordTokenizer:
     """Return the tokenizer of a saved model."""
-    settings = WordPieceSettings.from_dict({**config.pieces, "max_tokens": config.max_tokens})
-    found = WordPiece(settings, list(vocabulary))
+    settings = saved_settings(config)
+    if isinstance(settings, BytePairSettings):
+        found: SubwordTokenizer = BytePairs(settings, vocabulary)
+    else:
+        found = WordPiece(settings, vocabulary)
     if found.size > config.vocabulary_size:
         raise ConfigError(
             f"`vocabulary` has {found.size} pieces. `vocabulary_size` is {config.vocabulary_size}, too few."

@@ -39,7 +39,8 @@ class PretrainedConfig(EncoderConfig):
         max_tokens: longer texts are cut at the end, special tokens included; `positions` at most.
         pooling: "mean" of a text's tokens, the "first" one, or their "max".
         normalized: True if vectors have length 1.
-        pieces: fields of the tokenizer's `WordPieceSettings`; `max_tokens` is that of this config.
+        pieces: fields of the tokenizer's `WordPieceSettings` or `BytePairSettings`, and their "kind";
+            `max_tokens` is that of this config.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.

@@ -3,26 +3,25 @@
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.pretrained.family import Family
 from keras_selfattn.models.pretrained.folder import ModelFolder
+from keras_selfattn.models.subwords.byte_pairs import BytePairs
+from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 from keras_selfattn.models.subwords.wordpiece import WordPiece
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 
-def read_tokenizer(folder: ModelFolder, family: Family, max_tokens: int) -> WordPiece:
+def read_tokenizer(folder: ModelFolder, family: Family, max_tokens: int) -> SubwordTokenizer:
     """Return the tokenizer of a folder, in which padding has the id 0.
 
-    Batches, masks and exports pad with 0. Where a folder pads with another id, the two change places, in the
-    vocabulary here and in the table of tokens (`swapped_rows`), so all vectors are the same; in MPNet padding
-    is 0 and `<s>` is 1, the reverse of the folder's. All other ids are the folder's.
+    It is WordPiece, or byte pairs as RoBERTa has them. Batches, masks and exports pad with 0. Where a folder
+    pads with another id, the two change places, in the vocabulary here and in the table of tokens
+    (`swapped_rows`), so all vectors are the same; in MPNet padding is 0 and `<s>` is 1, the reverse of the
+    folder's. All other ids are the folder's.
 
     Raises:
         ConfigError: for a tokenizer that cannot be read, or that pads with another id than its model.
     """
-    if _is_byte_pairs(folder):
-        raise ConfigError(
-            f"The tokenizer of {folder.path} is byte pairs (BPE), as RoBERTa has it. Only WordPiece can be "
-            "read."
-        )
-    tokenizer = WordPiece.from_folder(folder.path, max_tokens)
+    kind = BytePairs if _is_byte_pairs(folder) else WordPiece
+    tokenizer: SubwordTokenizer = kind.from_folder(folder.path, max_tokens)
     padding = tokenizer.id_of(tokenizer.settings.pad)
     if padding != family.padding_id:
         raise ConfigError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.pretrained.body import POOLINGS, pretrained_body
+from keras_selfattn.models.pretrained.body import POOLINGS, pretrained_body, saved_settings
 from keras_selfattn.models.pretrained.config import FineTunedConfig
 from keras_selfattn.models.pretrained.fine_tuning import FineTuning
 from keras_selfattn.models.probabilities import Shares
@@ -33,8 +33,7 @@ class PretrainedPieces(FineTuning):
 
     def __init__(self, config: FineTunedConfig) -> None:
         super().__init__(config)
-        lowercase = config.pieces.get("lowercase", True)
-        self.ngrams = TextConfig(lowercase=bool(lowercase))
+        self.ngrams = TextConfig(lowercase=saved_settings(config).lowercase)
 
     @property
     def training_span(self) -> int | None:

@@ -14,7 +14,7 @@ from keras_selfattn.models.pretrained.families import family_of
 from keras_selfattn.models.pretrained.family import Family
 from keras_selfattn.models.pretrained.folder import ModelFolder
 from keras_selfattn.models.pretrained.folder_tokenizer import read_tokenizer
-from keras_selfattn.models.subwords.wordpiece import WordPiece
+from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 
 # Names of a pooling: the older flags, and the newer value of `pooling_mode`.
 _FLAGS = {
@@ -28,7 +28,7 @@ _MODULES = ["Transformer", "Pooling", "Normalize"]
 _SENTENCE_FILES = [f"sentence_{name}_config.json" for name in ("bert", "roberta", "distilbert", "albert")]
 
 
-def read_config(folder: ModelFolder) -> tuple[Family, PretrainedConfig, WordPiece]:
+def read_config(folder: ModelFolder) -> tuple[Family, PretrainedConfig, SubwordTokenizer]:
     """Return the family of a folder's model, its settings, and its tokenizer.
 
     Without `modules.json` a text's vector is the mean of its tokens, as in sentence-transformers.
@@ -53,7 +53,7 @@ def read_config(folder: ModelFolder) -> tuple[Family, PretrainedConfig, WordPiec
 
 
 def _check_tokenizer(
-    folder: ModelFolder, config: PretrainedConfig, tokenizer: WordPiece, sentence: dict[str, Any]
+    folder: ModelFolder, config: PretrainedConfig, tokenizer: SubwordTokenizer, sentence: dict[str, Any]
 ) -> None:
     """Raise ConfigError for a tokenizer that does not fit the model, and for changes to texts before it."""
     if tokenizer.size > config.vocabulary_size:

@@ -64,8 +64,8 @@ class TextEncoder(RawModel):
     It reads a folder of the Hugging Face kind: `config.json`, `model.safetensors` (or its shards), the
     tokenizer, and sentence-transformers' `modules.json`, if there is one, for pooling and normalisation. The
     families BERT (MiniLM and TinyBERT too), DistilBERT, ELECTRA, ModernBERT, MPNet and RoBERTa can be
-    read, with WordPiece. Nothing is downloaded, and no pickle is opened. The vectors are those of
-    sentence-transformers.
+    read, with WordPiece or byte-level byte pairs. Nothing is downloaded, and no pickle is opened. The
+    vectors are those of sentence-transformers.
 
     Padding has the id 0. Where the folder pads with another id, the two change places in the vocabulary and
     in the table of tokens; the vectors are the same, and all other ids are the folder's.

@@ -6,9 +6,6 @@ the `tokenizers` package are from different versions of Unicode. This file is al
 
     cd keras_selfattn/models/subwords && python -P bert_characters.py > bert_characters.txt
 
-A line of the file holds the name of a class or mapping and its code points in hexadecimal: `20-2f` is a
-range, `41-5a>61` a range and what its first becomes, `130>69+307` one that becomes two, `300>` none.
-
 Axes: P (pages of 128 code points), Q (distinct pages), E (distinct effects), K (most characters that one
 becomes).
 """
@@ -20,7 +17,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-CODE_POINTS, PAGE = 0x110000, 128
+from keras_selfattn.models.subwords.character_file import (
+    CODE_POINTS,
+    Item,
+    Mapping,
+    in_pages,
+    lines,
+    read,
+    scalars,
+    syllables,
+)
+
 CODE_BITS, KIND_BITS = 21, 2
 # Kinds of characters: a letter of a word; a separator; a word of its own.
 LETTER, SPACE, ISOLATED = 0, 1, 2
@@ -32,10 +39,6 @@ UNCHANGED, SEPARATOR = 0, 1
 
 _FILE = "bert_characters.txt"
 _MARKS = 6  # canonical combining classes among the marks that are kept
-_HANGUL, _SYLLABLES = 0xAC00, 11172
-
-Mapping = dict[int, tuple[int, ...]]
-Item = tuple[int, tuple[int, ...] | None]
 
 
 class CharacterTable(NamedTuple):
@@ -75,7 +78,7 @@ def character_table(*, clean: bool, ideographs: bool, accents: bool, lowercase: 
 
     Reference: Devlin et al. 2019, "BERT"; its tokenization.py, `BasicTokenizer`.
     """
-    classes, mappings = _read()
+    classes, mappings = read(Path(__file__).with_name(_FILE))
     removed = classes["removed"] if clean else frozenset()
     apart = classes["ideograph"] if ideographs else frozenset()
     letters = _letters(mappings["decomposed"] if accents else {}, mappings["lower"] if lowercase else {})
@@ -89,7 +92,10 @@ def character_table(*, clean: bool, ideographs: bool, accents: bool, lowercase: 
         effect = tuple(letter - code + kinds.get(letter, 0) for letter in letters.get(code, (code,)))
         effect = effect or (BREAK if code in classes["breaking"] else REMOVED,)
         found[code] = numbers.setdefault(effect, len(numbers))
-    return _in_pages(found, list(numbers))
+    pages, blocks = in_pages(found)
+    longest = max(map(len, numbers))
+    effects = [effect + (REMOVED,) * (longest - len(effect)) for effect in numbers]
+    return CharacterTable(pages, blocks, np.array(effects, np.int32))
 
 
 def _letters(decomposed: Mapping, lower: Mapping) -> Mapping:
@@ -109,40 +115,6 @@ def _kinds(classes: dict[str, frozenset[int]], *, clean: bool, marks: bool) -> d
     return bits
 
 
-def _in_pages(numbers: np.ndarray, effects: list[tuple[int, ...]]) -> CharacterTable:
-    blocks, pages = np.unique(numbers.reshape(-1, PAGE), axis=0, return_inverse=True)
-    longest = max(map(len, effects))
-    padded = np.array([effect + (REMOVED,) * (longest - len(effect)) for effect in effects], np.int32)
-    return CharacterTable(pages.reshape(-1).astype(np.int32), blocks, padded)
-
-
-@functools.cache
-def _read() -> tuple[dict[str, frozenset[int]], dict[str, Mapping]]:
-    """Return the classes and the mappings of the file."""
-    classes: dict[str, set[int]] = {}
-    mappings: dict[str, Mapping] = {"decomposed": dict(_syllables())}
-    for line in Path(__file__).with_name(_FILE).read_text("ascii").splitlines():
-        name, *items = line.split()
-        for item in items if name != "#" else ():
-            codes, mapped, targets = item.partition(">")
-            first, last = (int(code, 16) for code in (codes.split("-") * 2)[:2])
-            if not mapped:
-                classes.setdefault(name, set()).update(range(first, last + 1))
-                continue
-            target = [int(code, 16) for code in targets.split("+") if code]
-            for code in range(first, last + 1):
-                mappings.setdefault(name, {})[code] = tuple(each + code - first for each in target)
-    return {name: frozenset(codes) for name, codes in classes.items()}, mappings
-
-
-def _syllables() -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield the Hangul syllables and their letters (The Unicode Standard, section 3.12)."""
-    for number in range(_SYLLABLES):
-        rest, last = divmod(number, 28)
-        letters = (0x1100 + rest // 21, 0x1161 + rest % 21, 0x11A7 + last)
-        yield _HANGUL + number, letters if last else letters[:2]
-
-
 def _measured() -> Iterator[tuple[str, list[Item]]]:
     """Yield each class and mapping of `tokenizers`; of a class, every code point with None."""
     from tokenizers import normalizers, pre_tokenizers
@@ -151,7 +123,7 @@ def _measured() -> Iterator[tuple[str, list[Item]]]:
 
     def changed(setting: str) -> dict[int, str]:
         by: Any = normalizers.BertNormalizer(**off | {setting: True})
-        found = {code: by.normalize_str(chr(code)) for code in _scalars()}
+        found = {code: by.normalize_str(chr(code)) for code in scalars()}
         return {code: text for code, text in found.items() if text != chr(code)}
 
     def members(codes: Iterable[int]) -> list[Item]:
@@ -162,13 +134,13 @@ def _measured() -> Iterator[tuple[str, list[Item]]]:
     yield "blank", members(code for code, text in cleaned.items() if text)
     yield "ideograph", members(changed("handle_chinese_chars"))
     split: Any = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
-    parts = {code: len(split(f"a{chr(code)}b")) for code in _scalars()}
+    parts = {code: len(split(f"a{chr(code)}b")) for code in scalars()}
     yield "space", members(code for code, count in parts.items() if count == 2)
     yield "punctuation", members(code for code, count in parts.items() if count == 3)
-    syllables = dict(_syllables())
+    hangul = dict(syllables())
     for name, found in (("decomposed", stripped), ("lower", changed("lowercase"))):
         mapping = {code: tuple(map(ord, text)) for code, text in found.items()}
-        yield name, [(code, to) for code, to in mapping.items() if syllables.get(code) != to]
+        yield name, [(code, to) for code, to in mapping.items() if hangul.get(code) != to]
     yield from _measured_marks(normalizers.BertNormalizer(**off | {"strip_accents": True}), stripped)
 
 
@@ -183,7 +155,7 @@ def _measured_marks(normalizer: Any, stripped: dict[int, str]) -> Iterator[tuple
         return swap(one, other) - swap(other, one)
 
     low, high = 0x1B44, 0x1D16D  # BALINESE ADEG ADEG, of class 9; MUSICAL SYMBOL AUGMENTATION DOT, of 226
-    marks = [code for code in _scalars() if code not in stripped and (swap(code, low) or swap(high, code))]
+    marks = [code for code in scalars() if code not in stripped and (swap(code, low) or swap(high, code))]
     classes: list[list[int]] = []
     for code in sorted({*marks, low, high}, key=functools.cmp_to_key(compare)):
         if not classes or swap(code, classes[-1][0]):
@@ -196,35 +168,13 @@ def _measured_marks(normalizer: Any, stripped: dict[int, str]) -> Iterator[tuple
     yield "breaking", [(code, None) for code in none if not swap(highest, code, lowest, removed=code)]
 
 
-def _scalars() -> Iterator[int]:
-    return (code for code in range(CODE_POINTS) if not 0xD800 <= code < 0xE000)
-
-
-def _written(items: list[Item]) -> Iterator[str]:
-    """Yield the items of a line: each run of code points whose targets, too, are a run, as one."""
-    runs: list[list[Item]] = []
-    for code, to in items:
-        last, before = runs[-1][-1] if runs else (-2, None)
-        follows = to if to is None or before is None else tuple(each + 1 for each in before)
-        if code != last + 1 or follows != to or to == ():
-            runs.append([])
-        runs[-1].append((code, to))
-    for run in runs:
-        (first, to), last = run[0], run[-1][0]
-        codes = f"{first:x}" if first == last else f"{first:x}-{last:x}"
-        yield codes if to is None else f"{codes}>{'+'.join(f'{code:x}' for code in to)}"
-
-
 def main() -> None:
     """Write the table to standard output."""
-    import textwrap
     from importlib.metadata import version
 
     print(f"# Characters of BERT's tokenizer, as the tokenizers package, {version('tokenizers')}, has them.")
     print("# Made by the command at the head of bert_characters.py.")
-    for name, items in _measured():
-        lines = textwrap.wrap(" ".join(_written(items)), 100, break_on_hyphens=False)
-        print("\n".join(f"{name} {line}" for line in lines))
+    print("\n".join(lines(_measured())))
 
 
 if __name__ == "__main__":

@@ -11,15 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models.subwords import bert_characters as characters
+from keras_selfattn.models.subwords.character_file import PAGE
 from keras_selfattn.models.subwords.pieces import FIRST
+from keras_selfattn.models.subwords.subword_tokenizer import longer
 from keras_selfattn.models.subwords.wordpiece_settings import MARK, WordPieceSettings
 
 Tensor = Any
 
-# Bytes of each text that are read first: so many for each token, and no fewer than the least; then, where
-# these are not enough, how many times more.
-_BYTES, _LEAST, _MORE = 16, 4096, 8
-_MANY = 2**27  # bytes; so many times more are within int32
 _CODE = 2**characters.CODE_BITS - 1
 
 
@@ -83,14 +81,13 @@ class BertWords:
         """
         # A cut changes at most the word at the end, with part of an added token or of a character.
         enough = most + self._longest + 2
-        least = min(max(_BYTES * most, _LEAST), _MANY)
         lengths = tf.strings.length(texts)  # [B], bytes
 
         def lacking(reach: Tensor, _codes: Tensor, _splits: Tensor, rows: Tensor) -> Tensor:
             return tf.reduce_any((lengths > reach) & (rows[1:] - rows[:-1] < enough))
 
         def read(reach: Tensor, *_: Tensor) -> list[Tensor]:
-            reach = tf.where(reach < _MANY, tf.maximum(reach * _MORE, least), tf.int32.max)
+            reach = longer(reach, most)
             return [reach, *self._all_words(tf.strings.substr(texts, 0, reach))]
 
         nothing = tf.zeros([0], tf.int32), tf.zeros([1], tf.int64), tf.zeros([tf.size(texts) + 1], tf.int64)
@@ -137,8 +134,8 @@ class BertWords:
     def _normalised(self, codes: Tensor, added: Tensor) -> Tensor:
         """Return the characters that code points `[N]` become, int32 `[N * K]`; those below 0 are none."""
         table = self._table
-        pages = tf.gather(table.pages, tf.bitwise.right_shift(codes, 7)) * characters.PAGE
-        numbers = tf.gather(table.blocks.reshape(-1), pages + (codes & characters.PAGE - 1))
+        pages = tf.gather(table.pages, tf.bitwise.right_shift(codes, 7)) * PAGE
+        numbers = tf.gather(table.blocks.reshape(-1), pages + (codes & PAGE - 1))
         numbers = tf.where(added, characters.UNCHANGED, numbers)
         found = tf.reshape(codes[:, None] + tf.gather(table.effects, numbers), [-1])
         if not self._ordered:

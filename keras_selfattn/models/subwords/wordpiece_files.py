@@ -1,16 +1,24 @@
 """Read BERT's tokenizer from a model folder: `tokenizer.json`, or `vocab.txt` with its config."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.subwords.tokenizer_files import (
+    CONFIG,
+    TEMPLATES,
+    TOKENIZER,
+    json_if_any,
+    json_in,
+    part_of,
+    template,
+    text_in,
+)
 from keras_selfattn.models.subwords.wordpiece_settings import IN_BRACKETS, WordPieceSettings
 
-TOKENIZER, VOCABULARY, CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
-MODEL = "config.json"
+VOCABULARY, MODEL = "vocab.txt", "config.json"
 
 # Our names of settings, and those of the files.
 _MODEL = {
@@ -51,8 +59,8 @@ def read_wordpiece(folder: Path, max_tokens: int) -> tuple[WordPieceSettings, li
         path, reader = folder / VOCABULARY, _from_vocabulary
     else:
         raise ConfigError(f"{folder} holds no tokenizer: neither {TOKENIZER} nor {VOCABULARY}.")
-    config = _json_if_any(folder / CONFIG)
-    kind = config.get("tokenizer_class") or _json_if_any(folder / MODEL).get("model_type")
+    config = json_if_any(folder / CONFIG)
+    kind = config.get("tokenizer_class") or json_if_any(folder / MODEL).get("model_type")
     try:
         return reader(path, _with_special(config, kind), max_tokens)
     except ConfigError:
@@ -64,17 +72,18 @@ def read_wordpiece(folder: Path, max_tokens: int) -> tuple[WordPieceSettings, li
 def _from_tokenizer(
     path: Path, config: Mapping[str, Any], max_tokens: int
 ) -> tuple[WordPieceSettings, list[str]]:
-    found = _json(path)
-    normalizer = _part(path, found, "normalizer", "BertNormalizer")
-    _part(path, found, "pre_tokenizer", "BertPreTokenizer")
-    model = _part(path, found, "model", "WordPiece")
+    found = json_in(path)
+    normalizer = part_of(path, found, "normalizer", "BertNormalizer")
+    part_of(path, found, "pre_tokenizer", "BertPreTokenizer")
+    model = part_of(path, found, "model", "WordPiece")
+    processor = part_of(path, found, "post_processor", *TEMPLATES)
     if (found.get("truncation") or {}).get("direction", "Right") != "Right":
         raise ConfigError(f"{path}: `truncation` is at the left; only the right is supported.")
     vocabulary = _in_order(path, model["vocab"])
     listed = found.get("added_tokens") or []
     added = _added_tokens(path, listed)
     ids = {**model["vocab"], **added}
-    names = _special_names(config, ids) | _template(path, found, ids)
+    names = _special_names(config, ids) | template(path, processor, ids)
     names |= {ours: model[theirs] for ours, theirs in _MODEL.items() if theirs in model}
     normal = {name: normalizer[name] for name in _NORMALIZER if name in normalizer}
     settings = WordPieceSettings(
@@ -89,7 +98,7 @@ def _from_vocabulary(
     place = path.with_name(CONFIG)
     if config.get("do_basic_tokenize", True) is not True or config.get("never_split"):
         raise ConfigError(f"{place}: `do_basic_tokenize` false and `never_split` are not supported.")
-    vocabulary = [line.rstrip("\r") for line in _text(path).removesuffix("\n").split("\n")]
+    vocabulary = [line.rstrip("\r") for line in text_in(path).removesuffix("\n").split("\n")]
     ids = {piece: number for number, piece in enumerate(vocabulary)}
     names = _special_names(config, ids)
     listed = [{**token, "id": int(key)} for key, token in config.get("added_tokens_decoder", {}).items()]
@@ -105,35 +114,6 @@ def _from_vocabulary(
         **names,
     )
     return settings, vocabulary
-
-
-def _part(path: Path, found: Mapping[str, Any], name: str, *supported: str) -> dict[str, Any]:
-    """Return a part of the tokenizer, which must be of a supported kind."""
-    part = found.get(name)
-    kind = part.get("type") if isinstance(part, dict) else part
-    if not isinstance(part, dict) or kind not in supported:
-        raise ConfigError(f"{path}: `{name}` is {kind!r}; supported: {', '.join(map(repr, supported))}.")
-    return part
-
-
-def _template(path: Path, found: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
-    """Return the names of the tokens before and after a text."""
-    part = _part(path, found, "post_processor", "TemplateProcessing", "BertProcessing", "RobertaProcessing")
-    if part["type"] != "TemplateProcessing":
-        around = [part["cls"], part["sep"]]
-    else:
-        single = part["single"]
-        if [list(each) for each in single] != [["SpecialToken"], ["Sequence"], ["SpecialToken"]]:
-            raise ConfigError(f"{path}: the template is {single}; supported: [CLS], a sequence, [SEP].")
-        tokens = [part["special_tokens"][single[place]["SpecialToken"]["id"]] for place in (0, 2)]
-        around = [(token["id"], *token["ids"]) for token in tokens]
-    for token, *numbers in around:
-        if numbers != [ids.get(token)]:
-            raise ConfigError(
-                f"{path}: `post_processor` gives {token!r} the ids {numbers}, and the vocabulary the id "
-                f"{ids.get(token)}."
-            )
-    return {"cls": around[0][0], "sep": around[1][0]}
 
 
 def _added_tokens(path: Path, listed: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -184,24 +164,3 @@ def _in_order(path: Path, ids: Mapping[str, int]) -> list[str]:
     if sorted(ids.values()) != list(range(len(ids))):
         raise ConfigError(f"{path}: the ids of `model.vocab` must be 0 to {len(ids) - 1}, each once.")
     return sorted(ids, key=ids.__getitem__)
-
-
-def _json_if_any(path: Path) -> dict[str, Any]:
-    return _json(path) if path.is_file() else {}
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(_text(path))
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path} holds no JSON object.")
-    return found
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read as UTF-8: {error}.") from error

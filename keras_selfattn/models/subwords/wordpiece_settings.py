@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import check_count
@@ -45,6 +45,8 @@ class WordPieceSettings:
         >>> WordPieceSettings.from_dict(settings.to_dict()) == settings
         True
     """
+
+    kind: ClassVar[str] = "wordpiece"
 
     max_tokens: int
     clean_text: bool = True
@@ -106,9 +108,10 @@ class WordPieceSettings:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON types."""
         mutable = {"added_tokens": dict(self.added_tokens), "normalized_tokens": list(self.normalized_tokens)}
-        return {**dataclasses.asdict(self), **mutable}
+        return {"kind": self.kind, **dataclasses.asdict(self), **mutable}
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> "WordPieceSettings":
         """Return the settings of `to_dict`."""
-        return cls(**{**found, "normalized_tokens": tuple(found.get("normalized_tokens", ()))})
+        fields = {name: value for name, value in found.items() if name != "kind"}
+        return cls(**{**fields, "normalized_tokens": tuple(found.get("normalized_tokens", ()))})

@@ -1,0 +1,182 @@
+"""Split texts into words as GPT-2 does, as TensorFlow ops on code points.
+
+Axes: B (texts), N (characters of all texts), A (characters of all words), W (words of all texts).
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.subwords.byte_level_characters import (
+    CODE_BITS,
+    LETTER,
+    SPACE,
+    character_classes,
+)
+from keras_selfattn.models.subwords.byte_pair_settings import MARK, BytePairSettings
+from keras_selfattn.models.subwords.canonical_composition import CanonicalComposition
+from keras_selfattn.models.subwords.character_file import PAGE, in_pages
+
+Tensor = Any
+
+# Kinds of characters beside the classes: the first of an added token, and the others.
+_TOKEN, _INNER = 4, 5
+_BLANK = ord(" ") | SPACE << CODE_BITS
+_CODE = 2**CODE_BITS - 1
+_MARK = ord(MARK)
+# A token before each text: its end is a place for a blank, and no word goes on from one text to the next.
+_START = f"{MARK}.{MARK}"
+WHITE = r"[\t-\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]*"
+
+
+class ByteLevelWords(NamedTuple):
+    """The words of texts.
+
+    Args:
+        codes: int32 `[A]`, code points. The words that are added tokens begin with `MARK`.
+        splits: int64 `[W + 1]`, where each word begins.
+        rows: int64 `[B + 1]`, the first word of each text; it begins the text and is no part of it.
+        blank: bool `[W]`, True for words of white space.
+    """
+
+    codes: Tensor
+    splits: Tensor
+    rows: Tensor
+    blank: Tensor
+
+    def strings(self) -> Tensor:
+        """Return the words as a string tensor `[W]`."""
+        return tf.raw_ops.UnicodeEncode(
+            input_values=self.codes, input_splits=self.splits, output_encoding="UTF-8"
+        )
+
+
+class ByteLevelSplit:
+    """Normalise texts and split them into words, with the blank before a word as its first character.
+
+    Args:
+        settings: sets the normalisation and the added tokens, each of which is a word as it is.
+
+    Raises:
+        ConfigError: for an added token that the normalisation would change.
+
+    Example:
+
+        >>> split = ByteLevelSplit(BytePairSettings(max_tokens=8))
+        >>> split(tf.constant(["It's  so good!"])).strings().numpy()[1:].tolist()
+        [b'It', b"'s", b' ', b' so', b' good', b'!']
+
+    Reference: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.2; its
+    encoder.py has the regular expression.
+    """
+
+    def __init__(self, settings: BytePairSettings) -> None:
+        self._prefixed = settings.add_prefix_space
+        self._classes = in_pages(character_classes())
+        self._composed = CanonicalComposition() if settings.composed else None
+        late = set(settings.normalized_tokens)
+        self._early_tokens = _pattern(settings, set(settings.added_tokens) - late)
+        self._late_tokens = _pattern(settings, late)
+        for token in settings.added_tokens if self._composed else ():
+            if self._composed and self._composed.changes(token):
+                raise ConfigError(f"the added token {token!r} is not in Unicode's form C: not supported.")
+
+    def __call__(self, texts: Tensor) -> ByteLevelWords:
+        """Return the words of a string tensor `[B]`."""
+        decoded = tf.raw_ops.UnicodeDecode(input=self._marked(texts), input_encoding="UTF-8")
+        found, place = self._kinds(decoded.char_values)
+        kinds = tf.bitwise.right_shift(found, CODE_BITS)  # [A]
+        begins = _contracted(found, _begins(found, kinds))
+        splits = tf.where(tf.concat([begins, [True]], 0))[:, 0]
+        rows = tf.searchsorted(place, decoded.row_splits, out_type=tf.int64)
+        rows = tf.searchsorted(splits, rows, out_type=tf.int64)
+        blank = tf.gather(kinds, splits[1:] - 1) == SPACE
+        return ByteLevelWords(found & _CODE, splits, rows, blank)
+
+    def _marked(self, texts: Tensor) -> Tensor:
+        """Return texts `[B]` in normal form with a `MARK` before and after each added token.
+
+        Two of them without anything between stand for one that was there.
+        """
+        texts = tf.strings.regex_replace(texts, MARK, MARK * 2)
+        if self._early_tokens:
+            texts = tf.strings.regex_replace(texts, *self._early_tokens)
+        if self._composed:
+            texts = self._composed(texts)
+        if self._late_tokens:
+            texts = tf.strings.regex_replace(texts, *self._late_tokens)
+        return tf.strings.join([_START, texts])
+
+    def _kinds(self, codes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return characters of words, their kinds from bit 21 on, int32 `[A]`, and their places, int64.
+
+        Args:
+            codes: int32 `[N]`, code points of marked texts.
+        """
+        pages, blocks = self._classes
+        page = tf.gather(pages, tf.bitwise.right_shift(codes, 7)) * PAGE
+        kinds = tf.gather(blocks.reshape(-1), page + (codes & PAGE - 1))
+        mark = codes == _MARK
+        inside = tf.cumsum(tf.cast(mark, tf.int32)) & 1 == 1  # an opening mark, and what follows
+        after = tf.concat([codes[1:], [_MARK]], 0)[: tf.size(codes)]
+        literal: Any = mark & inside & (after == _MARK)  # one of the text
+        closing = mark & ~inside
+        kinds = tf.where(inside & ~literal, tf.where(mark, _TOKEN, _INNER), kinds)
+        kept = ~closing
+        if self._prefixed:
+            literals: Any = tf.concat([[False], literal, [False]], 0)
+            begun = (after != ord(" ")) & ((after != _MARK) | literals[2:]) & ~literals[:-2]
+            kept |= begun
+            codes, kinds = tf.where(closing, ord(" "), codes), tf.where(closing, SPACE, kinds)
+        place = tf.where(kept)[:, 0]
+        return tf.gather(codes | tf.bitwise.left_shift(kinds, CODE_BITS), place), place
+
+
+def _begins(found: Tensor, kinds: Tensor) -> Tensor:
+    """Return True for characters that begin a word, bool `[A]`, contractions apart.
+
+    A blank begins the word after it. All white space before it is a word, and so is the last one before a
+    word if it is no blank.
+    """
+    size = tf.size(kinds)
+    before = tf.concat([[_INNER], kinds], 0)[:size]
+    after = tf.concat([kinds[1:], [_TOKEN]], 0)[:size]
+    joined = tf.concat([[False], found == _BLANK], 0)[:size] & (kinds < SPACE)
+    apart = (kinds != before) & ~joined & (kinds != _INNER)
+    return tf.where(kinds == SPACE, apart | (after < SPACE), apart)
+
+
+def _contracted(found: Tensor, begins: Tensor) -> Tensor:
+    """Return where words begin if 's, 't, 're, 've, 'm, 'll and 'd are words."""
+    quotes = tf.where(begins & (found == ord("'")))[:, 0]
+    ahead = tf.concat([found, [0, 0]], 0)
+    one, two = tf.gather(ahead, quotes + 1), tf.gather(ahead, quotes + 2)
+    short = tf.reduce_any(one[:, None] == _letters("stmd"), 1)
+    long = tf.reduce_any((one[:, None] == _letters("rvl")) & (two[:, None] == _letters("eel")), 1)
+    chosen = tf.where(short | long)[:, 0]
+    quotes, ends = tf.gather(quotes, chosen), tf.gather(quotes + 3 - tf.cast(short, tf.int64), chosen)
+    begins = tf.tensor_scatter_nd_update(begins, quotes[:, None] + 1, tf.zeros_like(quotes, tf.bool))
+    padded = tf.concat([begins, [True]], 0)
+    return tf.tensor_scatter_nd_update(padded, ends[:, None], tf.ones_like(quotes, tf.bool))[:-1]
+
+
+def _letters(text: str) -> np.ndarray:
+    return np.array([ord(letter) | LETTER << CODE_BITS for letter in text], np.int32)
+
+
+def _pattern(settings: BytePairSettings, tokens: Iterable[str]) -> tuple[str, str] | None:
+    """Return the regular expression that finds tokens, and what it puts there; None without tokens."""
+    left, right = set(settings.lstrip_tokens), set(settings.rstrip_tokens)
+    # The longest first: the first alternative that fits is taken.
+    ordered = sorted(tokens, key=len, reverse=True)
+    found = []
+    for before, after in ((True, True), (True, False), (False, True), (False, False)):
+        kind = [re.escape(each) for each in ordered if (each in left, each in right) == (before, after)]
+        if kind:
+            found.append(f"{WHITE if before else ''}({'|'.join(kind)}){WHITE if after else ''}")
+    groups = "".join(rf"\{number}" for number in range(1, len(found) + 1))
+    return ("|".join(found), f"{MARK}{groups}{MARK}") if found else None

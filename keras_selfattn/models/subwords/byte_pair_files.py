@@ -1,0 +1,211 @@
+"""Read a byte-pair tokenizer from a model folder: `tokenizer.json`, or `vocab.json` and `merges.txt`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
+from keras_selfattn.models.subwords.tokenizer_files import (
+    CONFIG,
+    TEMPLATES,
+    TOKENIZER,
+    json_if_any,
+    json_in,
+    part_of,
+    template,
+    text_in,
+)
+
+VOCABULARY, MERGES = "vocab.json", "merges.txt"
+
+# Where the files do not name the special tokens, they are RoBERTa's.
+_SPECIAL = {
+    "unknown": ("unk_token", "<unk>"),
+    "cls": ("cls_token", "<s>"),
+    "sep": ("sep_token", "</s>"),
+    "pad": ("pad_token", "<pad>"),
+    "mask": ("mask_token", "<mask>"),
+}
+# Settings of the model that would change the pieces. The token for what is unknown and its settings would
+# not, because each byte is a piece.
+_UNSUPPORTED = ("dropout", "continuing_subword_prefix", "end_of_word_suffix")
+_HEAD = "#version"
+
+
+def read_byte_pairs(folder: Path, max_tokens: int) -> tuple[BytePairSettings, list[str]]:
+    """Return the settings of the tokenizer in a folder, and its vocabulary in the order of the ids.
+
+    `tokenizer.json` is read if there is one (the format of the `tokenizers` package), otherwise `vocab.json`
+    and `merges.txt` (of the `transformers` package). The names of the special tokens are those in
+    `tokenizer_config.json`, and where it is missing or silent RoBERTa's. The length and the padding in
+    `tokenizer.json` are not used.
+
+    Args:
+        folder: a model's.
+        max_tokens: longer texts are cut at the end; the tokens around a text count.
+
+    Raises:
+        ConfigError: for a missing or broken file, and for a tokenizer of another kind; it names the file,
+            what was found and what is supported.
+    """
+    if (folder / TOKENIZER).is_file():
+        path, reader = folder / TOKENIZER, _from_tokenizer
+    elif (folder / VOCABULARY).is_file() and (folder / MERGES).is_file():
+        path, reader = folder / VOCABULARY, _from_vocabulary
+    else:
+        raise ConfigError(
+            f"{folder} holds no tokenizer of byte pairs: neither {TOKENIZER} nor {VOCABULARY} and {MERGES}."
+        )
+    try:
+        return reader(path, json_if_any(folder / CONFIG), max_tokens)
+    except ConfigError:
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path}, or {CONFIG} beside it, has not the usual form: {error!r}.") from error
+
+
+def _from_tokenizer(
+    path: Path, config: Mapping[str, Any], max_tokens: int
+) -> tuple[BytePairSettings, list[str]]:
+    found = json_in(path)
+    model = part_of(path, found, "model", "BPE")
+    for name in _UNSUPPORTED:
+        if model.get(name):
+            raise ConfigError(f"{path}: `{name}` of the model is {model[name]!r}: not supported.")
+    if (found.get("truncation") or {}).get("direction", "Right") != "Right":
+        raise ConfigError(f"{path}: `truncation` is at the left; only the right is supported.")
+    listed = [token for token in found.get("added_tokens") or [] if token["content"]]
+    ids = {**model["vocab"], **{token["content"]: token["id"] for token in listed}}
+    processor = _single(path, found, "post_processor", "processors", TEMPLATES, ignored=("ByteLevel",))
+    settings = BytePairSettings(
+        max_tokens,
+        merges=tuple(merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]),
+        add_prefix_space=_add_prefix_space(path, found, config),
+        composed=_composed(path, found),
+        whole_words=model.get("ignore_merges", False),
+        **_added(path, listed),
+        **_special_names(config, ids) | template(path, processor, ids),
+    )
+    return settings, _in_order(path, ids)
+
+
+def _from_vocabulary(
+    path: Path, config: Mapping[str, Any], max_tokens: int
+) -> tuple[BytePairSettings, list[str]]:
+    ids = json_in(path)
+    listed = [{**token, "id": int(key)} for key, token in config.get("added_tokens_decoder", {}).items()]
+    ids |= {token["content"]: token["id"] for token in listed}
+    others = json_if_any(path.with_name("added_tokens.json")).keys() - {token["content"] for token in listed}
+    if others:
+        raise ConfigError(
+            f"{path.with_name('added_tokens.json')}: {min(others)!r} is not in `added_tokens_decoder` of "
+            f"{CONFIG}: not supported."
+        )
+    names = _special_names(config, ids)
+    decoded = {token["content"] for token in listed}
+    for ours, token in names.items():
+        if token in ids and token not in decoded:
+            decoded.add(token)
+            given = config.get(_SPECIAL[ours][0])
+            # As RoBERTa's: the mask takes the white space before it.
+            flags = given if isinstance(given, dict) else {"lstrip": ours == "mask"}
+            listed.append({**flags, "content": token, "id": ids[token]})
+    lines = text_in(path.with_name(MERGES)).split("\n")
+    settings = BytePairSettings(
+        max_tokens,
+        merges=tuple(line.rstrip("\r") for line in lines if line.strip() and not line.startswith(_HEAD)),
+        add_prefix_space=config.get("add_prefix_space", False),
+        **_added(path.with_name(CONFIG), listed),
+        **names,
+    )
+    return settings, _in_order(path, ids)
+
+
+def _add_prefix_space(path: Path, found: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
+    """Return that setting of the splitter, which must be GPT-2's."""
+    splitter = _single(path, found, "pre_tokenizer", "pretokenizers", ("ByteLevel",))
+    if splitter.get("use_regex", True) is not True:
+        raise ConfigError(
+            f"{path}: `use_regex` of `pre_tokenizer` is {splitter['use_regex']!r}: not supported."
+        )
+    blank = splitter.get("add_prefix_space", True)
+    given = config.get("add_prefix_space", blank)
+    if given != blank:
+        raise ConfigError(
+            f"{path} has `add_prefix_space` {blank!r}, and {CONFIG} beside it {given!r}. Make them the same."
+        )
+    return blank
+
+
+def _composed(path: Path, found: Mapping[str, Any]) -> bool:
+    """Return True if texts are normalised to Unicode's form C."""
+    normalizer = found.get("normalizer")
+    if normalizer is None or normalizer == {"type": "Sequence", "normalizers": []}:
+        return False
+    return _single(path, found, "normalizer", "normalizers", ("NFC",))["type"] == "NFC"
+
+
+def _single(
+    path: Path,
+    found: Mapping[str, Any],
+    name: str,
+    inner: str,
+    supported: Sequence[str],
+    ignored: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return a part of the tokenizer of a supported kind, alone or in a sequence.
+
+    Args:
+        path: the file.
+        found: its content.
+        name: of the part.
+        inner: name of the parts of a sequence.
+        supported: kinds of the part.
+        ignored: kinds that a sequence may have beside it.
+    """
+    part = part_of(path, found, name, *supported, "Sequence")
+    if part["type"] != "Sequence":
+        return part
+    parts = [each for each in part[inner] if each["type"] not in ignored]
+    if len(parts) != 1:
+        kinds = ", ".join(repr(each["type"]) for each in part[inner])
+        raise ConfigError(f"{path}: `{name}` is a sequence of {kinds or 'nothing'}; supported: one part.")
+    return part_of(path, {name: parts[0]}, name, *supported)
+
+
+def _added(path: Path, listed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings of the added tokens."""
+    for token in listed:
+        if token.get("single_word"):
+            raise ConfigError(
+                f"{path}: the added token {token['content']!r} is `single_word`: not supported."
+            )
+    flagged = {
+        flag: tuple(token["content"] for token in listed if token.get(flag))
+        for flag in ("normalized", "lstrip", "rstrip")
+    }
+    return {
+        "added_tokens": {token["content"]: token["id"] for token in listed},
+        **{f"{flag}_tokens": tokens for flag, tokens in flagged.items()},
+    }
+
+
+def _special_names(config: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+    """Return the names of the special tokens; of the mask None if there is none."""
+    names: dict[str, Any] = {}
+    for ours, (theirs, default) in _SPECIAL.items():
+        token = config.get(theirs) or default
+        names[ours] = token["content"] if isinstance(token, dict) else token
+    if names["mask"] not in ids:
+        names["mask"] = None
+    return names
+
+
+def _in_order(path: Path, ids: Mapping[str, int]) -> list[str]:
+    """Return the pieces in the order of their ids."""
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise ConfigError(
+            f"{path}: the ids of the vocabulary and the added tokens must be 0 to {len(ids) - 1}, each once."
+        )
+    return sorted(ids, key=ids.__getitem__)

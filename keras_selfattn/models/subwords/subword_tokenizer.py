@@ -1,0 +1,246 @@
+"""The common part of the tokenizers of pretrained encoders, as stock TensorFlow operations.
+
+Axes: B (texts), T (tokens), W (words), P (pieces).
+"""
+
+import abc
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.vocabulary import as_strings, chunks
+
+Tensor = Any
+
+# Texts and characters tokenised at once, to bound the memory of the intermediate tensors.
+_CHUNK, _CHARACTERS = 1024, 2**20
+# Bytes of each text that are read first: so many for each token, and no fewer than the least; then, where
+# these are not enough, how many times more.
+_BYTES, _LEAST, _MORE = 16, 4096, 8
+_MANY = 2**27  # bytes; so many times more are within int32
+
+
+class SubwordSettings(Protocol):
+    """Settings that all tokenizers have; `WordPieceSettings` explains them."""
+
+    max_tokens: Any
+    unknown: Any
+    cls: Any
+    sep: Any
+    pad: Any
+    mask: Any
+    added_tokens: Any
+
+
+class SubwordTokenizer(abc.ABC):
+    """Split texts into pieces of words, and look up their ids.
+
+    A text becomes [CLS], its pieces and [SEP], `max_tokens` at most. Bytes that are not UTF-8 become the
+    replacement character U+FFFD, as in Python.
+
+    Args:
+        settings: sets the special tokens and the cut.
+        vocabulary: pieces in the order of their ids, which start at 0; all different.
+
+    Raises:
+        ConfigError: if the vocabulary lacks a special token, or has a piece twice or an empty one.
+    """
+
+    def __init__(self, settings: Any, vocabulary: Sequence[str]) -> None:
+        self.settings = settings
+        self.vocabulary = list(vocabulary)
+        self._ids = _checked_ids(settings, self.vocabulary)
+
+    @property
+    @abc.abstractmethod
+    def tables(self) -> list[Any]:
+        """The lookup tables, which a SavedModel must track."""
+
+    @abc.abstractmethod
+    def _text_pieces(self, texts: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        """Return ids of the pieces of a string tensor `[B]`, and where each text's begin.
+
+        Args:
+            texts: the strings.
+            most: the first pieces of each text to return; there may be more.
+
+        Returns:
+            int32 `[P]` and int64 `[B + 1]`.
+        """
+
+    def swapped(self, first: int, second: int) -> Any:
+        """Return the tokenizer in which two ids have changed places; both must be of the vocabulary.
+
+        Raises:
+            ConfigError: if one of them is not.
+        """
+        if not 0 <= min(first, second) <= max(first, second) < len(self.vocabulary):
+            raise ConfigError(
+                f"the ids {first} and {second} cannot change places: the vocabulary has the ids 0 to "
+                f"{len(self.vocabulary) - 1}."
+            )
+        places = {first: second, second: first}
+        added = {token: places.get(number, number) for token, number in self.settings.added_tokens.items()}
+        order = [places.get(number, number) for number in range(len(self.vocabulary))]
+        vocabulary = [self.vocabulary[number] for number in order]
+        return type(self)(dataclasses.replace(self.settings, added_tokens=added), vocabulary)
+
+    @property
+    def size(self) -> int:
+        """Number of ids, those of added tokens included."""
+        return max(self._ids.values()) + 1
+
+    @property
+    def names(self) -> list[str]:
+        """The piece or added token of each id; "" for an id without one."""
+        found = [""] * self.size
+        for token, place in self._ids.items():
+            found[place] = token
+        return found
+
+    def id_of(self, token: str) -> int:
+        """Return the id of a piece or an added token; KeyError if it is neither."""
+        return self._ids[token]
+
+    def __call__(self, texts: Tensor, more: int = 0) -> Any:
+        """Return the ids of a string tensor `[B]`, [CLS] first and [SEP] last, as int32 ragged `[B, T]`.
+
+        Args:
+            texts: the strings.
+            more: tokens that a text may have beyond `max_tokens`.
+        """
+        ids, rows = self._first_pieces(texts, self.settings.max_tokens + more - 2)
+        return self._with_special(ids, rows)
+
+    def word_pieces(self, words: Tensor) -> Any:
+        """Return the ids of the pieces of single words `[W]`, without special tokens, as int32 ragged.
+
+        Each word is split as a text, without special tokens: BERT's pieces of "don't" are those of "don", "'"
+        and "t". A blank word has none, a long one its first `max_tokens` - 2.
+
+        Returns:
+            int32 ragged `[W, pieces]`.
+        """
+        ids, rows = self._first_pieces(words, self.settings.max_tokens - 2)
+        return _ragged(ids, rows)
+
+    def padded(self, texts: Tensor) -> Tensor:
+        """Return the ids of a string tensor `[B]`, int32 `[B, T]`, padded with [PAD] to the longest row."""
+        return self(texts).to_tensor(self.id_of(self.settings.pad))
+
+    def rows(self, texts: Sequence[str]) -> tuple[list[np.ndarray], int]:
+        """Return the ids of each text, int32 `[T]`, and the number of texts that were cut."""
+        found: list[np.ndarray] = []
+        for chunk in chunks(texts, _CHUNK, _CHARACTERS):
+            ids = self(as_strings(chunk), more=1)
+            found += np.split(ids.flat_values.numpy(), ids.row_splits.numpy()[1:-1])
+        cut = [place for place, row in enumerate(found) if len(row) > self.settings.max_tokens]
+        for place in cut:
+            found[place] = np.append(found[place][: self.settings.max_tokens - 1], found[place][-1])
+        return found, len(cut)
+
+    def _first_pieces(self, texts: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        """Return the first `most` pieces of texts at most, int32 `[P]`, and their rows, int64 `[B + 1]`."""
+        ids, rows = self._text_pieces(texts, most)
+        kept, rows = ranges(rows[:-1], rows[1:], most)
+        return tf.gather(ids, kept), rows
+
+    def _with_special(self, ids: Tensor, rows: Tensor) -> Any:
+        """Return ids `[P]` and their rows `[B + 1]` as ragged `[B, T]`, between [CLS] and [SEP]."""
+        splits = rows + 2 * tf.range(tf.size(rows, tf.int64))
+        starts, ends = splits[:-1], splits[1:] - 1
+        cls = tf.fill(tf.shape(starts), self.id_of(self.settings.cls))  # [B]
+        sep = tf.fill(tf.shape(starts), self.id_of(self.settings.sep))
+        inner, _ = ranges(starts + 1, ends)
+        return _ragged(_merged([starts, inner, ends], [cls, ids, sep]), splits)
+
+
+def longer(reach: Tensor, most: int) -> Tensor:
+    """Return how many bytes of each text to read after `reach` of them were not enough; 0 before the first.
+
+    Args:
+        reach: int32.
+        most: words or pieces that are needed of each text.
+    """
+    least = min(max(_BYTES * most, _LEAST), _MANY)
+    return tf.where(reach < _MANY, tf.maximum(reach * _MORE, least), tf.int32.max)
+
+
+def ranges(starts: Tensor, ends: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return the numbers from each start to its end, `most` at most, int64 `[numbers]`, and their splits."""
+    limits = ends if most is None else tf.minimum(ends, starts + most)
+    found = tf.raw_ops.RaggedRange(starts=starts, limits=limits, deltas=tf.constant(1, tf.int64))
+    return found.rt_dense_values, found.rt_nested_splits
+
+
+def with_split_words(ids: Tensor, split: Tensor, pieces: Tensor, borders: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ids of the pieces of words, some of which were split, int32 `[P]`, and where each word begins.
+
+    Args:
+        ids: int32 `[W]`, of words that are one piece.
+        split: int64 `[S]`, the other words.
+        pieces: int32, of these; a word without any stays one piece.
+        borders: int64 `[S + 1]`, where the pieces of each of these begin.
+
+    Returns:
+        int32 `[P]` and int64 `[W + 1]`.
+    """
+    ones = tf.ones_like(ids, tf.int64)
+    counts = tf.tensor_scatter_nd_max(ones, split[:, None], borders[1:] - borders[:-1])
+    splits = tf.concat([[0], tf.cumsum(counts)], 0)  # [W + 1]
+    firsts = tf.gather(splits, split)
+    targets, _ = ranges(firsts, firsts + borders[1:] - borders[:-1])
+    return _merged([splits[:-1], targets], [ids, pieces]), splits
+
+
+def _merged(places: list[Tensor], values: list[Tensor]) -> Tensor:
+    """Return values at their int64 places; of two at one place, the later in the list."""
+    return tf.dynamic_stitch([tf.cast(each, tf.int32) for each in places], values)
+
+
+def _ragged(values: Tensor, splits: Tensor) -> Any:
+    ragged: Any = tf.RaggedTensor
+    return ragged.from_row_splits(values, splits, validate=False)
+
+
+def word_table(words: dict[str, int] | dict[bytes, int]) -> tf.lookup.StaticHashTable:
+    """Return the table from words to ids; -1 for others.
+
+    Raises:
+        ConfigError: for a word without a UTF-8 form.
+    """
+    try:
+        keys = [word if isinstance(word, bytes) else word.encode() for word in words]
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"the piece {error.object!r} of `vocabulary` has no UTF-8 form.") from error
+    # Created outside any graph under construction, because the table outlives it.
+    with tf.init_scope():
+        initializer = tf.lookup.KeyValueTensorInitializer(
+            tf.constant(keys, tf.string), np.array(list(words.values()), np.int32)
+        )
+        return tf.lookup.StaticHashTable(initializer, default_value=-1)
+
+
+def _checked_ids(settings: SubwordSettings, vocabulary: list[str]) -> dict[str, int]:
+    """Return the ids of all pieces and added tokens."""
+    ids = {piece: number for number, piece in enumerate(vocabulary)}
+    for number, piece in enumerate(vocabulary):
+        if not piece or ids[piece] != number:
+            raise ConfigError(
+                "the pieces of `vocabulary` must not be empty, and all must be different. "
+                f"Received {piece!r} as number {number}."
+            )
+    for token, number in settings.added_tokens.items():
+        if ids.setdefault(token, number) != number:
+            raise ConfigError(
+                f"the added token {token!r} has the id {number}, but {ids[token]} in the vocabulary."
+            )
+    for name in ("unknown", "cls", "sep", "pad", "mask"):
+        token = getattr(settings, name)
+        if token is not None and token not in ids:
+            raise ConfigError(f"the vocabulary of {len(vocabulary)} pieces lacks `{name}`, {token!r}.")
+    return ids

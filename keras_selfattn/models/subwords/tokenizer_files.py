@@ -1,0 +1,69 @@
+"""Read the parts that the files of all tokenizers have: `tokenizer.json`, and the config beside it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_selfattn.errors import ConfigError
+
+TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
+TEMPLATES = ("TemplateProcessing", "BertProcessing", "RobertaProcessing")
+
+
+def part_of(path: Path, found: Mapping[str, Any], name: str, *supported: str) -> dict[str, Any]:
+    """Return a part of the tokenizer, which must be of a supported kind."""
+    part = found.get(name)
+    kind = part.get("type") if isinstance(part, dict) else part
+    if not isinstance(part, dict) or kind not in supported:
+        raise ConfigError(f"{path}: `{name}` is {kind!r}; supported: {', '.join(map(repr, supported))}.")
+    return part
+
+
+def template(path: Path, part: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+    """Return the names of the tokens before and after a text.
+
+    Args:
+        path: the file.
+        part: its `post_processor`, one of `TEMPLATES`.
+        ids: of all tokens.
+    """
+    if part["type"] != "TemplateProcessing":
+        around = [part["cls"], part["sep"]]
+    else:
+        single = part["single"]
+        if [list(each) for each in single] != [["SpecialToken"], ["Sequence"], ["SpecialToken"]]:
+            raise ConfigError(f"{path}: the template is {single}; supported: [CLS], a sequence, [SEP].")
+        tokens = [part["special_tokens"][single[place]["SpecialToken"]["id"]] for place in (0, 2)]
+        around = [(token["id"], *token["ids"]) for token in tokens]
+    for token, *numbers in around:
+        if numbers != [ids.get(token)]:
+            raise ConfigError(
+                f"{path}: `post_processor` gives {token!r} the ids {numbers}, and the vocabulary the id "
+                f"{ids.get(token)}."
+            )
+    return {"cls": around[0][0], "sep": around[1][0]}
+
+
+def json_if_any(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; an empty one if there is no such file."""
+    return json_in(path) if path.is_file() else {}
+
+
+def json_in(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file."""
+    try:
+        found = json.loads(text_in(path))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} holds no JSON object.")
+    return found
+
+
+def text_in(path: Path) -> str:
+    """Return the text in a file."""
+    try:
+        return path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as UTF-8: {error}.") from error
