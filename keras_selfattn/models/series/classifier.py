@@ -20,8 +20,9 @@ from keras_selfattn.models.heads import Head
 from keras_selfattn.models.probabilities import Shares
 from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.series.frame_layers import FramePositions, Frames
-from keras_selfattn.models.series.random_convolutions import RandomConvolutions, fit_wide
+from keras_selfattn.models.series.random_convolutions import RandomConvolutions
 from keras_selfattn.models.series.series_inputs import are_series, as_series
+from keras_selfattn.models.series.wide_readout import fit_wide
 
 Tensor = Any
 
