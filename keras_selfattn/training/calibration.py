@@ -15,7 +15,7 @@ from keras_selfattn.models.raw_inputs import Rows
 _PREDICT_BATCH = 256
 _HOTTEST = 10.0
 # Fewer rows are too noisy: one more mistake would change the temperature.
-_FEWEST = 20
+FEWEST = 20
 # Keras' own: below it probabilities are equal.
 _LEAST = 1e-7
 
@@ -69,7 +69,7 @@ class Calibration:
         self._probabilities: Any = layers.get(Probabilities)
         self._mixture: Any = layers.get(Mixture)
         self._wide: np.ndarray | None = None
-        self.possible = self._probabilities is not None and self._count >= _FEWEST
+        self.possible = self._probabilities is not None and self._count >= FEWEST
         if not self.possible:
             return
         targets: Any = model.head.encoded(rows.targets)

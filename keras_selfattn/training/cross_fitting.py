@@ -7,7 +7,7 @@ import numpy as np
 from keras_selfattn.data.labelled import LabelledRows, labels_in
 from keras_selfattn.errors import DataError
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.training.calibration import Calibration, fitted_shares, row_losses
+from keras_selfattn.training.calibration import FEWEST, Calibration, fitted_shares, row_losses
 
 # Attention must spare this many standard errors of the loss; a smaller gain is chance.
 _ERRORS = 1.0
@@ -31,9 +31,9 @@ def cross_fitted_share(rows: LabelledRows, seed: int, trained: Callable[[Labelle
         return 0.0
     if labels_in(halves[0].targets) != labels_in(halves[1].targets):
         return 0.0
-    fits = [Calibration(trained(half), other) for half, other in (halves, halves[::-1])]
-    if not all(fit.possible for fit in fits):
+    if min(map(len, halves)) < FEWEST:
         return 0.0
+    fits = [Calibration(trained(half), other) for half, other in (halves, halves[::-1])]
     deep, wide, targets = (np.concatenate(each) for each in zip(*(fit.paths() for fit in fits), strict=True))
     return share_of_attention(deep, wide, targets, exclusive=fits[0].exclusive)
 

@@ -123,7 +123,8 @@ class _Path(NamedTuple):
     def of(cls, features: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> "_Path":
         mean, centre = (np.average(each, axis=0, weights=weights) for each in (features, targets))
         root = np.sqrt(weights)[:, None]
-        scaled = root * (features - mean)
+        scaled = features - mean
+        scaled *= root  # in place: there can be 400 MB of them
         return cls(mean, centre, root, scaled, root * (targets - centre), *_directions(scaled))
 
     def coefficients(self, penalty: float) -> np.ndarray:
@@ -162,7 +163,8 @@ def _relative(weights: np.ndarray | None, rows: int) -> np.ndarray:
 def _statistics(features: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the weighted mean and deviation of each feature."""
     mean = np.average(features, axis=0, weights=weights)
-    return mean, np.sqrt(np.average((features - mean) ** 2, axis=0, weights=weights))
+    centred = features - mean
+    return mean, np.sqrt(np.einsum("b,bn,bn->n", weights, centred, centred) / weights.sum())
 
 
 def _blocks_left_out(
