@@ -95,3 +95,12 @@ def test_constant_features_and_one_row_answer_the_mean():
     alone = fit_ridge(np.ones((1, 2)), np.array([[7.0]]))
     assert (alone.coefficients == 0).all()
     assert alone.intercept.tolist() == [7.0]
+
+
+def test_products_of_the_kinds_tell_the_same_left_out_rows_as_their_features():
+    features, targets = made_up(9, 15)
+    weights = np.array([1, 2, 3, 1, 1, 2, 1, 1, 3.0])
+    products = ridge.kind_products(features, (6, 5, 4), weights)
+    for shares in (SHARES, (0.0, 1.0, 0.2)):
+        wanted = fit_ridge(features, targets, (6, 5, 4), shares, weights).left_out
+        np.testing.assert_allclose(ridge.left_out(products, shares, targets, weights), wanted, atol=1e-6)

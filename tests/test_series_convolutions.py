@@ -8,8 +8,11 @@ from keras_selfattn import models
 from keras_selfattn.data import LabelledRows
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.batches import padded
-from keras_selfattn.models.series import random_convolutions as convolutions
-from keras_selfattn.models.series.random_convolutions import RandomConvolutions, draw
+from keras_selfattn.models.series import wide_readout
+from keras_selfattn.models.series.dictionary import draw_groups, wins
+from keras_selfattn.models.series.pooling import pooled
+from keras_selfattn.models.series.random_convolutions import RandomConvolutions
+from keras_selfattn.models.series.random_kernels import dilations_within, draw
 from keras_selfattn.training.calibration import Calibration
 
 SMALL = {"width": 8, "num_layers": 1, "num_heads": 2, "max_positions": 4, "kernels": 40}
@@ -27,44 +30,107 @@ def bumps(rows, seed=0):
     return series, names
 
 
-def _seen(frame, tap, at):
-    return frame + (tap - 5) * at.dilation
+def outputs(kernel, bias, x, real, dilation, margin):
+    """Return the outputs of a kernel `[9, F]` at the frames that count, and these frames, by loops."""
+    frames = [
+        frame
+        for frame in range(len(x))
+        if real[frame] and all(0 <= frame + way < len(x) and real[frame + way] for way in (-margin, margin))
+    ]
+    taps = range(9)
+    seen = {frame: [(tap, frame + (tap - 4) * dilation) for tap in taps] for frame in frames}
+    return frames, [
+        bias + sum(kernel[tap] @ x[at] for tap, at in seen[frame] if 0 <= at < len(x)) for frame in frames
+    ]
+
+
+def pooled_by_loops(line, frames, rows_frames):
+    """Return share, largest, mean and place of the outputs at frames of a row of so many real frames."""
+    above = [min(max(100 * value, 0), 1) for value in line]
+    total = max(sum(above), 1)
+    first, last = rows_frames[0], max(len(rows_frames) - 1, 1)
+    places = [2 * (frame - first) / last - 1 for frame in frames]
+    return [
+        sum(above) / max(len(line), 1),
+        max(line, default=0),
+        sum(value for value in line if value > 0) / total,
+        sum(each * place for each, place in zip(above, places, strict=True)) / total,
+    ]
+
+
+def wins_by_loops(lines):
+    """Return the roots of what each of eight lines `[8, T]` wins as the largest, and as the smallest."""
+    largest, smallest = np.zeros(8), np.zeros(8)
+    for outputs_there in np.transpose(lines):
+        for place, value in enumerate(outputs_there):
+            largest[place] += max(0, 1 - 100 * (max(outputs_there) - value)) * max(value, 0)
+            smallest[place] += max(0, 1 - 100 * (value - min(outputs_there)))
+    return [*np.sqrt(largest), *np.sqrt(smallest)]
 
 
 def test_what_kernels_find_is_what_loops_find():
     row = np.random.default_rng(0).normal(size=(23, 3)).astype("float32")
-    found = np.asarray(RandomConvolutions(20, longest=60, seed=5)(row[None]))[0]
-    shares, largest = [], []
-    for at, parts in draw(20, 3, 60, 5).items():
-        for kernel, bias in zip(parts["kernels"].T.reshape(-1, 11, 3), parts["biases"], strict=True):
-            line = [
-                bias
-                + sum(kernel[tap] @ row[t] for tap in range(11) if 0 <= (t := _seen(frame, tap, at)) < 23)
-                for frame in range(at.margin, 23 - at.margin)
-            ]
-            shares.append(np.clip(100 * np.array(line), 0, 1).mean() if line else 0)
-            largest.append(max(line, default=0))
-    assert 0 in largest, "one that does not fit into the row is among them"
-    places = np.linspace(0, 22, 16)
-    samples = np.stack([np.interp(places, np.arange(23), column) for column in row.T], axis=-1).reshape(-1)
-    np.testing.assert_allclose(found, [*shares, *largest, *samples], atol=1e-4)
+    layer = RandomConvolutions(21, longest=60, seed=5)
+    found = np.split(np.asarray(layer(row[None]))[0], np.cumsum(layer.sizes(3))[:-1])
+    steps = np.concatenate([np.zeros((1, 3), "float32"), np.diff(row, axis=0)])
+    random, short = np.random.default_rng(5), 0
+    for part, (x, real) in enumerate(((row, np.ones(23)), (steps, np.arange(23) > 0))):
+        places = np.flatnonzero(real)
+        pools, rivals = [], []
+        for dilation, bank in draw(11 - part, 3, 60, random).items():
+            for kernel, bias, anywhere in zip(bank.kernels.T, bank.biases, bank.anywhere, strict=True):
+                margin = 0 if anywhere else 4 * dilation
+                frames, line = outputs(kernel.reshape(9, 3), bias, x, real, dilation, margin)
+                short += not line
+                pools.append(pooled_by_loops(line, frames, places))
+        for dilation in (1, 2, 4):
+            group = draw_groups(1, 3, random).T.reshape(8, 9, 3)
+            rivals += wins_by_loops([outputs(kernel, 0, x, real, dilation, 0)[1] for kernel in group])
+        share, largest, mean, place = np.transpose(pools)
+        kinds = [[*share, *largest], mean, place, rivals]
+        for wanted, kind in zip(kinds, found[4 * part : 4 * part + 4], strict=True):
+            np.testing.assert_allclose(kind, wanted, atol=2e-4)
+    assert short, "one that does not fit into the row is among them"
+    samples = [np.interp(np.linspace(0, 22, 16), np.arange(23), column) for column in row.T]
+    np.testing.assert_allclose(found[-1], np.stack(samples, axis=-1).reshape(-1), atol=1e-4)
+
+
+def test_a_missing_frame_counts_for_nothing():
+    row = np.random.default_rng(0).normal(size=(1, 12, 1)).astype("float32")
+    mask = np.arange(12)[None] != 5
+    kernels = np.random.default_rng(1).normal(size=(1, 12, 3)).astype("float32")
+    counted = np.repeat(mask[:, :, None], 3, axis=-1).astype("float32")
+    found = pooled(kernels, counted, mask[:, :, None].astype("float32"))
+    line, frames = kernels[0, mask[0], 1], np.arange(11)
+    np.testing.assert_allclose(
+        [each[0, 1] for each in found], pooled_by_loops(line, frames, frames), atol=1e-5
+    )
+    layer = RandomConvolutions(12, longest=30)
+    other = np.where(mask[:, :, None], row, 7.0).astype("float32")
+    np.testing.assert_array_equal(layer(row, mask=mask), layer(other, mask=mask))
+
+
+def test_equal_kernels_share_a_win_and_nearly_equal_ones_nearly():
+    found = np.zeros((1, 1, 8), "float32")
+    found[0, 0, :3] = 1.0, 1.0, 0.995
+    largest = np.asarray(wins(found, np.ones((1, 1, 1), "float32")))[0, :8]
+    np.testing.assert_allclose(largest, [1, 1, (0.5 * 0.995) ** 0.5, 0, 0, 0, 0, 0], atol=1e-4)
 
 
 def test_kernels_of_several_dilations_are_centred_and_reach_within_the_longest_row():
     for features in (1, 4):
-        drawn = draw(200, features, longest=100, seed=0)
+        drawn = draw(200, features, 100, np.random.default_rng(0))
         assert len(drawn) > 4
-        assert sum(len(parts["biases"]) for parts in drawn.values()) == 200
-        for at, parts in drawn.items():
-            assert 6 * at.dilation < 100
-            kernels = parts["kernels"].reshape(11, features, -1)
-            np.testing.assert_allclose(kernels.sum(axis=0), 0, atol=1e-5)
-            if at.margin:  # as far as the kernels reach, so that none of them sees beyond a row
-                reach = np.abs(np.argwhere(np.abs(kernels).sum(axis=(1, 2)) > 0) - 5).max()
-                assert at.margin == reach * at.dilation
-                assert 2 * at.margin < 100
-        within = sum(len(parts["biases"]) for at, parts in drawn.items() if at.margin)
-        assert 70 < within < 130
+        assert sum(len(bank.biases) for bank in drawn.values()) == 200
+        for dilation, bank in drawn.items():
+            assert 8 * dilation < 100
+            np.testing.assert_allclose(bank.kernels.reshape(9, features, -1).sum(axis=0), 0, atol=1e-5)
+        assert 70 < sum(int(bank.anywhere.sum()) for bank in drawn.values()) < 130
+        groups = draw_groups(5, features, np.random.default_rng(0)).reshape(9, features, 5, 8)
+        np.testing.assert_allclose(groups.sum(axis=0), 0, atol=1e-5)
+        np.testing.assert_allclose(np.abs(groups).sum(axis=0).max(axis=0), 1, atol=1e-5)
+    assert dilations_within(1).tolist() == dilations_within(9).tolist() == [1]
+    assert dilations_within(33).tolist() == [1, 2, 3, 4]
 
 
 def test_padding_and_rows_without_frames_change_nothing():
@@ -75,8 +141,10 @@ def test_padding_and_rows_without_frames_change_nothing():
     among = layer(more, mask=np.array([[True] * 9 + [False] * 8, [False] * 17]))
     np.testing.assert_allclose(among[:1], alone, atol=1e-5)
     assert (np.asarray(among[1]) == 0).all()
-    assert layer(np.zeros((0, 4, 2), "float32")).shape == (0, 62)
-    assert layer(np.zeros((2, 0, 2), "float32")).shape == (2, 62)
+    size = sum(layer.sizes(2))
+    assert layer(np.zeros((0, 4, 2), "float32")).shape == (0, size)
+    assert layer(np.zeros((2, 0, 2), "float32")).shape == (2, size)
+    assert np.isfinite(layer(row[:, :1])).all()
 
 
 def test_attention_learns_alone_and_then_adds_its_share():
@@ -190,7 +258,7 @@ def test_long_rows_are_read_a_few_at_a_time():
     wide = model.core.get_layer("wide")
     asked = wide.call
     wide.call = lambda inputs, **given: sizes.append(inputs.shape) or asked(inputs, **given)
-    convolutions.fit_wide(model.core, rows, targets, exclusive=True)
+    wide_readout.fit_wide(model.core, rows, targets, exclusive=True)
     assert sum(size[0] for size in sizes) == 8
     assert all(rows * frames < 100_000 for rows, frames, _ in sizes)
     assert max(rows for rows, _, _ in sizes) > 1

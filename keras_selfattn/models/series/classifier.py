@@ -20,16 +20,16 @@ from keras_selfattn.models.heads import Head
 from keras_selfattn.models.probabilities import Shares
 from keras_selfattn.models.raw_inputs import Rows
 from keras_selfattn.models.series.frame_layers import FramePositions, Frames
-from keras_selfattn.models.series.random_convolutions import RandomConvolutions, fit_wide
+from keras_selfattn.models.series.random_convolutions import RandomConvolutions
 from keras_selfattn.models.series.series_inputs import are_series, as_series
+from keras_selfattn.models.series.wide_readout import fit_wide
 
 Tensor = Any
 
 # Standard deviation of the training noise, so that no single value decides.
 _NOISE = 0.05
 # Initial shares of attention and the random convolutions. With few rows the convolutions are right more
-# often, and a little attention improves the probabilities. Fewer than 100 validation rows are too noisy to
-# fit the shares.
+# often. Fewer than 100 validation rows are too noisy to fit the shares: `training` cross-validates then.
 _SHARES = Shares(deep=0.1, wide=1.0, rows=100)
 
 

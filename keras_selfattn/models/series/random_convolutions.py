@@ -1,56 +1,43 @@
-"""Random convolutions with a linear readout: the path beside attention for few rows.
+"""Features of series from random kernels, for a linear readout: the path beside attention for few rows.
 
-Axes: B (batch), T (frames), F (features of a frame), K (kernels of a dilation), N (features of a row),
-C (outputs).
+Axes: B (batch), T (frames), F (features of a frame), K (kernels of a dilation), N (features of a row).
 
 Reference: Dempster et al. 2020, "ROCKET: Exceptionally Fast and Accurate Time Series Classification Using
 Random Convolutional Kernels".
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.models.batches import LengthSortedBatches
-from keras_selfattn.models.series.frame_layers import patches, real_frames
-from keras_selfattn.models.series.ridge import fit_ridge
-from keras_selfattn.models.subsampling import stratified_subsample
+from keras_selfattn.models.series.dictionary import RIVALS, draw_groups, wins
+from keras_selfattn.models.series.frame_layers import patches
+from keras_selfattn.models.series.pooling import Pooled, pooled
+from keras_selfattn.models.series.random_kernels import TAPS, Bank, dilations_within, draw, inside
 
 Tensor = Any
 
-# Dilations are rounded down to these, so that kernels of one dilation share their product.
-_DILATIONS = np.array([1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024])
-_SIZES = (7, 9, 11)
-_TAPS = max(_SIZES)
 # Number of samples of a row.
 POINTS = 16
-# Relative weights of the three kinds of features: positive shares, largest values, samples.
-_WEIGHTS = (1.0, 1.0, 0.3)
-_STEEP = 100.0
-# The most rows for the fit of a readout: its cost grows with their cube.
-_MOST_ROWS = 2000
-# Rows in a batch, and its `window`, the cost of a frame: long rows come in smaller batches.
-_BATCH, _WINDOW = 32, 48
-# The tried scales of the readout, evenly in their logarithm, and the smoothing of each label: predictions for
-# left-out rows are nearly always right, so without smoothing no scale would be too large.
-_SCALES = np.geomspace(0.3, 60, 80)
-_DOUBT = 0.05
+# Random kernels for each group of competing kernels at a dilation.
+_FOR_A_GROUP = 125
+# The pooled features of each kind.
+_POOLED = (("share", "largest"), ("mean",), ("place",))
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class RandomConvolutions(keras.layers.Layer):
-    """Features of random kernels on standardised series, and the series sampled at 16 places.
+    """Features of random kernels on standardised series and on their differences from frame to frame.
 
-    The features of a kernel are the share of real frames with a positive value, and its largest value. Half
-    of the kernels apply at every frame, with zeros before and after the row. The other half apply only within
-    the row, and give 0 for a row that is too short. Kernels are drawn from the seed and not trained; their
-    dilations reach up to the length of the longest training row.
+    Half of the kernels are for the series, half for the differences. Four features pool the outputs of each
+    (`pooling.Pooled`). Beside them, kernels compete in groups at dilations 1, 2, 4, … (`dictionary.wins`),
+    and the series are sampled at 16 places. Kernels are drawn from the seed and not trained; they reach no
+    further than the longest training row.
 
     Args:
-        kernels: their number.
+        kernels: the number of pooled kernels; the competing ones follow from it.
         longest: frames of the longest training row.
         seed: of the draw.
 
@@ -60,13 +47,14 @@ class RandomConvolutions(keras.layers.Layer):
         training: True returns zeros: the fitted path is not needed to train the rest.
 
     Returns:
-        float32 `[batch, 2 kernels + 16 features]`; zeros for a row without frames.
+        float32 `[batch, sum of sizes]`; zeros for a row without frames.
 
     Example:
 
         >>> import numpy as np
-        >>> RandomConvolutions(10, longest=50)(np.ones((1, 30, 2), "float32")).shape
-        TensorShape([1, 52])
+        >>> layer = RandomConvolutions(10, longest=50)
+        >>> layer(np.ones((1, 30, 2), "float32")).shape, layer.sizes(2)
+        (TensorShape([1, 168]), (10, 5, 5, 48, 10, 5, 5, 48, 32))
     """
 
     def __init__(self, kernels: int, longest: int, seed: int = 0, **kwargs: Any) -> None:
@@ -74,38 +62,39 @@ class RandomConvolutions(keras.layers.Layer):
         self.kernels, self.longest, self.seed = kernels, longest, seed
 
     def build(self, input_shape: tuple) -> None:
-        drawn = draw(self.kernels, input_shape[-1], self.longest, self.seed)
-        self._groups = [
-            (
-                place,
-                *(
-                    self._constant(f"{name}_{place.dilation}_{place.margin}", each)
-                    for name, each in parts.items()
-                ),
+        random = np.random.default_rng(self.seed)
+        self._banks, self._groups = [], []
+        for name, count in zip(("series", "differences"), self._counts, strict=True):
+            drawn = draw(count, input_shape[-1], self.longest, random)
+            self._banks.append(
+                {
+                    dilation: Bank(
+                        *(self._constant(f"{name}_{dilation}_{at}", each) for at, each in _parts(bank))
+                    )
+                    for dilation, bank in drawn.items()
+                }
             )
-            for place, parts in drawn.items()
-        ]
+            self._groups.append(
+                {
+                    dilation: self._constant(
+                        f"{name}_groups_{dilation}", draw_groups(self._groups_at, input_shape[-1], random)
+                    )
+                    for dilation in self._rival_dilations
+                }
+            )
 
     def call(self, inputs: Tensor, mask: Tensor | None = None, training: bool | None = None) -> Tensor:
         if training:
             return ops.zeros((ops.shape(inputs)[0], sum(self.sizes(inputs.shape[-1]))))
         real = ops.ones_like(inputs[:, :, 0]) if mask is None else ops.cast(mask, "float32")
         real = real[:, :, None]  # [B, T, 1]
-        positive, largest = [], []
-        cut, dilation = inputs, 0
-        for at, kernels, biases in self._groups:
-            if at.dilation != dilation:  # in order of dilation; all together would take 20 times the memory
-                cut, dilation = patches(inputs * real, _TAPS, at.dilation), at.dilation
-            asked = _inside(real, at.margin)  # [B, T, 1]
-            count = ops.sum(asked, axis=1)  # [B, 1]
-            found = ops.matmul(cut, kernels) + biases  # [B, T, K]
-            # A steep sigmoid instead of a step: rounding must not decide.
-            above = ops.clip(found * _STEEP, 0.0, 1.0) * asked
-            shares = ops.sum(above, axis=1) / ops.maximum(count, 1)
-            top = ops.max(ops.where(asked > 0, found, -np.inf), axis=1, initial=-np.inf)
-            positive.append(shares)  # [B, K]
-            largest.append(ops.where(count > 0, top, 0.0))
-        return ops.concatenate([*positive, *largest, sampled(inputs * real, real)], axis=-1)  # [B, N]
+        series = inputs * real
+        found = []
+        for banks, groups, (x, known) in zip(
+            self._banks, self._groups, ((series, real), differences(series, real)), strict=True
+        ):
+            found += self._features(x, known, banks, groups)
+        return ops.concatenate([*found, sampled(series, real)], axis=-1)  # [B, N]
 
     def compute_mask(self, inputs: Tensor, mask: Tensor | None = None) -> None:
         """Return None: there are no frames left to mask."""
@@ -113,89 +102,74 @@ class RandomConvolutions(keras.layers.Layer):
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return (input_shape[0], sum(self.sizes(input_shape[-1])))
 
-    def sizes(self, features: int) -> tuple[int, int, int]:
-        """Return the number of features of each kind."""
-        return self.kernels, self.kernels, POINTS * features
+    def sizes(self, features: int) -> tuple[int, ...]:
+        """Return the number of features of each kind.
+
+        The kinds are, for the series and then for the differences: shares and largest values; means;
+        places; competing kernels. The last one is the samples.
+        """
+        rivals = 2 * RIVALS * self._groups_at * len(self._rival_dilations)
+        each = [(*(len(kind) * count for kind in _POOLED), rivals) for count in self._counts]
+        return (*each[0], *each[1], POINTS * features)
 
     def get_config(self) -> dict[str, Any]:
         names = ("kernels", "longest", "seed")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
+    @property
+    def _counts(self) -> tuple[int, int]:
+        return self.kernels - self.kernels // 2, self.kernels // 2
+
+    @property
+    def _groups_at(self) -> int:
+        return max(1, round(self.kernels / _FOR_A_GROUP))
+
+    @property
+    def _rival_dilations(self) -> list[int]:
+        return [dilation for dilation in dilations_within(self.longest).tolist() if dilation.bit_count() == 1]
+
+    def _features(
+        self, x: Tensor, known: Tensor, banks: dict[int, Bank], groups: dict[int, Tensor]
+    ) -> list[Tensor]:
+        """Return the features of four kinds, `[B, N]` each."""
+        pools, won = [], []
+        # One dilation after the other: all together would take 20 times the memory.
+        for dilation in sorted({*banks, *groups}):
+            cut = patches(x, TAPS, dilation)  # [B, T, 9 F]
+            if dilation in banks:
+                pools.append(self._pooled(cut, known, banks[dilation], dilation))
+            if dilation in groups:
+                won.append(wins(ops.matmul(cut, groups[dilation]), known))
+        kinds = [[getattr(each, name) for name in kind for each in pools] for kind in _POOLED]
+        return [ops.concatenate(each, axis=-1) for each in (*kinds, won) if each]
+
+    def _pooled(self, cut: Tensor, known: Tensor, bank: Bank, dilation: int) -> Pooled:
+        counted = ops.where(bank.anywhere > 0, known, inside(known, TAPS // 2 * dilation))  # [B, T, K]
+        return pooled(ops.matmul(cut, bank.kernels) + bank.biases, counted, known)
+
     def _constant(self, name: str, values: np.ndarray) -> Any:
         return self.add_weight(
             shape=values.shape,
-            initializer=keras.initializers.Constant(cast(Any, values)),
+            initializer=keras.initializers.Constant(cast(Any, values.astype(np.float32))),
             trainable=False,
             name=name,
             dtype="float32",
         )
 
 
-def fit_wide(
-    core: keras.Model,
-    rows: Sequence[np.ndarray],
-    targets: np.ndarray,
-    *,
-    exclusive: bool,
-    weights: np.ndarray | None = None,
-) -> None:
-    """Fit the layer "readout" of a core on the features of its layer "wide".
+def differences(series: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the difference of each frame from the one before, and 1 where both are real, else 0.
 
     Args:
-        core: with the layers "frames", "wide" and "readout".
-        rows: float32 `[T, F]` each.
-        targets: 1 for each label of a row, else 0, `[rows, C]`.
-        exclusive: True if a row has one label.
-        weights: of the rows, float `[rows]`; by default all the same.
+        series: float `[B, T, F]`.
+        real: 1 or 0, `[B, T, 1]`.
     """
-    chosen = stratified_subsample(targets > 0, np.ones(len(rows)), _MOST_ROWS)
-    batches = LengthSortedBatches([rows[row] for row in chosen], batch_size=_BATCH, window=_WINDOW)
-    chosen = chosen[batches.order]
-    frames, wide = core.get_layer("frames"), core.get_layer("wide")
-    found = [np.asarray(wide(frames(values), mask=real_frames(values))) for (values,) in batches]
-    targets = targets[chosen].astype(np.float64)
-    weights = None if weights is None else weights[chosen]
-    sizes = wide.sizes(rows[0].shape[1])
-    ridge = fit_ridge(np.concatenate(found), 2 * targets - 1, sizes, _WEIGHTS, weights)
-    scale = min(_SCALES, key=lambda scale: _loss(scale * ridge.left_out, targets, exclusive, weights))
-    core.get_layer("readout").set_weights([scale * ridge.coefficients, scale * ridge.intercept])
+    before, known = (ops.pad(each, [[0, 0], [1, 0], [0, 0]])[:, :-1] for each in (series, real))
+    return (series - before) * real * known, real * known
 
 
-def _loss(logits: np.ndarray, targets: np.ndarray, exclusive: bool, weights: np.ndarray | None) -> float:
-    """Return the cross-entropy of slightly smoothed labels."""
-    if exclusive:
-        doubted = targets * (1 - _DOUBT) + _DOUBT / targets.shape[1]
-        normal = np.logaddexp.reduce(logits, axis=1, keepdims=True)
-        of_rows = np.sum(doubted * (normal - logits), axis=1)
-    else:
-        doubted = targets * (1 - _DOUBT) + _DOUBT / 2
-        of_rows = np.mean(np.logaddexp(0, logits) - doubted * logits, axis=1)
-    return float(np.average(of_rows, weights=weights))
-
-
-class Place(NamedTuple):
-    """Placement of kernels in a series: frames between taps, and the distance from either end of a row."""
-
-    dilation: int
-    margin: int
-
-
-def draw(kernels: int, features: int, longest: int, seed: int) -> dict[Place, dict[str, np.ndarray]]:
-    """Return the "kernels" `[11 F, K]` and their "biases" `[K]`, float32, by placement."""
-    random = np.random.default_rng(seed)
-    sizes = random.choice(_SIZES, kernels)
-    reach = np.log2(np.maximum((longest - 1) / (sizes - 1), 1.0))
-    dilations = np.floor(2.0 ** random.uniform(0, reach, kernels)).astype(int)
-    dilations = _DILATIONS[np.searchsorted(_DILATIONS, dilations, side="right") - 1]
-    margins = np.where(random.random(kernels) < 0.5, (sizes - 1) // 2 * dilations, 0)
-    places = np.stack([dilations, margins], axis=1)
-    found = {}
-    for place in np.unique(places, axis=0):
-        chosen = sizes[(places == place).all(axis=1)]
-        drawn = np.stack([_kernel(size, features, random) for size in chosen], axis=-1)
-        biases = random.uniform(-1, 1, len(chosen)).astype(np.float32)
-        found[Place(*place.tolist())] = {"kernels": drawn.astype(np.float32), "biases": biases}
-    return found
+def _parts(bank: Bank) -> list[tuple[str, np.ndarray]]:
+    return list(bank._asdict().items())
 
 
 def sampled(inputs: Tensor, real: Tensor) -> Tensor:
@@ -220,25 +194,3 @@ def sampled(inputs: Tensor, real: Tensor) -> Tensor:
         ops.take_along_axis(inputs, ops.cast(place, "int32")[:, :, None], axis=1) for place in (below, above)
     )
     return ops.reshape(low * (1 - share) + high * share, (ops.shape(inputs)[0], POINTS * inputs.shape[2]))
-
-
-def _inside(real: Tensor, margin: int) -> Tensor:
-    """Return 1 for real frames with real frames at distance `margin` on both sides, else 0, `[B, T, 1]`."""
-    if not margin:
-        return real
-    before = ops.pad(real, [[0, 0], [margin, 0], [0, 0]])[:, :-margin]
-    behind = ops.pad(real, [[0, 0], [0, margin], [0, 0]])[:, margin:]
-    return real * before * behind
-
-
-def _kernel(size: int, features: int, random: np.random.Generator) -> np.ndarray:
-    """Return a kernel of mean 0 in each feature it uses, `[11 F]`."""
-    drawn = random.normal(size=(size, features))
-    used = np.ones(features, bool)
-    if features > 1:
-        count = int(2 ** random.uniform(0, np.log2(min(features, size) + 1)))
-        used = np.isin(np.arange(features), random.choice(features, min(count, features), replace=False))
-    found = np.zeros((_TAPS, features))
-    begin = (_TAPS - size) // 2
-    found[begin : begin + size] = (drawn - drawn.mean(axis=0)) * used
-    return found.reshape(-1)

@@ -4,6 +4,7 @@ Axes: B (rows), N (features), R (directions), C (outputs).
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -55,9 +56,8 @@ def fit_ridge(
     Reference: Hastie et al. 2009, "The Elements of Statistical Learning", section 7.10, equation 7.64.
     """
     wide, targets = features.astype(np.float64), targets.astype(np.float64)
-    weights = np.ones(len(wide)) if weights is None else np.maximum(weights / np.mean(weights), _ROUNDING)
-    mean = np.average(wide, axis=0, weights=weights)
-    deviation = np.sqrt(np.average((wide - mean) ** 2, axis=0, weights=weights))
+    weights = _relative(weights, len(wide))
+    _, deviation = _statistics(wide, weights)
     scale = _scale(deviation, [wide.shape[1]] if sizes is None else sizes, shares)
     wide *= scale
     path = _Path.of(wide, targets, weights)
@@ -65,10 +65,47 @@ def fit_ridge(
         errors = path.left_out()
     else:
         errors = _blocks_left_out(wide, targets, weights, blocks)
-    best = int(np.argmin([np.average((each**2).mean(axis=1), weights=weights) for each in errors]))
+    best = _best(errors, weights)
     coefficients = path.coefficients(PENALTIES[best])
     intercept = path.centre - path.mean @ coefficients
     return Ridge(coefficients * scale[:, None], intercept, targets - errors[best])
+
+
+def kind_products(features: np.ndarray, sizes: Sequence[int], weights: np.ndarray) -> np.ndarray:
+    """Return the products of rows in the features of each kind, for `left_out`, float64 `[kinds, B, B]`.
+
+    Args:
+        features: float `[B, N]`.
+        sizes: of each kind of features, N in all.
+        weights: of the rows, float `[B]`.
+    """
+    weights = _relative(weights, len(features))
+    found = np.zeros((len(sizes), len(features), len(features)))
+    starts = np.cumsum([0, *sizes])
+    for kind, (start, stop) in enumerate(pairwise(starts)):
+        wide = features[:, start:stop].astype(np.float64)
+        mean, deviation = _statistics(wide, weights)
+        wide = np.sqrt(weights)[:, None] * (wide - mean) * _scale(deviation, [stop - start], (1.0,))
+        found[kind] = wide @ wide.T
+    return found
+
+
+def left_out(
+    products: np.ndarray, shares: Sequence[float], targets: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Return the predictions of `fit_ridge` for left-out rows, `[B, C]`, for the shares of the kinds.
+
+    Args:
+        products: of the rows, as `kind_products` returns them, with the same weights.
+        shares: the total weight of each kind.
+        targets: float `[B, C]`.
+        weights: of the rows, float `[B]`.
+    """
+    weights = _relative(weights, len(targets))
+    root = np.sqrt(weights)[:, None]
+    rest = root * (targets - np.average(targets, axis=0, weights=weights))
+    errors = _left_out_errors(rest, root, *_kept(*np.linalg.eigh(np.tensordot(shares, products, 1))))
+    return targets - errors[_best(errors, weights)]
 
 
 class _Path(NamedTuple):
@@ -86,7 +123,8 @@ class _Path(NamedTuple):
     def of(cls, features: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> "_Path":
         mean, centre = (np.average(each, axis=0, weights=weights) for each in (features, targets))
         root = np.sqrt(weights)[:, None]
-        scaled = root * (features - mean)
+        scaled = features - mean
+        scaled *= root  # in place: there can be 400 MB of them
         return cls(mean, centre, root, scaled, root * (targets - centre), *_directions(scaled))
 
     def coefficients(self, penalty: float) -> np.ndarray:
@@ -95,15 +133,38 @@ class _Path(NamedTuple):
 
     def left_out(self) -> np.ndarray:
         """Return the errors on each row when only it is left out, by penalty, `[penalties, B, C]`."""
-        turned, square = self.directions.T @ self.rest, self.root[:, 0] ** 2
-        found = []
-        for penalty in PENALTIES:
-            kept = self.variances / (self.variances + penalty)
-            # The leverage of each row's own target, beside its effect on the mean.
-            own = square / square.sum() + self.directions**2 @ kept
-            errors = self.rest - self.directions @ (kept[:, None] * turned)
-            found.append(errors / np.maximum(1 - own, _ROUNDING)[:, None] / self.root)
-        return np.stack(found)
+        return _left_out_errors(self.rest, self.root, self.variances, self.directions)
+
+
+def _left_out_errors(
+    rest: np.ndarray, root: np.ndarray, variances: np.ndarray, directions: np.ndarray
+) -> np.ndarray:
+    turned, square = directions.T @ rest, root[:, 0] ** 2
+    found = []
+    for penalty in PENALTIES:
+        kept = variances / (variances + penalty)
+        # The leverage of each row's own target, beside its effect on the mean.
+        own = square / square.sum() + directions**2 @ kept
+        errors = rest - directions @ (kept[:, None] * turned)
+        found.append(errors / np.maximum(1 - own, _ROUNDING)[:, None] / root)
+    return np.stack(found)
+
+
+def _best(errors: np.ndarray, weights: np.ndarray) -> int:
+    """Return the place of the penalty with the smallest errors, `[penalties, B, C]`."""
+    return int(np.argmin([np.average((each**2).mean(axis=1), weights=weights) for each in errors]))
+
+
+def _relative(weights: np.ndarray | None, rows: int) -> np.ndarray:
+    """Return weights of mean 1, none of them 0."""
+    return np.ones(rows) if weights is None else np.maximum(weights / np.mean(weights), _ROUNDING)
+
+
+def _statistics(features: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the weighted mean and deviation of each feature."""
+    mean = np.average(features, axis=0, weights=weights)
+    centred = features - mean
+    return mean, np.sqrt(np.einsum("b,bn,bn->n", weights, centred, centred) / weights.sum())
 
 
 def _blocks_left_out(
@@ -133,7 +194,11 @@ def _scale(deviation: np.ndarray, sizes: Sequence[int], shares: Sequence[float])
 def _directions(scaled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the left singular vectors `[B, R]` of centred features, and the squared singular values."""
     rows, features = scaled.shape
-    values, vectors = np.linalg.eigh(scaled @ scaled.T if rows <= features else scaled.T @ scaled)
-    kept = values > _ROUNDING * max(values[-1], 0.0)
-    values, vectors = values[kept], vectors[:, kept]
+    values, vectors = _kept(*np.linalg.eigh(scaled @ scaled.T if rows <= features else scaled.T @ scaled))
     return (vectors if rows <= features else scaled @ vectors / np.sqrt(values)), values
+
+
+def _kept(values: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the eigenvalues above rounding, and their vectors."""
+    kept = values > _ROUNDING * max(values[-1], 0.0)
+    return values[kept], vectors[:, kept]
