@@ -63,6 +63,14 @@ def test_the_mistakes_of_several_labels_a_row_tell_the_surest_wrong_decision():
     assert found.rows == [("row 2", "c", ["new"], [], 1.0), ("row 1", "b", ["x", "y"], ["x"], 0.8)]
 
 
+def test_a_label_of_probability_one_half_is_predicted_in_mistakes_too():
+    """The same threshold as in the figures and in the answers of a server."""
+    rows = LabelledRows(["a", "b"], [["x"], ["x"]], "made up")
+    outputs = np.array([[0.5, 0.25], [0.75, 0.5]], "float32")
+    found = mistakes_of(MultiLabelHead(["x", "y"]), rows, outputs)
+    assert found.rows == [("row 1", "b", ["x"], ["x", "y"], 0.5)]
+
+
 def test_the_mistakes_of_tokens_are_a_line_each():
     rows = LabelledRows([["a", "film"], ["she"]], [["DET", "NOUN"], ["PRON"]], "t.conll", [1, 4])
     outputs = [np.array([[0.9, 0.1], [0.7, 0.3]], "float32"), np.array([[0.2, 0.8]], "float32")]

@@ -123,6 +123,10 @@ def test_the_defaults_in_the_help_of_train_are_those_of_the_models():
     assert {"tokens", "members", "kernels", "kernel_size", "context", "season"} <= checked
 
 
+def test_the_help_of_query_says_which_version_is_asked_by_default():
+    assert re.search(r"--version N +Version to ask\. +\[default: the latest\]", helped("query"))
+
+
 def test_the_refusal_says_what_to_do():
     images = next(task for task in TASKS if task.name == "images")
     with pytest.raises(ConfigError) as error:

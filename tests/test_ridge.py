@@ -29,7 +29,9 @@ def scaled_shares(sizes):
     return np.repeat([(share / count) ** 0.5 for share, count in zip(SHARES, counted, strict=True)], sizes)
 
 
-@pytest.mark.parametrize(("rows", "sizes"), [(12, (3, 2, 2)), (9, (6, 5, 4)), (40, (3, 2, 2))])
+@pytest.mark.parametrize(
+    ("rows", "sizes"), [(12, (3, 2, 2)), (9, (6, 5, 4)), (7, (3, 2, 2)), (40, (3, 2, 2))]
+)
 def test_it_is_the_one_that_errs_least_on_rows_left_out(rows, sizes):
     features, targets = made_up(rows, sum(sizes))
     found = fit_ridge(features, targets, sizes, SHARES)

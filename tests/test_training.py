@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import os
 
 import keras
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from sklearn.metrics import f1_score, precision_recall_fscore_support
 
 from keras_selfattn import training
-from keras_selfattn.atomic import draft_directory, new_directory, publish, write_file
+from keras_selfattn.atomic import draft_directory, new_directory, publish, remove_directory, write_file
 from keras_selfattn.cli.export import targets_for, training_of
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError, TrainingError
@@ -464,6 +465,20 @@ def test_a_new_directory_appears_whole_or_not_at_all(tmp_path):
         assert not target.exists()
     assert [path.name for path in target.iterdir()] == ["whole"]
     assert target.stat().st_mode & 0o777 == tmp_path.joinpath("folder").stat().st_mode & 0o777 != 0o700
+    with pytest.raises(FileExistsError), new_directory(target):
+        pytest.fail("an existing folder is replaced only where asked")
+
+
+def test_a_removed_directory_is_gone_for_readers_even_if_its_rest_stays_on_the_disk(tmp_path, monkeypatch):
+    target = tmp_path / "1"
+    target.mkdir()
+
+    def refused(*_, **__):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "rmdir", refused)
+    remove_directory(target)
+    assert not target.exists()
 
 
 def test_two_writers_of_one_folder_do_not_mix(tmp_path):

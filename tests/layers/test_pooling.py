@@ -119,6 +119,13 @@ def test_bad_arguments_are_named_with_their_value(settings, said):
         AttentionPooling(**settings)
 
 
+@pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16"])
+def test_symbolic_outputs_have_the_dtype_of_the_values(policy):
+    layer = AttentionPooling(2, dtype=policy)
+    for spec in layer(keras.Input((LENGTH, WIDTH)), return_weights=True):
+        assert spec.dtype == layer.compute_dtype
+
+
 def test_the_pooled_vector_has_no_mask():
     embedded = keras.layers.Embedding(5, 4, mask_zero=True)(np.array([[1, 2, 0]]))
     assert getattr(MaxPooling()(embedded), "_keras_mask", None) is None

@@ -88,6 +88,11 @@ def test_dropout_acts_in_training_only_and_follows_its_seed():
     np.testing.assert_allclose(trained[kept], plain[kept] / 0.75, rtol=1e-5)
 
 
+def test_by_default_training_drops_nothing():
+    zeros, layer = np.zeros((1, 3, 5, 8), "float32"), SinusoidalPositionEncoding2D()
+    np.testing.assert_array_equal(array(layer(zeros, training=True)), array(layer(zeros)))
+
+
 def test_a_config_and_a_file_bring_it_back(tmp_path):
     layer = SinusoidalPositionEncoding2D(0.25, base=50.0, seed=3)
     again = SinusoidalPositionEncoding2D.from_config(layer.get_config())

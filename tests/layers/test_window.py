@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from samples import HEAD_DIM, HEADS, WIDTH, built, close, expected, inputs, randomised
 
 from keras_selfattn import layers
+from keras_selfattn.layers.window import Chunks, keys_of_chunk
 
 KINDS = {
     "dot product": layers.MultiHeadSelfAttention,
@@ -139,6 +140,14 @@ def test_dropout_acts_inside_the_window_too():
     bias = everything_dropped.get_weights()[3]
     found = array(everything_dropped(x, training=True))
     np.testing.assert_allclose(found, np.broadcast_to(bias, found.shape), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "keys"), [(0, 0, 16), (5, 3, 48), (20, 3, 60), (33, 0, 66), (0, 40, 80)]
+)
+def test_a_chunk_has_the_keys_that_its_window_reaches_and_no_others(left, right, keys):
+    assert keys_of_chunk(left, right) == keys
+    assert Chunks(1000, left, right).num_keys == keys
 
 
 @tensorflow_only

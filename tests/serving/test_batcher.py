@@ -152,6 +152,20 @@ def test_a_timer_starts_what_waits_and_leaves_nothing():
     asyncio.run(run())
 
 
+def test_a_batch_that_is_exactly_full_waits_for_no_timer():
+    async def run():
+        asking = Asking(num_batch_threads=2, evenly=False, timeout_seconds=60.0, max_execution_batch_size=3)
+        model = Model()
+        await asking.ask(model, [1], [2])
+        assert not asking.executor.waiting
+        await asking.ask(model, [3])
+        await asking.executor.run_one()
+        assert model.fed == [[[1], [2], [3]]]
+        await asking.outcomes()
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("error", "found"),
     [

@@ -92,6 +92,20 @@ def test_work_that_nobody_asked_for_is_not_done(tmp_path, fetched, names, count)
     assert fetched == [count]
 
 
+def test_of_two_outputs_the_one_that_costs_nothing_comes_along():
+    graph = tf.compat.v1.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(tf.float32, [None, 3], name="x")
+        hidden = tf.matmul(x, tf.ones([3, 5]), name="hidden")
+        tf.reduce_max(hidden, axis=-1, name="largest")
+    signature = pb.SignatureDef()
+    signature.inputs["x"].name = "x:0"
+    for name in ("hidden", "largest"):
+        signature.outputs[name].name = f"{name}:0"
+    for name in ("hidden:0", "largest:0"):
+        assert FreeOutputs(graph.as_graph_def(), signature).widened([name]) == ("hidden:0", "largest:0")
+
+
 def test_of_models_that_others_exported_only_what_is_asked_for_is_fetched(tmp_path, fetched):
     models.save(Heads(), tmp_path)
     with closing(Loader(ServerConfig("m", "m")).load("m", 1, tmp_path / "1")) as version:

@@ -99,6 +99,18 @@ def test_garbage_is_refused_as_protobuf_refuses_it(data, limit):
             same(found[name], expected[name])
 
 
+@pytest.mark.parametrize("encode", [codec.encode, codec.encode_fields])
+def test_an_answer_cut_short_anywhere_is_refused_as_protobuf_refuses_it(encode):
+    message = pb.PredictResponse(outputs={"y": encode(np.arange(3.0)), "z": encode(np.arange(5.0))})
+    raw = message.SerializeToString()
+    for length in range(len(raw)):
+        predict_messages._LARGE = 2**30
+        expected = outcome(raw[:length])
+        predict_messages._LARGE = 1
+        found = outcome(raw[:length])
+        assert isinstance(found, type) == isinstance(expected, type), length
+
+
 def outcome(raw):
     """The arrays, or the class of the error."""
     try:

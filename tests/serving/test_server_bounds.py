@@ -17,7 +17,7 @@ import serving_models as models
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.api import grpc_server
+from keras_selfattn.serving.server.api import grpc_server, inference_api
 from keras_selfattn.serving.server.api.admission import Admission
 from keras_selfattn.serving.server.models import quantised_tensors
 from keras_selfattn.serving.server.rest import json_in
@@ -240,3 +240,10 @@ def test_a_batch_of_more_rows_than_may_wait_is_refused_as_a_whole(tmp_path):
     with Server(config) as server:
         request = pb.PredictRequest(model_spec=pb.ModelSpec(name="half"), inputs={"x": many})
         assert refusal(server, PREDICT, request)[0] == "UNAVAILABLE"
+
+
+def test_texts_count_with_their_bytes_and_very_many_with_what_each_costs_at_least():
+    """By this number, large answers are written in a thread and not on the event loop."""
+    few = np.array([b"abc", b"de"], object)
+    assert inference_api._copied_bytes([few, np.zeros(3, "float32")]) == 2 * 64 + 5 + 12
+    assert inference_api._copied_bytes([np.full(5000, b"", object)]) == 5000 * 64

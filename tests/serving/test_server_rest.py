@@ -85,6 +85,11 @@ def test_texts_come_back_as_objects_of_all_outputs(text_url):
     assert found == {"predictions": [{"bytes": 2, "text": "\N{REPLACEMENT CHARACTER}\0"}]}
 
 
+def test_no_header_names_the_software_that_serves(server):
+    _, _, headers = ask(f"{server.rest_url}/v1/models/default")
+    assert "server" not in headers
+
+
 def test_the_status_is_told_in_protobufs_json(server):
     expected = {
         "model_version_status": [

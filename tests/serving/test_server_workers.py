@@ -22,6 +22,7 @@ from serving_models import HalfPlusTwo, save
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client, ModelConfig
 from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server.workers.membership import RELOAD
 from keras_selfattn.serving.server.workers.merging import merged_statuses, summed_metrics
 from keras_selfattn.serving.server.workers.peer import Peer, PeerGoneError
 from keras_selfattn.serving.server.workers.supervisor import Supervisor
@@ -438,6 +439,22 @@ def test_two_reloads_at_once_leave_all_workers_with_the_same_models(serve, tmp_p
         told = {served.get("/v1/models") for _ in range(8)}
         assert len(told) == 1, told
         assert len(json.loads(told.pop())["models"]) == 1
+
+
+def test_a_reload_that_waited_for_another_has_only_the_rest_of_its_time(half_base):
+    supervisor = Supervisor(ServerConfig("half", half_base, workers=2))
+    given = []
+
+    class Worker:
+        def do(self, action, arguments, timeout):
+            given.extend([arguments[1], timeout])
+
+    supervisor._workers = {1: Worker()}
+    supervisor._reloading.acquire()
+    threading.Timer(0.2, supervisor._reloading.release).start()
+    supervisor._ask_all(RELOAD, (b"", 10.0), None)
+    assert given == [given[0]] * 2
+    assert given[0] <= 9.8
 
 
 @pytest.mark.process
