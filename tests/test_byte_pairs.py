@@ -611,7 +611,7 @@ FLAGGED = {"id": 0, "content": "<s>", "special": True, "lstrip": False, "rstrip"
         ({"post_processor": BYTE_LEVEL}, "`post_processor` is 'ByteLevel'"),
         ({"post_processor": {**ENDS, "sep": ["</s>", 7]}}, r"gives '</s>' the ids \[7\]"),
         ({"added_tokens": [{**FLAGGED, "single_word": True}]}, "'<s>' is `single_word`: not supported"),
-        ({"added_tokens": [{**FLAGGED, "id": 5}]}, "ids of the vocabulary and the added tokens must be 0 to"),
+        ({"added_tokens": [{**FLAGGED, "id": 5}]}, r"`post_processor` gives '<s>' the ids \[0\]"),
         ({"truncation": {"direction": "Left", "max_length": 8}}, "`truncation` is at the left"),
         (
             {"config": {"add_prefix_space": True}},
@@ -619,7 +619,7 @@ FLAGGED = {"id": 0, "content": "<s>", "special": True, "lstrip": False, "rstrip"
         ),
         (
             {"normalizer": {"type": "NFC"}, "added_tokens": [{**FLAGGED, "content": "e\u0301", "id": 700}]},
-            "the added token 'é' is not in Unicode's form C",
+            "the added token .* is not in Unicode's form C",
         ),
         ({"model": {"vocab": 5}}, "has not the usual form: TypeError"),
     ],

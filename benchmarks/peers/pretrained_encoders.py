@@ -95,7 +95,8 @@ def onnx_runtime(fields: dict[str, Any]) -> Prepared:
 
     def call(count: int) -> np.ndarray:
         ids, real = encode(fields["texts"][:count])
-        return _pooled(session.run(None, {"ids": ids, "real": real})[0], real)
+        hidden: Any = session.run(None, {"ids": ids, "real": real})[0]
+        return _pooled(hidden, real)
 
     return _prepared(call, fields)
 

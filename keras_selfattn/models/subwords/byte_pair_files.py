@@ -59,8 +59,10 @@ def read_byte_pairs(folder: Path, max_tokens: int) -> tuple[BytePairSettings, li
         )
     try:
         return reader(path, json_if_any(folder / CONFIG), max_tokens)
-    except ConfigError:
-        raise
+    except ConfigError as error:
+        if str(folder) in str(error):
+            raise
+        raise ConfigError(f"the tokenizer of {folder}: {error}") from error
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"{path}, or {CONFIG} beside it, has not the usual form: {error!r}.") from error
 

@@ -118,7 +118,7 @@ class BytePairs(SubwordTokenizer):
     def word_pieces(self, words: Tensor) -> Any:
         """Return the ids of the pieces of single words `[W]`, without special tokens, as int32 ragged.
 
-        A word has `max_tokens` pieces at most, and none if it is blank. It begins with a blank if
+        A word has `max_tokens` - 2 pieces at most, and none if it is blank. It begins with a blank if
         `add_prefix_space` is True.
 
         Returns:

@@ -53,8 +53,9 @@ class Merges:
         self._single = bool(single.any())
         # Wide enough for a pair, and pieces of the longest kind on both sides of it.
         self._stretch = 2 * longest
-        keys = found[:, 0] * 2 * FIRST + found[:, 1]
-        orders = np.arange(len(found), dtype=np.int64) * 2**_RANK_BITS + single
+        # A table must have a key; no pair has a negative one.
+        keys = np.append(found[:, 0] * 2 * FIRST + found[:, 1], -1)
+        orders = np.append(np.arange(len(found), dtype=np.int64) * 2**_RANK_BITS + single, _NONE)
         # Created outside any graph under construction, because the table outlives it.
         with tf.init_scope():
             initializer = tf.lookup.KeyValueTensorInitializer(keys, orders)
