@@ -154,8 +154,8 @@ class Calibration:
             return logs
         return logs - np.log(np.maximum(1 - found, _LEAST))
 
-    def _loss(self, logits: np.ndarray) -> float:
-        of_rows = row_losses(logits, self._targets, exclusive=self.exclusive)
+    def _loss(self, logits: np.ndarray, doubt: float = 0.0) -> float:
+        of_rows = row_losses(logits, self._targets, doubt, exclusive=self.exclusive)
         return float(np.average(of_rows, weights=self._weights))
 
 
