@@ -15,7 +15,7 @@ from keras_selfattn.models.raw_inputs import Rows
 _PREDICT_BATCH = 256
 _HOTTEST = 10.0
 # Fewer rows are too noisy: one more mistake would change the temperature.
-FEWEST = 20
+_FEWEST = 20
 # Keras' own: below it probabilities are equal.
 _LEAST = 1e-7
 
@@ -69,7 +69,7 @@ class Calibration:
         self._probabilities: Any = layers.get(Probabilities)
         self._mixture: Any = layers.get(Mixture)
         self._wide: np.ndarray | None = None
-        self.possible = self._probabilities is not None and self._count >= FEWEST
+        self.possible = self._probabilities is not None and self._count >= _FEWEST
         if not self.possible:
             return
         targets: Any = model.head.encoded(rows.targets)
@@ -93,7 +93,7 @@ class Calibration:
     def set_shares(self) -> tuple[float, float]:
         """Fit and set the shares of the two paths; return the loss and accuracy of both together."""
         logits, loss = self._set_shares()
-        if not self.exclusive:
+        if self._probabilities.activation == "sigmoid":
             right = np.mean((logits > 0) == (self._targets > 0), axis=-1)
         else:
             right = logits.argmax(axis=-1) == self._targets
@@ -104,37 +104,25 @@ class Calibration:
         """True if the model has two paths, and enough rows to fit their shares."""
         return self.possible and self._mixture is not None and self._count >= self._mixture.first.rows
 
-    @property
-    def cross_fits(self) -> bool:
-        """True if the model has two paths, and too few rows to fit their shares."""
-        return self._mixture is not None and self._count < self._mixture.first.rows
-
-    def set_share(self, share: float) -> None:
-        """Set the share of attention beside a wide path of share 1."""
-        self._mixture.shares.assign([share, 1.0])
-
-    @property
-    def exclusive(self) -> bool:
-        """True if a row has one label."""
-        return self._probabilities.activation == "softmax"
-
-    def paths(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the logits of attention and of the wide path, float64 `[B, C]` each, and the targets."""
-        if self._wide is None:
-            self._wide = self._path([0.0, 1.0])
-        return self._path([1.0, 0.0]), self._wide, self._targets
-
     def _set_shares(self) -> tuple[np.ndarray, float]:
         """Return the logits of both paths together, and their loss, with attention's current logits."""
-        deep, wide, _ = self.paths()
-        shares, loss = fitted_shares(deep, wide, self._targets, self._weights, exclusive=self.exclusive)
+        doubt = 1 / (len(self._targets) + 2)
+        if self._wide is None:
+            self._wide = self._path([0.0, 1.0])
+        deep, wide = self._path([1.0, 0.0]), self._wide
+
+        def loss(shares: np.ndarray) -> float:
+            return self._loss(shares[0] * deep + shares[1] * wide, doubt)
+
+        found: Any = minimize(loss, [0.3, 0.7], method="L-BFGS-B", bounds=[(0.0, _HOTTEST)] * 2)
+        shares = found.x if math.isfinite(found.fun) else np.array([1.0, 0.0])
         self._mixture.shares.assign(shares)
-        return shares[0] * deep + shares[1] * wide, loss
+        return shares[0] * deep + shares[1] * wide, float(found.fun)
 
     def _fitted_temperature(self, logits: np.ndarray) -> float:
         # On few rows, smoothed labels would make a nearly perfect model underconfident; a prior does not.
         def loss(log: float) -> float:
-            return self._loss(logits / math.exp(log)) + log**2 / (2 * len(logits))
+            return self._loss(logits / math.exp(log), doubt=0.0) + log**2 / (2 * len(logits))
 
         bounds = (-math.log(_HOTTEST), math.log(_HOTTEST))
         found: Any = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-3})
@@ -150,46 +138,21 @@ class Calibration:
         found = np.concatenate(found) if self._model.head.per_position else found
         found = found.astype(np.float64)
         logs = np.log(np.maximum(found, _LEAST))
-        if self.exclusive:
+        if self._probabilities.activation == "softmax":
             return logs
         return logs - np.log(np.maximum(1 - found, _LEAST))
 
-    def _loss(self, logits: np.ndarray, doubt: float = 0.0) -> float:
-        of_rows = row_losses(logits, self._targets, doubt, exclusive=self.exclusive)
+    def _loss(self, logits: np.ndarray, doubt: float) -> float:
+        """Return the mean cross-entropy of logits against the smoothed targets."""
+        if self._probabilities.activation == "sigmoid":
+            doubted = self._targets + doubt * (0.5 - self._targets)
+            of_rows = np.mean(np.logaddexp(0, logits) - doubted * logits, axis=-1)
+            return float(np.average(of_rows, weights=self._weights))
+        most = logits.max(axis=-1, keepdims=True)
+        normal = most[:, 0] + np.log(np.exp(logits - most).sum(axis=-1))
+        borne = logits[np.arange(len(logits)), self._targets]
+        of_rows = normal - (1 - doubt) * borne - doubt * logits.mean(axis=-1)
         return float(np.average(of_rows, weights=self._weights))
-
-
-def fitted_shares(
-    deep: np.ndarray, wide: np.ndarray, targets: np.ndarray, weights: np.ndarray, *, exclusive: bool
-) -> tuple[np.ndarray, float]:
-    """Return the weights, 0 or more, of two paths' logits that minimise the cross-entropy, and that loss.
-
-    Args:
-        deep: logits of attention, float `[B, C]`.
-        wide: logits of the wide path, float `[B, C]`.
-        targets: the class, int `[B]`, or 1 for each label, `[B, C]`.
-        weights: of the rows, float `[B]`.
-        exclusive: True if a row has one label.
-    """
-    doubt = 1 / (len(targets) + 2)
-
-    def loss(shares: np.ndarray) -> float:
-        of_rows = row_losses(shares[0] * deep + shares[1] * wide, targets, doubt, exclusive=exclusive)
-        return float(np.average(of_rows, weights=weights))
-
-    found: Any = minimize(loss, [0.3, 0.7], method="L-BFGS-B", bounds=[(0.0, _HOTTEST)] * 2)
-    return (found.x if math.isfinite(found.fun) else np.array([1.0, 0.0])), float(found.fun)
-
-
-def row_losses(logits: np.ndarray, targets: np.ndarray, doubt: float = 0.0, *, exclusive: bool) -> np.ndarray:
-    """Return the cross-entropy of the logits of each row against targets smoothed by `doubt`, `[B]`."""
-    if not exclusive:
-        doubted = targets + doubt * (0.5 - targets)
-        return np.mean(np.logaddexp(0, logits) - doubted * logits, axis=-1)
-    most = logits.max(axis=-1, keepdims=True)
-    normal = most[:, 0] + np.log(np.exp(logits - most).sum(axis=-1))
-    borne = logits[np.arange(len(logits)), targets]
-    return normal - (1 - doubt) * borne - doubt * logits.mean(axis=-1)
 
 
 class SharesFitted(keras.callbacks.Callback):

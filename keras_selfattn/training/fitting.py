@@ -19,7 +19,6 @@ from keras_selfattn.models.probabilities import Mixture
 from keras_selfattn.models.sample_weights import weights_of
 from keras_selfattn.training.calibration import Calibration, SharesFitted, copy_calibration
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.cross_fitting import cross_fitted_share
 
 # Share of the steps in which the learning rate rises; Adam's first steps are the noisy ones.
 _WARMUP = 0.1
@@ -68,21 +67,13 @@ def fit_monitored(
 ) -> Fitted:
     """Train a model, keep the weights of the epoch that is best on validation rows, and calibrate it.
 
-    If there are too few validation rows to fit the shares of two paths, attention's is cross-validated on the
-    training rows first.
-
     Raises:
         TrainingError: if the loss became NaN or infinite.
     """
-    untrained = copy_of(model, {})
     head = _adapted(model, rows, config)
     calibration = Calibration(model, validation, _weights(head, rows.targets, validation, config))
     if calibration.mixes:
         callbacks = [SharesFitted(calibration), *callbacks]
-    elif calibration.cross_fits:
-        calibration.set_share(
-            cross_fitted_share(rows, config.seed, lambda half: _trained_alike(untrained, half, config))
-        )
     monitored = model.head.monitored
     stopping = keras.callbacks.EarlyStopping(
         monitor=monitored, mode=_METRIC_MODES[monitored], patience=config.patience, restore_best_weights=True
@@ -190,14 +181,6 @@ def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> di
     return {
         name if name.startswith("val_") else f"attention_{name}": values for name, values in history.items()
     }
-
-
-def _trained_alike(model: RawModel, rows: LabelledRows, config: TrainConfig) -> RawModel:
-    """Return a model of the same config, trained on some of the rows without monitoring."""
-    found = copy_of(model, {})
-    _adapted(found, rows, config)
-    _check_finite(_fit(found, rows, config, config.epochs, callbacks=[], verbose=0)["loss"], config)
-    return found
 
 
 def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:

@@ -29,7 +29,8 @@ Tensor = Any
 # Standard deviation of the training noise, so that no single value decides.
 _NOISE = 0.05
 # Initial shares of attention and the random convolutions. With few rows the convolutions are right more
-# often. Fewer than 100 validation rows are too noisy to fit the shares: `training` cross-validates then.
+# often, and a little attention improves the probabilities. Fewer than 100 validation rows are too noisy to
+# fit the shares.
 _SHARES = Shares(deep=0.1, wide=1.0, rows=100)
 
 
