@@ -297,9 +297,7 @@ def test_a_model_whose_start_is_broken_learns_nothing(tmp_path):
 def test_only_a_pretrained_folder_is_a_start(tmp_path):
     small = models.TextConfig(width=8, num_layers=1, num_heads=2, wide=False)
     models.TextClassifier(small, vocabulary=["good"], labels=["+", "-"]).save(tmp_path / "base.keras")
-    with pytest.raises(
-        RunError, match=r"base.keras is not a pretrained model's folder\. A labeller of tokens"
-    ):
+    with pytest.raises(RunError, match=r"base.keras holds a TextClassifier that is no pretrained encoder"):
         models.TokenClassifier(start=tmp_path / "base.keras")
     with pytest.raises(RunError, match="Nothing is downloaded"):
         models.TokenClassifier(start=tmp_path / "nowhere")
@@ -322,7 +320,7 @@ def table(tmp_path_factory):
     [
         (["--freeze", 1], "--freeze needs --from with the folder of a pretrained model."),
         (["--from", "nowhere/MiniLM"], "Nothing is downloaded"),
-        (["--from", "TABLE"], "--from must be a pretrained model's folder where the task is tokens"),
+        (["--from", "TABLE"], "tags.conll is not a run folder"),
         (["--from", "FOLDER", "--width", 16], "--width contradicts"),
         (["--from", "FOLDER", "--members", 2], "--members has no meaning"),
     ],

@@ -84,7 +84,7 @@ def test_train_begins_with_a_run_and_says_and_records_so(folder):
         (("--layers", 3), "--layers contradicts {base}, whose weights the model begins with: there "
          "`num_layers` is 1. Received 3. Leave the option out, or begin with another model."),
         (("--keep-case",), "--keep-case contradicts {base}"),
-        (("--task", "tokens"), "--from is for the task text. The task is tokens: leave it out, or name"),
+        (("--task", "tokens"), "{base} holds a MaskedTokenModel that is no pretrained encoder"),
     ],
 )  # fmt: skip
 def test_options_that_contradict_the_start_are_refused_by_name(folder, tmp_path, arguments, said):

@@ -61,8 +61,8 @@ _OF_TASKS = (
         "start",
         type=PATH,
         metavar="MODEL",
-        help="Begin with a pretrained model's folder, such as BERT's or MiniLM's; for text also with a run, "
-        "of `pretrain` or of labelled texts.",
+        help="Begin with a pretrained model's folder, such as BERT's or MiniLM's, or a run of "
+        "`pretrain --from`; for text also with any run of `pretrain` or of labelled texts.",
     ),
     Option(
         "--freeze",

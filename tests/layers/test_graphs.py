@@ -1,8 +1,5 @@
 """Graphs run fused operations, and almost nothing of a branch that is not taken."""
 
-import os
-import platform
-import sys
 from collections import Counter
 
 import keras
@@ -22,6 +19,7 @@ from tensorflow.python.eager import context
 
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.tensorflow import block_walk as blocks
+from keras_selfattn.layers.tensorflow import fuses_norms
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 WIDTH = 16
@@ -48,18 +46,19 @@ def test_attention_of_many_tokens_is_one_operation_where_few_are_given(operation
     assert operations.total() < 450
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux"
-    or platform.machine() != "x86_64"
-    or os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") == "0",
-    reason="TensorFlow fuses like that with oneDNN only",
-)
+@pytest.mark.skipif(not fuses_norms(), reason="TensorFlow fuses like that with oneDNN only")
 def test_normalisation_scores_and_projections_are_fused(operations):
     """Five norms of many tokens; the scores of few; of both branches the projections."""
     assert operations["_MklLayerNorm"] == 5
     assert operations["_MklFusedBatchMatMulV2"] == 2
     assert operations["_MklNativeFusedMatMul"] == 2 * (3 + 1 + 2) + 2 * (1 + 1 + 2)
     assert operations["_MklMatMul"] == operations["MatMul"] == 0
+
+
+@pytest.mark.skipif(fuses_norms(), reason="oneDNN fuses the pattern")
+def test_the_pattern_of_a_normalisation_is_not_used_where_nothing_fuses_it(operations):
+    assert operations["FusedBatchNormV3"] == operations["_FusedBatchNormEx"] == 0
+    assert operations["Rsqrt"] > 0
 
 
 @pytest.mark.parametrize("policy", ["float32", "float64", "mixed_bfloat16", "mixed_float16"])

@@ -454,7 +454,7 @@ def test_a_reload_that_waited_for_another_has_only_the_rest_of_its_time(half_bas
     threading.Timer(0.2, supervisor._reloading.release).start()
     supervisor._ask_all(RELOAD, (b"", 10.0), None)
     assert given == [given[0]] * 2
-    assert given[0] <= 9.8
+    assert given[0] < 9.9  # 10 without the wait of 0.2
 
 
 @pytest.mark.process

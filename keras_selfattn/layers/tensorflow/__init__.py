@@ -9,9 +9,11 @@ Tensor = Any
 
 tf: Any = None
 _control_flow: Any = None
+_port: Any = None
 if keras.backend.backend() == "tensorflow":
     import tensorflow as tf
     from tensorflow.python.ops import control_flow_util as _control_flow
+    from tensorflow.python.util import _pywrap_util_port as _port
 
 
 def runs_kernels(tensor: Tensor) -> bool:
@@ -20,6 +22,15 @@ def runs_kernels(tensor: Tensor) -> bool:
         return False
     # Public TensorFlow does not say whether a function is being traced for XLA.
     return not _control_flow.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+def fuses_norms() -> bool:
+    """Return True if TensorFlow runs oneDNN's kernels on this machine.
+
+    By default it does where the processor has AVX-512 VNNI or newer instructions, or AVX-VNNI
+    (`TF_ENABLE_ONEDNN_OPTS` decides otherwise). Public TensorFlow does not say.
+    """
+    return _port is not None and _port.IsMklEnabled()
 
 
 def as_tensor(x: Tensor) -> Tensor:

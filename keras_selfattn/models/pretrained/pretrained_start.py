@@ -62,6 +62,8 @@ class EncoderStart(ABC):
         self.path, self._kind = str(path), kind
         self.encoder_config, self.tokenizer = config, tokenizer
         self._fields = config.to_dict()
+        if kind is FineTunedConfig:
+            self._fields["hidden_head"] = None
         if kind is MaskedPiecesConfig:
             span = min(_SPAN, config.positions)
             self._fields |= {"guess_activation": guess_activation, "training_span": span}
