@@ -129,7 +129,7 @@ def _raw_contract(
         tracked=[*weights.tracked, *front.tracked],
         labels=getattr(model, "labels", None),
         vocabulary_size=getattr(getattr(model, "tokenizer", None), "size", None),
-        config=model.config.to_dict(),
+        config=model.config.summary(),
         named=getattr(front, "named", None),
         made_up=not real and samples is None,
     )

@@ -87,7 +87,7 @@ def _write_model(
     versions = {name: version(name) for name in _VERSIONED}
     versions |= {"keras-selfattn": __version__, "python": platform.python_version()}
     labels = getattr(model, "labels", None)
-    described = {"kind": type(model).__name__, "model": model.config.to_dict()}
+    described = {"kind": type(model).__name__, "model": model.config.summary()}
     described |= {} if labels is None else {"labels": labels}
     start = getattr(model, "start", None)
     described |= {} if start is None else {"start": start.record}

@@ -430,11 +430,15 @@ def test_a_long_word_has_the_ids_of_the_package(traced, size):
 @pytest.mark.parametrize("kind", ["roberta", "prefixed"])
 def test_pieces_of_words_are_those_of_the_package(kind, ours):
     texts = ["good", "it's", "", " ", "\u3000\n", " film", "<mask>", "東京", "x  y"]
-    alone = functools.partial(learned(kind).encode, is_pretokenized=True, add_special_tokens=False)
+    # Between others a word has a blank before it, so the package is asked with one for both.
+    alone = functools.partial(learned("prefixed").encode, is_pretokenized=True, add_special_tokens=False)
     known = [alone([text]).ids if text.strip() else [] for text in texts]
     found = ours(kind).word_pieces(tf.constant(texts))
     assert found.dtype == tf.int32
     assert found.to_list() == known
+    sentence = ["good", "film", "it's", "x"]
+    in_text = learned(kind).encode(" ".join(["", *sentence]), add_special_tokens=False).ids
+    assert ours(kind).word_pieces(tf.constant(sentence)).flat_values.numpy().tolist() == in_text
     assert ours(kind).word_pieces(tf.constant([], tf.string)).to_list() == []
 
 
@@ -563,6 +567,15 @@ ENDS = {"type": "RobertaProcessing", "cls": ["<s>", 0], "sep": ["</s>", 2]}
 )
 def test_other_ways_to_write_a_tokenizer_are_read(tmp_path, changed):
     assert_equal(SENTENCES, learned(), BytePairs.from_folder(written(tmp_path, **changed), 10_000))
+
+
+def test_a_model_without_a_type_is_known_by_its_merges(tmp_path):
+    """As older files of the format are written."""
+    file = written(tmp_path) / "tokenizer.json"
+    found = json.loads(file.read_text("utf-8"))
+    del found["model"]["type"]
+    file.write_text(json.dumps(found), encoding="utf-8")
+    assert_equal(SENTENCES, learned(), BytePairs.from_folder(tmp_path, 10_000))
 
 
 def test_merges_are_texts_or_pairs(tmp_path):

@@ -318,7 +318,7 @@ def table(tmp_path_factory):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["--freeze", 1], "--freeze needs --from with the folder of a pretrained model."),
+        (["--freeze", 1], "--freeze needs --from with a pretrained model."),
         (["--from", "nowhere/MiniLM"], "Nothing is downloaded"),
         (["--from", "TABLE"], "tags.conll is not a run folder"),
         (["--from", "FOLDER", "--width", 16], "--width contradicts"),

@@ -320,7 +320,7 @@ def table(tmp_path_factory):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["--freeze", 1], "--freeze needs --from with the folder of a pretrained model."),
+        (["--freeze", 1], "--freeze needs --from with a pretrained model."),
         (["--from", "nowhere/MiniLM"], "Nothing is downloaded"),
         (["--from", "FOLDER", "--width", 16], "--width contradicts"),
         (["--from", "FOLDER", "--keep-case"], "--keep-case has no meaning for a model that begins with"),

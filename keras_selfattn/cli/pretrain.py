@@ -130,7 +130,11 @@ def _begun(start: Path, settings: dict[str, Any], texts: list[str]) -> "MaskedTo
     begun = pretrained_encoder(start)
     check_start(begun, settings)
     console.print(begun.described(texts[:_TOLD]))
-    head = "a new head for hidden pieces, since it has none" if begun.new_head else "its head, too"
+    head = (
+        "a new head for hidden pieces, since none of its own can be read"
+        if begun.new_head
+        else "its head, too"
+    )
     console.print(f"The model begins with {head}.")
     return MaskedTokenModel(settings, start=begun)
 

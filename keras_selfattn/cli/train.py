@@ -196,7 +196,7 @@ def _check_labels_asked(task: Task, asked: dict[str, Any]) -> None:
 
 def _check_freeze(settings: dict[str, Any]) -> None:
     if "frozen_layers" in settings:
-        raise ConfigError("--freeze needs --from with the folder of a pretrained model.")
+        raise ConfigError("--freeze needs --from with a pretrained model.")
 
 
 def _said(run: "Run") -> str:

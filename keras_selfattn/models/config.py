@@ -46,6 +46,10 @@ class EncoderConfig:
         """Return the fields as JSON types."""
         return dataclasses.asdict(self)
 
+    def summary(self) -> dict[str, Any]:
+        """Return the fields for people to read, as JSON types."""
+        return self.to_dict()
+
 
 @dataclass(frozen=True)
 class TextConfig(EncoderConfig):

@@ -28,7 +28,10 @@ def load_file(path: str | Path) -> keras.Model:
     try:
         return cast(keras.Model, keras.saving.load_model(file))
     except (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise RunError(f"{file} is not a .keras file that can be read: {error}") from error
+        raise RunError(
+            f"{file} cannot be read: {error} If it is of an earlier version of this library, train the model "
+            "again."
+        ) from error
 
 
 def run_figures(path: str | Path) -> dict[str, Any]:

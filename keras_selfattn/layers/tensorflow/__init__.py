@@ -1,5 +1,6 @@
 """The only module of the layers that names TensorFlow: `tf`, or None where Keras runs on another backend."""
 
+from contextlib import suppress
 from typing import Any
 
 import keras
@@ -13,7 +14,9 @@ _port: Any = None
 if keras.backend.backend() == "tensorflow":
     import tensorflow as tf
     from tensorflow.python.ops import control_flow_util as _control_flow
-    from tensorflow.python.util import _pywrap_util_port as _port
+
+    with suppress(ImportError):  # a matter of speed alone
+        from tensorflow.python.util import _pywrap_util_port as _port
 
 
 def runs_kernels(tensor: Tensor) -> bool:

@@ -71,6 +71,12 @@ class PretrainedConfig(EncoderConfig):
     normalized: bool = False
     pieces: Mapping[str, Any] = field(default_factory=dict)
 
+    def summary(self) -> dict[str, Any]:
+        found, pieces = super().summary(), dict(self.pieces)
+        if pieces.get("merges"):  # tens of thousands
+            pieces["merges"] = len(pieces["merges"].split("\n"))
+        return {**found, "pieces": pieces}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("vocabulary_size", "positions", "max_tokens"):

@@ -45,6 +45,11 @@ class ModelFolder:
                 "with `hf download sentence-transformers/all-MiniLM-L6-v2 --local-dir FOLDER`, and give the "
                 "folder."
             )
+        if (self.path / "model.keras").is_file():
+            raise RunError(
+                f"{self.path} is a run folder, not a pretrained model's. Read it with `models.load`, or give "
+                "the folder that its training began with."
+            )
         if not (self.path / "config.json").is_file():
             raise RunError(
                 f"{self.path} has no config.json. Give the folder of a model, with config.json and {_SINGLE}."

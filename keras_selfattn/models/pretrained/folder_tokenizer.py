@@ -34,5 +34,5 @@ def read_tokenizer(folder: ModelFolder, family: Family, max_tokens: int) -> Subw
 def _is_byte_pairs(folder: ModelFolder) -> bool:
     model = folder.json("tokenizer.json").get("model")
     if isinstance(model, dict):
-        return model.get("type") == "BPE"
+        return model.get("type", "BPE" if "merges" in model else "WordPiece") == "BPE"
     return (folder.path / "merges.txt").is_file() and not (folder.path / "vocab.txt").is_file()

@@ -12,6 +12,7 @@ from keras_selfattn.models.subwords.tokenizer_files import (
     TOKENIZER,
     json_if_any,
     json_in,
+    model_of,
     part_of,
     template,
     text_in,
@@ -71,7 +72,7 @@ def _from_tokenizer(
     path: Path, config: Mapping[str, Any], max_tokens: int
 ) -> tuple[BytePairSettings, list[str]]:
     found = json_in(path)
-    model = part_of(path, found, "model", "BPE")
+    model = model_of(path, found, "BPE")
     for name in _UNSUPPORTED:
         if model.get(name):
             raise ConfigError(f"{path}: `{name}` of the model is {model[name]!r}: not supported.")

@@ -6,6 +6,7 @@ and for bytes that are not UTF-8.
 Axes: B (texts), W (words of all texts), A (bytes of words), P (pieces of all texts).
 """
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,8 @@ class BytePairs(SubwordTokenizer):
     def __init__(self, settings: BytePairSettings, vocabulary: Sequence[str]) -> None:
         super().__init__(settings, vocabulary)
         self._split = ByteLevelSplit(settings)
+        # A word between others has a blank before it, even where a text does not begin with one.
+        self._split_word = ByteLevelSplit(dataclasses.replace(settings, add_prefix_space=True))
         letters = byte_letters()
         missing = [byte for byte in range(256) if byte not in _NEVER and letters[byte] not in self._ids]
         if missing:
@@ -118,8 +121,8 @@ class BytePairs(SubwordTokenizer):
     def word_pieces(self, words: Tensor) -> Any:
         """Return the ids of the pieces of single words `[W]`, without special tokens, as int32 ragged.
 
-        A word has `max_tokens` - 2 pieces at most, and none if it is blank. It begins with a blank if
-        `add_prefix_space` is True.
+        A word has `max_tokens` - 2 pieces at most, and none if it is blank. It is split with a blank before
+        it, as in a text, whether `add_prefix_space` is True or not.
 
         Returns:
             int32 ragged `[W, pieces]`.
@@ -127,6 +130,12 @@ class BytePairs(SubwordTokenizer):
         return super().word_pieces(tf.where(tf.strings.regex_full_match(words, WHITE), "", words))
 
     def _text_pieces(self, texts: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        return self._read_pieces(self._split, texts, most)
+
+    def _pieces_of_words(self, words: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        return self._read_pieces(self._split_word, words, most)
+
+    def _read_pieces(self, split: ByteLevelSplit, texts: Tensor, most: int) -> tuple[Tensor, Tensor]:
         lengths = tf.strings.length(texts)  # [B], bytes
 
         def lacking(reach: Tensor, _ids: Tensor, _rows: Tensor, settled: Tensor) -> Tensor:
@@ -134,7 +143,7 @@ class BytePairs(SubwordTokenizer):
 
         def read(reach: Tensor, *_: Tensor) -> list[Tensor]:
             reach = longer(reach, most)
-            words = self._split(tf.strings.substr(texts, 0, reach))
+            words = split(tf.strings.substr(texts, 0, reach))
             kept, rows = ranges(words.rows[:-1] + 1, words.rows[1:], most)  # [W], [B + 1]
             ids, splits = self._piece_ids(words, kept)
             settled = tf.cond(

@@ -72,6 +72,10 @@ class SubwordTokenizer(abc.ABC):
             int32 `[P]` and int64 `[B + 1]`.
         """
 
+    def _pieces_of_words(self, words: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        """Return the same of single words, which stand between others."""
+        return self._text_pieces(words, most)
+
     def swapped(self, first: int, second: int) -> Any:
         """Return the tokenizer in which two ids have changed places; both must be of the vocabulary.
 
@@ -113,7 +117,8 @@ class SubwordTokenizer(abc.ABC):
             texts: the strings.
             more: tokens that a text may have beyond `max_tokens`.
         """
-        ids, rows = self._first_pieces(texts, self.settings.max_tokens + more - 2)
+        limit = self.settings.max_tokens + more - 2
+        ids, rows = _first_of_rows(*self._text_pieces(texts, limit), limit)
         return self._with_special(ids, rows)
 
     def word_pieces(self, words: Tensor) -> Any:
@@ -125,7 +130,8 @@ class SubwordTokenizer(abc.ABC):
         Returns:
             int32 ragged `[W, pieces]`.
         """
-        ids, rows = self._first_pieces(words, self.settings.max_tokens - 2)
+        limit = self.settings.max_tokens - 2
+        ids, rows = _first_of_rows(*self._pieces_of_words(words, limit), limit)
         return _ragged(ids, rows)
 
     def padded(self, texts: Tensor) -> Tensor:
@@ -143,12 +149,6 @@ class SubwordTokenizer(abc.ABC):
             found[place] = np.append(found[place][: self.settings.max_tokens - 1], found[place][-1])
         return found, len(cut)
 
-    def _first_pieces(self, texts: Tensor, most: int) -> tuple[Tensor, Tensor]:
-        """Return the first `most` pieces of texts at most, int32 `[P]`, and their rows, int64 `[B + 1]`."""
-        ids, rows = self._text_pieces(texts, most)
-        kept, rows = ranges(rows[:-1], rows[1:], most)
-        return tf.gather(ids, kept), rows
-
     def _with_special(self, ids: Tensor, rows: Tensor) -> Any:
         """Return ids `[P]` and their rows `[B + 1]` as ragged `[B, T]`, between [CLS] and [SEP]."""
         splits = rows + 2 * tf.range(tf.size(rows, tf.int64))
@@ -157,6 +157,12 @@ class SubwordTokenizer(abc.ABC):
         sep = tf.fill(tf.shape(starts), self.id_of(self.settings.sep))
         inner, _ = ranges(starts + 1, ends)
         return _ragged(_merged([starts, inner, ends], [cls, ids, sep]), splits)
+
+
+def _first_of_rows(ids: Tensor, rows: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Return the first ids of each row, at most so many, and where each row begins."""
+    kept, rows = ranges(rows[:-1], rows[1:], most)  # [P], [B + 1]
+    return tf.gather(ids, kept), rows
 
 
 def longer(reach: Tensor, most: int) -> Tensor:

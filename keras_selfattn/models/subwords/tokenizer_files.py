@@ -20,6 +20,14 @@ def part_of(path: Path, found: Mapping[str, Any], name: str, *supported: str) ->
     return part
 
 
+def model_of(path: Path, found: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return the model of the tokenizer, which must be of a kind; older files do not name theirs."""
+    model = found.get("model")
+    if isinstance(model, dict) and "type" not in model:
+        model = {**model, "type": "BPE" if "merges" in model else "WordPiece"}
+    return part_of(path, {"model": model}, "model", kind)
+
+
 def template(path: Path, part: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
     """Return the names of the tokens before and after a text.
 

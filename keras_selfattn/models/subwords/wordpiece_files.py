@@ -12,6 +12,7 @@ from keras_selfattn.models.subwords.tokenizer_files import (
     TOKENIZER,
     json_if_any,
     json_in,
+    model_of,
     part_of,
     template,
     text_in,
@@ -75,7 +76,7 @@ def _from_tokenizer(
     found = json_in(path)
     normalizer = part_of(path, found, "normalizer", "BertNormalizer")
     part_of(path, found, "pre_tokenizer", "BertPreTokenizer")
-    model = part_of(path, found, "model", "WordPiece")
+    model = model_of(path, found, "WordPiece")
     processor = part_of(path, found, "post_processor", *TEMPLATES)
     if (found.get("truncation") or {}).get("direction", "Right") != "Right":
         raise ConfigError(f"{path}: `truncation` is at the left; only the right is supported.")

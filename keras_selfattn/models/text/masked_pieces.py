@@ -63,7 +63,7 @@ class MaskedPieces:
     def learned(self, texts: Sequence[str], start: Any) -> Any:
         """Return the tokenizer of the model to start from."""
         if start is None:
-            raise ConfigError("A MaskedPiecesConfig needs `start`, the folder of a pretrained model.")
+            raise ConfigError("A `MaskedTokenModel` of pieces needs `start`, a pretrained model's folder.")
         return start.tokenizer
 
     def rows(self, tokenizer: Any, texts: Sequence[str]) -> list[np.ndarray]:

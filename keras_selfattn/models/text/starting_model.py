@@ -56,8 +56,9 @@ class StartingModel:
             )
         if not (isinstance(model, RawModel) and isinstance(model.config, TextConfig)):
             raise RunError(
-                f"{path} holds a {type(model).__name__}. A text classifier begins with a model of text: give "
-                "a run of `keras-selfattn pretrain`, or of a text classifier."
+                f"{path} holds a {type(model).__name__}, with which no model of text begins. Give a "
+                "pretrained model's folder, a run of `keras-selfattn pretrain`, or of a text classifier that "
+                "was not fine-tuned."
             )
         self._model: Any = model
         self.record = {"path": self.path, "kind": type(model).__name__, **run_figures(path)}

@@ -13,7 +13,7 @@ from keras_selfattn.models.config import TokenConfig
 from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.pretrained.config import FineTunedTokenConfig
-from keras_selfattn.models.pretrained.pretrained_start import token_starting_point
+from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, token_starting_point
 from keras_selfattn.models.pretrained.pretrained_tokens import PretrainedTokens
 from keras_selfattn.models.raw_inputs import Rows, are_token_lists, as_token_lists
 from keras_selfattn.models.tokens.learned_tokens import LearnedTokens
@@ -38,9 +38,9 @@ class TokenClassifier(WordModel):
         vocabulary: words in the order of their ids; left out before training.
         labels: label names in the order of the classes; left out before training.
         spans: True if labels such as B-PER and I-PER mark spans; left out before training.
-        start: the folder of a pretrained model, as for `TextEncoder`, whose pieces and weights this one
-            starts from. A token is then the encoder's output at its first piece, and rows that are longer
-            than `max_tokens` pieces are read in parts, each of whole tokens.
+        start: the folder of a pretrained model, as for `TextEncoder`, or a run of `pretrain --from`,
+            whose pieces and weights this one starts from. A token is then the encoder's output at its first
+            piece, and rows that are longer than `max_tokens` pieces are read in parts, each of whole tokens.
 
     Call arguments:
         inputs: string `[batch, length]` with "" as padding, or int32 `[batch, length, features]`; of a
@@ -77,7 +77,7 @@ class TokenClassifier(WordModel):
         vocabulary: Sequence[str] | None = None,
         labels: Sequence[str] | None = None,
         spans: bool = False,
-        start: str | Path | None = None,
+        start: str | Path | EncoderStart | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, start=start, **kwargs)
