@@ -50,14 +50,13 @@ MAKE = {
     ),
     "rms encoder": lambda **s: layers.Encoder(2, 3, norm="rms", gated=True, activation="silu", seed=1, **s),
     "encoder of differing windows": lambda **s: layers.Encoder(
-        3,
+        2,
         3,
         dropout=0.1,
         window=2,
         norm="layer_no_shift",
         block_settings=[
             {"attention_norm": False, "window": None, "position": layers.RotaryPositions(100.0)},
-            {},
             {"window": 1, "position": layers.LinearBias(), "remat": True, "activation": "relu"},
         ],
         seed=1,
