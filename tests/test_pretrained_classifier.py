@@ -9,6 +9,7 @@ from pretrained_folders import (
     BERT,
     DISTILBERT,
     ELECTRA,
+    MODERNBERT,
     MPNET,
     ROBERTA,
     class_logits,
@@ -141,6 +142,19 @@ def test_what_is_no_classifier_is_refused(tmp_path, settings, match):
     folder = write_folder(tmp_path / "m", config, classifier_weights(BERT, 3))
     with pytest.raises(ConfigError, match=match):
         models.TextClassifier.from_folder(folder)
+
+
+def test_a_family_whose_heads_cannot_be_read_is_refused_by_name(tmp_path):
+    config = {**MODERNBERT, "architectures": ["ModernBertForSequenceClassification"]}
+    folder = write_folder(tmp_path / "m", config)
+    with pytest.raises(
+        ConfigError, match="a classifier of the family 'modernbert', whose heads cannot be read"
+    ):
+        models.load(folder)
+    assert models.TextEncoder(start=folder).predict(["good"], verbose=0).shape == (
+        1,
+        MODERNBERT["hidden_size"],
+    )
 
 
 def test_all_faults_of_the_head_are_named_at_once(tmp_path):

@@ -169,7 +169,7 @@ def test_mpnets_vectors_are_those_of_transformers_from_its_own_files(tmp_path):
 
 
 @pytest.mark.parametrize("problem", ["single_label_classification", "multi_label_classification"])
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", [name for name in CONFIGS if "modernbert" not in name])
 def test_probabilities_are_those_of_their_classifiers(tmp_path, name, problem):
     labels = {0: "sad", 1: "glad", 2: "mixed"}
     kind = transformers.AutoModelForSequenceClassification
