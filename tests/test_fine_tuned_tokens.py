@@ -237,9 +237,12 @@ def test_frozen_layers_have_no_trainable_weights_and_lower_ones_learn_slower(fol
 def test_spans_are_decoded_together_and_measured(gentle, tmp_path):
     rows = [["The", "goods", "film"], ["bad", "."]] * 12
     labels = [["O", "B-X", "I-X"], ["O", "O"]] * 12
-    config = training.TrainConfig(epochs=40, patience=40, learning_rate=0.02, batch_size=8)
+    config = training.TrainConfig(epochs=40, patience=40, learning_rate=0.01, batch_size=8)
     model = models.TokenClassifier(UNDROPPED, start=gentle)
-    run = training.train((rows, labels), tmp_path / "run", model=model, config=config, verbose=0)
+    held_out = (rows[:4], labels[:4])
+    run = training.train(
+        (rows, labels), tmp_path / "run", model=model, config=config, validation=held_out, verbose=0
+    )
     assert run.figures.summary()["span_f1"] == 1
     assert run.model.label([["The", "goods", "film"], ["films"]])[0] == labels[0]
 

@@ -40,13 +40,11 @@ class ByteLevelWords(NamedTuple):
         codes: int32 `[A]`, code points. The words that are added tokens begin with `MARK`.
         splits: int64 `[W + 1]`, where each word begins.
         rows: int64 `[B + 1]`, the first word of each text; it begins the text and is no part of it.
-        blank: bool `[W]`, True for words of white space.
     """
 
     codes: Tensor
     splits: Tensor
     rows: Tensor
-    blank: Tensor
 
     def strings(self) -> Tensor:
         """Return the words as a string tensor `[W]`."""
@@ -94,8 +92,7 @@ class ByteLevelSplit:
         splits = tf.where(tf.concat([begins, [True]], 0))[:, 0]
         rows = tf.searchsorted(place, decoded.row_splits, out_type=tf.int64)
         rows = tf.searchsorted(splits, rows, out_type=tf.int64)
-        blank = tf.gather(kinds, splits[1:] - 1) == SPACE
-        return ByteLevelWords(found & _CODE, splits, rows, blank)
+        return ByteLevelWords(found & _CODE, splits, rows)
 
     def _marked(self, texts: Tensor) -> Tensor:
         """Return texts `[B]` in normal form with a `MARK` before and after each added token.

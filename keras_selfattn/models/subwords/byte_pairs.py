@@ -196,9 +196,12 @@ class BytePairs(SubwordTokenizer):
         unsettled = tf.searchsorted(words.splits, ends, side="right", out_type=tf.int64) - 3  # [B]
         texts = tf.searchsorted(rows, tf.range(tf.size(kept, tf.int64)), side="right") - 1  # [W]
         counts = splits[1:] - splits[:-1]
-        blank = tf.gather(words.blank, kept)
-        inner = tf.where(blank, tf.zeros_like(counts), tf.maximum(counts - self._word_edge, 0))
-        counts = tf.where(kept < tf.gather(unsettled, texts), counts, inner)
+        # Added tokens can be of white space, too: a mark stands before them.
+        white = tf.strings.regex_full_match(tf.gather(words.strings(), kept), f"{MARK}?{WHITE}")
+        inner = tf.where(white, tf.zeros_like(counts), tf.maximum(counts - self._word_edge, 0))
+        solid = tf.where(~white & (kept < tf.gather(unsettled, texts)), kept, -1)
+        last = tf.math.unsorted_segment_max(solid, texts, tf.size(rows) - 1)  # [B]
+        counts = tf.where(kept <= tf.gather(last, texts), counts, inner)
         before = tf.concat([[0], tf.cumsum(counts)], 0)
         return tf.gather(before, rows[1:]) - tf.gather(before, rows[:-1])
 
