@@ -29,8 +29,8 @@ def load_file(path: str | Path) -> keras.Model:
         return cast(keras.Model, keras.saving.load_model(file))
     except (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise RunError(
-            f"{file} cannot be read: {error} If it is of an earlier version of this library, train the model "
-            "again."
+            f"{file} is not a .keras file that can be read: {error}\n"
+            "If an earlier version of this library wrote it, train the model again."
         ) from error
 
 
