@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import checked_config
-from keras_selfattn.models.pretrained.config import FineTuningConfig
+from keras_selfattn.models.pretrained.fine_tuning_config import FineTuningConfig
 from keras_selfattn.models.raw_inputs import Rows
 
 

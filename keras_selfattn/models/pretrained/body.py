@@ -10,7 +10,7 @@ import keras
 
 from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.pretrained.config import PretrainedConfig
+from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.pretrained.embedding import ACTIVATIONS, PretrainedEmbedding
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
 from keras_selfattn.models.subwords.byte_pairs import BytePairs

@@ -14,19 +14,19 @@ from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.label_names import may_bear_several
 from keras_selfattn.models.config import EncoderConfig, differing
 from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
-from keras_selfattn.models.pretrained.config import (
+from keras_selfattn.models.model_folders.family import Family
+from keras_selfattn.models.model_folders.folder_head import FolderHead, read_head
+from keras_selfattn.models.model_folders.model_folder import ModelFolder
+from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
+from keras_selfattn.models.model_folders.sentence_settings import read_config
+from keras_selfattn.models.model_folders.weights import check_size, copy_weights
+from keras_selfattn.models.pretrained.fine_tuning_config import (
     FineTunedConfig,
     FineTunedTokenConfig,
     FineTuningConfig,
     MaskedPiecesConfig,
-    PretrainedConfig,
 )
-from keras_selfattn.models.pretrained.family import Family
-from keras_selfattn.models.pretrained.folder import ModelFolder
-from keras_selfattn.models.pretrained.folder_head import FolderHead, read_head
 from keras_selfattn.models.pretrained.masked_head import HEAD_LAYERS, copy_masked_head, holds_masked_head
-from keras_selfattn.models.pretrained.sentence_settings import read_config
-from keras_selfattn.models.pretrained.weights import check_size, copy_weights
 from keras_selfattn.models.pretrained.word_pieces import WordPieces
 from keras_selfattn.models.saved_file import load_file, run_figures
 

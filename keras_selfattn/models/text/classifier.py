@@ -13,7 +13,7 @@ from keras_selfattn.models.classifier_base import Classifier, class_head
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.pretrained.config import FineTunedConfig
+from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts

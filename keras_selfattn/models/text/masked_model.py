@@ -16,7 +16,7 @@ from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.batches import checked_size
 from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.pretrained.config import MaskedPiecesConfig
+from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
 from keras_selfattn.models.text.masked_pieces import MaskedPieces

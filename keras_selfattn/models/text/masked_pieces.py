@@ -12,9 +12,9 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.pretrained.body import pretrained_body, saved_tokenizer
-from keras_selfattn.models.pretrained.config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.fine_tuning import rates_of_blocks
 from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
+from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.masked_head import guessed
 from keras_selfattn.models.text.masked_prediction import MASK, Masking
 from keras_selfattn.models.text.windows import WINDOW

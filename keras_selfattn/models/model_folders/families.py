@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.pretrained.family import Family, FamilyHead, MaskedHeadNames, activation_named
-from keras_selfattn.models.pretrained.modernbert import MODERNBERT
+from keras_selfattn.models.model_folders.family import Family, FamilyHead, MaskedHeadNames, activation_named
+from keras_selfattn.models.model_folders.modernbert import MODERNBERT
 
 # Fixed in MPNet's architecture.
 _MPNET_PADDING, _MPNET_BUCKETS = 1, 32

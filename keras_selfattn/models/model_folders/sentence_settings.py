@@ -9,11 +9,11 @@ from typing import Any
 
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.models.config import check_count
-from keras_selfattn.models.pretrained.config import PretrainedConfig
-from keras_selfattn.models.pretrained.families import family_of
-from keras_selfattn.models.pretrained.family import Family
-from keras_selfattn.models.pretrained.folder import ModelFolder
-from keras_selfattn.models.pretrained.folder_tokenizer import read_tokenizer
+from keras_selfattn.models.model_folders.families import family_of
+from keras_selfattn.models.model_folders.family import Family
+from keras_selfattn.models.model_folders.folder_tokenizer import read_tokenizer
+from keras_selfattn.models.model_folders.model_folder import ModelFolder
+from keras_selfattn.models.model_folders.pretrained_config import PretrainedConfig
 from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 
 # Names of a pooling: the older flags, and the newer value of `pooling_mode`.

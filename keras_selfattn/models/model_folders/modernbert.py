@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.pretrained.family import Family, activation_named
+from keras_selfattn.models.model_folders.family import Family, activation_named
 
 _FAR, _NEAR = "full_attention", "sliding_attention"
 # The kinds of blocks: the older name of the base of their rotary positions, and its default.

@@ -1,8 +1,8 @@
 """The tokenizer of a folder, with 0 as the id of padding."""
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.pretrained.family import Family
-from keras_selfattn.models.pretrained.folder import ModelFolder
+from keras_selfattn.models.model_folders.family import Family
+from keras_selfattn.models.model_folders.model_folder import ModelFolder
 from keras_selfattn.models.subwords.byte_pairs import BytePairs
 from keras_selfattn.models.subwords.subword_tokenizer import SubwordTokenizer
 from keras_selfattn.models.subwords.wordpiece import WordPiece

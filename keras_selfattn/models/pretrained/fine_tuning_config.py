@@ -1,0 +1,174 @@
+"""Configurations of models that train a pretrained encoder on."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.config import check_count, check_share
+from keras_selfattn.models.model_folders.pretrained_config import ACTIVATIONS, PretrainedConfig
+
+HIDDEN_HEADS = (None, "tanh", "relu", "gelu")
+
+
+@dataclass(frozen=True)
+class FineTuningConfig(PretrainedConfig):
+    """Fields of all models that train a pretrained encoder on: those of `PretrainedConfig`, and these.
+
+    Args:
+        head_dropout: dropout rate in [0, 1) of what the head takes.
+        frozen_layers: 0 trains everything; N leaves the embedding and the first N blocks as they are, which
+            saves time and memory.
+
+    Attributes:
+        free: the fields that a folder does not determine.
+        subject: the kind of the rows.
+    """
+
+    head_dropout: float = 0.1
+    frozen_layers: int = 0
+
+    free: ClassVar[frozenset[str]] = frozenset(
+        {"dropout", "attention_dropout", "max_tokens", "head_dropout", "frozen_layers"}
+    )
+    subject: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_share("head_dropout", self.head_dropout)
+        if self.frozen_layers != 0:
+            check_count("frozen_layers", self.frozen_layers)
+        if self.frozen_layers > self.num_layers:
+            raise ConfigError(
+                f"`frozen_layers` (--freeze) must be at most `num_layers`, {self.num_layers}. Received "
+                f"{self.frozen_layers}."
+            )
+
+
+@dataclass(frozen=True)
+class MaskedPiecesConfig(PretrainedConfig):
+    """Config of a `MaskedTokenModel` with a pretrained encoder: the fields of `PretrainedConfig`, and these.
+
+    A folder determines all but `dropout`, `attention_dropout` and `training_span`.
+
+    Args:
+        training_span: the most tokens of a row, special ones included; at least 3, `positions` at most.
+            Longer texts are read as several rows.
+        guess_activation: of the head's hidden layer; the names are those of `activation`.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> sizes = {"width": 32, "vocabulary_size": 100, "positions": 64, "max_tokens": 64}
+        >>> MaskedPiecesConfig(**sizes, training_span=32).dropout
+        0.1
+    """
+
+    training_span: int = 128
+    guess_activation: str = "gelu"
+
+    free: ClassVar[frozenset[str]] = frozenset({"dropout", "attention_dropout", "training_span"})
+    subject: ClassVar[str] = "text"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("training_span", self.training_span)
+        if not 3 <= self.training_span <= self.positions:
+            raise ConfigError(
+                f"`training_span` must be from 3 to `positions`, {self.positions}: the first token and the "
+                f"last are special. Received {self.training_span}."
+            )
+        if self.guess_activation not in ACTIVATIONS:
+            raise ConfigError(
+                f"`guess_activation` must be one of {', '.join(ACTIVATIONS)}. Received "
+                f"{self.guess_activation!r}."
+            )
+
+
+@dataclass(frozen=True)
+class FineTunedConfig(FineTuningConfig):
+    """Config of a `TextClassifier` with a pretrained encoder: the fields of `PretrainedConfig`, and these.
+
+    A folder determines all but `dropout`, `attention_dropout`, `max_tokens`, `pooling` and these; and
+    `hidden_head`.
+
+    Args:
+        head_dropout: dropout rate in [0, 1) of a text's vector before the output layer.
+        hidden_head: activation of a hidden layer between a text's vector and the output layer, as wide as the
+            vector: "tanh", "relu" or "gelu"; None for no such layer.
+        hidden_dropout: dropout rate in [0, 1) of a text's vector before the hidden layer.
+        frozen_layers: 0 trains everything; N leaves the embedding and the first N blocks as they are, which
+            saves time and memory.
+        training_span: tokens of a longer text that a training step reads: a random span in each epoch.
+            Predictions use `max_tokens`. Ignored if `pooling` is "first", which needs the text's beginning.
+        wide: True adds a linear model of words, pairs and pieces of words beside attention, as in
+            `TextConfig`.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> FineTunedConfig(width=32, vocabulary_size=100, positions=64, max_tokens=64).wide
+        True
+    """
+
+    training_span: int = 128
+    hidden_head: Literal["tanh", "relu", "gelu"] | None = None
+    hidden_dropout: float = 0.0
+    wide: bool = True
+
+    free: ClassVar[frozenset[str]] = FineTuningConfig.free | {
+        "hidden_dropout",
+        "pooling",
+        "training_span",
+        "wide",
+    }
+    subject: ClassVar[str] = "text"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("training_span", self.training_span)
+        check_share("hidden_dropout", self.hidden_dropout)
+        if self.hidden_head not in HIDDEN_HEADS:
+            raise ConfigError(
+                f"`hidden_head` must be one of {', '.join(map(str, HIDDEN_HEADS))}. "
+                f"Received {self.hidden_head!r}."
+            )
+        if not isinstance(self.wide, bool):
+            raise ConfigError(f"`wide` must be True or False. Received {self.wide!r}.")
+
+
+@dataclass(frozen=True)
+class FineTunedTokenConfig(FineTuningConfig):
+    """Config of a `TokenClassifier` with a pretrained encoder: the fields of `PretrainedConfig`, and these.
+
+    A folder determines all but `dropout`, `attention_dropout`, `max_tokens` and these. `pooling` and
+    `normalized` have no effect: each token keeps its vector.
+
+    Args:
+        max_tokens: pieces that are read together, special tokens included; at least 3. Longer rows are read
+            in parts.
+        head_dropout: dropout rate in [0, 1) of a token's vector before the head.
+        frozen_layers: 0 trains everything; N leaves the embedding and the first N blocks as they are, which
+            saves time and memory.
+
+    Raises:
+        ConfigError: for a field out of range; it names the field, the rule and the value.
+
+    Example:
+
+        >>> FineTunedTokenConfig(width=32, vocabulary_size=100, positions=64, max_tokens=64).head_dropout
+        0.1
+    """
+
+    subject: ClassVar[str] = "token"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_tokens < 3:
+            raise ConfigError(
+                f"`max_tokens` must be at least 3, for a piece between [CLS] and [SEP]. Received "
+                f"{self.max_tokens}."
+            )
