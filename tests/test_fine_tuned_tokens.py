@@ -189,6 +189,7 @@ def test_loss_and_accuracy_are_of_the_tokens_alone(labeller):
     assert accuracy == pytest.approx(np.concatenate(right).mean())
 
 
+@pytest.mark.slow
 def test_it_learns_and_is_the_same_after_saving(gentle, tmp_path):
     model = models.TokenClassifier(UNDROPPED, start=gentle)
     run = training.train(

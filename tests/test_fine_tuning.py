@@ -115,6 +115,7 @@ def test_a_classifier_begins_with_the_weights_and_the_pieces_of_a_folder(tmp_pat
             np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.slow
 def test_it_learns_and_is_the_same_after_saving(folder, tmp_path):
     model = models.TextClassifier(start=folder)
     run = training.train(

@@ -221,6 +221,7 @@ def test_a_score_begins_a_new_head(tmp_path):
     model.adapt(TEXTS, ["+", "-", "+", "-"])
 
 
+@pytest.mark.slow
 def test_an_imported_classifier_trains_further_with_its_head(tmp_path):
     model = models.TextClassifier.from_folder(write_classifier(tmp_path / "m", LABELS))
     before = head_weights(model)

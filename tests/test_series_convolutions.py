@@ -248,6 +248,7 @@ def test_fewer_than_no_kernels_are_refused():
         models.SeriesClassifierConfig(kernels=-1)
 
 
+@pytest.mark.slow
 def test_long_rows_are_read_a_few_at_a_time():
     series, names = bumps(8)
     rows = [np.tile(row, (600, 1)) for row in series]

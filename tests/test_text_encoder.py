@@ -352,6 +352,7 @@ def test_hidden_states_of_byte_pairs_are_those_of_the_formulas(tmp_path):
         np.testing.assert_allclose(of_row[: len(row)], hidden_states(ROBERTA, tensors, row), atol=2e-5)
 
 
+@pytest.mark.slow
 def test_a_saved_model_of_byte_pairs_needs_the_folder_no_more(tmp_path):
     folder = write_byte_pairs(tmp_path / "m")
     model = models.TextEncoder(start=folder)

@@ -68,7 +68,8 @@ def outputs_and_gradients(layer, x, **call):
     return [outputs, *gradients(layer, x, lambda y: keras.ops.sum(y * y * weights), **call)]
 
 
-def assert_close(found, wanted, tolerance=1e-5):
+def assert_close(found, wanted, tolerance=2e-5):
+    """Equal up to float32's rounding in another order, which grows through the blocks of an encoder."""
     for one, other in zip(found, wanted, strict=True):
         scale = max(np.abs(other).max(initial=0), 1e-3)
         np.testing.assert_allclose(one / scale, other / scale, rtol=0, atol=tolerance)
