@@ -227,6 +227,21 @@ def test_empty_and_strange_texts_are_answered(trained):
     assert trained.predict([], verbose=0).shape == (0, 2)
 
 
+@pytest.mark.parametrize("labels", [["+", "-"], [["+"], ["+", "-"]]], ids=["one label", "several"])
+def test_steps_of_training_and_evaluation_are_traced_once(monkeypatch, labels):
+    """Tracing takes seconds, and again as many if the first step creates variables."""
+    model, traced = models.TextClassifier(SMALL), []
+    model.compile()
+    for name in ("train_step", "test_step"):
+        step = getattr(model, name)
+        monkeypatch.setattr(
+            model, name, lambda data, name=name, step=step: (traced.append(name), step(data))[1]
+        )
+    model.fit(["good film", "bad film"] * 4, labels * 4, epochs=2, verbose=0)
+    model.evaluate(["good film", "bad film"] * 4, labels * 4, verbose=0)
+    assert traced == ["train_step", "test_step"]
+
+
 @pytest.mark.slow
 def test_a_saved_file_carries_vocabulary_labels_and_the_compiled_state(trained, tmp_path):
     trained.save(tmp_path / "model.keras")

@@ -175,6 +175,7 @@ class RawModel(DeferredCompile):
         if isinstance(validation_data, Rows):
             validation_data = self.batches(validation_data, batch_size).dataset()
         batches = self.batches(rows, batch_size, training=True, shuffle=shuffle, seed=seed)
+        self._create_metrics(rows.targets)
         # The batches have their order already.
         return super().fit(batches.dataset(), validation_data=validation_data, shuffle=False, **kwargs)
 
@@ -211,7 +212,20 @@ class RawModel(DeferredCompile):
             tensors = {} if y is None else {"batch_size": batch_size}
             return super().evaluate(x, y, sample_weight=sample_weight, **tensors, **kwargs)
         rows = self.read_rows(x, y, sample_weight, type(self.head))
+        self._create_metrics(rows.targets)
         return super().evaluate(self.batches(rows, batch_size).dataset(), **kwargs)
+
+    def _create_metrics(self, targets: Sequence[Any]) -> None:
+        """Create the variables of the metrics: if the first step creates them, Keras traces it twice."""
+        strategy: Any = getattr(self, "distribute_strategy", None)
+        if not self.compiled or (strategy is not None and strategy.num_replicas_in_sync > 1):
+            return  # Keras then raises its own error, or creates them itself
+        encoded = np.asarray(self.head.encoded(targets[:1]))
+        sizes = [
+            encoded.shape[axis] if size is None else size for axis, size in enumerate(self._core.output_shape)
+        ]
+        self.compute_metrics(None, encoded, np.zeros(sizes, "float32"))
+        self.reset_metrics()
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
         """Return the predictions of the usual baselines for raw rows, by name, if there are any."""
