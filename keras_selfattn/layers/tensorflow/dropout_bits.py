@@ -8,7 +8,9 @@ Reference: Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3", se
 generators). Constants and shifts of the hash: Hash Prospector (github.com/skeeto/hash-prospector).
 """
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from keras_selfattn.layers.tensorflow import tf
@@ -37,7 +39,21 @@ def keep_mask(seed: Tensor, rows: Tensor, columns: Tensor, rate: float, first_co
     Returns:
         bool `[*rows.shape, columns]`.
     """
-    seed = tf.cast(seed, tf.uint32)
+    rows = tf.convert_to_tensor(rows, tf.int32)
+    kept = _traced(rate, len(rows.shape))(tf.cast(seed, tf.uint32), rows, columns, first_column)
+    kept.set_shape([*rows.shape, columns if isinstance(columns, int) else None])
+    return kept
+
+
+@functools.cache
+def _traced(rate: float, rank: int) -> Callable[..., Tensor]:
+    """Return `_kept` as a graph: layers share its trace, which has some 60 operations."""
+    number = tf.TensorSpec([], tf.int32)
+    signature = [tf.TensorSpec([2], tf.uint32), tf.TensorSpec([None] * rank, tf.int32), number, number]
+    return tf.function(lambda *drawn: _kept(*drawn, rate=rate), input_signature=signature)
+
+
+def _kept(seed: Tensor, rows: Tensor, columns: Tensor, first_column: Tensor, rate: float) -> Tensor:
     row_keys = _mixed(_mixed(tf.cast(rows, tf.uint32) ^ _mixed(seed[0])) + _mixed(seed[1] + _word(1)))
     first = first_column // _COLUMNS
     tiles = tf.range(first, (first_column + columns + _COLUMNS - 1) // _COLUMNS)
