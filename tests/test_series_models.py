@@ -288,3 +288,10 @@ def test_a_season_longer_than_all_rows_is_refused():
     model.compile()
     with pytest.raises(DataError, match="`season` is 6 frames, and the longest row has 5"):
         model.fit([np.arange(5.0)] * 4, [[5.0]] * 4, epochs=1, verbose=0)
+
+
+def test_a_season_as_long_as_the_longest_row_is_taken():
+    model = models.SeriesForecaster({**SMALL, "season": 5})
+    rows = [np.arange(5.0) + shift for shift in range(4)]
+    model.adapt(rows, [[row[-1] + 1] for row in rows])
+    np.testing.assert_allclose(np.ravel(model.baselines(rows)["5 frames before"]), [0, 1, 2, 3], atol=1e-6)

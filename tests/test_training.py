@@ -67,6 +67,8 @@ def test_a_run_folder_holds_everything_about_the_run(run):
     assert {"keras", "tensorflow", "keras-selfattn"} <= set(config["versions"])
     history = list(csv.DictReader((run.path / "history.csv").read_text().splitlines()))
     assert list(history[0]) == ["epoch", "attention_accuracy", "attention_loss", "val_accuracy", "val_loss"]
+    losses = [float(epoch["val_loss"]) for epoch in history]
+    assert run.best_epoch == 1 + losses.index(min(losses))
     tokens = (run.path / "vocabulary.txt").read_text().splitlines()
     assert "good" in [json.loads(token) for token in tokens]
 

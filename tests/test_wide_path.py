@@ -244,6 +244,12 @@ def test_a_model_without_a_wide_path_has_none_of_it():
     assert not Calibration(model, rows).mixes
 
 
+def test_attention_begins_with_three_tenths_beside_the_wide_path():
+    model = models.TextClassifier(CONFIG)
+    model.adapt(TEXTS, LABELS)
+    assert model.core.get_layer("mixture").shares.numpy().tolist() == pytest.approx([0.3, 1.0])
+
+
 @pytest.mark.slow
 def test_the_best_epoch_is_that_of_both_paths_together(tmp_path):
     """The loss that decides is the one that both have with the shares that fit them after each epoch."""

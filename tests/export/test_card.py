@@ -56,6 +56,14 @@ def test_the_schema_refuses_what_is_no_card(version):
 
 
 @pytest.mark.process
+def test_the_card_is_written_for_people_with_short_lines_and_lists_on_one(version):
+    lines = (version / "assets.extra" / "model_card.json").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "{"
+    assert lines[1].startswith('  "')
+    assert any(line.strip().startswith('"labels": ["') and line.endswith("],") for line in lines)
+
+
+@pytest.mark.process
 def test_the_card_tells_where_the_model_comes_from(model, version):
     card = read_card(version)
     assert card["task"] == "text-classification"

@@ -350,7 +350,9 @@ def test_samples_serve_signatures_of_ones_own_too_and_what_they_return_is_checke
 
     samples = {"x": np.ones((2, 3)), "encoded": [b"aGVsbG8", b"aGk"]}
     path = export_saved_model(model, tmp_path, signatures={"decoded": decoded}, samples=samples)
-    assert read_card(path)["signatures"]["decoded"]["example"]["answer"] == {"y": [5]}
+    card = read_card(path)
+    assert card["signatures"]["decoded"]["example"]["answer"] == {"y": [5]}
+    assert not any(signature["example"]["made_up"] for signature in card["signatures"].values())
     for outputs in (lambda x: x, lambda x: {"y": tf.strings.split(x)}):
         function = tf.function(outputs, input_signature=[spec])
         with pytest.raises(ExportError, match="'own' must return a dict of tensors by name"):

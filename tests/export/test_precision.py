@@ -84,6 +84,23 @@ def test_narrow_weights_are_stored_and_widened_when_loaded(tmp_path, precision, 
     assert read_card(path)["precision"] == precision
 
 
+def test_the_size_of_weights_is_four_bytes_a_number():
+    from keras_selfattn.export.weights import Weights
+
+    model = wide_model()
+    assert Weights(model).size == 4 * model.count_params()
+
+
+def test_a_keras_file_is_loaded_without_a_record_of_its_training(tmp_path):
+    from keras_selfattn.cli.export import _load
+
+    model = wide_model()
+    model.save(tmp_path / "model.keras")
+    found, training = _load(tmp_path / "model.keras")
+    np.testing.assert_array_equal(found(VALUES), model(VALUES))
+    assert training is None
+
+
 def test_the_scales_of_int8_are_those_of_the_closer_axis():
     from keras_selfattn.export.weights import _Int8
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -220,3 +221,14 @@ def test_settings_that_contradict_each_other_are_refused():
     assert done.returncode != 0
     assert "model_base_path must be the folder that holds the model's versions" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the full disk is Linux's")
+def test_output_that_a_full_disk_refuses_is_given_up(monkeypatch):
+    from keras_selfattn.cli.serve import _give_up_unwritten
+
+    with Path("/dev/full").open("w") as full:
+        full.write("x")
+        monkeypatch.setattr("sys.stdout", full)
+        _give_up_unwritten()
+        full.flush()

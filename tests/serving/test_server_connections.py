@@ -182,6 +182,26 @@ def test_a_head_that_is_too_large_is_refused(server, head):
         assert rest_of(connected).startswith(b"HTTP/1.1 431 ")
 
 
+def test_a_head_as_large_as_allowed_brings_its_body(server):
+    body = b'{"instances": [2.0]}'
+    # Counted are the path and, of each header, its name, its value and the four characters beside them.
+    path, length = b"/v1/models/half:predict", b"%d" % len(body)
+    rest = (
+        connection.HEAD_BYTES
+        - len(path)
+        - len(b"Host: x\r\n")
+        - len(b"Content-Length: \r\n" + length)
+        - len(b"X: \r\n")
+    )
+    head = b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %s\r\nX: %s\r\n\r\n"
+    with connect(server) as connected:
+        connected.sendall(head % (path, length, b"a" * rest) + body)
+        assert answer(connected)[0].startswith(b"HTTP/1.1 200 ")
+    with connect(server) as connected:
+        connected.sendall(head % (path, length, b"a" * (rest + 1)) + body)
+        assert rest_of(connected).startswith(b"HTTP/1.1 431 ")
+
+
 def test_what_follows_a_body_without_end_is_bounded_too(server):
     chunked = b"POST /v1/models/half:predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
     with connect(server) as connected:

@@ -248,8 +248,9 @@ def start_error(base, **settings):
     return str(caught.value)
 
 
-def test_a_server_that_cannot_start_says_why_and_what_to_do(base, tmp_path):
-    assert f"{tmp_path / 'none'} does not exist" in start_error(tmp_path / "none")
+def test_a_server_that_cannot_start_says_why_and_what_to_do(base, tmp_path, caplog):
+    assert f"{tmp_path / 'none'} does not exist" in start_error(tmp_path / "none", startup_wait_seconds=10)
+    assert "waiting" not in caplog.text
     file = tmp_path / "file"
     file.write_text("")
     assert f"{file} is a file, not a folder" in start_error(file)
@@ -347,6 +348,12 @@ def test_the_grace_is_a_limit(base, serve, until, in_background):
     server.stop(0.2)
     assert time.monotonic() - started < 20
     assert isinstance(running.exception(20), errors.UnavailableError | errors.CancelledError)
+
+
+def test_without_grace_nobody_is_given_time_to_leave(half_base, in_background, monkeypatch):
+    monkeypatch.setattr("keras_selfattn.serving.server.server._LEAVING_SECONDS", 60)
+    with Server(ServerConfig("half", half_base, port=0)) as server:
+        in_background(server.stop, 0).result(20)
 
 
 def test_health_watchers_hear_of_the_end_and_do_not_hold_it_up(base, serve, in_background):

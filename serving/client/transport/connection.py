@@ -25,8 +25,8 @@ _NO_LIMIT = -1
 _INT_MAX = 2**31 - 1
 
 # Servers disconnect clients that ping too often; gRPC's own servers allow this rate within a call.
-_KEEPALIVE_SECONDS = 10
-_KEEPALIVE_TIMEOUT_SECONDS = 5
+_KEEPALIVE_MS = 10_000
+_KEEPALIVE_TIMEOUT_MS = 5_000
 
 _INTERCEPTORS = (grpc.UnaryUnaryClientInterceptor, grpc.aio.ClientInterceptor)
 
@@ -120,9 +120,9 @@ class Connection:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
             # Notice a silently dead connection (a cable, a firewall) while calls wait on it.
-            ("grpc.keepalive_time_ms", _KEEPALIVE_SECONDS * 1000),
-            ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_SECONDS * 1000),
-            ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_SECONDS * 1000),  # gRPC's default is a minute
+            ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+            ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+            ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_MS),  # gRPC's default is a minute
         ]
         if self.connections > 1:
             options.append(("grpc.use_local_subchannel_pool", 1))  # channels share connections otherwise
