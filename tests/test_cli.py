@@ -15,6 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from keras_selfattn.cli.console import import_tensorflow
 from keras_selfattn.cli.main import main
 from keras_selfattn.cli.serve import first_question
 from keras_selfattn.data.sentences import SENTENCES
@@ -364,3 +365,18 @@ def test_help_names_every_command():
         assert f"  {command} " in done.output
         assert invoke(command, "--help").exit_code == 0
     assert invoke("nothing").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "training", "after"), [(None, True, "1"), ("0", True, "0"), (None, False, None)]
+)
+def test_commands_that_train_turn_onednn_on_unless_the_environment_decides(
+    monkeypatch, before, training, after
+):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    # Set first, so that the variable is put back whatever it was.
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", before or "")
+    if before is None:
+        monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS")
+    import_tensorflow(training=training)
+    assert os.environ.get("TF_ENABLE_ONEDNN_OPTS") == after

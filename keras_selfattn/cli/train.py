@@ -141,7 +141,7 @@ def command(
         check_start_exists(start)
     rows = task.rows(table, reading)
     validation = None if validation_file is None else task.rows(validation_file, reading)
-    import_tensorflow()
+    import_tensorflow(training=True)
     from keras_selfattn import training
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.cli.report_tables import print_report
