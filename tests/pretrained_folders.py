@@ -198,6 +198,7 @@ HEADS = {
     "distilbert": ("DistilBert", "pre_classifier", "classifier"),
     "roberta": ("Roberta", "classifier.dense", "classifier.out_proj"),
     "mpnet": ("MPNet", "classifier.dense", "classifier.out_proj"),
+    "modernbert": ("ModernBert", "head.dense", "classifier"),
 }
 
 
@@ -212,10 +213,13 @@ def classifier_weights(config, classes, seed=0):
     """Returns random tensors of a family's classifier, under the names of a whole model."""
     _, hidden, output = HEADS[config["model_type"]]
     width, random = config.get("hidden_size", config.get("dim")), np.random.default_rng(seed + 1)
-    found = weights_of(config, f"{config['model_type']}.", seed)
+    found = weights_of(config, prefix_of(config), seed)
     for name, rows in ((hidden, width), (output, classes)):
         found[f"{name}.weight"] = random.normal(size=(rows, width)).astype(np.float32)
         found[f"{name}.bias"] = random.normal(size=rows).astype(np.float32)
+    if config["model_type"] == "modernbert":
+        found["head.norm.weight"] = random.normal(size=width).astype(np.float32)
+        del found["head.dense.bias"]  # classifier_bias is False, and so is norm_bias
     return found
 
 
@@ -228,16 +232,18 @@ def write_classifier(folder, labels, config=BERT, tensors=None, **settings):
 def class_logits(config, tensors, ids):
     """Returns the logits of a classifier for one text, float64, from the formulas; ids are the folder's."""
     _, hidden, output = HEADS[config["model_type"]]
-    prefix = f"{config['model_type']}."
-    encoder = {name.removeprefix(prefix): value for name, value in tensors.items()}
-    first = hidden_states(config, encoder, ids)[0]
-    x = tensors[f"{hidden}.weight"].astype(np.float64) @ first + tensors[f"{hidden}.bias"]
+    encoder = {name.removeprefix(prefix_of(config)): value for name, value in tensors.items()}
+    states = hidden_states(config, encoder, ids)
+    pooled = states.mean(axis=0) if config.get("classifier_pooling") == "mean" else states[0]
+    x = tensors[f"{hidden}.weight"].astype(np.float64) @ pooled + tensors.get(f"{hidden}.bias", 0)
     if config["model_type"] == "distilbert":
         x = np.maximum(x, 0)
-    elif config["model_type"] == "electra":
+    elif config["model_type"] in ("electra", "modernbert"):
         x = x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
     else:
         x = np.tanh(x)
+    if "head.norm.weight" in tensors:
+        x = (x - x.mean()) / np.sqrt(x.var() + config["norm_eps"]) * tensors["head.norm.weight"]
     return tensors[f"{output}.weight"].astype(np.float64) @ x + tensors[f"{output}.bias"]
 
 

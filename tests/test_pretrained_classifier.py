@@ -28,7 +28,15 @@ from keras_selfattn.run_folder import load_run, read_config, read_metrics
 LABELS = ["good", "bad", "mixed"]  # not in alphabetical order
 TEXTS = ["a good film .", "bad", "", "the films badly"]
 WORDS = [["a", "good", "film", "."], ["bad"], [], ["the", "film", "##s", "bad", "##ly"]]
-FAMILIES = [BERT, ELECTRA, DISTILBERT, ROBERTA, MPNET]
+FAMILIES = [
+    BERT,
+    ELECTRA,
+    DISTILBERT,
+    ROBERTA,
+    MPNET,
+    MODERNBERT,
+    MODERNBERT | {"classifier_pooling": "mean"},
+]
 
 
 def ids_of(config, words):
@@ -43,7 +51,9 @@ def softmax(logits):
     return weights / weights.sum()
 
 
-@pytest.mark.parametrize("config", FAMILIES, ids=lambda config: config["model_type"])
+@pytest.mark.parametrize(
+    "config", FAMILIES, ids=lambda config: config["model_type"] + config.get("classifier_pooling", "")
+)
 def test_probabilities_are_those_of_the_formulas(tmp_path, config):
     tensors = classifier_weights(config, 3)
     model = models.TextClassifier.from_folder(write_classifier(tmp_path / "m", LABELS, config, tensors))
@@ -144,17 +154,38 @@ def test_what_is_no_classifier_is_refused(tmp_path, settings, match):
         models.TextClassifier.from_folder(folder)
 
 
-def test_a_family_whose_heads_cannot_be_read_is_refused_by_name(tmp_path):
-    config = {**MODERNBERT, "architectures": ["ModernBertForSequenceClassification"]}
-    folder = write_folder(tmp_path / "m", config)
+def test_a_head_of_modernbert_that_cannot_be_read_is_named_and_its_encoder_can(tmp_path):
+    folder = write_classifier(tmp_path / "m", LABELS, MODERNBERT, classifier_pooling="max")
     with pytest.raises(
-        ConfigError, match="a classifier of the family 'modernbert', whose heads cannot be read"
+        ConfigError, match="classifier_pooling is 'max' in config.json. It must be cls or mean"
     ):
         models.load(folder)
-    assert models.TextEncoder(start=folder).predict(["good"], verbose=0).shape == (
-        1,
-        MODERNBERT["hidden_size"],
-    )
+    folder = write_classifier(tmp_path / "n", LABELS, MODERNBERT, classifier_activation="mish")
+    with pytest.raises(ConfigError, match="The activation 'mish' of config.json is not known"):
+        models.load(folder)
+    width = MODERNBERT["hidden_size"]
+    assert models.TextEncoder(start=folder).predict(["good"], verbose=0).shape == (1, width)
+
+
+@pytest.mark.parametrize("change", [{"classifier_bias": True}, {"norm_bias": True}])
+def test_biases_that_a_modernbert_says_it_has_must_be_there(tmp_path, change):
+    tensors = classifier_weights({**MODERNBERT, "norm_bias": "norm_bias" in change}, 3)
+    folder = write_classifier(tmp_path / "m", LABELS, {**MODERNBERT, **change}, tensors)
+    with pytest.raises(ConfigError, match=r"head\.(dense|norm)\.bias is missing"):
+        models.load(folder)
+
+
+@pytest.mark.slow
+def test_an_imported_modernbert_is_saved_and_trains_further(tmp_path):
+    model = models.TextClassifier.from_folder(write_classifier(tmp_path / "m", LABELS, MODERNBERT))
+    model.save(tmp_path / "m.keras")
+    again = models.load(tmp_path / "m.keras")
+    np.testing.assert_allclose(again.predict(TEXTS, verbose=0), model.predict(TEXTS, verbose=0), atol=1e-6)
+    before = {name: again.core.get_layer(name).get_weights() for name in ("hidden_head", "hidden_norm")}
+    again.compile()
+    again.fit(TEXTS * 4, ["good", "bad", "bad", "mixed"] * 4, epochs=1, verbose=0)
+    for name, (weights,) in before.items():
+        assert np.any(again.core.get_layer(name).get_weights()[0] != weights)
 
 
 def test_all_faults_of_the_head_are_named_at_once(tmp_path):

@@ -36,7 +36,14 @@ CONFIGS = {
     "distilbert": lambda: transformers.DistilBertConfig(**DISTILBERT),
     "modernbert": lambda: transformers.ModernBertConfig(**MODERNBERT),
     "modernbert, odd window, with biases": lambda: transformers.ModernBertConfig(
-        **{**MODERNBERT, "local_attention": 5}, norm_bias=True, attention_bias=True, mlp_bias=True
+        **{**MODERNBERT, "local_attention": 5},
+        norm_bias=True,
+        attention_bias=True,
+        mlp_bias=True,
+        classifier_bias=True,
+        classifier_pooling="mean",
+        classifier_activation="relu",
+        classifier_dropout=0.2,
     ),
 }
 
@@ -169,11 +176,12 @@ def test_mpnets_vectors_are_those_of_transformers_from_its_own_files(tmp_path):
 
 
 @pytest.mark.parametrize("problem", ["single_label_classification", "multi_label_classification"])
-@pytest.mark.parametrize("name", [name for name in CONFIGS if "modernbert" not in name])
+@pytest.mark.parametrize("name", CONFIGS)
 def test_probabilities_are_those_of_their_classifiers(tmp_path, name, problem):
     labels = {0: "sad", 1: "glad", 2: "mixed"}
     kind = transformers.AutoModelForSequenceClassification
     theirs = random_model(name, kind, id2label=labels, problem_type=problem)
+    several = problem.startswith("multi")
     folder = folder_of(theirs, tmp_path / "m")
     ours = models.TextClassifier.from_folder(folder)
     assert ours.labels == ["sad", "glad", "mixed"]
@@ -183,13 +191,12 @@ def test_probabilities_are_those_of_their_classifiers(tmp_path, name, problem):
     for place, row in enumerate(rows):
         ids[place, : len(row)] = row
     mask, theirs_ids = ids != 0, ids
-    if theirs.config.model_type in ("roberta", "mpnet"):  # theirs pads with 1
+    if theirs.config.model_type in PADDING_BY_1:
         theirs_ids = np.select([ids == 0, ids == 1], [1, 0], ids)
     with torch.no_grad():
         logits = theirs(
             input_ids=torch.tensor(theirs_ids).long(), attention_mask=torch.tensor(mask).long()
         ).logits
-    several = problem.startswith("multi")
     wanted = (torch.sigmoid(logits) if several else torch.softmax(logits, dim=-1)).numpy()
     assert np.ptp(wanted, axis=0).max() > 0.01  # the texts are told apart
     np.testing.assert_allclose(ours.predict(texts, verbose=0), wanted, atol=1e-5)
@@ -290,7 +297,8 @@ def test_labels_of_tokens_are_those_of_transformers(name, tmp_path):
 
 
 GUESSERS = {"bert": "bert", "electra, narrow": "electra generator", "roberta": "roberta", "mpnet": "mpnet"}
-GUESSERS |= {"distilbert": "distilbert"}
+GUESSERS |= {"distilbert": "distilbert", "modernbert": "modernbert"}
+GUESSERS |= {"modernbert, odd window, with biases": "modernbert with biases"}
 
 
 @pytest.mark.parametrize("name", GUESSERS, ids=GUESSERS.get)
@@ -308,7 +316,7 @@ def test_logits_of_hidden_pieces_are_those_of_transformers(tmp_path, name):
     assert not ours.start.new_head
     batches = list(ours.hidden_batches(texts))
     found = np.concatenate([np.asarray(ours.core(list(inputs))) for inputs, _ in batches])
-    padded_by_1 = theirs.config.model_type in ("roberta", "mpnet")
+    padded_by_1 = theirs.config.model_type in PADDING_BY_1
     order = [1, 0, *range(2, len(PIECES))] if padded_by_1 else list(range(len(PIECES)))
     rows = []
     for (places, ids), _ in batches:

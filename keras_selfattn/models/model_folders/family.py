@@ -27,18 +27,24 @@ class MaskedHeadNames:
         dense: name of the dense layer; it stands for `.weight` and `.bias`.
         norm: name of the normalisation, likewise.
         biases: names that the bias of the logits may have.
-        activation: of the dense layer, as in `PretrainedConfig`; None for the blocks' own.
+        activation: of the dense layer, as in `PretrainedConfig`, or a function that returns it from
+            `config.json`; None for the blocks' own.
+        dense_bias: name in `config.json` of a flag, False if the dense layer has no bias; "" if it has one.
+        of_classifiers: True if the family's classifiers have a dense layer and a normalisation of these
+            names, too, so that the bias of the logits tells the heads apart.
     """
 
     dense: str
     norm: str
     biases: tuple[str, ...]
-    activation: str | None = None
+    activation: str | Callable[[Mapping[str, Any]], str] | None = None
+    dense_bias: str = ""
+    of_classifiers: bool = False
 
 
 @dataclass(frozen=True)
 class FamilyHead:
-    """The head of a family's classifiers of texts: a hidden layer of the first token, and the output layer.
+    """The head of a family's classifiers of texts: a hidden layer of a text's vector, and the output layer.
 
     Args:
         hidden: name of the hidden layer's weights; as in a whole model, without a prefix to add.
@@ -47,6 +53,9 @@ class FamilyHead:
         dropout: names in `config.json` of the dropout rate; the first that is set counts.
         rate: the rate if none is set.
         drops_twice: True if dropout is applied before the hidden layer, too.
+        norm: name of a normalisation after the hidden layer; "" for none.
+        settings: returns fields of `FineTunedConfig` from `config.json`, which replace those described here;
+            None for none.
     """
 
     hidden: str
@@ -55,6 +64,8 @@ class FamilyHead:
     dropout: Sequence[str] = ("classifier_dropout", "hidden_dropout_prob")
     rate: float = 0.1
     drops_twice: bool = True
+    norm: str = ""
+    settings: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,8 +81,8 @@ class Family:
             or "query_key_value", which holds them in this order; "output", "attention_norm"; "hidden", or
             "hidden_and_gate", which holds both; "feed_forward_output" and "feed_forward_norm"; and
             "relative_bias", of a table that all blocks share there.
-        head: of its classifiers of texts; None if these cannot be read.
-        masked_head: names of the head for hidden tokens; None if the family has none that can be read.
+        head: of its classifiers of texts.
+        masked_head: names of the head for hidden tokens.
         last_norm: name of the normalisation after the blocks, if there is one.
         prefix: what stands before the names in models with a head; `name` and a dot by default.
         padding_id: the id of padding in the folder.
@@ -83,8 +94,8 @@ class Family:
     settings: Callable[[Mapping[str, Any]], dict[str, Any]]
     embedding: Mapping[str, str]
     block: Mapping[str, str]
-    head: FamilyHead | None = None
-    masked_head: MaskedHeadNames | None = None
+    head: FamilyHead
+    masked_head: MaskedHeadNames
     last_norm: str = ""
     prefix: str = ""
     padding_id: int = 0

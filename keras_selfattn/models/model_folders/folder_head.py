@@ -56,11 +56,6 @@ def read_head(folder: ModelFolder, family: Family) -> FolderHead:
             "`keras-selfattn export` and `embed`, or train a classifier that begins with it, with "
             f"`keras-selfattn train TABLE --from {folder.path}`."
         )
-    if family.head is None:
-        raise ConfigError(
-            f"{folder.path} holds a classifier of the family {family.name!r}, whose heads cannot be read. "
-            f"Train one that begins with its encoder, with `keras-selfattn train TABLE --from {folder.path}`."
-        )
     problem = folder.config.get("problem_type")
     labels = _labels(folder)
     if problem not in _PROBLEMS or len(labels) < 2:
@@ -75,12 +70,14 @@ def read_head(folder: ModelFolder, family: Family) -> FolderHead:
 def _settings(config: Mapping[str, Any], head: FamilyHead) -> dict[str, Any]:
     rates = [config[name] for name in head.dropout if config.get(name) is not None]
     rate = rates[0] if rates else head.rate
-    return {
+    found = {
         "pooling": "first",
         "hidden_head": head.activation,
         "head_dropout": rate,
         "hidden_dropout": rate if head.drops_twice else 0.0,
+        "hidden_norm": bool(head.norm),
     }
+    return found if head.settings is None else found | head.settings(config)
 
 
 def _architecture(folder: ModelFolder) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_selfattn.errors import ConfigError
-from keras_selfattn.models.model_folders.family import Family, activation_named
+from keras_selfattn.models.model_folders.family import Family, FamilyHead, MaskedHeadNames, activation_named
 
 _FAR, _NEAR = "full_attention", "sliding_attention"
 # The kinds of blocks: the older name of the base of their rotary positions, and its default.
 _BASES = {_FAR: ("global_rope_theta", 160_000.0), _NEAR: ("local_rope_theta", 10_000.0)}
+_POOLINGS = {"cls": "first", "mean": "mean"}
 # The kinds are listed before the size of the weights is known.
 _MOST_LAYERS = 1_000
 
@@ -119,6 +120,24 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
+def _head_activation(config: Mapping[str, Any]) -> str:
+    name = config.get("classifier_activation", "gelu")
+    return name if name == "tanh" else activation_named(name)
+
+
+def _head_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    pooling = config.get("classifier_pooling", "cls")
+    if pooling not in _POOLINGS:
+        raise ConfigError(
+            f"classifier_pooling is {pooling!r} in config.json. It must be {' or '.join(_POOLINGS)}."
+        )
+    return {
+        "pooling": _POOLINGS[pooling],
+        "hidden_head": _head_activation(config),
+        "hidden_bias": config.get("classifier_bias", False),
+    }
+
+
 MODERNBERT = Family(
     "modernbert",
     _settings,
@@ -131,6 +150,24 @@ MODERNBERT = Family(
         "feed_forward_output": "layers.{}.mlp.Wo",
         "feed_forward_norm": "layers.{}.mlp_norm",
     },
+    head=FamilyHead(
+        "head.dense",
+        "classifier",
+        "gelu",
+        ("classifier_dropout",),
+        rate=0.0,
+        drops_twice=False,
+        norm="head.norm",
+        settings=_head_settings,
+    ),
+    masked_head=MaskedHeadNames(
+        "head.dense",
+        "head.norm",
+        ("decoder.bias",),
+        _head_activation,
+        dense_bias="classifier_bias",
+        of_classifiers=True,
+    ),
     last_norm="final_norm",
     prefix="model.",
     padding_id=50_283,

@@ -104,8 +104,8 @@ class NamedTensors:
 
         Those are all of the encoder and, with `whole_head`, of the head.
         """
-        of_heads = (family.head.hidden, family.head.output) if family.head else ()
-        head = {name.partition(".")[0] for name in of_heads} - {family.name}
+        of_heads = (family.head.hidden, family.head.norm, family.head.output)
+        head = {name.partition(".")[0] for name in of_heads} - {family.name, ""}
         names = (*family.embedding.values(), *family.block.values(), family.last_norm)
         parts = {name.partition(".")[0] for name in names}
         for name in sorted(set(self._tensors.shapes) - self._used):
@@ -148,12 +148,12 @@ def check_size(tensors: Tensors, config: PretrainedConfig, source: str) -> None:
 
 
 def copy_weights(tensors: Tensors, family: Family, core: keras.Model, source: str) -> None:
-    """Set the weights of a core's layers "embedding", "encoder", "hidden_head" and "logits".
+    """Set the weights of a core's layers "embedding", "encoder", "hidden_head", "hidden_norm" and "logits".
 
     Args:
         tensors: of the folder.
         family: its family.
-        core: the layers, built; the last two may be missing. Tensors of a head that no layer needs are
+        core: the layers, built; the last three may be missing. Tensors of a head that no layer needs are
             ignored, unless there is "logits".
         source: the folder, for messages.
 
@@ -181,9 +181,10 @@ def _value(
     if part == "embedding":
         theirs = family.embedding[rest or weight]
         return _of_layer(named, theirs, weight, shape) if rest else _table(named, family, weight, shape)
-    if part in ("hidden_head", "logits") and family.head:
-        theirs = family.head.hidden if part == "hidden_head" else family.head.output
-        return _of_layer(named, theirs, weight, shape, prefix="")
+    head = family.head
+    of_head = {"hidden_head": head.hidden, "hidden_norm": head.norm, "logits": head.output}
+    if part in of_head:
+        return _of_layer(named, of_head[part], weight, shape, prefix="")
     block, _, rest = rest.partition("/")
     if block == "norm":
         return _of_layer(named, family.last_norm, weight, shape)

@@ -54,6 +54,7 @@ class MaskedPiecesConfig(PretrainedConfig):
         training_span: the most tokens of a row, special ones included; at least 3, `positions` at most.
             Longer texts are read as several rows.
         guess_activation: of the head's hidden layer; the names are those of `activation`.
+        guess_bias: False if the head's hidden layer has no bias.
 
     Raises:
         ConfigError: for a field out of range; it names the field, the rule and the value.
@@ -67,6 +68,7 @@ class MaskedPiecesConfig(PretrainedConfig):
 
     training_span: int = 128
     guess_activation: str = "gelu"
+    guess_bias: bool = True
 
     free: ClassVar[frozenset[str]] = frozenset({"dropout", "attention_dropout", "training_span"})
     subject: ClassVar[str] = "text"
@@ -84,6 +86,7 @@ class MaskedPiecesConfig(PretrainedConfig):
                 f"`guess_activation` must be one of {', '.join(ACTIVATIONS)}. Received "
                 f"{self.guess_activation!r}."
             )
+        _check_flags(self, "guess_bias")
 
 
 @dataclass(frozen=True)
@@ -91,12 +94,14 @@ class FineTunedConfig(FineTuningConfig):
     """Config of a `TextClassifier` with a pretrained encoder: the fields of `PretrainedConfig`, and these.
 
     A folder determines all but `dropout`, `attention_dropout`, `max_tokens`, `pooling` and these; and
-    `hidden_head`.
+    `hidden_head`, `hidden_bias` and `hidden_norm`.
 
     Args:
         head_dropout: dropout rate in [0, 1) of a text's vector before the output layer.
         hidden_head: activation of a hidden layer between a text's vector and the output layer, as wide as the
             vector: "tanh", "relu" or "gelu"; None for no such layer.
+        hidden_bias: False if the hidden layer has no bias.
+        hidden_norm: True for a normalisation after the hidden layer, with a shift if `norm_shift` says so.
         hidden_dropout: dropout rate in [0, 1) of a text's vector before the hidden layer.
         frozen_layers: 0 trains everything; N leaves the embedding and the first N blocks as they are, which
             saves time and memory.
@@ -116,6 +121,8 @@ class FineTunedConfig(FineTuningConfig):
 
     training_span: int = 128
     hidden_head: Literal["tanh", "relu", "gelu"] | None = None
+    hidden_bias: bool = True
+    hidden_norm: bool = False
     hidden_dropout: float = 0.0
     wide: bool = True
 
@@ -136,8 +143,9 @@ class FineTunedConfig(FineTuningConfig):
                 f"`hidden_head` must be one of {', '.join(map(str, HIDDEN_HEADS))}. "
                 f"Received {self.hidden_head!r}."
             )
-        if not isinstance(self.wide, bool):
-            raise ConfigError(f"`wide` must be True or False. Received {self.wide!r}.")
+        _check_flags(self, "hidden_bias", "hidden_norm", "wide")
+        if self.hidden_norm and self.hidden_head is None:
+            raise ConfigError("`hidden_norm` needs `hidden_head`. Received True and None.")
 
 
 @dataclass(frozen=True)
@@ -172,3 +180,10 @@ class FineTunedTokenConfig(FineTuningConfig):
                 f"`max_tokens` must be at least 3, for a piece between [CLS] and [SEP]. Received "
                 f"{self.max_tokens}."
             )
+
+
+def _check_flags(config: PretrainedConfig, *names: str) -> None:
+    """Raise ConfigError for fields that are not True or False."""
+    for name in names:
+        if not isinstance(getattr(config, name), bool):
+            raise ConfigError(f"`{name}` must be True or False. Received {getattr(config, name)!r}.")

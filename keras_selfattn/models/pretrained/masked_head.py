@@ -28,8 +28,17 @@ def guessed(x: Tensor, config: MaskedPiecesConfig) -> Tensor:
     units, activation = config.embedding_width or config.width, ACTIVATIONS[config.guess_activation]
     # BERT's own start; a deviation of 0.02 suits the tables that it is compared with.
     deviation: Any = keras.initializers.RandomNormal(stddev=0.02)
-    dense = keras.layers.Dense(units, activation, kernel_initializer=deviation, dtype="float32", name="guess")
-    norm = keras.layers.LayerNormalization(epsilon=config.norm_epsilon, dtype="float32", name="guess_norm")
+    dense = keras.layers.Dense(
+        units,
+        activation,
+        use_bias=config.guess_bias,
+        kernel_initializer=deviation,
+        dtype="float32",
+        name="guess",
+    )
+    norm = keras.layers.LayerNormalization(
+        epsilon=config.norm_epsilon, center=config.norm_shift, dtype="float32", name="guess_norm"
+    )
     return norm(dense(x))
 
 
@@ -42,7 +51,9 @@ def holds_masked_head(tensors: Tensors, family: Family, config: Mapping[str, Any
         config: its `config.json`.
     """
     names, tied = family.masked_head, config.get("tie_word_embeddings", True)
-    return bool(names is not None and tied and f"{names.dense}.weight" in tensors.shapes)
+    if not tied or f"{names.dense}.weight" not in tensors.shapes:
+        return False
+    return not names.of_classifiers or any(name in tensors.shapes for name in names.biases)
 
 
 def copy_masked_head(tensors: Tensors, family: Family, core: keras.Model, source: str) -> None:
@@ -58,15 +69,16 @@ def copy_masked_head(tensors: Tensors, family: Family, core: keras.Model, source
         ConfigError: for missing tensors and other shapes, all in one message; nothing is set then.
     """
     names = family.masked_head
-    assert names is not None
     named = NamedTensors(tensors, family, source)
     width, units = (int(size) for size in core.get_layer("guess").kernel.shape)
     (rows,) = (int(size) for size in core.get_layer("logits").bias.shape)
     bias = next((name for name in names.biases if name in tensors.shapes), names.biases[0])
     kernel = named.read(f"{names.dense}.weight", (units, width), "").T
+    guess, norm = core.get_layer("guess"), core.get_layer("guess_norm")
+    of_norm = ("weight", "bias") if norm.center else ("weight",)
     found = {
-        "guess": [kernel, named.read(f"{names.dense}.bias", (units,), "")],
-        "guess_norm": [named.read(f"{names.norm}.{each}", (units,), "") for each in ("weight", "bias")],
+        "guess": [kernel, *([named.read(f"{names.dense}.bias", (units,), "")] if guess.use_bias else [])],
+        "guess_norm": [named.read(f"{names.norm}.{each}", (units,), "") for each in of_norm],
         "logits": [swapped_rows(named.read(bias, (rows,), ""), family.padding_id)],
     }
     named.check_read()

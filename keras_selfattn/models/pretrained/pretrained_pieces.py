@@ -69,6 +69,18 @@ class PretrainedPieces(FineTuning):
         x = POOLINGS[config.pooling](dtype=policy, name="pooling")(body.output)  # [B, D]
         if config.hidden_head is not None:
             x = keras.layers.Dropout(config.hidden_dropout, dtype=policy, name="hidden_dropout")(x)
-            x = keras.layers.Dense(config.width, config.hidden_head, dtype=policy, name="hidden_head")(x)
+            hidden = keras.layers.Dense(
+                config.width,
+                config.hidden_head,
+                use_bias=config.hidden_bias,
+                dtype=policy,
+                name="hidden_head",
+            )
+            x = hidden(x)
+        if config.hidden_norm:
+            norm = keras.layers.LayerNormalization(
+                epsilon=config.norm_epsilon, center=config.norm_shift, dtype=policy, name="hidden_norm"
+            )
+            x = norm(x)
         x = keras.layers.Dropout(config.head_dropout, dtype=policy, name="head_dropout")(x)
         return keras.Model(body.input, x)

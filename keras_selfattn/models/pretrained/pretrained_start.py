@@ -2,15 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
-from keras_selfattn.errors import ConfigError, RunError
-from keras_selfattn.folder_kinds import holds_pretrained
+from keras_selfattn.errors import ConfigError
 from keras_selfattn.label_names import may_bear_several
 from keras_selfattn.models.config import EncoderConfig, differing
 from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
@@ -26,9 +23,8 @@ from keras_selfattn.models.pretrained.fine_tuning_config import (
     FineTuningConfig,
     MaskedPiecesConfig,
 )
-from keras_selfattn.models.pretrained.masked_head import HEAD_LAYERS, copy_masked_head, holds_masked_head
+from keras_selfattn.models.pretrained.masked_head import copy_masked_head, holds_masked_head
 from keras_selfattn.models.pretrained.word_pieces import WordPieces
-from keras_selfattn.models.saved_file import load_file, run_figures
 
 Kind = type[FineTuningConfig] | type[MaskedPiecesConfig]
 
@@ -43,7 +39,7 @@ class EncoderStart(ABC):
         kind: the config of the model that begins with it.
         config: of the encoder.
         tokenizer: its tokenizer.
-        guess_activation: of the hidden layer of its head for hidden tokens, or of a new one.
+        guessing: the fields of `MaskedPiecesConfig` that describe its head for hidden tokens, or a new one.
 
     Attributes:
         path: as given, a str.
@@ -57,16 +53,21 @@ class EncoderStart(ABC):
     new_head: bool
 
     def __init__(
-        self, path: Any, kind: Kind, config: PretrainedConfig, tokenizer: Any, guess_activation: str
+        self,
+        path: Any,
+        kind: Kind,
+        config: PretrainedConfig,
+        tokenizer: Any,
+        guessing: Mapping[str, Any],
     ) -> None:
         self.path, self._kind = str(path), kind
         self.encoder_config, self.tokenizer = config, tokenizer
         self._fields = config.to_dict()
         if kind is FineTunedConfig:
-            self._fields["hidden_head"] = None
+            self._fields |= {"hidden_head": None, "hidden_bias": True, "hidden_norm": False}
         if kind is MaskedPiecesConfig:
             span = min(_SPAN, config.positions)
-            self._fields |= {"guess_activation": guess_activation, "training_span": span}
+            self._fields |= {**guessing, "training_span": span}
             if tokenizer.settings.mask is None:
                 raise ConfigError(
                     f"The tokenizer of {self.path} has no mask token, which stands for a hidden piece in "
@@ -178,9 +179,8 @@ class PretrainedStart(EncoderStart):
     def __init__(self, path: Any, kind: Kind = FineTunedConfig) -> None:
         self._folder = ModelFolder(path)
         self._family, config, tokenizer = read_config(self._folder)
-        names = self._family.masked_head
-        activation = config.activation if names is None else names.activation or config.activation
-        super().__init__(path, kind, config, tokenizer, activation)
+        guessing = _guessing(self._family, config, self._folder.config) if kind is MaskedPiecesConfig else {}
+        super().__init__(path, kind, config, tokenizer, guessing)
         self._head: FolderHead | ConfigError | None = None
         if kind is FineTunedConfig:
             self._head = _head_if_any(self._folder, self._family)
@@ -197,7 +197,8 @@ class PretrainedStart(EncoderStart):
     def copy_to(self, core: keras.Model, head: Head | None = None) -> None:
         found = None if head is None else self._head_for(head)
         hidden = head is not None and self._fields.get("hidden_head")
-        last = "logits" if found else "hidden_head" if hidden else "encoder"
+        normal = "hidden_norm" if self._fields.get("hidden_norm") else "hidden_head"
+        last = "logits" if found else normal if hidden else "encoder"
         body = keras.Model(core.get_layer("embedding").input, core.get_layer(last).output, name=core.name)
         with self._folder.tensors() as tensors:
             copy_weights(tensors, self._family, body, self.path)
@@ -241,66 +242,12 @@ class PretrainedStart(EncoderStart):
         return ", the hidden layer of its head, and a new output layer for other labels than its own"
 
 
-class AdaptedStart(EncoderStart):
-    """The pretrained model whose training `pretrain` went on with.
-
-    Args:
-        path: the run folder, or the `.keras` file.
-        kind: the config of the model that begins with it.
-        model: that of the file, if it has been read.
-
-    Raises:
-        RunError: if it is another model.
-    """
-
-    new_head = False
-
-    def __init__(self, path: Any, kind: Kind = FineTunedConfig, model: Any = None) -> None:
-        self._model: Any = load_file(path) if model is None else model
-        found = getattr(self._model, "config", None)
-        if not isinstance(found, MaskedPiecesConfig):
-            raise RunError(
-                f"{path} holds a {type(self._model).__name__} that is no pretrained encoder. Give a "
-                "pretrained model's folder, or a run of `keras-selfattn pretrain --from FOLDER`."
-            )
-        config = {field.name: getattr(found, field.name) for field in fields(PretrainedConfig)}
-        tokenizer = self._model.tokenizer
-        super().__init__(path, kind, PretrainedConfig(**config), tokenizer, found.guess_activation)
-        self.record = {"path": self.path, "kind": type(self._model).__name__, **run_figures(path)}
-
-    def copy_to(self, core: keras.Model, head: Head | None = None) -> None:
-        self._copy(core, ("embedding", "encoder"))
-
-    def copy_head(self, core: keras.Model) -> None:
-        self._copy(core, HEAD_LAYERS)
-
-    def _copy(self, core: keras.Model, names: Sequence[str]) -> None:
-        for name in names:
-            core.get_layer(name).set_weights(self._model.core.get_layer(name).get_weights())
-
-
-def encoder_start(path: str | Path) -> EncoderStart:
-    """Return the pretrained encoder in a folder, or in a run that went on with its training."""
-    place = Path(path)
-    saved = place.suffix == ".keras" or (place / "model.keras").is_file()
-    return AdaptedStart(path) if saved else PretrainedStart(path)
-
-
-def token_starting_point(path: Any) -> EncoderStart:
-    """Return the start of a labeller of tokens: a pretrained encoder, as it is or after more training.
-
-    Args:
-        path: a pretrained model's folder, or a run that went on with its training; or a start, which is
-            returned.
-
-    Raises:
-        RunError: for another run or file, and as `PretrainedStart` does.
-    """
-    if isinstance(path, EncoderStart):
-        return path
-    if holds_pretrained(path) or not Path(path).exists():
-        return PretrainedStart(path, FineTunedTokenConfig)
-    return AdaptedStart(path, FineTunedTokenConfig)
+def _guessing(family: Family, config: PretrainedConfig, folder_config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `MaskedPiecesConfig` that describe a family's head for hidden tokens."""
+    names = family.masked_head
+    activation = names.activation(folder_config) if callable(names.activation) else names.activation
+    biased = folder_config.get(names.dense_bias, False) if names.dense_bias else True
+    return {"guess_activation": activation or config.activation, "guess_bias": biased}
 
 
 def _head_if_any(folder: ModelFolder, family: Family) -> FolderHead | ConfigError:

@@ -11,8 +11,9 @@ from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.pretrained.adapted_start import AdaptedStart
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig, MaskedPiecesConfig
-from keras_selfattn.models.pretrained.pretrained_start import AdaptedStart, EncoderStart, PretrainedStart
+from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
 from keras_selfattn.models.saved_file import load_file, run_figures
 from keras_selfattn.models.text.tokenizer import learn_vocabulary
 

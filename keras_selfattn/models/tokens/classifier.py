@@ -12,8 +12,9 @@ from keras_selfattn.errors import DataError
 from keras_selfattn.models.config import TokenConfig
 from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.pretrained.adapted_start import token_starting_point
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedTokenConfig
-from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, token_starting_point
+from keras_selfattn.models.pretrained.pretrained_start import EncoderStart
 from keras_selfattn.models.pretrained.pretrained_tokens import PretrainedTokens
 from keras_selfattn.models.raw_inputs import Rows, are_token_lists, as_token_lists
 from keras_selfattn.models.tokens.learned_tokens import LearnedTokens
