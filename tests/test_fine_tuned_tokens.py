@@ -92,7 +92,9 @@ def wanted_of(model, row, config=BERT, tensors=None):
 
 
 @pytest.mark.parametrize(
-    "config", [BERT, ELECTRA, DISTILBERT, MPNET], ids=lambda config: config["model_type"]
+    "config",
+    [BERT, *(pytest.param(config, marks=pytest.mark.slow) for config in (ELECTRA, DISTILBERT, MPNET))],
+    ids=lambda config: config["model_type"],
 )
 def test_a_token_is_what_the_encoder_returns_at_its_first_piece(tmp_path, config):
     model = models.TokenClassifier(start=write_folder(tmp_path / "m", config))
@@ -172,6 +174,7 @@ def test_batches_pad_every_axis_that_differs():
     assert labels.numpy().tolist() == [[7, 0], [8, 9]]
 
 
+@pytest.mark.slow
 def test_loss_and_accuracy_are_of_the_tokens_alone(labeller):
     """By hand: the mean of -log p(label) over tokens, not over pieces or padding."""
     labeller.compile()

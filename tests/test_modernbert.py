@@ -222,6 +222,7 @@ def test_fields_out_of_range_are_named(tmp_path, change, message):
         models.TextEncoder({**config, **change}, vocabulary=PIECES)
 
 
+@pytest.mark.slow
 def test_a_saved_model_answers_the_same(tmp_path):
     model = models.TextEncoder(start=write_folder(tmp_path / "m", MODERNBERT))
     model.save(tmp_path / "m.keras")

@@ -75,7 +75,13 @@ def assert_close(found, wanted, tolerance=2e-5):
         np.testing.assert_allclose(one / scale, other / scale, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize(
+    "masks",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("none", "left padding", "pairs of all") else ())
+        for name in MASKS
+    ],
+)
 @pytest.mark.parametrize("name", mostly_slow(ATTENTION))
 def test_outputs_and_gradients_equal_those_of_all_positions(name, masks, small_blocks, padded):
     layer, x = randomised(MAKE[name](), WIDTH, 0.3), inputs()
@@ -125,7 +131,9 @@ def test_half_precision_adds_up_the_gradients_of_learned_positions(strategy, pad
         assert np.linalg.norm(one - wanted) < 0.03 * np.linalg.norm(wanted)
 
 
-@pytest.mark.parametrize("longest", [46_341, 65_536, 100_000])
+@pytest.mark.parametrize(
+    "longest", [46_341, *(pytest.param(longest, marks=pytest.mark.slow) for longest in (65_536, 100_000))]
+)
 def test_a_sample_whose_square_is_beyond_int32_is_a_group_of_its_own(longest):
     tokens = packing.PackedTokens(tf.zeros([1, longest, 1]), None)
     seen = []

@@ -93,7 +93,10 @@ def test_gradients_compiled_by_xla_for_unknown_lengths_equal_eager_ones(length):
 
 
 @tensorflow_only
-@pytest.mark.parametrize("window", [2**31 - 1, (2**31 - 1, 0), (0, 10_000)])
+@pytest.mark.parametrize(
+    "window",
+    [2**31 - 1, *(pytest.param(window, marks=pytest.mark.slow) for window in ((2**31 - 1, 0), (0, 10_000)))],
+)
 def test_a_huge_window_is_full_attention_where_the_length_is_unknown(window):
     import tensorflow as tf
 
