@@ -38,7 +38,7 @@ class FineTuning:
 
     def optimizer(self) -> FineTuningAdamW:
         """Return the optimizer of `fit`, whose rate stays the same: half of the peak that a schedule has."""
-        return FineTuningAdamW(_RATE / 2, rates=self.rates, weight_decay=0.01, global_clipnorm=1.0)
+        return steady_optimizer(_RATE, self._config.num_layers)
 
     def advised_training(self, rows: int) -> dict[str, Any]:
         epochs = int(np.clip(np.ceil(_STEPS * _BATCH / max(1, rows)), *_EPOCHS))
@@ -76,3 +76,13 @@ def rates_of_blocks(blocks: int) -> dict[str, float]:
     """
     found = {f"encoder/block_{place}": _DECAY ** (blocks - 1 - place) for place in range(blocks)}
     return {**found, "embedding": _DECAY**blocks}
+
+
+def steady_optimizer(peak: float, blocks: int) -> FineTuningAdamW:
+    """Return the optimizer of `fit` without a schedule: its rate is half of the peak that one has.
+
+    Args:
+        peak: the highest learning rate of a schedule.
+        blocks: of the encoder.
+    """
+    return FineTuningAdamW(peak / 2, rates=rates_of_blocks(blocks), weight_decay=0.01, global_clipnorm=1.0)

@@ -10,10 +10,12 @@ from keras_selfattn.models.subwords.tokenizer_files import (
     CONFIG,
     TEMPLATES,
     TOKENIZER,
+    in_order,
     json_if_any,
     json_in,
     model_of,
     part_of,
+    special_names,
     template,
     text_in,
 )
@@ -90,7 +92,7 @@ def _from_tokenizer(
         **_added(path, listed),
         **_special_names(config, ids) | template(path, processor, ids),
     )
-    return settings, _in_order(path, ids)
+    return settings, in_order(path, ids)
 
 
 def _from_vocabulary(
@@ -122,7 +124,7 @@ def _from_vocabulary(
         **_added(path.with_name(CONFIG), listed),
         **names,
     )
-    return settings, _in_order(path, ids)
+    return settings, in_order(path, ids)
 
 
 def _add_prefix_space(path: Path, found: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
@@ -196,19 +198,6 @@ def _added(path: Path, listed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _special_names(config: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
     """Return the names of the special tokens; of the mask None if there is none."""
-    names: dict[str, Any] = {}
-    for ours, (theirs, default) in _SPECIAL.items():
-        token = config.get(theirs) or default
-        names[ours] = token["content"] if isinstance(token, dict) else token
-    if names["mask"] not in ids:
-        names["mask"] = None
-    return names
-
-
-def _in_order(path: Path, ids: Mapping[str, int]) -> list[str]:
-    """Return the pieces in the order of their ids."""
-    if sorted(ids.values()) != list(range(len(ids))):
-        raise ConfigError(
-            f"{path}: the ids of the vocabulary and the added tokens must be 0 to {len(ids) - 1}, each once."
-        )
-    return sorted(ids, key=ids.__getitem__)
+    return special_names(
+        {ours: config.get(theirs) or default for ours, (theirs, default) in _SPECIAL.items()}, ids
+    )

@@ -53,6 +53,27 @@ def template(path: Path, part: Mapping[str, Any], ids: Mapping[str, int]) -> dic
     return {"cls": around[0][0], "sep": around[1][0]}
 
 
+def special_names(tokens: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+    """Return the names of the special tokens; of the mask None if the vocabulary has none.
+
+    Args:
+        tokens: a name, or an object with its "content", by our name of the token; "mask" is one of them.
+        ids: of all tokens.
+    """
+    names = {ours: each["content"] if isinstance(each, dict) else each for ours, each in tokens.items()}
+    return names if names["mask"] in ids else {**names, "mask": None}
+
+
+def in_order(path: Path, ids: Mapping[str, int]) -> list[str]:
+    """Return the pieces in the order of their ids."""
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise ConfigError(
+            f"{path}: the ids of the vocabulary, added tokens included, must be 0 to {len(ids) - 1}, "
+            "each once."
+        )
+    return sorted(ids, key=ids.__getitem__)
+
+
 def json_if_any(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; an empty one if there is no such file."""
     return json_in(path) if path.is_file() else {}

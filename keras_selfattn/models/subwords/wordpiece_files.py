@@ -10,10 +10,12 @@ from keras_selfattn.models.subwords.tokenizer_files import (
     CONFIG,
     TEMPLATES,
     TOKENIZER,
+    in_order,
     json_if_any,
     json_in,
     model_of,
     part_of,
+    special_names,
     template,
     text_in,
 )
@@ -80,7 +82,7 @@ def _from_tokenizer(
     processor = part_of(path, found, "post_processor", *TEMPLATES)
     if (found.get("truncation") or {}).get("direction", "Right") != "Right":
         raise ConfigError(f"{path}: `truncation` is at the left; only the right is supported.")
-    vocabulary = _in_order(path, model["vocab"])
+    vocabulary = in_order(path, model["vocab"])
     listed = found.get("added_tokens") or []
     added = _added_tokens(path, listed)
     ids = {**model["vocab"], **added}
@@ -151,17 +153,4 @@ def _with_special(config: Mapping[str, Any], kind: Any) -> dict[str, Any]:
 
 def _special_names(config: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
     """Return the names of the special tokens; of the mask None if there is none."""
-    names: dict[str, Any] = {}
-    for ours, theirs in _SPECIAL.items():
-        token = config[f"{theirs}_token"]
-        names[ours] = token["content"] if isinstance(token, dict) else token
-    if names["mask"] not in ids:
-        names["mask"] = None
-    return names
-
-
-def _in_order(path: Path, ids: Mapping[str, int]) -> list[str]:
-    """Return the pieces in the order of their ids."""
-    if sorted(ids.values()) != list(range(len(ids))):
-        raise ConfigError(f"{path}: the ids of `model.vocab` must be 0 to {len(ids) - 1}, each once.")
-    return sorted(ids, key=ids.__getitem__)
+    return special_names({ours: config[f"{theirs}_token"] for ours, theirs in _SPECIAL.items()}, ids)

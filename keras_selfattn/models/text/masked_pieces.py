@@ -12,11 +12,11 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.pretrained.body import pretrained_body, saved_tokenizer
-from keras_selfattn.models.pretrained.fine_tuning import rates_of_blocks
+from keras_selfattn.models.pretrained.fine_tuning import rates_of_blocks, steady_optimizer
 from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.models.pretrained.fine_tuning_config import MaskedPiecesConfig
 from keras_selfattn.models.pretrained.masked_head import guessed
-from keras_selfattn.models.text.masked_prediction import MASK, Masking
+from keras_selfattn.models.text.masked_prediction import MASK, Masking, validation_share
 from keras_selfattn.models.text.windows import WINDOW
 from keras_selfattn.models.vocabulary import as_strings, chunks
 
@@ -25,7 +25,6 @@ Tensor = Any
 _RATE, _BATCH = 1e-4, 32
 # Few rows need more epochs for as many steps. Epochs are clipped to this range.
 _STEPS, _EPOCHS = 1_000, (1, 20)
-_HELD_OUT = 2_000
 # Texts and characters tokenised at once, to bound the memory of the intermediate tensors.
 _CHUNK, _CHARACTERS = 1024, 2**20
 # More pieces than a window of characters has: a character is split into four bytes, or a few signs, at most.
@@ -49,12 +48,12 @@ class MaskedPieces:
 
     def optimizer(self) -> FineTuningAdamW:
         """Return the optimizer of `fit`, whose rate stays the same: half of the peak that a schedule has."""
-        return FineTuningAdamW(_RATE / 2, rates=self.rates, weight_decay=0.01, global_clipnorm=1.0)
+        return steady_optimizer(_RATE, self._config.num_layers)
 
     def advised_training(self, rows: int) -> dict[str, Any]:
         epochs = int(np.clip(math.ceil(_STEPS * _BATCH / max(1, rows)), *_EPOCHS))
-        validation = min(0.1, _HELD_OUT / max(1, rows))
-        return {"epochs": epochs, "learning_rate": _RATE, "batch_size": _BATCH, "validation": validation}
+        settings = {"epochs": epochs, "learning_rate": _RATE, "batch_size": _BATCH}
+        return settings | {"validation": validation_share(rows)}
 
     def saved(self, vocabulary: Sequence[str]) -> Any:
         """Return the tokenizer of a vocabulary."""

@@ -25,6 +25,13 @@ Tensor = Any
 MASK = "[mask]"
 # Shares of the tokens of a row, and of the selected ones.
 _CHOSEN, _MASKED, _SWAPPED = 0.15, 0.8, 0.1
+# The most held-out rows.
+_HELD_OUT = 2_000
+
+
+def validation_share(rows: int) -> float:
+    """Return the share of rows to hold out of a training without labels: a tenth, of many rows less."""
+    return min(0.1, _HELD_OUT / max(1, rows))
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ import numpy as np
 
 from keras_selfattn.models.config import TextConfig
 from keras_selfattn.models.text.learned_words import text_body
-from keras_selfattn.models.text.masked_prediction import MASK, Masking, masked_token
+from keras_selfattn.models.text.masked_prediction import MASK, Masking, masked_token, validation_share
 from keras_selfattn.models.text.tokenizer import Tokenizer, learn_vocabulary
 from keras_selfattn.models.text.windows import WINDOW
 
 Tensor = Any
 
-# Training rows of all passes together, with 2 to 40 passes; the most held-out rows.
-_ROWS_IN_ALL, _HELD_OUT = 300_000, 2_000
+# Training rows of all passes together, with 2 to 40 passes.
+_ROWS_IN_ALL = 300_000
 
 
 class MaskedWords:
@@ -42,7 +42,7 @@ class MaskedWords:
 
     def advised_training(self, rows: int) -> dict[str, Any]:
         epochs = int(np.clip(_ROWS_IN_ALL // max(1, rows), 2, 40))
-        return {"epochs": epochs, "learning_rate": 2e-3, "validation": min(0.1, _HELD_OUT / max(1, rows))}
+        return {"epochs": epochs, "learning_rate": 2e-3, "validation": validation_share(rows)}
 
     def saved(self, vocabulary: Sequence[str]) -> Tokenizer:
         """Return the tokenizer of a vocabulary, the mask last."""
