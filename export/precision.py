@@ -17,6 +17,7 @@ import tensorflow as tf
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.batches import padded
+from keras_selfattn.user_warnings import warn_user
 
 from .contract import Contract
 from .signatures.model_signatures import specs_of
@@ -230,10 +231,9 @@ def _checked(contract: Contract, evaluation: Any) -> tuple[Mapping[str, Any], Se
     if not known.all():
         other = [label for label in labels if label not in names]
         # These rows are wrong before and after, and would make a drop in accuracy look smaller.
-        warnings.warn(
+        warn_user(
             f"{len(other):,} of {len(labels):,} rows of `evaluation` have a label that the model does not "
-            f"know, such as {min(other)!r}. They are left out of the comparison.",
-            stacklevel=2,
+            f"know, such as {min(other)!r}. They are left out of the comparison."
         )
     arrays = {spec.name: np.asarray(tf.constant(inputs[spec.name], spec.dtype))[known] for spec in specs}
     return arrays, [label for label in labels if label in names]

@@ -1,7 +1,6 @@
 """Labelled images from a folder with a subfolder for each class, or from an .npz file."""
 
 import struct
-import warnings
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from keras_selfattn.data.npz_files import read_arrays
 from keras_selfattn.data.records import checked_ending
 from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import LabelReader, without_column
+from keras_selfattn.user_warnings import warn_user
 
 _ENDINGS = frozenset({".png", ".jpg", ".jpeg"})
 # File names that a message lists.
@@ -83,10 +83,9 @@ def _from_npz(file: Path) -> LabelledRows:
 def _from_folder(folder: Path, image_size: int | None) -> LabelledRows:
     files, others = _image_files(folder)
     if others:
-        warnings.warn(
+        warn_user(
             f"{folder}: {len(others)} files are not .png, .jpg or .jpeg files in a class's folder and are "
-            f"skipped, such as {others[0].relative_to(folder)}.",
-            stacklevel=4,
+            f"skipped, such as {others[0].relative_to(folder)}."
         )
     if not files:
         raise DataError(
@@ -113,7 +112,7 @@ def _image_files(folder: Path) -> tuple[list[Path], list[Path]]:
         found = list(_seen(place))
         images = [file for file in found if file.suffix.lower() in _ENDINGS and file.is_file()]
         if not images:
-            warnings.warn(f"{place} holds no images: no class is made of it.", stacklevel=5)
+            warn_user(f"{place} holds no images: no class is made of it.")
         files += images
         others += [file for file in found if file not in set(images)]
     return files, others

@@ -1,11 +1,11 @@
 """Checked columns of raw inputs from any container."""
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_selfattn.errors import DataError
+from keras_selfattn.user_warnings import warn_user
 
 
 class Rows(NamedTuple):
@@ -120,18 +120,16 @@ def _as_tokens(row: int, tokens: Any) -> list[str]:
 
 
 def warn_of_cut(cut: int, texts: int, max_tokens: int) -> None:
-    """Warn of texts that are longer than a model reads, in the name of the caller's caller."""
+    """Warn of texts that are longer than a model reads."""
     if cut:
-        warnings.warn(
-            f"{cut} of {texts} texts are longer than max_tokens={max_tokens} tokens and are cut at the end.",
-            stacklevel=3,
+        warn_user(
+            f"{cut} of {texts} texts are longer than max_tokens={max_tokens} tokens and are cut at the end."
         )
 
 
 def warn_of_parts(long: int, rows: int, max_tokens: int) -> None:
-    """Warn of rows that a model reads in several parts, in the name of the caller's caller."""
+    """Warn of rows that a model reads in several parts."""
     if long:
-        warnings.warn(
-            f"{long} of {rows} rows are longer than max_tokens={max_tokens} pieces and are read in parts.",
-            stacklevel=3,
+        warn_user(
+            f"{long} of {rows} rows are longer than max_tokens={max_tokens} pieces and are read in parts."
         )

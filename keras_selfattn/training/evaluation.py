@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from keras_selfattn.metrics.report import Columns
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Head
 from keras_selfattn.training.rows_for_model import read_rows, split_unknown_labels
+from keras_selfattn.user_warnings import warn_user
 
 # Rows at once when predicting: enough to fill the cores, few enough to bound memory.
 _PREDICT_BATCH = 256
@@ -94,11 +94,11 @@ def examine(
     if unknown and skip_unknown_labels:
         if not len(known):
             raise DataError(f"{unknown} None is left without.")
-        warnings.warn(f"{unknown} These rows are left out.", stacklevel=3)
+        warn_user(f"{unknown} These rows are left out.")
         rows = known
     elif unknown:
         flag = "`skip_unknown_labels` (--skip-unknown-labels) leaves them out"
-        warnings.warn(f"{unknown} They count as wrong; {flag}.", stacklevel=3)
+        warn_user(f"{unknown} They count as wrong; {flag}.")
     return measured(model, rows)
 
 

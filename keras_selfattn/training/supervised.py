@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from keras_selfattn.training.fitting import (
 )
 from keras_selfattn.training.rows_for_model import read_rows, source_named, split_unknown_labels
 from keras_selfattn.training.tuning import Candidate, tuned
+from keras_selfattn.user_warnings import warn_user
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def _checked(
             _check_measurable(known if name == "validation" else tables[name], kind, name)
             if unknown:
                 decide = " They do not decide when to stop, and" if name == "validation" else " They"
-                warnings.warn(f"{unknown}{decide} count as wrong in the figures.", stacklevel=3)
+                warn_user(f"{unknown}{decide} count as wrong in the figures.")
             tables.setdefault("monitored", known)
     return tables
 
