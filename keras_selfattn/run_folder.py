@@ -26,6 +26,7 @@ from keras_selfattn.atomic import check_target, check_writable
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import read_corpus
 from keras_selfattn.errors import ConfigError, RunError
+from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.tasks import TASKS, Task
 
 if TYPE_CHECKING:
@@ -231,6 +232,12 @@ def check_run(folder: Path) -> None:
     """Raise RunError if there is no run folder."""
     if not folder.exists():
         raise RunError(f"There is no run folder {folder}. Train one with `keras-selfattn train`.")
+    if holds_pretrained(folder):
+        raise RunError(
+            f"{folder} is a pretrained model's folder, not a run folder. Make a run of a classifier of texts "
+            f"with `keras-selfattn import {folder} --output RUN`, or train one with `keras-selfattn train "
+            f"TABLE --from {folder}`."
+        )
     if not (folder / "model.keras").is_file():
         raise RunError(f"{folder} is not a run folder: it holds no model.keras.")
 

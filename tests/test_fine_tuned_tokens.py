@@ -327,7 +327,7 @@ def table(tmp_path_factory):
     [
         (["--freeze", 1], "--freeze needs --from with a pretrained model."),
         (["--from", "nowhere/MiniLM"], "Nothing is downloaded"),
-        (["--from", "TABLE"], "tags.conll is not a run folder"),
+        (["--from", "TABLE"], "tags.conll is no .keras file"),
         (["--from", "FOLDER", "--width", 16], "--width contradicts"),
         (["--from", "FOLDER", "--members", 2], "--members has no meaning"),
     ],

@@ -49,7 +49,7 @@ def test_an_output_that_cannot_be_a_run_folder(table, tmp_path, command):
         (["--task", "tokens", "--balanced"], "--balanced is for one label a row. The task is tokens"),
         (["--task", "forecast", "--label-smoothing", "0.1"], "--label-smoothing is for labels"),
         (["--task", "series", "--from", "base"], "--from is for the task text, tokens. The task is series"),
-        (["--from", "nothing"], "nothing is not there. Nothing is downloaded"),
+        (["--from", "nothing"], "--from: There is no model at nothing. Give a run folder"),
         (["--width", "10", "--heads", "3"], "--width must be divisible by --heads"),
         (["--tune", "inf"], "--tune must be minutes"),
         (["--horizon", "3"], "--horizon is for the task forecast"),
@@ -65,7 +65,7 @@ def test_options_that_do_not_go_together(table, tmp_path, options, said):
 
 def test_an_export_that_cannot_be(table, tmp_path):
     for run, base, said in (
-        (tmp_path / "nothing", tmp_path / "models", "There is no run folder"),
+        (tmp_path / "nothing", tmp_path / "models", "There is no model at"),
         (tmp_path / "nothing.keras", tmp_path / "models", "There is no model at"),
         (tmp_path / "nothing", table, "is a file; choose another name"),
     ):

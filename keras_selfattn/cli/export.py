@@ -11,8 +11,7 @@ from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError
-from keras_selfattn.folder_kinds import holds_pretrained
-from keras_selfattn.run_folder import check_run
+from keras_selfattn.folder_kinds import holds_pretrained, lacks
 from keras_selfattn.tasks import task_named
 
 if TYPE_CHECKING:
@@ -111,11 +110,9 @@ def _check_places(run: Path, base_path: Path) -> None:
     """Raise an error for places that cannot be used, before anything is loaded."""
     if base_path.exists() and not base_path.is_dir():
         raise ConfigError(f"BASE_PATH must be a folder. {base_path} is a file; choose another name.")
-    if run.suffix != ".keras":
-        if not holds_pretrained(run):
-            check_run(run)
-    elif not run.is_file():
-        raise RunError(f"There is no model at {run}. Give a .keras file, or a run folder made by `train`.")
+    saved = run if run.suffix == ".keras" else run / "model.keras"
+    if not saved.is_file() and not holds_pretrained(run):
+        raise RunError(lacks(run))
 
 
 def _labels(file: Path) -> list[str]:

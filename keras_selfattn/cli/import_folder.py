@@ -19,7 +19,7 @@ def command(folder: Path, output: Path, overwrite: bool) -> None:
     """Write a run folder of the classifier of texts in FOLDER, without training.
 
     FOLDER is one of the Hugging Face kind, with a model "…ForSequenceClassification" of BERT, DistilBERT,
-    ELECTRA, MPNet or RoBERTa. Nothing is downloaded.
+    ELECTRA, ModernBERT, MPNet or RoBERTa. Nothing is downloaded.
     """
     check_output(output, overwrite=overwrite)
     if (folder / "model.keras").is_file():

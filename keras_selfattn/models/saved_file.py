@@ -9,6 +9,7 @@ from typing import Any, cast
 import keras
 
 from keras_selfattn.errors import RunError
+from keras_selfattn.folder_kinds import lacks
 
 
 def load_file(path: str | Path) -> keras.Model:
@@ -23,8 +24,8 @@ def load_file(path: str | Path) -> keras.Model:
     file = Path(path)
     if file.is_dir():
         file /= "model.keras"
-    if not file.is_file():
-        raise RunError(f"There is no model at {file}. Give a .keras file, or a run folder made by `train`.")
+    if not file.is_file() or file.suffix != ".keras":
+        raise RunError(lacks(Path(path)))
     try:
         return cast(keras.Model, keras.saving.load_model(file))
     except (ValueError, OSError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:

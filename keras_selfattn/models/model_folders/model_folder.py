@@ -17,6 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from keras_selfattn.errors import ConfigError, RunError
+from keras_selfattn.folder_kinds import how_to_fetch
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -39,12 +40,10 @@ class ModelFolder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not self.path.is_dir():
-            raise RunError(
-                f"There is no folder {self.path}. Nothing is downloaded: fetch the model first, for example "
-                "with `hf download sentence-transformers/all-MiniLM-L6-v2 --local-dir FOLDER`, and give the "
-                "folder."
-            )
+        if self.path.exists() and not self.path.is_dir():
+            raise RunError(f"{self.path} is a file. Give a model's folder, with config.json and {_SINGLE}.")
+        if not self.path.exists():
+            raise RunError(f"There is no folder {self.path}. {how_to_fetch(self.path)}")
         if (self.path / "model.keras").is_file():
             raise RunError(
                 f"{self.path} is a run folder, not a pretrained model's. Read it with `models.load`, or give "

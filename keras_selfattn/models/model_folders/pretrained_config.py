@@ -93,7 +93,8 @@ class PretrainedConfig(EncoderConfig):
             raise ConfigError(f"`norm_epsilon` must be a positive number. Received {self.norm_epsilon!r}.")
         if self.max_tokens > self.positions:
             raise ConfigError(
-                f"`max_tokens` must be at most `positions`, {self.positions}. Received {self.max_tokens}."
+                f"`max_tokens` (--max-tokens) must be at most `positions`, {self.positions}. "
+                f"Received {self.max_tokens}."
             )
         if self.activation not in ACTIVATIONS:
             raise ConfigError(

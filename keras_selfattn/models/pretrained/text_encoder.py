@@ -116,7 +116,8 @@ class TextEncoder(RawModel):
         if start is None:
             if config is None or vocabulary is None:
                 raise ConfigError(
-                    "Give `start`, a pretrained model's folder; `config` and `vocabulary` are of saved ones."
+                    "Give `start`, a pretrained model's folder; `config` and `vocabulary` are of saved ones. "
+                    f"Received config={config!r:.80}, vocabulary={vocabulary!r:.80}."
                 )
             super().__init__(config, **kwargs)
             self.tokenizer = saved_tokenizer(self.config, vocabulary)
