@@ -107,3 +107,22 @@ def test_the_nearest_name_is_proposed_for_one_that_is_mistyped(typed, said):
 
 def test_nothing_is_proposed_where_nothing_is_near():
     assert "Did you mean" not in invoke("xyzzy").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--file", "nothing.csv"], "nothing.csv cannot be read: No such file"),
+        (["good", "--file", "nothing.csv"], "Give texts or --file, not both"),
+        (["good", "--column", "text"], "--column is that of a --file"),
+    ],
+)
+def test_rows_that_cannot_be_asked_are_refused_before_a_server_is(monkeypatch, arguments, said):
+    for command in ("query", "embed"):
+        monkeypatch.setattr(
+            f"keras_selfattn.cli.{command}.connected", lambda *_: pytest.fail("a server was asked")
+        )
+        more = ["--output", "v.npy"] if command == "embed" else []
+        done = invoke(command, "model", *arguments, *more)
+        assert done.exit_code in (1, 2)
+        assert said in " ".join(done.output.split())

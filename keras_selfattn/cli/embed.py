@@ -12,7 +12,7 @@ from keras_selfattn.atomic import new_file
 from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
 from keras_selfattn.cli.console import console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.query_rows import asked_rows
+from keras_selfattn.cli.query_rows import asked_rows, check_asked
 from keras_selfattn.cli.task_options import SEPARATOR
 from keras_selfattn.errors import DataError, SelfAttentionError
 from keras_selfattn.serving.client import Client
@@ -48,6 +48,7 @@ def command(
     """
     if output.suffix != ".npy" or output.is_dir():
         raise DataError(f"--output must be a file that ends in .npy. Received {str(output)!r}.")
+    check_asked(texts, file, column, options["separator"])
     asked = {name: options[name] for name in ("version", "label")}
     with connected(model, options) as client:
         signature = client.metadata(asked["version"], label=asked["label"]).signatures.get(_SIGNATURE)

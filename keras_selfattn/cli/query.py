@@ -20,7 +20,7 @@ from keras_selfattn.atomic import text_destination
 from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.query_rows import QueryRow, asked_rows, without_padding
+from keras_selfattn.cli.query_rows import QueryRow, asked_rows, check_asked, without_padding
 from keras_selfattn.cli.task_options import SEPARATOR
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Client, Signature
@@ -181,6 +181,7 @@ def command(
     as predicted_NAME. A model with several inputs takes each from the column of
     its name.
     """
+    check_asked(texts, file, column, options["separator"])
     with connected(model, options) as client:
         signature = _signature(client, options)
         outputs = list(options["outputs"]) or _default_outputs(signature)

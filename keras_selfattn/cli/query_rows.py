@@ -1,8 +1,10 @@
 """The input of `query`: rows from arguments, standard input or a file, in the form of the signature."""
 
 import contextlib
+import errno
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,19 @@ _SERIES = frozenset({".ts", ".npz"})
 QueryRow = tuple[dict[str, Any], dict[str, Any]]
 
 
+def check_asked(texts: tuple[str, ...], file: Path | None, column: str | None, separator: str | None) -> None:
+    """Raise an error for options that do not go together, or a missing file; before a server is asked."""
+    if texts and file is not None:
+        raise click.UsageError("Give texts or --file, not both.")
+    for flag, given in (("--column", column), ("--separator", separator)):
+        if given is not None and file is None:
+            raise click.UsageError(f"{flag} is that of a --file.")
+    if file is not None and not file.exists():
+        raise DataError(f"{file} cannot be read: {os.strerror(errno.ENOENT)}.")
+    if file is None and not texts and sys.stdin.isatty():
+        raise click.UsageError("Give texts, --file, or rows on standard input, one a line.")
+
+
 @contextlib.contextmanager
 def asked_rows(
     signature: Signature,
@@ -35,11 +50,6 @@ def asked_rows(
     separator: str | None = None,
 ) -> Iterator[Iterator[QueryRow]]:
     """Yield the rows; while a file is read, show a progress bar on standard error, if it is a terminal."""
-    if texts and file is not None:
-        raise click.UsageError("Give texts or --file, not both.")
-    for flag, given in (("--column", column), ("--separator", separator)):
-        if given is not None and file is None:
-            raise click.UsageError(f"{flag} is that of a --file.")
     if file is not None and file.suffix.lower() in _SERIES:
         as_separator(separator, file)
         yield _series(signature, file, column)
@@ -48,8 +58,6 @@ def asked_rows(
         with _bar() as progress:
             yield _from_file(signature, file, column, separator, progress)
         return
-    if not texts and sys.stdin.isatty():
-        raise click.UsageError("Give texts, --file, or rows on standard input, one a line.")
     lines = texts or (line.rstrip("\r\n") for line in sys.stdin)
     name = _only_input(signature, "the rows")
     yield (
