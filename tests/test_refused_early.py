@@ -112,7 +112,7 @@ def test_nothing_is_proposed_where_nothing_is_near():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--file", "nothing.csv"], "nothing.csv cannot be read: No such file"),
+        (["--file", "nothing.csv"], "There is no file nothing.csv"),
         (["good", "--file", "nothing.csv"], "Give texts or --file, not both"),
         (["good", "--column", "text"], "--column is that of a --file"),
     ],

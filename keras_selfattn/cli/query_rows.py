@@ -1,10 +1,8 @@
 """The input of `query`: rows from arguments, standard input or a file, in the form of the signature."""
 
 import contextlib
-import errno
 import json
 import math
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +34,7 @@ def check_asked(texts: tuple[str, ...], file: Path | None, column: str | None, s
         if given is not None and file is None:
             raise click.UsageError(f"{flag} is that of a --file.")
     if file is not None and not file.exists():
-        raise DataError(f"{file} cannot be read: {os.strerror(errno.ENOENT)}.")
+        raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
     if file is None and not texts and sys.stdin.isatty():
         raise click.UsageError("Give texts, --file, or rows on standard input, one a line.")
 
