@@ -103,7 +103,7 @@ class StartingModel:
             for encoder in (core, *members):
                 encoder.get_layer(layer.name).set_weights(layer.get_weights())
 
-    def described(self, texts: Sequence[str], _targets: Sequence[Any]) -> str:
+    def described(self, texts: Sequence[str], _targets: Sequence[Any] = ()) -> str:
         """Return a line with the number of copied weights and of unknown distinct tokens in the texts."""
         weights = [weight for layer in self._body() for weight in layer.trainable_weights]
         numbers = sum(int(weight.shape.num_elements()) for weight in weights)
