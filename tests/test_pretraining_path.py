@@ -156,7 +156,7 @@ def test_train_begins_with_a_file_of_a_model_and_says_if_it_is_not_there(folder,
     begun = ("train", folder / "reviews.csv", "--epochs", 1, "--output", tmp_path / "run", "--from")
     missing = invoke(*begun, tmp_path / "none.keras")
     assert missing.exit_code == 1
-    assert f"--from must be a folder or a .keras file. {tmp_path / 'none.keras'} is not" in words(missing)
+    assert f"--from: There is no model at {tmp_path / 'none.keras'}. Give a run folder" in words(missing)
     assert not (tmp_path / "run").exists()
     done = invoke(*begun, folder / "base" / "model.keras")
     assert done.exit_code == 0, done.output
