@@ -35,6 +35,17 @@ def whole(request):
     return request.config.getoption("--whole")
 
 
+@pytest.fixture(scope="module")
+def eager_steps():
+    """Run the steps of models without tracing them: for tests of their surroundings, three times as fast."""
+    import keras
+
+    with pytest.MonkeyPatch.context() as patch:
+        # `compile` sets it, and a command compiles by itself.
+        patch.setattr(keras.Model, "run_eagerly", property(lambda _: True, lambda _, value: None))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _packed(request, monkeypatch):
     if request.config.getoption("--packed"):

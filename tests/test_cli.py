@@ -88,13 +88,20 @@ def reviews(tmp_path_factory):
     return folder
 
 
-@pytest.mark.process
-def test_train_evaluate_export_serve_and_query_step_by_step(reviews):
-    done = run("evaluate", "runs/reviews", "test.csv", cwd=reviews)
-    assert "On 20 test.csv rows: accuracy 100.0%, macro F1 1.000" in done.stdout, done.stdout + done.stderr
-    assert done.stderr == "", "TensorFlow's start-up messages are held back"
+@pytest.fixture(scope="module")
+def exported(reviews):
+    """The same folder, with the run exported to models/reviews/1."""
     done = run("export", "runs/reviews", "models/reviews", cwd=reviews)
     assert "Exported and checked models/reviews/1" in done.stdout, done.stdout + done.stderr
+    assert done.stderr == "", "TensorFlow's start-up messages are held back"
+    return reviews
+
+
+@pytest.mark.process
+def test_train_evaluate_export_serve_and_query_step_by_step(exported):
+    reviews = exported
+    done = run("evaluate", "runs/reviews", "test.csv", cwd=reviews)
+    assert "On 20 test.csv rows: accuracy 100.0%, macro F1 1.000" in done.stdout, done.stdout + done.stderr
     assert done.stderr == ""
     server = start(
         "serve", "--model_name=reviews", "--model_base_path=models/reviews", "--port=0", cwd=reviews
@@ -124,28 +131,27 @@ def test_an_export_is_compared_inspected_listed_and_removed(reviews):
     assert "of 20 rows are answered differently" in done.stdout
     done = run("export", "runs/reviews/model.keras", "models/narrow", "--keep", 1, cwd=reviews)
     assert "Exported and checked models/narrow/2" in done.stdout, done.stdout + done.stderr
-    done = run("inspect", "models/narrow", cwd=reviews)
+    models = reviews / "models" / "narrow"
+    done = invoke("inspect", models)
     assert re.search(r"text-classification; 2 labels \(bad, good\); vocabulary of \d+", done.stdout), (
         done.stderr
     )
     assert "│ tokens: string [?, ?]" in done.stdout
     assert "106 warmup requests" in " ".join(done.stdout.split())
-    shown = json.loads(run("inspect", "models/narrow/2", "--json", cwd=reviews).stdout)
+    shown = json.loads(invoke("inspect", models / "2", "--json").stdout)
     assert shown["card"]["labels"] == ["bad", "good"]
     assert shown["operations"]["Softmax"] == 8
-    assert run("versions", "models/narrow", "--latest", cwd=reviews).stdout == "2\n", "1 was not kept"
-    done = run("versions", "models/narrow", "--remove", 1, cwd=reviews)
+    assert invoke("versions", models, "--latest").stdout == "2\n", "1 was not kept"
+    done = invoke("versions", models, "--remove", 1)
     assert "has no version 1. It has: 2." in done.stderr
-    done = run("versions", "models/narrow", "--remove", 2, cwd=reviews)
+    done = invoke("versions", models, "--remove", 2)
     assert done.stdout.startswith("Removed 2."), done.stderr
-    assert list((reviews / "models" / "narrow").iterdir()) == []
+    assert list(models.iterdir()) == []
 
 
 @pytest.mark.process
-def test_the_card_of_a_run_tells_its_data_and_figures(reviews):
-    done = run("export", "runs/reviews", "models/carded", cwd=reviews)
-    assert done.returncode == 0, done.stderr
-    card = json.loads((reviews / "models/carded/1/assets.extra/model_card.json").read_text())
+def test_the_card_of_a_run_tells_its_data_and_figures(exported):
+    card = json.loads((exported / "models/reviews/1/assets.extra/model_card.json").read_text())
     assert card["training"]["data"]["train"] == {"source": "reviews.csv", "rows": 108}
     assert card["metrics"]["split"] == "validation"
     assert card["metrics"]["rows"] == 12

@@ -27,6 +27,9 @@ from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.models.text.masked_prediction import Masking, hide
 from keras_selfattn.run_folder import read_config, read_metrics
 
+# Of what stands around the steps: these are tested elsewhere, traced.
+pytestmark = pytest.mark.usefixtures("eager_steps")
+
 TEXTS = ["a good film .", "the good film", "good films", "a bad film .", "the bad film", "badly bad"] * 6
 LABELS = ["+", "+", "+", "-", "-", "-"] * 6
 SPECIAL = {PIECES.index(name) for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")}

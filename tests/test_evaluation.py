@@ -22,6 +22,9 @@ from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.training.evaluation import examine
 
+# Of what stands around the steps: these are tested elsewhere, traced.
+pytestmark = pytest.mark.usefixtures("eager_steps")
+
 UNKNOWN = "1 of 3 rows have a label that was not in training: 'new' \\(line 3\\). They count as wrong"
 TEXTS = ["good film", "bad film", "fine film", "poor film"]
 

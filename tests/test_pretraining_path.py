@@ -10,6 +10,9 @@ from keras_selfattn.data import read_corpus
 from keras_selfattn.errors import DataError
 from keras_selfattn.run_folder import read_config, read_metrics
 
+# Of what stands around the steps: these are tested elsewhere, traced.
+pytestmark = pytest.mark.usefixtures("eager_steps")
+
 
 def invoke(*arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
