@@ -37,7 +37,7 @@ def whole(request):
 
 @pytest.fixture(scope="module")
 def eager_steps():
-    """Run the steps of models without tracing them: for tests of their surroundings, three times as fast."""
+    """Run the steps of models without tracing them: faster, if a test of their surroundings needs few."""
     import keras
 
     with pytest.MonkeyPatch.context() as patch:

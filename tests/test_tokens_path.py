@@ -13,9 +13,6 @@ from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.run_folder import read_config, read_metrics, rows_for_run
 
-# Of what stands around the steps: these are tested elsewhere, traced.
-pytestmark = pytest.mark.usefixtures("eager_steps")
-
 ROOT = Path(__file__).parent.parent
 
 

@@ -22,9 +22,6 @@ from keras_selfattn.models import TextClassifier, TextConfig, batches
 from keras_selfattn.run_folder import load_run, read_metrics, rows_for_run, task_of_run
 from keras_selfattn.training.calibration import calibrate
 
-# Of what stands around the steps: these are tested elsewhere, traced.
-pytestmark = pytest.mark.usefixtures("eager_steps")
-
 SMALL = TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64)
 DEEP = TextConfig(**SMALL.to_dict() | {"wide": False})
 ROWS = LabelledRows(

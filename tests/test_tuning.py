@@ -22,9 +22,6 @@ from keras_selfattn.run_folder import load_run
 from keras_selfattn.training import TrainConfig, fitting, tuning
 from keras_selfattn.training.fitting import Fitted
 
-# Of what stands around the steps: these are tested elsewhere, traced.
-pytestmark = pytest.mark.usefixtures("eager_steps")
-
 SMALL = TextConfig(width=8, num_heads=2, wide=False)
 ROWS = LabelledRows(
     [f"{word} film number{n}" for n in range(30) for word in ("good", "bad", "fine", "poor")],

@@ -16,6 +16,9 @@ def ours(folder: str, split: Split, seed: int, quick: bool) -> dict[str, float]:
     """Train like `keras-selfattn train --from FOLDER`."""
     import tempfile
 
+    from keras_selfattn.cli.console import import_tensorflow
+
+    import_tensorflow(training=True)
     from keras_selfattn import models, training
 
     rows, model = labelled(split), models.TextClassifier(start=folder)

@@ -59,7 +59,7 @@ def read_table(
     file = Path(path)
     if label_separator == "":
         raise DataError("`label_separator` must be at least one character. Received ''.")
-    hint = " Name those of texts and labels, or the task if it is another."
+    hint = " Name those with `text` (--text) and `label` (--label), or the task if it is another."
     records = read_columns(file, (text, label), hint, separator=separator)
     texts = texts_of(file, text, records)
     if label_separator is not None or any(isinstance(record.get(label), list) for _, record in records):
