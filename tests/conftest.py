@@ -46,6 +46,14 @@ def eager_steps():
         yield
 
 
+@pytest.fixture
+def unchecked(monkeypatch):
+    """Exports are not tried in a fresh process, which takes ten seconds; other tests see it work."""
+    from keras_selfattn.export import saved_model
+
+    monkeypatch.setattr(saved_model, "try_saved_model", lambda *_: {"load_seconds": 0.0, "request_ms": 0.0})
+
+
 @pytest.fixture(autouse=True)
 def _packed(request, monkeypatch):
     if request.config.getoption("--packed"):

@@ -134,7 +134,7 @@ def test_a_loaded_model_evaluates_them_first(kind, files):
 
 @pytest.mark.process
 @every_kind
-def test_an_export_answers_them_first(kind, files, tmp_path):
+def test_an_export_answers_them_first(kind, files, tmp_path, unchecked):
     saved = str(export_saved_model(models.load(files(kind)), tmp_path / "saved"))
     for rows in first_rows(kind):
         signatures = tf.saved_model.load(saved).signatures

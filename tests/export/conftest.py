@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from film_model import TRAINING, make_model
 
-from keras_selfattn.export import export_saved_model, saved_model
+from keras_selfattn.export import export_saved_model
 
 
 @pytest.fixture(scope="package")
@@ -21,9 +21,3 @@ def version(model, tmp_path_factory):
 def signatures(version):
     loaded = tf.saved_model.load(str(version))
     yield loaded.signatures  # noqa: PT022  they die with `loaded`
-
-
-@pytest.fixture
-def unchecked(monkeypatch):
-    """Exports are not tried in a fresh process, which takes ten seconds; other tests see it work."""
-    monkeypatch.setattr(saved_model, "try_saved_model", lambda *_: {"load_seconds": 0.0, "request_ms": 0.0})

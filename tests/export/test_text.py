@@ -214,7 +214,7 @@ def test_warmup_holds_requests_of_several_sizes_for_every_signature_and_each_is_
 
 
 @pytest.mark.process
-def test_a_model_of_several_labels_a_row_names_those_that_are_likely(tmp_path):
+def test_a_model_of_several_labels_a_row_names_those_that_are_likely(tmp_path, unchecked):
     texts = ["good fast", "good slow", "bad fast", "bad slow"] * 12
     labels = [[word for word in ("good", "fast") if word in text] for text in texts]
     keras.utils.set_random_seed(0)
@@ -239,7 +239,7 @@ def test_a_model_of_several_labels_a_row_names_those_that_are_likely(tmp_path):
 
 
 @pytest.mark.process
-def test_a_model_of_one_label_that_a_row_bears_or_not_is_exported(tmp_path):
+def test_a_model_of_one_label_that_a_row_bears_or_not_is_exported(tmp_path, unchecked):
     model = models.TextClassifier(
         models.TextConfig(width=8, num_layers=1, num_heads=2, ngram_buckets=64),
         vocabulary=["word"],

@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -38,6 +39,12 @@ print("ready", flush=True)
 while True:
     print(export_saved_model(model, sys.argv[2], keep=3), flush=True)
 """
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A model that is exported in a second; a text classifier takes ten."""
+    return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
 
 
 def exporter(base):
@@ -85,18 +92,18 @@ def test_killed_at_any_moment_an_export_leaves_whole_versions_only(tmp_path, req
 
 
 @pytest.mark.process
-def test_the_draft_of_a_living_export_is_left_alone(tmp_path, monkeypatch):
+def test_the_draft_of_a_living_export_is_left_alone(small, tmp_path, monkeypatch):
     other = []
 
     def meanwhile(*_):
         # A second export, begun and ended while the first has its draft.
         if not other:
             other.append(None)
-            other[0] = export_saved_model(make_model(), tmp_path)
+            other[0] = export_saved_model(small, tmp_path)
         return {"load_seconds": 0.0, "request_ms": 0.0}
 
     monkeypatch.setattr(saved_model, "try_saved_model", meanwhile)
-    assert export_saved_model(make_model(), tmp_path).name == "2"
+    assert export_saved_model(small, tmp_path).name == "2"
     assert other[0].name == "1"
     assert names(tmp_path) == ["1", "2"]
 
@@ -203,47 +210,47 @@ def test_a_read_only_folder_is_an_error_and_keeps_what_it_has(tmp_path):
 
 
 @pytest.mark.process
-def test_versions_count_up_and_a_given_one_is_never_replaced(model, tmp_path, unchecked):
+def test_versions_count_up_and_a_given_one_is_never_replaced(small, tmp_path, unchecked):
     base = tmp_path / "deep" / "base"
-    assert export_saved_model(model, base).name == "1"
-    assert export_saved_model(model, base, version=7).name == "7"
-    assert export_saved_model(model, base).name == "8"
+    assert export_saved_model(small, base).name == "1"
+    assert export_saved_model(small, base, version=7).name == "7"
+    assert export_saved_model(small, base).name == "8"
     with pytest.raises(ExportError, match="has a version 7 already"):
-        export_saved_model(model, base, version=7)
+        export_saved_model(small, base, version=7)
     assert list_versions(base) == [1, 7, 8]
     assert latest_version(base) == 8
     assert names(base) == ["1", "7", "8"]
 
 
 @pytest.mark.process
-def test_a_version_that_another_export_took_meanwhile_is_passed_over(model, tmp_path, monkeypatch):
+def test_a_version_that_another_export_took_meanwhile_is_passed_over(small, tmp_path, monkeypatch):
     def other_export(*_):
         (tmp_path / "1" / "variables").mkdir(parents=True)
         return {}
 
     monkeypatch.setattr(saved_model, "try_saved_model", other_export)
-    assert export_saved_model(model, tmp_path).name == "2"
+    assert export_saved_model(small, tmp_path).name == "2"
 
 
 @pytest.mark.process
-def test_old_versions_go_after_the_new_one_is_whole(model, tmp_path, unchecked, monkeypatch):
+def test_old_versions_go_after_the_new_one_is_whole(small, tmp_path, unchecked, monkeypatch):
     for _ in range(3):
-        export_saved_model(model, tmp_path)
+        export_saved_model(small, tmp_path)
     seen = []
     remove = versions.remove_directory
     monkeypatch.setattr(
         versions, "remove_directory", lambda path: (seen.append(names(tmp_path)), remove(path))
     )
-    assert export_saved_model(model, tmp_path, keep=2).name == "4"
+    assert export_saved_model(small, tmp_path, keep=2).name == "4"
     assert seen[0] == ["1", "2", "3", "4"]
     assert list_versions(tmp_path) == [3, 4]
 
 
 @pytest.mark.process
-def test_keep_never_removes_what_was_just_written(model, tmp_path, unchecked):
+def test_keep_never_removes_what_was_just_written(small, tmp_path, unchecked):
     for version in (5, 6):
-        export_saved_model(model, tmp_path, version)
-    assert export_saved_model(model, tmp_path, 1, keep=1).is_dir()
+        export_saved_model(small, tmp_path, version)
+    assert export_saved_model(small, tmp_path, 1, keep=1).is_dir()
     assert list_versions(tmp_path) == [1, 6]
 
 
@@ -256,17 +263,17 @@ def test_versions_that_another_process_removes_meanwhile_are_no_error(tmp_path, 
 
 
 @pytest.mark.process
-def test_hidden_folders_of_others_are_not_taken_for_drafts(model, tmp_path, unchecked):
+def test_hidden_folders_of_others_are_not_taken_for_drafts(small, tmp_path, unchecked):
     (tmp_path / ".notes.tmp-mine1234").mkdir()
     (tmp_path / ".3.tmp-abcd1234").mkdir()
-    export_saved_model(model, tmp_path)
+    export_saved_model(small, tmp_path)
     assert names(tmp_path) == [".notes.tmp-mine1234", "1"]
 
 
 @pytest.mark.process
-def test_the_highest_number_there_is_does_not_lead_beyond_it(model, tmp_path, unchecked):
+def test_the_highest_number_there_is_does_not_lead_beyond_it(small, tmp_path, unchecked):
     (tmp_path / str(2**63 - 1)).mkdir()
-    assert export_saved_model(model, tmp_path).name == "1"
+    assert export_saved_model(small, tmp_path).name == "1"
 
 
 def test_versions_are_removed_all_or_none(tmp_path):
@@ -300,13 +307,13 @@ def test_a_graph_that_answers_differently_is_refused_and_nothing_is_left(model, 
 
 
 @pytest.mark.process
-def test_an_interrupt_while_checking_leaves_nothing(model, tmp_path, monkeypatch):
+def test_an_interrupt_while_checking_leaves_nothing(small, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(saved_model, "try_saved_model", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        export_saved_model(model, tmp_path)
+        export_saved_model(small, tmp_path)
     assert names(tmp_path) == []
 
 
@@ -320,18 +327,18 @@ def test_weights_that_are_not_finite_are_refused(tmp_path):
 
 @pytest.mark.process
 @pytest.mark.parametrize("version", [0, -1, "1", True, 1.0, 2**63])
-def test_a_bad_version_is_named(model, tmp_path, version):
+def test_a_bad_version_is_named(small, tmp_path, version):
     with pytest.raises(ExportError, match=f"positive integer below .* Received {version!r}"):
-        export_saved_model(model, tmp_path, version)
+        export_saved_model(small, tmp_path, version)
 
 
 @pytest.mark.process
-def test_a_base_path_that_is_a_file_or_below_one_is_refused(model, tmp_path):
+def test_a_base_path_that_is_a_file_or_below_one_is_refused(small, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ExportError, match="is a file; choose another name"):
-        export_saved_model(model, tmp_path / "file")
+        export_saved_model(small, tmp_path / "file")
     with pytest.raises(ExportError, match="cannot be written"):
-        export_saved_model(model, tmp_path / "file" / "base")
+        export_saved_model(small, tmp_path / "file" / "base")
 
 
 def test_a_path_that_tensorflow_cannot_load_from_is_refused(model, tmp_path):
@@ -343,12 +350,12 @@ def test_a_path_that_tensorflow_cannot_load_from_is_refused(model, tmp_path):
 
 
 @pytest.mark.process
-def test_files_and_padded_numbers_are_no_versions_but_never_overwritten(model, tmp_path, unchecked):
+def test_files_and_padded_numbers_are_no_versions_but_never_overwritten(small, tmp_path, unchecked):
     (tmp_path / "3").touch()
     (tmp_path / "0005").mkdir()
     (tmp_path / "2").mkdir()
     assert list_versions(tmp_path) == [2]
-    assert export_saved_model(model, tmp_path).name == "6"
+    assert export_saved_model(small, tmp_path).name == "6"
 
 
 def test_a_model_without_a_vocabulary_is_refused(tmp_path):
