@@ -45,11 +45,10 @@ def vectorized():
 
 
 def main(folder):
-    real = saved_model.try_saved_model
-
     def kept(draft, cases, tolerance):
+        # The check itself is for the other TensorFlow.
         trial.write_cases(folder / f"{draft.parent.name}.json", cases, tolerance)
-        return real(draft, cases, tolerance)
+        return {"load_seconds": 0.0, "request_ms": 0.0}
 
     saved_model.try_saved_model = kept
     for precision in (None, "bfloat16", "float16-weights", "int8-weights"):
