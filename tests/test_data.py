@@ -66,7 +66,11 @@ def test_rows_bear_several_labels_as_json_lists_or_between_separators(tmp_path):
     [
         ("t.csv", "", "is empty"),
         ("t.csv", "text,label\n", "no rows below its header"),
-        ("t.csv", "texts,label\na,b\n", "no column 'text'. Its columns are 'texts', 'label'. Name those"),
+        (
+            "t.csv",
+            "texts,label\na,b\n",
+            r"no column 'text'. Its columns are 'texts', 'label'. Name those with `text` \(--text\)",
+        ),
         ("t.csv", 'text,label\na,+\n"b\nb",\nc,+\nd, \n', "2 of 4 rows have no 'label', the first at line 3"),
         ("t.csv", "text,label\n\na,+\n\nb,\n", "the first at line 5"),
         ("t.jsonl", '{"text": "a", "label": "+"}\n\n{"text": "b"}\n', "1 of 2 rows .* the first at line 3"),
