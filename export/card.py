@@ -155,11 +155,10 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _signature(signature: Signature, example: Case, *, made_up: bool) -> dict[str, Any]:
-    function = signature.function
-    outputs = function.get_concrete_function().structured_outputs
+    outputs = signature.concrete.structured_outputs
     return {
         "method_name": signature.method_name,
-        "inputs": {spec.name: _described(spec) for spec in specs_of(function)},
+        "inputs": {spec.name: _described(spec) for spec in specs_of(signature.function)},
         "outputs": {name: _described(tensor) for name, tensor in outputs.items()},
         "example": {
             "request": _plain(example.request),

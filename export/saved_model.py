@@ -144,7 +144,7 @@ def _save(contract: Contract, folder: Path) -> list[str]:
     tf.saved_model.save(
         module,
         str(folder),
-        signatures={name: signature.function for name, signature in contract.signatures.items()},
+        signatures={name: signature.concrete for name, signature in contract.signatures.items()},
         # They would add the training operations, including dropout's random numbers.
         options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
     )

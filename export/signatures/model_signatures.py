@@ -3,6 +3,7 @@
 Axes: B (rows), T (query positions), S (key positions), H (heads), L (layers).
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -182,6 +183,11 @@ class Signature:
     function: Any
     requests: Sequence[Request]
     method_name: str = PREDICT
+
+    @functools.cached_property
+    def concrete(self) -> Any:
+        """The one trace of `function`: it takes seconds, and is written as well as described."""
+        return self.function.get_concrete_function()
 
     def arguments(self, request: Request) -> list[Tensor]:
         """Return a request as the arguments of `function`."""
