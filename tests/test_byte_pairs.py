@@ -314,6 +314,7 @@ def assert_composed(codes):
     assert composed(texts) == known
 
 
+@pytest.mark.slow
 def test_code_points_are_composed_as_in_the_package():
     assert_composed([*range(0x600), *EVERY[0x600::211]])
     assert composed(["e\u0301"]) == ["\u00e9"]
@@ -451,6 +452,7 @@ def test_pieces_of_words_are_those_of_the_package(kind, ours):
     assert ours(kind).word_pieces(tf.constant([], tf.string)).to_list() == []
 
 
+@pytest.mark.slow
 def test_two_ids_change_places(ours):
     """ModernBERT's padding is an added token far behind the pieces."""
     tokenizer = ours("modernbert")
@@ -491,6 +493,7 @@ def test_a_saved_model_answers_the_same_with_operations_of_old_tensorflow(tmp_pa
     np.testing.assert_array_equal(found, tokenizer.padded(tf.constant(texts)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     ["modernbert", *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS if kind != "modernbert")],
@@ -566,6 +569,7 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Tr
 ENDS = {"type": "RobertaProcessing", "cls": ["<s>", 0], "sep": ["</s>", 2]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [

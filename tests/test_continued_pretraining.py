@@ -88,6 +88,7 @@ def test_logits_at_hidden_places_are_those_of_the_folders_head_by_numpy(tmp_path
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_first_loss_is_what_the_folder_gives_for_the_same_hidden_pieces(folder):
     model = begun(folder)
     model.compile()

@@ -203,6 +203,7 @@ def test_an_argument_that_no_task_knows_is_said_so(tmp_path):
         task_named("text", tmp_path).rows(tmp_path, {"foo": 1})
 
 
+@pytest.mark.slow
 def test_names_belong_to_one_language_and_cover_all_fifty():
     names = load_names()
     assert len(LANGUAGES) == len(set(LANGUAGES)) == 50

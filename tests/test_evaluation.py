@@ -129,6 +129,7 @@ def test_unknown_labels_of_several_a_row_and_of_tokens_count_as_missed():
     assert (figures["accuracy"], figures["span_recall"], figures["span_precision"]) == (0.5, 0.5, 0.5)
 
 
+@pytest.mark.slow
 def test_images_series_and_tokens_are_measured_with_unknown_labels_too():
     images = models.ImageClassifier(models.ImageConfig(width=8, num_layers=1, num_heads=1))
     pixels = np.zeros((4, 4, 4), "uint8")

@@ -103,6 +103,7 @@ def test_a_token_is_what_the_encoder_returns_at_its_first_piece(tmp_path, config
         np.testing.assert_allclose(found, wanted_of(model, row, config), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_longer_rows_are_read_in_parts_of_whole_tokens(labeller):
     # 2 + 1 + 2 + 1 pieces; the next token has 2, one too many.
     parts = [["badly", "a", "goods", "."], ["films", "the", "badly", "film", "."], ["goods"]]
@@ -111,6 +112,7 @@ def test_longer_rows_are_read_in_parts_of_whole_tokens(labeller):
     np.testing.assert_allclose(found, np.concatenate(wanted), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_every_token_has_an_answer_whatever_it_holds(labeller):
     rows = [STRANGE, ["film", *STRANGE[:3]], ["good" * 3000, "a"], []]
     found = labeller.predict(rows, verbose=0)

@@ -201,6 +201,7 @@ def test_tuning_tries_every_alternative(folder):
     ]
 
 
+@pytest.mark.slow
 def test_fit_without_an_optimizer_has_the_rates_of_the_layers(folder):
     model = models.TextClassifier(start=folder)
     model.compile()

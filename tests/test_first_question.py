@@ -149,6 +149,7 @@ def test_an_export_answers_them_first(kind, files, tmp_path, unchecked):
                 assert output.dtype == tf.string or np.isfinite(output).all()
 
 
+@pytest.mark.slow
 def test_a_model_of_masked_tokens_guesses_in_them_first(tmp_path):
     model = models.MaskedTokenModel(models.TextConfig(**W))
     model.adapt(TEXTS, None)

@@ -154,6 +154,7 @@ def test_the_core_is_patches_positions_encoder_and_pooling_in_this_order():
     np.testing.assert_allclose(np.asarray(core(x)), wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_later_images_of_another_size_are_resized_as_tensorflow_does(trained):
     large = np.repeat(np.repeat(IMAGES[:4], 3, axis=1), 2, axis=2)
     wanted = tf.image.resize(large[..., None], [7, 6], antialias=True)

@@ -42,6 +42,7 @@ def test_messages_are_sentences_of_their_language_without_markup_in_each_of_the_
     assert load_messages("yav") == ()
 
 
+@pytest.mark.slow
 def test_the_rows_of_the_quickstart_are_names_and_sentences_of_each_language():
     rows = language_rows(["en", "da", "th"], seed=3)
     assert isinstance(rows, LanguageRows)

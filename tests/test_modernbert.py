@@ -237,6 +237,7 @@ def weights(model):
     return {weight.path: np.array(weight) for layer in layers for weight in layer.weights}
 
 
+@pytest.mark.slow
 def test_a_classifier_begins_with_its_weights_and_lower_blocks_learn_slower(tmp_path):
     folder = write_folder(tmp_path / "m", MODERNBERT)
     model = models.TextClassifier(start=folder)

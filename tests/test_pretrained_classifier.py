@@ -52,7 +52,9 @@ def softmax(logits):
 
 
 @pytest.mark.parametrize(
-    "config", FAMILIES, ids=lambda config: config["model_type"] + config.get("classifier_pooling", "")
+    "config",
+    [FAMILIES[0], *(pytest.param(config, marks=pytest.mark.slow) for config in FAMILIES[1:])],
+    ids=lambda config: config["model_type"] + config.get("classifier_pooling", ""),
 )
 def test_probabilities_are_those_of_the_formulas(tmp_path, config):
     tensors = classifier_weights(config, 3)

@@ -95,7 +95,7 @@ def test_beside_another_path_the_figures_of_training_are_said_to_be_those_of_att
     assert ("training: loss 1.250" in written.getvalue()) != wide
 
 
-def test_in_a_file_there_is_a_line_for_each_epoch_and_nothing_else(shown):
+def test_in_a_file_there_is_a_line_at_the_beginning_and_one_for_each_epoch(shown):
     found, written = shown(80, terminal=False)
     with found:
         found.set_params({"steps": 2, "epochs": 1})
@@ -103,4 +103,5 @@ def test_in_a_file_there_is_a_line_for_each_epoch_and_nothing_else(shown):
         found.on_train_batch_end(0, LOGS)
         found.on_epoch_end(0, {"loss": 1.25, "mean_absolute_error": 2.0})
         found.on_train_end()
-    assert written.getvalue() == "  epoch 1/1  training: loss 1.250, mean absolute error 2.000\n"
+    epoch = "  epoch 1/1  training: loss 1.250, mean absolute error 2.000\n"
+    assert written.getvalue() == "Training: 2 steps an epoch.\n" + epoch

@@ -124,6 +124,7 @@ def test_targets_on_a_line_leave_attention_a_deviation_to_count_in():
     np.testing.assert_allclose(constant.predict(rows, verbose=0), 5.0, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_rows_beyond_those_that_can_be_fitted_are_drawn_the_same_again(monkeypatch):
     rows = noise([6] * 30)
     targets = [float(row.sum()) for row in rows]

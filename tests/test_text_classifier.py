@@ -221,12 +221,14 @@ def test_a_string_tensor_can_be_called(trained):
     np.testing.assert_allclose(np.asarray(trained(tf.constant(["good film", "poor"]))), wanted, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_empty_and_strange_texts_are_answered(trained):
     rows = ["", " ", "\x00", "🙂", "\ud800", "x" * 1_000_000, "ſ" * 5000]
     assert np.isfinite(trained.predict(rows, verbose=0)).all()
     assert trained.predict([], verbose=0).shape == (0, 2)
 
 
+@pytest.mark.slow
 def test_steps_of_training_and_evaluation_are_traced_once(monkeypatch):
     """Tracing takes seconds, and again as many if the first step creates variables."""
     model, traced = models.TextClassifier(SMALL), []

@@ -188,6 +188,7 @@ def test_texts_and_ids_give_the_same_vectors_in_any_batch(tmp_path):
     assert model.predict([], verbose=0).shape == (0, 8)
 
 
+@pytest.mark.slow
 def test_a_saved_model_needs_the_folder_no_more(tmp_path):
     folder = write_folder(tmp_path / "m", ELECTRA)
     model = models.TextEncoder(start=folder)
@@ -231,6 +232,7 @@ def test_shards_and_older_names_and_half_precision_and_unused_heads_are_read(tmp
     np.testing.assert_allclose(found, whole, atol=0.02)
 
 
+@pytest.mark.slow
 def test_bfloat16_is_widened(tmp_path):
     import ml_dtypes
 

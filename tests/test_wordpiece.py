@@ -252,6 +252,7 @@ def test_mpnets_tokenizer_has_the_ids_of_the_package(tmp_path, normal):
     assert tokenizer.settings.normalized_tokens == ("<unk>",)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.text(st.sampled_from("<>unkUNKs/ []mask\x00\u0301é."), max_size=30), min_size=1, max_size=5)

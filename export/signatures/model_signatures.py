@@ -195,18 +195,19 @@ class Signature:
 
 
 class Graphs:
-    """The signatures of a model, all of them around one trace of it."""
+    """The signatures of a model, all of them around one trace of it, and of its front."""
 
     def __init__(self, model: keras.Model, weights: Weights, front: Front, answers: Answers) -> None:
         self._model, self._weights, self._front, self._answers = model, weights, front, answers
         self._core = tf.function(self._answer, autograph=False)
+        self._raw = tf.function(lambda *raw: self._core(self._read(*raw)), autograph=False)
         self._traced = tf.function(self._outputs, autograph=False)
 
     def signatures(self, requests: Sequence[Request]) -> dict[str, Signature]:
         """Return the signatures that fit the model's inputs and outputs."""
         front, answers = self._front, self._answers
         found = {
-            MOST_ASKED: Signature(_function(front.specs, lambda *raw: self._core(self._read(*raw))), requests)
+            MOST_ASKED: Signature(_function(front.specs, self._raw), requests)
         }
         if not can_parse(front.specs):
             return found
@@ -260,7 +261,7 @@ class Graphs:
         specs = {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}
         front, padding = self._front, getattr(self._front, "padding", 0)
         return _function(
-            specs, lambda rows: answer(self._core(self._read(*parsed(rows, front.specs, padding))))
+            specs, lambda rows: answer(self._raw(*parsed(rows, front.specs, padding)))
         )
 
     def _read(self, *raw: Tensor) -> Any:

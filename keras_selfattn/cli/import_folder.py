@@ -35,4 +35,5 @@ def command(folder: Path, output: Path, overwrite: bool) -> None:
     labels = ", ".join(model.labels[:_SHOWN]) + (", …" if len(model.labels) > _SHOWN else "")
     several = ", several for a text" if model.multi_label else ""
     console.print(f"Imported {folder}: {len(model.labels)} labels{several} ({labels}). Go on with:")
+    print_command("evaluate", output, "labelled.csv")
     print_command("export", output, f"models/{output.resolve().name}")

@@ -43,8 +43,10 @@ class TrainingProgress(keras.callbacks.Callback):
         self._bar.stop()
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        steps = (self._setting("steps") or 0) * self._setting("epochs")
-        self._show("compiling", steps or None)
+        steps, epochs = self._setting("steps") or 0, self._setting("epochs")
+        if not console.is_terminal:  # a first epoch without a bar can be minutes of silence
+            console.print(f"Training: {steps} steps an epoch.")
+        self._show("compiling", steps * epochs or None)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._bar.update(self._task, advance=1, description="training", figures=_figures(logs or {}))

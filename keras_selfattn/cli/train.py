@@ -60,7 +60,7 @@ _PANELS = {
         ),
     ),
     **panels_of_tasks(),
-    "Model, of all tasks": encoder_options("128; of series 64", "2; of texts 1", "0.1; of texts 0.2"),
+    "Model, of all tasks": encoder_options("128; of series 64", "2; of texts 1", "0.1; of texts without a pretrained encoder 0.2"),
     "Training, of all tasks": (
         Option(
             "--epochs", type=COUNT, help="Passes over the rows, at most.", without="4 to 200 by task and rows"
@@ -71,7 +71,7 @@ _PANELS = {
             type=click.FloatRange(0, min_open=True),
             metavar="RATE",
             help="Highest learning rate of the schedule.",
-            without="0.002; of tagged tokens 0.001",
+            without="0.002; of tagged tokens 0.001; of a pretrained encoder 0.0002",
         ),
         Option(
             "--balanced",
@@ -85,13 +85,13 @@ _PANELS = {
             type=click.FloatRange(0, 1, max_open=True),
             metavar="SHARE",
             help="Share of each label that is spread over all classes. For tasks with labels.",
-            without="0; of texts and images 0.1",
+            without="0; of images, and texts without a pretrained encoder, 0.1",
         ),
         Option(
             "--refit/--no-refit",
             default=None,
             help="Train again on all rows, where a tenth was held out.",
-            without="refit; of images no-refit",
+            without="refit; of images, and over 2000 rows of a pretrained encoder, no-refit",
         ),
         SEED,
     ),

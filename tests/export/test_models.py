@@ -288,6 +288,7 @@ def test_what_is_no_model_is_refused(tmp_path):
         export_saved_model(keras.layers.Dense(3), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_model_built_by_training_takes_any_number_of_rows(tmp_path, unchecked):
     """Keras writes the first batch's size into such a model's inputs."""
     model = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(1)])
@@ -359,6 +360,7 @@ def test_samples_serve_signatures_of_ones_own_too_and_what_they_return_is_checke
             export_saved_model(model, tmp_path, signatures={"own": function})
 
 
+@pytest.mark.slow
 def test_two_exports_in_threads_leave_eager_mode_as_it_was(tmp_path, unchecked):
     models = [keras.Sequential([keras.Input((3,), name="x"), keras.layers.Dense(2)]) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:

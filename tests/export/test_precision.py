@@ -193,6 +193,7 @@ def test_rows_of_labels_that_the_model_does_not_know_make_no_fall_look_smaller(t
     assert (seen[0].rows, seen[0].before.accuracy) == (len(TEXTS), 1.0)
 
 
+@pytest.mark.slow
 def test_an_export_that_answers_worse_than_allowed_is_refused(tmp_path, monkeypatch):
     from keras_selfattn.export import weights
 

@@ -124,6 +124,7 @@ def test_exports_at_once_get_a_version_each(tmp_path, unchecked):
         assert_whole(tmp_path / "base" / str(version))
 
 
+@pytest.mark.slow
 def test_drafts_are_made_and_cleaned_at_once_without_harm(tmp_path):
     """A draft that was taken for a dead one before it was locked is made anew."""
     stop, failures = threading.Event(), []

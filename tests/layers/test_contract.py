@@ -302,6 +302,7 @@ def test_returned_weights_have_a_symbolic_shape_and_work_in_a_functional_model(n
         assert (array(values)[..., 1:] == 0).all()
 
 
+@pytest.mark.slow
 def test_the_first_model_of_a_keras_user_trains():
     inputs = keras.Input((None,), dtype="int32")
     x = keras.layers.Embedding(20, 16, mask_zero=True)(inputs)

@@ -189,6 +189,7 @@ def test_stochastic_depth_grows_evenly_with_depth():
 REMADE = {"dropout": 0.3, "feed_forward_dropout": 0.2, "stochastic_depth": 0.2, "seed": 5}
 
 
+@pytest.mark.slow
 def test_rematerialisation_changes_no_gradient_dropout_included():
     """A second run with new random numbers would give gradients of another function."""
     plain, remade = EncoderBlock(HEADS, **REMADE), EncoderBlock(HEADS, remat=True, **REMADE)
@@ -207,6 +208,7 @@ def test_rematerialisation_draws_anew_in_every_step():
     assert not np.allclose(first, second)
 
 
+@pytest.mark.slow
 @tensorflow_only
 def test_rematerialisation_runs_the_block_twice_and_keeps_nothing_between():
     import tensorflow as tf

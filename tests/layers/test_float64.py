@@ -212,6 +212,7 @@ def test_every_layer_answers_and_learns_alike_on_every_path(name, path, monkeypa
         near(found, each, 1e-11 * max(1, np.abs(each).max()))
 
 
+@pytest.mark.slow
 @tensorflow_only
 @pytest.mark.parametrize("name", mostly_slow(MAKE))
 def test_compiled_as_a_whole_it_answers_alike(name):

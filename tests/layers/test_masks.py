@@ -173,6 +173,7 @@ def test_whatever_padding_holds_does_not_matter(policy, noise):
     assert np.isfinite(wanted).all()
 
 
+@pytest.mark.slow
 @tensorflow_only
 @pytest.mark.parametrize(
     ("name", "shape"),

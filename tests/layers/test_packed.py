@@ -89,6 +89,7 @@ def test_outputs_and_gradients_equal_those_of_all_positions(name, masks, small_b
     assert_close(found, padded(lambda: outputs_and_gradients(layer, x, **MASKS[masks])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 8, 9])
 @pytest.mark.parametrize("window", [None, 2, (5, 0)])
 def test_lengths_at_the_edges_of_blocks_and_groups(length, window, small_blocks, padded):
@@ -118,6 +119,7 @@ def test_dropout_takes_the_same_elements_in_blocks_again_for_the_gradient_and_on
     assert np.allclose(found[0], array(layer(x, mask=MASK))) != drops
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [layers.BucketedBias(), layers.RelativePositions(16)])
 def test_half_precision_adds_up_the_gradients_of_learned_positions(strategy, padded):
     """Hundreds of tokens: where each of many small gradients is rounded, the sum of them stands still."""
@@ -174,6 +176,7 @@ def test_half_precision_is_no_worse_than_on_all_positions(policy, small_blocks, 
         assert np.abs(one - wanted).max() <= 2 * np.abs(other - wanted).max() + 0.004 * scale
 
 
+@pytest.mark.slow
 def test_a_sample_that_is_not_a_number_spoils_no_other(small_blocks):
     layer, x = randomised(layers.EncoderBlock(2), WIDTH), inputs()
     wanted = outputs_and_gradients(layer, x, mask=MASK)
@@ -191,6 +194,7 @@ def test_what_stands_in_the_padding_does_not_matter(small_blocks):
     assert_close(outputs_and_gradients(layer, x, mask=MASK), wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [None, 3])
 def test_no_block_holds_more_scores_than_its_budget(window, small_blocks, monkeypatch):
     """And together they hold all pairs, or those of a window: a number in proportion to the length."""

@@ -148,6 +148,7 @@ def test_an_accelerator_gets_larger_blocks(monkeypatch):
     assert attention_paths.queries_of_block(query, 1) == 2048
 
 
+@pytest.mark.slow
 @tensorflow_only
 def test_xla_compiles_them(small_blocks):
     layer = randomised(layers.EncoderBlock(2), WIDTH, 0.3)

@@ -77,7 +77,7 @@ ATTENDING = [name for name, make in MAKE.items() if takes(make(), "attention_mas
 
 
 # In quick tests, where a test takes long for each variant.
-USUAL = ("attention", "encoder", "learned positions", "attention pooling")
+USUAL = ("attention", "block", "learned positions", "attention pooling")
 
 
 def mostly_slow(names):

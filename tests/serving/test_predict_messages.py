@@ -56,6 +56,7 @@ def test_the_stock_message_reads_what_we_put_together(inputs, outputs):
     assert pb.PredictRequest.FromString(data) == ours
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(named, limits, st.sampled_from([codec.encode, codec.encode_fields]))
 def test_what_is_taken_apart_is_what_the_stock_codec_reads(outputs, limit, encode):

@@ -427,6 +427,7 @@ def test_float32_values_are_read_back_as_themselves(values):
     same(np.array([float(text) for text in written(array)], np.float32), array, "f4")
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1))
 def test_float32_values_have_the_digits_that_printf_gives_them(values):
