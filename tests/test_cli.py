@@ -376,15 +376,15 @@ def test_help_names_every_command():
 
 
 @pytest.mark.parametrize(
-    ("before", "training", "after"), [(None, True, "1"), ("0", True, "0"), (None, False, None)]
+    ("before", "batches", "after"), [(None, True, "1"), ("0", True, "0"), (None, False, None)]
 )
-def test_commands_that_train_turn_onednn_on_unless_the_environment_decides(
-    monkeypatch, before, training, after
+def test_commands_of_batches_turn_onednn_on_unless_the_environment_decides(
+    monkeypatch, before, batches, after
 ):
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     # Set first, so that the variable is put back whatever it was.
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", before or "")
     if before is None:
         monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS")
-    import_tensorflow(training=training)
+    import_tensorflow(batches=batches)
     assert os.environ.get("TF_ENABLE_ONEDNN_OPTS") == after

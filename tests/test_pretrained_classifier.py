@@ -343,7 +343,7 @@ def test_train_begins_with_the_head_and_says_so(tmp_path):
     rows = zip(TEXTS * 6, ["good", "bad", "mixed", "bad"] * 6, strict=True)
     table.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))
     # Too slow to change anything, so that the answers are those of the folder.
-    settings = ("--no-wide", "--epochs", 1, "--learning-rate", 1e-9, "--refit")
+    settings = ("--no-wide", "--epochs", 1, "--learning-rate", 1e-9, "--no-refit")
     code, output = invoke("train", table, "--output", run, "--from", folder, *settings)
     assert code == 0, output
     assert "bert, 2 blocks of width 8, and its head for the same 3 labels;" in output

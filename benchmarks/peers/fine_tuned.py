@@ -18,7 +18,7 @@ def ours(folder: str, split: Split, seed: int, quick: bool) -> dict[str, float]:
 
     from keras_selfattn.cli.console import import_tensorflow
 
-    import_tensorflow(training=True)
+    import_tensorflow(batches=True)
     from keras_selfattn import models, training
 
     rows, model = labelled(split), models.TextClassifier(start=folder)

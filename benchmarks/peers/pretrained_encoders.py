@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.machine import cores
 from benchmarks.prepared import Prepared
+from keras_selfattn.cli.console import import_tensorflow
 
 _MOST_TOKENS = 256
 # Names of a weight's type: ours for an export, and OpenVINO's.
@@ -25,6 +26,7 @@ Call = Callable[[int], np.ndarray]
 
 def ours(fields: dict[str, Any]) -> Prepared:
     """Build our `TextEncoder`, whose tokenizer is in the graph."""
+    import_tensorflow(batches=True)
     import tensorflow as tf
 
     from keras_selfattn import models
@@ -38,6 +40,7 @@ def ours(fields: dict[str, Any]) -> Prepared:
 
 def ours_exported(fields: dict[str, Any]) -> Prepared:
     """Export our `TextEncoder`, and load the SavedModel without Keras."""
+    import_tensorflow(batches=True)
     import tensorflow as tf
 
     from keras_selfattn import export, models

@@ -206,9 +206,7 @@ class Graphs:
     def signatures(self, requests: Sequence[Request]) -> dict[str, Signature]:
         """Return the signatures that fit the model's inputs and outputs."""
         front, answers = self._front, self._answers
-        found = {
-            MOST_ASKED: Signature(_function(front.specs, self._raw), requests)
-        }
+        found = {MOST_ASKED: Signature(_function(front.specs, self._raw), requests)}
         if not can_parse(front.specs):
             return found
         examples = [{"inputs": serialized_examples(request)} for request in requests]
@@ -260,9 +258,7 @@ class Graphs:
     def _on_examples(self, answer: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
         specs = {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}
         front, padding = self._front, getattr(self._front, "padding", 0)
-        return _function(
-            specs, lambda rows: answer(self._raw(*parsed(rows, front.specs, padding)))
-        )
+        return _function(specs, lambda rows: answer(self._raw(*parsed(rows, front.specs, padding))))
 
     def _read(self, *raw: Tensor) -> Any:
         """Return the model's inputs, preprocessed by the front."""

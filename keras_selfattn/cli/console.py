@@ -41,14 +41,16 @@ console = Console(markup=False, emoji=False)
 error_console = Console(markup=False, emoji=False, stderr=True)
 
 
-def import_tensorflow(*, training: bool = False) -> None:
+def import_tensorflow(*, batches: bool = False) -> None:
     """Import TensorFlow without its start-up messages; if that fails, they are shown.
 
     Args:
-        training: True for a command that trains: oneDNN's kernels are then on unless the environment decides.
+        batches: True for a command that computes batches, as in training: oneDNN's kernels are then on unless
+            the environment decides.
     """
-    if training and platform.machine() in ("x86_64", "AMD64"):
-        # TensorFlow leaves them off on processors without AVX-512, where they halve the time of a step.
+    if batches and platform.machine() in ("x86_64", "AMD64"):
+        # TensorFlow leaves them off on processors without AVX-512, where they halve the time of a step and
+        # take a quarter off a batch of answers. For single rows they can be slower.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     with starting_tensorflow():
         import tensorflow as tf

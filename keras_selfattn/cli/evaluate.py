@@ -53,7 +53,7 @@ def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: 
             if value:
                 raise ConfigError(f"{flag} is for labels. {run} was pretrained on texts alone: leave it out.")
         texts = corpus_for_run(run, table, reading)
-        import_tensorflow()
+        import_tensorflow(batches=True)
         from keras_selfattn import training
         from keras_selfattn.cli.report_tables import print_report
 
@@ -61,7 +61,7 @@ def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: 
         return
     check_task(task_of_run(run), reading)
     rows = rows_for_run(run, table, reading)
-    import_tensorflow()
+    import_tensorflow(batches=True)
     from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.training.evaluation import examine
 

@@ -89,7 +89,7 @@ def command(
         check_start_exists(start)
     texts = [each for file in corpus for each in _texts(file, text, separator)]
     validation = None if validation_file is None else _texts(validation_file, text, separator)
-    import_tensorflow(training=True)
+    import_tensorflow(batches=True)
     from keras_selfattn import training
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.cli.report_tables import print_report

@@ -89,7 +89,7 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
     )
     console.print(f"  {', '.join(shown.inputs)}", highlight=False)
     with _timed("TensorFlow", seconds):
-        import_tensorflow(training=True)
+        import_tensorflow(batches=True)
     with _timed("training", seconds):
         run = _train(output, rows, epochs, seed)
     with _timed("export and check", seconds), console.status("Exporting, and checking the export"):

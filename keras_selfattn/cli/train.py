@@ -60,7 +60,9 @@ _PANELS = {
         ),
     ),
     **panels_of_tasks(),
-    "Model, of all tasks": encoder_options("128; of series 64", "2; of texts 1", "0.1; of texts without a pretrained encoder 0.2"),
+    "Model, of all tasks": encoder_options(
+        "128; of series 64", "2; of texts 1", "0.1; of texts without a pretrained encoder 0.2"
+    ),
     "Training, of all tasks": (
         Option(
             "--epochs", type=COUNT, help="Passes over the rows, at most.", without="4 to 200 by task and rows"
@@ -141,7 +143,7 @@ def command(
         check_start_exists(start)
     rows = task.rows(table, reading)
     validation = None if validation_file is None else task.rows(validation_file, reading)
-    import_tensorflow(training=True)
+    import_tensorflow(batches=True)
     from keras_selfattn import training
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.cli.report_tables import print_report

@@ -71,7 +71,7 @@ def fit_monitored(
         TrainingError: if the loss became NaN or infinite.
     """
     head = _adapted(model, rows, config)
-    calibration = Calibration(model, validation, _weights(head, rows.targets, validation, config))
+    calibration = Calibration(model, validation, row_weights(head, rows.targets, validation, config))
     if calibration.mixes:
         callbacks = [SharesFitted(calibration), *callbacks]
     monitored = model.head.monitored
@@ -79,7 +79,7 @@ def fit_monitored(
         monitor=monitored, mode=_METRIC_MODES[monitored], patience=config.patience, restore_best_weights=True
     )
     # Weighted as in training, otherwise another epoch would be best.
-    weights = _weights(model.head, rows.targets, validation, config)
+    weights = row_weights(model.head, rows.targets, validation, config)
     history = _fit(
         model,
         rows,
@@ -127,20 +127,31 @@ def fit_again(
     encoders = (
         [copy_of(model, {**model.encoder_only, "members": 1}) for _ in range(members)] if members > 1 else []
     )
-    _adapted(model, rows, config)
     settings: dict[str, Any] = {"callbacks": list(callbacks), "verbose": verbose}
+    if encoders:
+        _adapted(model, rows, config)
     for place, trained in enumerate(encoders or [model]):
         which = f", encoder {place + 1} of {members}" if encoders else ""
         report(f"Again, on {len(rows):,} rows{which}:")
         seeded = dataclasses.replace(config, seed=(config.seed + place) % 2**32)
-        if encoders:
-            _adapted(trained, rows, seeded)
-        _check_finite(_fit(trained, rows, seeded, epochs, **settings)["loss"], config)
+        fit_unmonitored(trained, rows, epochs, seeded, **settings)
         if encoders:
             copy_member(trained.core, model.core, place)
     if encoders:
         _compile(model, rows, config, epochs)
     copy_calibration(monitored, model)
+
+
+def fit_unmonitored(
+    model: RawModel, rows: LabelledRows, epochs: int, config: TrainConfig, **settings: Any
+) -> None:
+    """Train a model that has seen no rows for a number of epochs.
+
+    Raises:
+        TrainingError: if the loss became NaN or infinite.
+    """
+    _adapted(model, rows, config)
+    _check_finite(_fit(model, rows, config, epochs, **settings)["loss"], config)
 
 
 def epochs_again(found: Fitted, validation: LabelledRows, config: TrainConfig) -> int:
@@ -187,7 +198,7 @@ def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
     """Let a model learn its vocabulary, labels and the like from rows, and return its future head."""
     keras.utils.set_random_seed(config.seed)
     head = model.head_type(rows.targets).from_targets(rows.targets)
-    model.adapt(rows.inputs, rows.targets, _weights(head, rows.targets, rows, config))
+    model.adapt(rows.inputs, rows.targets, row_weights(head, rows.targets, rows, config))
     return head
 
 
@@ -262,7 +273,7 @@ def _check_finite(losses: Sequence[float], config: TrainConfig) -> None:
         )
 
 
-def _weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:
+def row_weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:
     """Return the weights of rows by their classes, from the training `targets`, or None."""
     by_place = head.class_weights(config.class_weight, targets)
     return None if by_place is None else weights_of(rows.targets, head, by_place)
