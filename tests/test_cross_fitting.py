@@ -11,8 +11,8 @@ from keras_selfattn.training.calibration import Calibration, UnseenRows
 
 WORDS = ["a", "the", "good", "bad", "film", "films"]
 TEXTS = [f"{a} {b} {c}" for a in WORDS[:2] for b in WORDS[2:4] for c in WORDS]
+CONFIG = training.TrainConfig(epochs=1, batch_size=24, refit=True)
 KNOWN = ["+" if "good" in text else "-" for text in TEXTS]
-RANDOM = np.random.default_rng(1).permutation(KNOWN).tolist()
 
 
 @pytest.fixture
@@ -21,16 +21,31 @@ def model(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("labels", "sure"), [(KNOWN, True), (RANDOM, False)], ids=["known", "random"])
-def test_what_is_learned_by_heart_is_answered_with_doubt(model, labels, sure, monkeypatch):
-    monkeypatch.setattr(cross_fitting, "_TIMES", 2)
+def test_it_is_as_sure_as_copies_are_right_on_rows_that_they_lack(model, monkeypatch):
+    """Sure of one label, and right in three of four rows of each part: the temperature says so."""
+    labels = ["+", "+", "+", "-"] * 6
+    seen = []
+
+    def trained(copy, kept, epochs, config, **shown):
+        assert copy is not model
+        copy.adapt(kept.inputs, kept.targets)
+        kernel, bias = copy.core.get_layer("logits").weights
+        kernel.assign(np.zeros_like(kernel))
+        bias.assign([5.0, 0.0])
+        seen.append(kept.inputs)
+
+    monkeypatch.setattr(cross_fitting, "fit_unmonitored", trained)
     rows, lines = LabelledRows(TEXTS, labels, "made up"), []
-    config = training.TrainConfig(epochs=10, batch_size=4, learning_rate=0.01)
-    unseen = cross_fitting.cross_fitted(model, rows, config, lines.append, callbacks=[], verbose=0)
-    assert [line.split(", ")[-1] for line in lines] == ["1 of 2:", "2 of 2:"]
-    assert unseen.deep.shape == (2 * len(TEXTS) - sum(int(line.split()[4]) for line in lines), 2)
-    assert (unseen.accuracy(unseen.deep) > 0.9) == sure
-    assert (unseen.temperature() < 1.5) == sure
+    unseen = cross_fitting.cross_fitted(model, rows, CONFIG, lines.append, callbacks=[], verbose=0)
+    assert lines == [
+        f"To calibrate it, on {len(kept)} rows, {place + 1} of 4:" for place, kept in enumerate(seen)
+    ]
+    lacking = [
+        [label == "-" for text, label in zip(TEXTS, labels, strict=True) if text not in s] for s in seen
+    ]
+    assert unseen.targets.tolist() == [int(is_minus) for part in lacking for is_minus in part]
+    np.testing.assert_allclose(np.diff(unseen.deep), -5, atol=1e-5)
+    assert 2 < unseen.temperature() < 5 / np.log(3), "less than of many such rows"
 
 
 @pytest.mark.slow
@@ -40,8 +55,7 @@ def test_few_rows_are_calibrated_so_and_many_and_those_of_other_models_are_not(
     unseen = UnseenRows(np.array([[3.0, 0.0]] * 8), None, np.array([0, 1] * 4), np.ones(8), exclusive=True)
     asked = []
     monkeypatch.setattr(supervised, "cross_fitted", lambda model, *_, **__: asked.append(model) or unseen)
-    config = training.TrainConfig(epochs=1, batch_size=24, refit=True)
-    run = training.train((TEXTS, KNOWN), tmp_path / "few", model=model, config=config, verbose=0)
+    run = training.train((TEXTS, KNOWN), tmp_path / "few", model=model, config=CONFIG, verbose=0)
     assert asked == [model]
     temperature = run.model.core.get_layer("probabilities").temperature
     assert float(temperature) == pytest.approx(unseen.temperature())
@@ -49,9 +63,9 @@ def test_few_rows_are_calibrated_so_and_many_and_those_of_other_models_are_not(
     many = [f"{text} {n}" for text in TEXTS for n in range(9)]
     labels = ["+" if "good" in text else "-" for text in many]
     begun = models.TextClassifier({"wide": False}, start=tmp_path / "tiny")
-    training.train((many, labels), tmp_path / "many", model=begun, config=config, verbose=0)
+    training.train((many, labels), tmp_path / "many", model=begun, config=CONFIG, verbose=0)
     from_scratch = models.TextClassifier({"width": 8, "num_layers": 1, "num_heads": 1})
-    training.train((TEXTS, KNOWN), tmp_path / "scratch", model=from_scratch, config=config, verbose=0)
+    training.train((TEXTS, KNOWN), tmp_path / "scratch", model=from_scratch, config=CONFIG, verbose=0)
     assert asked == [model]
 
 
