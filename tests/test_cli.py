@@ -163,6 +163,7 @@ def test_quickstart_works_again_asks_sentences_too_and_leaves_its_figures(tmp_pa
     models, runs = tmp_path / "out" / "models" / "languages-el-ka-th", tmp_path / "out" / "runs"
     for before in (models / "1", runs / "1"):
         before.mkdir(parents=True)
+    (tmp_path / "out" / "metrics.json").write_text("{}")
     done = run("quickstart", "--languages", "el,ka,th", "--epochs", 1, "--output", "out", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "answer 3" in done.stdout

@@ -104,4 +104,4 @@ def test_in_a_file_there_is_a_line_at_the_beginning_and_one_for_each_epoch(shown
         found.on_epoch_end(0, {"loss": 1.25, "mean_absolute_error": 2.0})
         found.on_train_end()
     epoch = "  epoch 1/1  training: loss 1.250, mean absolute error 2.000\n"
-    assert written.getvalue() == "Training: 2 steps an epoch.\n" + epoch
+    assert written.getvalue() == "  steps in an epoch: 2\n" + epoch

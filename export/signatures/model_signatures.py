@@ -186,7 +186,7 @@ class Signature:
 
     @functools.cached_property
     def concrete(self) -> Any:
-        """The one trace of `function`: it takes seconds, and is written as well as described."""
+        """The trace of `function`, made once: it takes seconds, and the card describes what is written."""
         return self.function.get_concrete_function()
 
     def arguments(self, request: Request) -> list[Tensor]:
@@ -195,7 +195,7 @@ class Signature:
 
 
 class Graphs:
-    """The signatures of a model, all of them around one trace of it, and of its front."""
+    """The signatures of a model, around one trace of it; raw rows and Examples share that of the front, too."""
 
     def __init__(self, model: keras.Model, weights: Weights, front: Front, answers: Answers) -> None:
         self._model, self._weights, self._front, self._answers = model, weights, front, answers

@@ -44,8 +44,8 @@ class TrainingProgress(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         steps, epochs = self._setting("steps") or 0, self._setting("epochs")
-        if not console.is_terminal:  # a first epoch without a bar can be minutes of silence
-            console.print(f"Training: {steps} steps an epoch.")
+        if steps and not console.is_terminal:  # a first epoch without a bar can be minutes of silence
+            console.print(f"  steps in an epoch: {steps:,}")
         self._show("compiling", steps * epochs or None)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:

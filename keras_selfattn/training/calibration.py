@@ -17,7 +17,7 @@ from keras_selfattn.models.raw_inputs import Rows
 _PREDICT_BATCH = 256
 _HOTTEST = 10.0
 # Fewer rows are too noisy: one more mistake would change the temperature.
-FEWEST = 20
+MIN_CALIBRATION_ROWS = 20
 # Keras' own: below it probabilities are equal.
 _LEAST = 1e-7
 
@@ -63,6 +63,13 @@ class UnseenRows:
         targets: as the loss takes them.
         weights: of the rows, as in training.
         exclusive: True if a row has one label.
+
+    Example:
+
+        >>> sure = np.array([[5.0, 0.0]] * 4)
+        >>> rows = UnseenRows(sure, None, np.array([0, 0, 0, 1]), np.ones(4), exclusive=True)
+        >>> rows.accuracy(rows.deep), round(rows.temperature(), 1)
+        (0.75, 2.8)
     """
 
     deep: np.ndarray
@@ -108,7 +115,7 @@ class UnseenRows:
         return shares[0] * self.deep + shares[1] * np.asarray(self.wide)
 
     def accuracy(self, logits: np.ndarray) -> float:
-        """Return the share of labels that logits answer rightly."""
+        """Return the accuracy of logits."""
         if self.exclusive:
             right = logits.argmax(axis=-1) == self.targets
         else:
@@ -135,14 +142,15 @@ class Calibration:
         model: a model that has seen rows.
         rows: none of them trained on.
         weights: of the rows, as in training; by default all the same.
-        fewest: the smallest number of rows that are enough.
+        temperature_only: True for rows of which any number is enough, and that leave the shares as they are:
+            a temperature changes no label.
 
     Attributes:
         possible: True if there are probabilities to calibrate, and enough rows.
     """
 
     def __init__(
-        self, model: RawModel, rows: LabelledRows, weights: Any = None, fewest: int = FEWEST
+        self, model: RawModel, rows: LabelledRows, weights: Any = None, *, temperature_only: bool = False
     ) -> None:
         layers = {type(layer): layer for layer in model.core.layers}
         # Rows of weight 0 have no effect.
@@ -150,7 +158,9 @@ class Calibration:
         self._probabilities: Any = layers.get(Probabilities)
         self._mixture: Any = layers.get(Mixture)
         self._wide: np.ndarray | None = None
-        self.possible = self._probabilities is not None and self._count >= fewest
+        self._temperature_only = temperature_only
+        needed = 1 if temperature_only else MIN_CALIBRATION_ROWS
+        self.possible = self._probabilities is not None and self._count >= needed
         if not self.possible:
             return
         targets: Any = model.head.encoded(rows.targets)
@@ -175,10 +185,15 @@ class Calibration:
     @property
     def mixes(self) -> bool:
         """True if the model has two paths, and enough rows to fit their shares."""
-        return self.possible and self._mixture is not None and self._count >= self._mixture.first.rows
+        if not self.possible or self._mixture is None or self._temperature_only:
+            return False
+        return self._count >= self._mixture.first.rows
 
     def unseen(self) -> UnseenRows:
-        """Return the rows with the model's current logits, without temperature and shares."""
+        """Return the rows with the model's current logits.
+
+        It sets the temperature to 1 and, if the shares are to be fitted, leaves those of attention alone.
+        """
         self._probabilities.temperature.assign(1.0)
         if self.mixes and self._wide is None:
             self._wide = self._path([0.0, 1.0])
