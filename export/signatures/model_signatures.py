@@ -195,7 +195,7 @@ class Signature:
 
 
 class Graphs:
-    """The signatures of a model, around one trace of it; raw rows and Examples share that of the front, too."""
+    """The signatures of a model, around one trace of it; raw rows and Examples share the front's."""
 
     def __init__(self, model: keras.Model, weights: Weights, front: Front, answers: Answers) -> None:
         self._model, self._weights, self._front, self._answers = model, weights, front, answers
