@@ -69,7 +69,7 @@ class UnseenRows:
         >>> sure = np.array([[5.0, 0.0]] * 4)
         >>> rows = UnseenRows(sure, None, np.array([0, 0, 0, 1]), np.ones(4), exclusive=True)
         >>> rows.accuracy(rows.deep), round(rows.temperature(), 1)
-        (0.75, 2.8)
+        (0.75, 2.6)
     """
 
     deep: np.ndarray
