@@ -167,15 +167,22 @@ def pretrained(
     help="Folder that holds a folder for each set of texts, as for `accuracy`.",
 )
 @click.option("--seeds", type=click.IntRange(1), default=3, help="How often each is trained on each set.")
+@click.option("--rows-per-class", type=click.IntRange(2), help="Training rows of each class; all by default.")
 def fine_tuning(
-    model: Path, data: Path, seeds: int, csv_file: Path | None, plot: Path | None, **settings: Any
+    model: Path,
+    data: Path,
+    seeds: int,
+    rows_per_class: int | None,
+    csv_file: Path | None,
+    plot: Path | None,
+    **settings: Any,
 ) -> None:
-    """Test accuracy and cost of fine-tuning the same weights: ours, and transformers' on PyTorch."""
+    """Test accuracy and cost of fine-tuning the same weights: ours, transformers', and a linear model's."""
     from benchmarks import fine_tuning as benchmark
 
     check_plot(plot)
     shown = {name: name for name in ("accuracy", "log loss", "seconds", "cpu s")} | _MEMORY
-    table = benchmark.run(_settings(settings), model, data, seeds)
+    table = benchmark.run(_settings(settings), model, data, seeds, rows_per_class)
     report(table, shown, csv_file, plot, ("cpu s", "CPU seconds of training"))
 
 

@@ -24,7 +24,6 @@ from keras_selfattn import models
 from keras_selfattn.cli.main import main
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.run_folder import load_run, read_config, read_metrics
-from keras_selfattn.training import supervised
 
 LABELS = ["good", "bad", "mixed"]  # not in alphabetical order
 TEXTS = ["a good film .", "bad", "", "the films badly"]
@@ -339,8 +338,7 @@ def test_data_needs_a_run(tmp_path):
 
 
 @pytest.mark.slow
-def test_train_begins_with_the_head_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervised, "cross_fitted", lambda *_, **__: None)
+def test_train_begins_with_the_head_and_says_so(tmp_path):
     folder, run, table = write_classifier(tmp_path / "m", LABELS), tmp_path / "run", tmp_path / "rows.jsonl"
     rows = zip(TEXTS * 6, ["good", "bad", "mixed", "bad"] * 6, strict=True)
     table.write_text("".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows))

@@ -67,6 +67,17 @@ def shortened(splits: Sequence[Split], seed: int = 0) -> list[Split]:
     return found
 
 
+def few(split: Split, rows_per_class: int, seed: int) -> Split:
+    """Return as many training rows of each class, drawn at random, none to choose on, and all test rows."""
+    places: dict[str, list[int]] = {}
+    for row in np.random.default_rng(seed).permutation(len(split.train)).tolist():
+        drawn = places.setdefault(split.train.targets[row], [])
+        if len(drawn) < rows_per_class:
+            drawn.append(row)
+    train = split.train.take(sorted(row for drawn in places.values() for row in drawn))
+    return Split(train, None, split.test, split.fold)
+
+
 def _some(rows: LabelledRows, count: int, seed: int) -> LabelledRows:
     return rows.take(sorted(np.random.default_rng(seed).permutation(len(rows))[:count].tolist()))
 

@@ -65,6 +65,26 @@ def transformers_on_torch(folder: str, split: Split, seed: int, quick: bool) -> 
     return figures | _tested(np.concatenate(found), labels, split)
 
 
+def logistic_regression(folder: str, split: Split, seed: int, quick: bool) -> dict[str, float]:
+    """Fit scikit-learn's logistic regression to the vectors of texts, which no training changes."""
+    from keras_selfattn.cli.console import import_tensorflow
+
+    import_tensorflow(batches=True)
+    from sklearn.linear_model import LogisticRegression
+
+    from keras_selfattn import models
+
+    rows, encoder = labelled(split), models.TextEncoder(start=folder)
+
+    def train() -> LogisticRegression:
+        vectors = encoder.predict(rows.inputs, verbose=0)
+        return LogisticRegression(max_iter=1000).fit(vectors, rows.targets)
+
+    fitted, figures = _measured(train)
+    probabilities = fitted.predict_proba(encoder.predict(split.test.inputs, verbose=0))
+    return figures | _tested(probabilities, list(fitted.classes_), split)
+
+
 def _steps(modules: Any, logits: Any, texts: Any, targets: np.ndarray, epochs: int, seed: int) -> None:
     """Train modules of PyTorch: AdamW, a linear warmup and decay, gradients clipped to norm 1."""
     import torch  # pyright: ignore[reportMissingImports]

@@ -85,10 +85,14 @@ class LengthSortedBatches:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for chosen in self._chosen():
-            rows: Any = padded([self._spanned(row) for row in chosen])
+            rows: Any = self.padded_rows(chosen)
             if self._side_inputs is not None:
                 rows = (rows, self._side_inputs[chosen])
             yield (rows, *self._columns(chosen))
+
+    def padded_rows(self, chosen: np.ndarray) -> np.ndarray:
+        """Return the rows at the chosen places, padded, without other inputs."""
+        return padded([self._spanned(row) for row in chosen])
 
     def dataset(self) -> tf.data.Dataset:
         """Return the batches in Keras' form: with a known number, and unknown sizes where they vary."""

@@ -14,16 +14,13 @@ from keras_selfattn.errors import TrainingError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.ensemble import copy_member
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.models.probabilities import Mixture
 from keras_selfattn.models.sample_weights import weights_of
 from keras_selfattn.training.calibration import Calibration, SharesFitted, copy_calibration
 from keras_selfattn.training.config import TrainConfig
+from keras_selfattn.training.few_rows import fit_pairs, is_for_pairs
+from keras_selfattn.training.schedule import Scheduled, scheduled_optimizer
 
-# Share of the steps in which the learning rate rises; Adam's first steps are the noisy ones.
-_WARMUP = 0.1
-# The rate starts and ends at this share of its peak.
-_FLOOR = 0.02
 # Fewer validation rows are too noisy to compare epochs: on data sets of series with 5 to 24 of them,
 # attention was 1.6 points worse in the epoch that they selected than in the last one.
 _TELLING = 100
@@ -37,7 +34,7 @@ class Fitted:
 
     Args:
         history: values by name, one for each epoch.
-        best_epoch: the epoch of the kept weights, counted from 1.
+        best_epoch: the epoch of the kept weights, counted from 1: the best, or with few rows the last.
         monitored: the name of the monitored metric.
     """
 
@@ -71,29 +68,25 @@ def fit_monitored(
         TrainingError: if the loss became NaN or infinite.
     """
     head = _adapted(model, rows, config)
-    calibration = Calibration(model, validation, row_weights(head, rows.targets, validation, config))
-    if calibration.mixes:
-        callbacks = [SharesFitted(calibration), *callbacks]
-    monitored = model.head.monitored
-    stopping = keras.callbacks.EarlyStopping(
-        monitor=monitored, mode=_METRIC_MODES[monitored], patience=config.patience, restore_best_weights=True
-    )
+    weights = _row_weights(head, rows.targets, validation, config)
+    calibration = Calibration(model, validation, weights)
+    monitored, minimised = model.head.monitored, _METRIC_MODES[model.head.monitored] == "min"
     # Weighted as in training, otherwise another epoch would be best.
-    weights = row_weights(model.head, rows.targets, validation, config)
-    history = _fit(
-        model,
-        rows,
-        config,
-        config.epochs,
-        validation_data=(validation.inputs, validation.targets, weights),
-        callbacks=[*callbacks, stopping],
-        verbose=verbose,
-    )
+    measured = {"validation_data": (validation.inputs, validation.targets, weights), "verbose": verbose}
+    if is_for_pairs(model, rows, config):
+        history = _fit_pairs(model, rows, config, config.epochs, callbacks, **measured)
+        best = len(history[monitored])
+    else:
+        stopping = keras.callbacks.EarlyStopping(
+            monitored, patience=config.patience, mode=_METRIC_MODES[monitored], restore_best_weights=True
+        )
+        shares = [SharesFitted(calibration)] if calibration.mixes else []
+        history = _fit(model, rows, config, config.epochs, [*shares, *callbacks, stopping], **measured)
+        best = 1 + int((np.argmin if minimised else np.argmax)(history[monitored]))
     _check_finite(history["val_loss"], config)
     if calibration.possible:
         calibration.set()
-    best = int((np.argmin if _METRIC_MODES[monitored] == "min" else np.argmax)(history[monitored]))
-    return Fitted(history, 1 + best, monitored)
+    return Fitted(history, best, monitored)
 
 
 def fit_again(
@@ -127,31 +120,21 @@ def fit_again(
     encoders = (
         [copy_of(model, {**model.encoder_only, "members": 1}) for _ in range(members)] if members > 1 else []
     )
+    _adapted(model, rows, config)
     settings: dict[str, Any] = {"callbacks": list(callbacks), "verbose": verbose}
-    if encoders:
-        _adapted(model, rows, config)
     for place, trained in enumerate(encoders or [model]):
         which = f", encoder {place + 1} of {members}" if encoders else ""
         report(f"Again, on {len(rows):,} rows{which}:")
         seeded = dataclasses.replace(config, seed=(config.seed + place) % 2**32)
-        fit_unmonitored(trained, rows, epochs, seeded, **settings)
+        if encoders:
+            _adapted(trained, rows, seeded)
+        train = _fit_pairs if is_for_pairs(trained, rows, seeded) else _fit
+        _check_finite(train(trained, rows, seeded, epochs, **settings)["loss"], config)
         if encoders:
             copy_member(trained.core, model.core, place)
     if encoders:
         _compile(model, rows, config, epochs)
     copy_calibration(monitored, model)
-
-
-def fit_unmonitored(
-    model: RawModel, rows: LabelledRows, epochs: int, config: TrainConfig, **settings: Any
-) -> None:
-    """Train a model that has seen no rows for a number of epochs.
-
-    Raises:
-        TrainingError: if the loss became NaN or infinite.
-    """
-    _adapted(model, rows, config)
-    _check_finite(_fit(model, rows, config, epochs, **settings)["loss"], config)
 
 
 def epochs_again(found: Fitted, validation: LabelledRows, config: TrainConfig) -> int:
@@ -178,7 +161,8 @@ def members_of(model: RawModel) -> int:
 
 def has_two_paths(model: Any) -> bool:
     """Return True if a model has another path beside attention; training steps change attention only."""
-    return any(isinstance(layer, Mixture) for layer in model.core.layers)
+    # A part of a model, which is trained on pairs, has no core.
+    return any(isinstance(layer, Mixture) for layer in getattr(model, "core", model).layers)
 
 
 def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
@@ -198,7 +182,7 @@ def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
     """Let a model learn its vocabulary, labels and the like from rows, and return its future head."""
     keras.utils.set_random_seed(config.seed)
     head = model.head_type(rows.targets).from_targets(rows.targets)
-    model.adapt(rows.inputs, rows.targets, row_weights(head, rows.targets, rows, config))
+    model.adapt(rows.inputs, rows.targets, _row_weights(head, rows.targets, rows, config))
     return head
 
 
@@ -223,47 +207,25 @@ def _fit(
     ).history
 
 
-def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int) -> "_Scheduled":
+def _fit_pairs(
+    model: RawModel,
+    rows: LabelledRows,
+    config: TrainConfig,
+    epochs: int,
+    callbacks: Sequence[keras.callbacks.Callback],
+    **settings: Any,
+) -> dict[str, list[float]]:
+    _compile(model, rows, config, epochs)
+    weights = _row_weights(model.head, rows.targets, rows, config)
+    return fit_pairs(model, rows, weights, epochs, config, callbacks, **settings)
+
+
+def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int) -> Scheduled:
     """Compile a model for a number of passes, and return the callback that corrects the number of steps."""
-    schedule: Any = keras.optimizers.schedules.CosineDecay(
-        _FLOOR * config.learning_rate,
-        1,
-        alpha=_FLOOR,
-        warmup_target=config.learning_rate,
-        warmup_steps=1,
-    )
-    settings: dict[str, Any] = {"weight_decay": config.weight_decay, "global_clipnorm": 1.0}
-    rates = model.learning_rates
-    optimizer = (
-        FineTuningAdamW(schedule, rates=rates, **settings)
-        if rates
-        else keras.optimizers.AdamW(schedule, **settings)
-    )
+    steps = math.ceil(len(rows) / config.batch_size) * epochs
+    optimizer, scheduled = scheduled_optimizer(model, config, config.learning_rate, steps)
     model.compile(optimizer, model.head.loss(config.label_smoothing))
-    scheduled = _Scheduled(schedule)
-    scheduled.spread(math.ceil(len(rows) / config.batch_size) * epochs)
     return scheduled
-
-
-class _Scheduled(keras.callbacks.Callback):
-    """Fit a schedule to the steps of a training: with long rows, batches are smaller and steps more.
-
-    Args:
-        schedule: a cosine with a warmup, in the optimizer of a model before its first step.
-    """
-
-    def __init__(self, schedule: Any) -> None:
-        super().__init__()
-        self._schedule = schedule
-
-    def spread(self, steps: int) -> None:
-        """Set the lengths of the rise and of the decay."""
-        warmup = max(1, round(_WARMUP * steps))
-        self._schedule.warmup_steps, self._schedule.decay_steps = warmup, max(1, steps - warmup)
-
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # Before the first step, when Keras compiles the values of the schedule.
-        self.spread(self.params["steps"] * self.params["epochs"])
 
 
 def _check_finite(losses: Sequence[float], config: TrainConfig) -> None:
@@ -273,7 +235,7 @@ def _check_finite(losses: Sequence[float], config: TrainConfig) -> None:
         )
 
 
-def row_weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:
+def _row_weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:
     """Return the weights of rows by their classes, from the training `targets`, or None."""
     by_place = head.class_weights(config.class_weight, targets)
     return None if by_place is None else weights_of(rows.targets, head, by_place)

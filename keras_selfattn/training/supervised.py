@@ -19,11 +19,8 @@ from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import is_number
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.pretrained.fine_tuning_config import FineTuningConfig
 from keras_selfattn.run_folder import check_output, write_run, writing
-from keras_selfattn.training.calibration import MIN_CALIBRATION_ROWS, set_calibration
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.cross_fitting import MAX_ROWS, cross_fitted
 from keras_selfattn.training.evaluation import measured
 from keras_selfattn.training.fitting import (
     copy_of,
@@ -201,22 +198,11 @@ def _trained(
         first = copy_of(model, {"members": 1}) if again else model
         monitored = Candidate(first, config, fit_monitored(first, *parts, config, **shown), {}, [])
     kept = tables["all" if refit else "train"]
-    unseen = None
-    if refit and _needs_cross_fitting(model, tables["monitored"], kept):
-        unseen = cross_fitted(model, kept, monitored.config, report, **shown)
     epochs = monitored.fitted.best_epoch
     if again:
         epochs = epochs_again(monitored.fitted, tables["monitored"], monitored.config)
         fit_again(model, kept, epochs, monitored.model, monitored.config, report=report, **shown)
-    if unseen is not None:
-        set_calibration(model, unseen)
     return _Trained(model, monitored, len(kept), again, epochs)
-
-
-def _needs_cross_fitting(model: RawModel, monitored: LabelledRows, rows: LabelledRows) -> bool:
-    """Return True for a pretrained encoder with too few rows to calibrate on: it is then overconfident."""
-    few = len(monitored) < MIN_CALIBRATION_ROWS and len(rows) <= MAX_ROWS
-    return few and isinstance(model.config, FineTuningConfig)
 
 
 @contextmanager

@@ -122,6 +122,10 @@ class EncoderStart(ABC):
             head: of the core; None for the encoder alone.
         """
 
+    def brings(self, head: Head) -> bool:
+        """Return True if the weights of a model's output layer are among those that are copied."""
+        return False
+
     @abstractmethod
     def copy_head(self, core: keras.Model) -> None:
         """Copy the weights of the head for hidden tokens, if there is one, to that of a core."""
@@ -206,6 +210,9 @@ class PretrainedStart(EncoderStart):
             order = [found.labels.index(label) for label in head.state["labels"]]
             output = core.get_layer("logits")
             output.set_weights([weight[..., order] for weight in output.get_weights()])
+
+    def brings(self, head: Head) -> bool:
+        return self._head_for(head) is not None
 
     def classifier(self) -> FolderHead:
         """Return the head of the folder's classifier.

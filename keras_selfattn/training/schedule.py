@@ -1,0 +1,58 @@
+"""The learning rate of a training: a rise, then a cosine, in AdamW."""
+
+from typing import Any
+
+import keras
+
+from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
+from keras_selfattn.training.config import TrainConfig
+
+# Share of the steps in which the learning rate rises; Adam's first steps are the noisy ones.
+_WARMUP = 0.1
+# The rate starts and ends at this share of its peak.
+_FLOOR = 0.02
+
+
+class Scheduled(keras.callbacks.Callback):
+    """Fit a schedule to the steps of a training: with long rows, batches are smaller and steps more.
+
+    Args:
+        schedule: a cosine with a warmup, in the optimizer of a model before its first step.
+    """
+
+    def __init__(self, schedule: Any) -> None:
+        super().__init__()
+        self._schedule = schedule
+
+    def spread(self, steps: int) -> None:
+        """Set the lengths of the rise and of the decay."""
+        warmup = max(1, round(_WARMUP * steps))
+        self._schedule.warmup_steps, self._schedule.decay_steps = warmup, max(1, steps - warmup)
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        # Before the first step, when Keras compiles the values of the schedule.
+        self.spread(self.params["steps"] * self.params["epochs"])
+
+
+def scheduled_optimizer(
+    model: RawModel, config: TrainConfig, peak: float, steps: int
+) -> tuple[keras.optimizers.Optimizer, Scheduled]:
+    """Return a new optimizer for a model, and the callback that corrects its number of steps.
+
+    Args:
+        model: with the learning rates of its layers.
+        config: the settings of the training.
+        peak: the highest learning rate.
+        steps: the expected number of them.
+    """
+    schedule: Any = keras.optimizers.schedules.CosineDecay(
+        _FLOOR * peak, 1, alpha=_FLOOR, warmup_target=peak, warmup_steps=1
+    )
+    settings: dict[str, Any] = {"weight_decay": config.weight_decay, "global_clipnorm": 1.0}
+    rates = model.learning_rates
+    scheduled = Scheduled(schedule)
+    scheduled.spread(steps)
+    if rates:
+        return FineTuningAdamW(schedule, rates=rates, **settings), scheduled
+    return keras.optimizers.AdamW(schedule, **settings), scheduled
