@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import signal
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from sklearn.svm import LinearSVC
 from benchmarks.accuracy import kernels, linear_models, ours, peer, run, tagging
 from benchmarks.accuracy.own_process import in_own_process
 from benchmarks.accuracy.peer import Peer, choosing
-from benchmarks.accuracy.sets import FOLDS, SETS, Split, shortened
+from benchmarks.accuracy.sets import FOLDS, SETS, Split, few, shortened
 from benchmarks.accuracy.store import Key, Store, data_digest
 from benchmarks.accuracy.table import HEADER, cells, markdown
 from benchmarks.commands import main
@@ -149,6 +150,21 @@ def test_files_that_are_not_those_of_the_set_are_named(tmp_path, name, files, me
     write(tmp_path, files, "latin-1")
     with pytest.raises(DataError, match=message):
         read(name, tmp_path)
+
+
+def test_few_rows_are_as_many_of_each_class_and_others_for_another_seed():
+    texts, labels = [f"text {place}" for place in range(30)], ["a"] * 20 + ["b"] * 7 + ["c"] * 3
+    whole = Split(
+        LabelledRows(texts, labels, "train"),
+        LabelledRows(["x"], ["a"], "dev"),
+        LabelledRows(["y"], ["b"], "test"),
+        4,
+    )
+    first, again, other = (few(whole, 5, seed) for seed in (0, 0, 1))
+    assert Counter(first.train.targets) == {"a": 5, "b": 5, "c": 3}
+    assert len(set(first.train.inputs)) == 13
+    assert first.train.inputs == again.train.inputs != other.train.inputs
+    assert (first.dev, first.test, first.fold) == (None, whole.test, 4)
 
 
 def test_the_short_form_keeps_few_rows_and_folds_and_no_label_that_training_lacks():

@@ -400,18 +400,20 @@ def test_fine_tuning_is_measured_on_a_set_and_a_missing_peer_is_named(tmp_path):
     for part, count in (("train", 30), ("test", 6)):
         lines = [f"{place % 2} {('bad', 'good')[place % 2]} film {place}\n" for place in range(2 * count)]
         (data / f"TREC.{part}.all").write_text("".join(lines))
-    asked = ["fine-tuning", "--model", str(folder), "--data", str(data.parent), "--quick"]
+    asked = ["fine-tuning", "--model", str(folder), "--data", str(data.parent), "--rows-per-class", "20"]
     table = tmp_path / "found.csv"
-    done = CliRunner().invoke(main, [*asked, "--csv", str(table)])
+    done = CliRunner().invoke(main, [*asked, "--quick", "--csv", str(table)])
     assert done.exit_code == 0, done.output
     with table.open() as lines:
-        ours, theirs = csv.DictReader(lines)
+        ours, theirs, linear = csv.DictReader(lines)
     assert not ours["skipped"], ours
     assert (ours["row"], ours["contestant"]) == ("trec", "ours")
     assert float(ours["log loss"]) > 0
     assert float(ours["cpu s"]) > 0
     assert theirs["contestant"] == "transformers on torch"
     assert theirs["skipped"] == "torch is not installed" or float(theirs["cpu s"]) > 0
+    assert linear["contestant"] == "logistic regression"
+    assert float(linear["log loss"]) > 0
 
 
 @pytest.fixture(scope="module")
