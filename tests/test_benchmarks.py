@@ -405,7 +405,7 @@ def test_fine_tuning_is_measured_on_a_set_and_a_missing_peer_is_named(tmp_path):
     done = CliRunner().invoke(main, [*asked, "--quick", "--csv", str(table)])
     assert done.exit_code == 0, done.output
     with table.open() as lines:
-        ours, theirs, linear = csv.DictReader(lines)
+        ours, theirs, _, linear = csv.DictReader(lines)
     assert not ours["skipped"], ours
     assert (ours["row"], ours["contestant"]) == ("trec", "ours")
     assert float(ours["log loss"]) > 0

@@ -74,7 +74,7 @@ def test_it_is_trained_for_the_epochs_that_were_best(again):
 
 
 def test_few_held_out_rows_tell_no_epoch_and_all_are_trained():
-    found = Fitted({"val_loss": [1.0, 0.5, 0.7]}, 2, "val_loss")
+    found = Fitted({"val_loss": [1.0, 0.5, 0.7]}, 2, "val_loss", 0.5)
     config = training.TrainConfig(epochs=9)
     enough = LabelledRows(["a"] * 100, ["+"] * 100, "made up")
     assert [epochs_again(found, rows, config) for rows in (enough.take(range(99)), enough)] == [9, 2]

@@ -54,7 +54,7 @@ def trained(monkeypatch):
         if config.learning_rate == 9.0:
             raise TrainingError("no number")
         loss = 5.0 - (model.config.width == 16) - 2 * (config.learning_rate == 0.02)
-        return Fitted({"val_loss": [9.0, loss]}, 2, "val_loss")
+        return Fitted({"val_loss": [9.0, loss]}, 2, "val_loss", loss)
 
     monkeypatch.setattr(tuning, "fit_monitored", fit)
     monkeypatch.setattr(TextClassifier, "alternatives", lambda self: TRIED)
@@ -109,7 +109,7 @@ def test_what_changes_nothing_or_cannot_be_is_not_tried(trained, monkeypatch):
 
 
 def test_of_accuracies_the_higher_is_better():
-    low, high = (Fitted({"val_accuracy": [score]}, 1, "val_accuracy") for score in (0.5, 0.75))
+    low, high = (Fitted({"val_accuracy": [score]}, 1, "val_accuracy", score) for score in (0.5, 0.75))
     assert (high.beats(low), low.beats(high), low.beats(low)) == (True, False, False)
 
 

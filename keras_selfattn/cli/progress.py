@@ -8,6 +8,7 @@ from rich.table import Column
 from rich.text import Text
 
 from keras_selfattn.cli.console import console
+from keras_selfattn.training.few_rows import PairLoss
 from keras_selfattn.training.fitting import has_two_paths
 
 _FIGURES = ("loss", "accuracy", "mean_absolute_error")
@@ -80,6 +81,8 @@ class TrainingProgress(keras.callbacks.Callback):
         names = (
             ("training, attention alone", "validation, both paths") if paths else ("training", "validation")
         )
+        if isinstance(getattr(self.model, "loss", None), PairLoss):
+            names = ("training, pairs", "validation")
         return dict(zip(names, (trained, validation), strict=True))
 
 

@@ -83,6 +83,11 @@ class LengthSortedBatches:
     def __len__(self) -> int:
         return sum(math.ceil(len(rows) / size) for rows, size in self._classes)
 
+    @property
+    def smallest_size(self) -> int:
+        """The most rows in a batch of the longest rows."""
+        return min(size for _, size in self._classes)
+
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for chosen in self._chosen():
             rows: Any = self.padded_rows(chosen)

@@ -14,6 +14,9 @@ from keras_selfattn.models.config import check_count, check_share, is_number
 class TrainConfig:
     """Settings of a training.
 
+    Few texts, with one label each, train a pretrained encoder in pairs (`few_rows.trains_on_pairs`). An epoch
+    then has 4 batches, a fifth of the learning rate is the peak, and the last epoch is kept.
+
     Args:
         epochs: the most passes over the training rows.
         batch_size: rows in a step.

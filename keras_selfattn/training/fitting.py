@@ -10,7 +10,6 @@ import keras
 import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.errors import TrainingError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.ensemble import copy_member
 from keras_selfattn.models.heads import Head
@@ -18,8 +17,8 @@ from keras_selfattn.models.probabilities import Mixture
 from keras_selfattn.models.sample_weights import weights_of
 from keras_selfattn.training.calibration import Calibration, SharesFitted, copy_calibration
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.few_rows import fit_pairs, is_for_pairs
-from keras_selfattn.training.schedule import Scheduled, scheduled_optimizer
+from keras_selfattn.training.few_rows import fit_on_pairs, trains_on_pairs
+from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_optimizer
 
 # Fewer validation rows are too noisy to compare epochs: on data sets of series with 5 to 24 of them,
 # attention was 1.6 points worse in the epoch that they selected than in the last one.
@@ -34,18 +33,17 @@ class Fitted:
 
     Args:
         history: values by name, one for each epoch.
-        best_epoch: the epoch of the kept weights, counted from 1: the best, or with few rows the last.
+        best_epoch: the epoch of the kept weights, counted from 1: the best, or the last of those on pairs.
         monitored: the name of the monitored metric.
+        score: the monitored metric with the kept weights.
+        on_pairs: True if the model was trained on pairs of rows.
     """
 
     history: dict[str, list[float]]
     best_epoch: int
     monitored: str
-
-    @property
-    def score(self) -> float:
-        """The monitored metric in the best epoch."""
-        return self.history[self.monitored][self.best_epoch - 1]
+    score: float
+    on_pairs: bool = False
 
     def beats(self, other: "Fitted") -> bool:
         """Return True if the monitored metric is better here than in the other."""
@@ -68,25 +66,60 @@ def fit_monitored(
         TrainingError: if the loss became NaN or infinite.
     """
     head = _adapted(model, rows, config)
+    # Weighted as in training, otherwise another epoch would be best.
     weights = _row_weights(head, rows.targets, validation, config)
     calibration = Calibration(model, validation, weights)
-    monitored, minimised = model.head.monitored, _METRIC_MODES[model.head.monitored] == "min"
-    # Weighted as in training, otherwise another epoch would be best.
-    measured = {"validation_data": (validation.inputs, validation.targets, weights), "verbose": verbose}
-    if is_for_pairs(model, rows, config):
-        history = _fit_pairs(model, rows, config, config.epochs, callbacks, **measured)
-        best = len(history[monitored])
-    else:
-        stopping = keras.callbacks.EarlyStopping(
-            monitored, patience=config.patience, mode=_METRIC_MODES[monitored], restore_best_weights=True
-        )
-        shares = [SharesFitted(calibration)] if calibration.mixes else []
-        history = _fit(model, rows, config, config.epochs, [*shares, *callbacks, stopping], **measured)
-        best = 1 + int((np.argmin if minimised else np.argmax)(history[monitored]))
-    _check_finite(history["val_loss"], config)
+    measured = (validation.inputs, validation.targets, weights)
+    on_pairs = trains_on_pairs(model, rows, config)
+    fit = _fit_on_pairs_monitored if on_pairs else _fit_monitored
+    fitted = fit(model, rows, config, calibration, measured, callbacks, verbose)
+    check_finite([fitted.score], config)
+    return fitted
+
+
+def _fit_monitored(
+    model: RawModel,
+    rows: LabelledRows,
+    config: TrainConfig,
+    calibration: Calibration,
+    validation_data: tuple[Any, Any, Any],
+    callbacks: Sequence[keras.callbacks.Callback],
+    verbose: str | int,
+) -> Fitted:
+    monitored = model.head.monitored
+    mode = _METRIC_MODES[monitored]
+    stopping = keras.callbacks.EarlyStopping(
+        monitor=monitored, mode=mode, patience=config.patience, restore_best_weights=True
+    )
+    shares = [SharesFitted(calibration)] if calibration.mixes else []
+    settings = {"validation_data": validation_data, "verbose": verbose}
+    history = _fit(model, rows, config, config.epochs, [*shares, *callbacks, stopping], **settings)
+    check_finite(history["val_loss"], config)
     if calibration.possible:
         calibration.set()
-    return Fitted(history, best, monitored)
+    values = history[monitored]
+    best = int((np.argmin if mode == "min" else np.argmax)(values))
+    return Fitted(history, 1 + best, monitored, values[best])
+
+
+def _fit_on_pairs_monitored(
+    model: RawModel,
+    rows: LabelledRows,
+    config: TrainConfig,
+    calibration: Calibration,
+    validation_data: tuple[Any, Any, Any],
+    callbacks: Sequence[keras.callbacks.Callback],
+    verbose: str | int,
+) -> Fitted:
+    monitored = model.head.monitored
+    history = _fit_on_pairs(model, rows, config, config.epochs, callbacks, verbose=verbose)
+    if calibration.possible:
+        calibration.set()
+    inputs, targets, weights = validation_data
+    found = model.evaluate(inputs, targets, sample_weight=weights, return_dict=True, verbose=0)
+    return Fitted(
+        history, len(history["loss"]), monitored, found[monitored.removeprefix("val_")], on_pairs=True
+    )
 
 
 def fit_again(
@@ -98,6 +131,7 @@ def fit_again(
     callbacks: Sequence[keras.callbacks.Callback],
     verbose: str | int,
     report: Callable[[str], None],
+    on_pairs: bool = False,
 ) -> None:
     """Train a model, each of its encoders separately, without monitoring.
 
@@ -112,6 +146,7 @@ def fit_again(
         callbacks: as in `fit_monitored`.
         verbose: as in `keras.Model.fit`.
         report: called with a line as each training begins.
+        on_pairs: True if the monitored model was trained on pairs.
 
     Raises:
         TrainingError: if the loss became NaN or infinite.
@@ -128,8 +163,8 @@ def fit_again(
         seeded = dataclasses.replace(config, seed=(config.seed + place) % 2**32)
         if encoders:
             _adapted(trained, rows, seeded)
-        train = _fit_pairs if is_for_pairs(trained, rows, seeded) else _fit
-        _check_finite(train(trained, rows, seeded, epochs, **settings)["loss"], config)
+        fit = _fit_on_pairs if on_pairs else _fit
+        check_finite(fit(trained, rows, seeded, epochs, **settings)["loss"], config)
         if encoders:
             copy_member(trained.core, model.core, place)
     if encoders:
@@ -207,7 +242,7 @@ def _fit(
     ).history
 
 
-def _fit_pairs(
+def _fit_on_pairs(
     model: RawModel,
     rows: LabelledRows,
     config: TrainConfig,
@@ -215,9 +250,8 @@ def _fit_pairs(
     callbacks: Sequence[keras.callbacks.Callback],
     **settings: Any,
 ) -> dict[str, list[float]]:
-    _compile(model, rows, config, epochs)
     weights = _row_weights(model.head, rows.targets, rows, config)
-    return fit_pairs(model, rows, weights, epochs, config, callbacks, **settings)
+    return fit_on_pairs(model, rows, weights, epochs, config, callbacks, **settings)
 
 
 def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int) -> Scheduled:
@@ -226,13 +260,6 @@ def _compile(model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: i
     optimizer, scheduled = scheduled_optimizer(model, config, config.learning_rate, steps)
     model.compile(optimizer, model.head.loss(config.label_smoothing))
     return scheduled
-
-
-def _check_finite(losses: Sequence[float], config: TrainConfig) -> None:
-    if not np.isfinite(losses).all():
-        raise TrainingError(
-            f"The loss became NaN or infinite. Lower the learning rate; it was {config.learning_rate:g}."
-        )
 
 
 def _row_weights(head: Head, targets: Sequence[Any], rows: LabelledRows, config: TrainConfig) -> Any:

@@ -1,9 +1,12 @@
-"""The learning rate of a training: a rise, then a cosine, in AdamW."""
+"""The learning rate of a training, a rise and a cosine in AdamW, and the check that it was not too high."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
+from keras_selfattn.errors import TrainingError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.training.config import TrainConfig
@@ -56,3 +59,11 @@ def scheduled_optimizer(
     if rates:
         return FineTuningAdamW(schedule, rates=rates, **settings), scheduled
     return keras.optimizers.AdamW(schedule, **settings), scheduled
+
+
+def check_finite(values: Sequence[float] | np.ndarray, config: TrainConfig) -> None:
+    """Raise TrainingError if one of the values is NaN or infinite."""
+    if not np.isfinite(values).all():
+        raise TrainingError(
+            f"The loss became NaN or infinite. Lower the learning rate; it was {config.learning_rate:g}."
+        )

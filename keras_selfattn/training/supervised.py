@@ -44,7 +44,7 @@ class Run:
         model: with the weights of the epoch that was best on the validation rows; or trained again without
             monitoring, on all rows or, for several encoders, on those that were not held out.
         figures: on the held-out rows, of a model that was not trained on them.
-        best_epoch: the best epoch on the validation rows, counted from 1.
+        best_epoch: the best epoch on the validation rows, counted from 1; on pairs of few rows the last.
         seconds: of vocabulary and training.
         rows: the number of rows that the weights were trained on.
         again: True if the model was trained again.
@@ -201,7 +201,8 @@ def _trained(
     epochs = monitored.fitted.best_epoch
     if again:
         epochs = epochs_again(monitored.fitted, tables["monitored"], monitored.config)
-        fit_again(model, kept, epochs, monitored.model, monitored.config, report=report, **shown)
+        shown |= {"report": report, "on_pairs": monitored.fitted.on_pairs}
+        fit_again(model, kept, epochs, monitored.model, monitored.config, **shown)
     return _Trained(model, monitored, len(kept), again, epochs)
 
 

@@ -122,8 +122,8 @@ class EncoderStart(ABC):
             head: of the core; None for the encoder alone.
         """
 
-    def brings(self, head: Head) -> bool:
-        """Return True if the weights of a model's output layer are among those that are copied."""
+    def has_output_layer_for(self, head: Head) -> bool:
+        """Return True if the output layer of a model with this head is copied, too."""
         return False
 
     @abstractmethod
@@ -211,7 +211,7 @@ class PretrainedStart(EncoderStart):
             output = core.get_layer("logits")
             output.set_weights([weight[..., order] for weight in output.get_weights()])
 
-    def brings(self, head: Head) -> bool:
+    def has_output_layer_for(self, head: Head) -> bool:
         return self._head_for(head) is not None
 
     def classifier(self) -> FolderHead:
