@@ -21,8 +21,9 @@ from keras_selfattn.training.schedule import check_finite, scheduled_optimizer
 
 Tensor = Any
 
-# On 836 questions of TREC, steps on each row's own label were right more often; on 384, pairs were.
-FEW_ROWS = 500
+# Of more rows a tenth is enough to choose an epoch and to calibrate on. On 836 questions of TREC steps on each
+# row's own label had 1.6 points more, on 800 sentences of SST-2 as many; both had a larger log loss than pairs.
+FEW_ROWS = 1_000
 # Each row is in many pairs, so the number of steps does not depend on the number of rows.
 _STEPS = 4
 # Of the learning rate: pairs of a few rows are soon learned by heart.
@@ -35,7 +36,7 @@ def trains_on_pairs(model: RawModel, rows: LabelledRows, config: TrainConfig) ->
     """Return True if a model that knows its labels is to be trained on pairs of rows.
 
     It is a classifier of texts with a pretrained encoder, not all of it frozen, and a new output layer, and
-    each of at most 500 rows has one label. `label_smoothing` needs steps on the labels themselves.
+    each of at most 1,000 rows has one label. `label_smoothing` needs steps on the labels themselves.
     """
     start: Any = getattr(model, "start", None)
     if (
