@@ -21,8 +21,8 @@ from keras_selfattn.training.schedule import check_finite, scheduled_optimizer
 
 Tensor = Any
 
-# Of more rows a tenth is enough to choose an epoch and to calibrate on. On 836 questions of TREC steps on each
-# row's own label had 1.6 points more, on 800 sentences of SST-2 as many; both had a larger log loss than pairs.
+# Of more rows a tenth is enough to choose an epoch and to calibrate on. On 836 questions of TREC steps on the
+# rows' own labels had 1.6 points more, on 800 sentences of SST-2 as many; both had a larger log loss.
 FEW_ROWS = 1_000
 # Each row is in many pairs, so the number of steps does not depend on the number of rows.
 _STEPS = 4
