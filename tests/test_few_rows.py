@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from keras_selfattn import models, training
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
+from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.training import few_rows
 from keras_selfattn.training.few_rows import (
     PairLoss,
@@ -24,7 +25,7 @@ from keras_selfattn.training.few_rows import (
 WORDS = ["a", "the", "good", "bad", "film", "films"]
 TEXTS = [f"{a} {b} {c}" for a in WORDS[:2] for b in WORDS[2:4] for c in WORDS]
 KNOWN = ["+" if "good" in text else "-" for text in TEXTS]
-THREE = [text.split()[2][0] for text in TEXTS]  # a, t, g, b or f
+FIVE = [text.split()[2][0] for text in TEXTS]  # a, t, g, b or f
 CONFIG = training.TrainConfig(epochs=2, batch_size=8, learning_rate=0.01, refit=True)
 SILENT = {"callbacks": [], "verbose": 0}
 
@@ -46,13 +47,13 @@ def adapted(folder, labels, texts=TEXTS, **config):
 
 
 def vectors(model, texts=TEXTS):
-    """What the output layer takes."""
+    """The input of the output layer, of each text alone."""
     inner = keras.Model(model.core.input, model.core.get_layer("logits").input)
     return np.concatenate([inner.predict_on_batch(model.tokenizer.padded([text])) for text in texts])
 
 
 def by_definition(labels, vectors):
-    """Pair by pair."""
+    """The loss, pair by pair."""
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     same, other = [], []
     for a, b in itertools.permutations(range(len(labels)), 2):
@@ -101,13 +102,19 @@ def test_a_batch_has_two_labels_at_least():
         assert np.unique(labels[chosen], return_counts=True)[1].tolist() == [2, 2]
 
 
+@pytest.mark.parametrize(("tokens", "size"), [(10, 64), (1024, 8), (4096, 1)])
+def test_long_rows_make_batches_small(tokens, size):
+    rows = [np.ones(3, "int32"), np.ones(tokens, "int32")]
+    assert LengthSortedBatches(rows, batch_size=64).smallest_size == size
+
+
 def test_the_same_seed_draws_the_same_batches():
     labels = np.repeat([0, 1], 9)
     first, again, other = (next(balanced_batches(labels, 6, seed)).tolist() for seed in (1, 1, 2))
     assert first == again != other
 
 
-@pytest.mark.parametrize("labels", [KNOWN, THREE], ids=["two", "five"])
+@pytest.mark.parametrize("labels", [KNOWN, FIVE], ids=["two", "five"])
 def test_the_output_layer_is_a_logistic_regression_of_vectors_that_are_spread_by_1(folder, labels):
     model, rows = adapted(folder, labels), LabelledRows(TEXTS, labels, "made up")
     found = vectors(model)
@@ -197,7 +204,7 @@ def test_a_class_of_weight_0_is_never_answered_nor_seen(folder, tmp_path, monkey
 
     monkeypatch.setattr(few_rows, "balanced_batches", told)
     config = dataclasses.replace(CONFIG, class_weight={"f": 0.0})
-    rows, model = LabelledRows(TEXTS, THREE, "made up"), models.TextClassifier({"wide": False}, start=folder)
+    rows, model = LabelledRows(TEXTS, FIVE, "made up"), models.TextClassifier({"wide": False}, start=folder)
     run = training.train(rows, tmp_path / "run", model=model, config=config, verbose=0)
     unwanted = run.model.labels.index("f")
     assert seen
@@ -232,4 +239,4 @@ def test_pairs_are_not_for_words_learned_from_the_rows():
 def test_a_folder_s_output_layer_for_the_same_labels_is_kept(tmp_path):
     folder = write_classifier(tmp_path / "m", ["+", "-"])
     assert not trains_on_pairs(adapted(folder, KNOWN), LabelledRows(TEXTS, KNOWN, ""), CONFIG)
-    assert trains_on_pairs(adapted(folder, THREE), LabelledRows(TEXTS, THREE, ""), CONFIG)
+    assert trains_on_pairs(adapted(folder, FIVE), LabelledRows(TEXTS, FIVE, ""), CONFIG)
