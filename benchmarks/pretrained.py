@@ -21,18 +21,20 @@ _BATCHES = (1, 8, 64)
 _PEERS = "benchmarks.peers.pretrained_encoders"
 _OURS = Contestant("ours", f"{_PEERS}:ours")
 _EXPORTED = Contestant("ours, exported", f"{_PEERS}:ours_exported")
+_SERVED = Contestant("ours, served", f"{_PEERS}:ours_served")
 _TORCH = Contestant("sentence-transformers on torch", f"{_PEERS}:sentence_transformers")
 _OPENVINO = Contestant("OpenVINO", f"{_PEERS}:openvino")
 _ONNX_RUNTIME = Contestant("ONNX Runtime", f"{_PEERS}:onnx_runtime")
 _KERAS_HUB = Contestant("KerasHub", f"{_PEERS}:keras_hub")
 # Those that compute, or of int8 at least store the weights, in a type.
 CONTESTANTS = {
-    "float32": (_OURS, _EXPORTED, _TORCH, _OPENVINO, _ONNX_RUNTIME, _KERAS_HUB),
+    "float32": (_OURS, _EXPORTED, _SERVED, _TORCH, _OPENVINO, _ONNX_RUNTIME, _KERAS_HUB),
     "bfloat16": (_OURS, _EXPORTED, _TORCH, _OPENVINO, _KERAS_HUB),
     "int8": (_EXPORTED, _ONNX_RUNTIME),
 }
 _NOTES = [
     "Every contestant takes strings: its own tokenizer is in the time.",
+    "Ours, served, answers as many clients as texts, each with one text in a request, in one process.",
     "In int8 ours stores weights and computes in float32; ONNX Runtime computes products in int8.",
     "Differences are relative to elements of size 1.",
 ]

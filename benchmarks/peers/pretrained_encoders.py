@@ -3,6 +3,7 @@
 They are compared with their elements' mean square as the unit, so limits are relative to elements of size 1.
 """
 
+import asyncio
 import json
 import tempfile
 from collections.abc import Callable
@@ -51,6 +52,31 @@ def ours_exported(fields: dict[str, Any]) -> Prepared:
         loaded: Any = tf.saved_model.load(version)
     embed, texts = loaded.signatures["embed"], tf.constant(fields["texts"])
     return _prepared(lambda count: next(iter(embed(text=texts[:count]).values())).numpy(), fields)
+
+
+def ours_served(fields: dict[str, Any]) -> Prepared:
+    """Serve the export of our `TextEncoder` to as many clients as texts, each with one text in a request."""
+    import_tensorflow(batches=True)
+    from keras_selfattn import export, models
+    from keras_selfattn.serving.client import AsyncClient
+    from keras_selfattn.serving.server import Server, ServerConfig
+
+    texts = fields["texts"]
+    with tempfile.TemporaryDirectory() as base:
+        export.export_saved_model(models.TextEncoder(start=fields["model"]), base)
+        # The folder is read once, since it goes; the server itself ends with this process.
+        server = Server(ServerConfig("encoder", base, port=0, file_system_poll_wait_seconds=0)).start()
+    runner = asyncio.Runner()
+
+    async def connected() -> list[AsyncClient]:
+        return [AsyncClient(server.target, "encoder") for _ in texts]
+
+    async def embedded(count: int) -> np.ndarray:
+        pairs = zip(clients, texts[:count], strict=False)
+        return np.concatenate(await asyncio.gather(*(client.embed([text]) for client, text in pairs)))
+
+    clients = runner.run(connected())
+    return _prepared(lambda count: runner.run(embedded(count)), fields)
 
 
 def sentence_transformers(fields: dict[str, Any]) -> Prepared:
