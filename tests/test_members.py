@@ -107,7 +107,7 @@ def test_where_validation_rows_are_given_the_figures_are_of_all_members(tmp_path
         validation=held_out,
         verbose=0,
     )
-    assert (run.rows, run.again, run.epochs) == (120, True, 1)
+    assert (run.rows, run.again, run.best_epoch) == (120, True, 1)
     assert run.figures.summary() == training.evaluate(run.model, held_out).summary()
     assert "new" not in run.model.tokenizer.vocabulary
 

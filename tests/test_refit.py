@@ -1,5 +1,6 @@
 """Training again on all rows: the rows and epochs of the second model, and the rows of the figures."""
 
+import csv
 import json
 
 import keras
@@ -12,7 +13,7 @@ from keras_selfattn.errors import ConfigError
 from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.run_folder import load_run, read_metrics
 from keras_selfattn.training.calibration import copy_calibration
-from keras_selfattn.training.fitting import Fitted, epochs_again
+from keras_selfattn.training.fitting import tells_epochs
 
 SMALL = TextConfig(width=8, num_heads=2, min_count=1)
 ROWS = LabelledRows(
@@ -25,19 +26,21 @@ SETTINGS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01, "patience": 3,
 
 
 class Trainings(keras.callbacks.Callback):
-    """Counts epochs and steps of each training."""
+    """Counts epochs and steps of each training, and keeps the weights of its last epoch."""
 
     def __init__(self):
         super().__init__()
-        self.models, self.epochs, self.steps = [], [], []
+        self.models, self.epochs, self.steps, self.last = [], [], [], []
 
     def on_train_begin(self, logs=None):
         self.models.append(self.model)
         self.epochs.append(0)
         self.steps.append(self.params["steps"])
+        self.last.append([])
 
     def on_epoch_end(self, epoch, logs=None):
         self.epochs[-1] += 1
+        self.last[-1] = [weight.numpy() for weight in self.model.trainable_weights]
 
 
 def trained(folder, seen=None, refit=True, **settings):
@@ -70,14 +73,32 @@ def test_the_model_kept_has_seen_all_rows(again):
 @pytest.mark.slow
 def test_it_is_trained_for_the_epochs_that_were_best(again):
     run, seen, _ = again
-    assert seen.epochs[1] == run.epochs == run.best_epoch <= seen.epochs[0] == 3
+    assert seen.epochs[1] == run.best_epoch <= seen.epochs[0] == 3
 
 
-def test_few_held_out_rows_tell_no_epoch_and_all_are_trained():
-    found = Fitted({"val_loss": [1.0, 0.5, 0.7]}, 2, "val_loss", 0.5)
-    config = training.TrainConfig(epochs=9)
+def test_few_held_out_rows_tell_no_epoch():
     enough = LabelledRows(["a"] * 100, ["+"] * 100, "made up")
-    assert [epochs_again(found, rows, config) for rows in (enough.take(range(99)), enough)] == [9, 2]
+    assert [tells_epochs(rows) for rows in (enough.take(range(99)), enough)] == [False, True]
+
+
+@pytest.mark.slow
+def test_where_they_tell_none_both_models_are_trained_for_all_epochs(tmp_path):
+    seen = Trainings()
+    # So high a rate that the first epoch is the best, and the next ones would end the training.
+    wild = training.TrainConfig(
+        **{**SETTINGS, "validation": 0.1, "learning_rate": 0.5, "patience": 1}, refit=True
+    )
+    run = training.train(
+        ROWS, tmp_path / "run", model=TextClassifier(SMALL), config=wild, callbacks=[seen], verbose=0
+    )
+    losses = [
+        float(epoch["val_loss"])
+        for epoch in csv.DictReader((run.path / "history.csv").read_text().splitlines())
+    ]
+    assert losses[1] > losses[0], "otherwise nothing would have ended it"
+    assert (seen.epochs, run.best_epoch) == ([3, 3], 3)
+    for kept, last in zip(seen.models[0].trainable_weights, seen.last[0], strict=True):
+        np.testing.assert_array_equal(kept, last)
 
 
 @pytest.mark.slow
@@ -105,7 +126,7 @@ def test_the_run_records_it_and_loads(again):
     config = json.loads((run.path / "config.json").read_text())
     assert config["trained_on"] == 240
     assert config["training"]["refit"] is True
-    assert config["epochs"] == run.epochs
+    assert config["best_epoch"] == run.best_epoch
     assert config["data"]["train"]["rows"] == 132
     found, wanted = (model.predict(ROWS.inputs[:4], verbose=0) for model in (load_run(run.path), run.model))
     np.testing.assert_allclose(found, wanted, rtol=1e-5)

@@ -206,6 +206,6 @@ def _said(run: "Run") -> str:
     trained = f"Trained in {run.seconds:.0f} s"
     kept = f"the weights of epoch {run.best_epoch}, the best on the validation rows"
     if run.again:
-        epochs = "1 epoch" if run.epochs == 1 else f"{run.epochs} epochs"
+        epochs = "1 epoch" if run.best_epoch == 1 else f"{run.best_epoch} epochs"
         kept = f"a model trained again, on {run.rows:,} rows for {epochs}"
     return f"{trained} and kept {kept}. The run is in {run.path}. Go on with:"

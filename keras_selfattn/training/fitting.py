@@ -33,7 +33,7 @@ class Fitted:
 
     Args:
         history: values by name, one for each epoch.
-        best_epoch: the epoch of the kept weights, counted from 1: the best, or the last of those on pairs.
+        best_epoch: the epoch of the kept weights, counted from 1: the best, or the last if none was chosen.
         monitored: the name of the monitored metric.
         score: the monitored metric with the kept weights.
         on_pairs: True if the model was trained on pairs of rows.
@@ -59,8 +59,19 @@ def fit_monitored(
     config: TrainConfig,
     callbacks: Sequence[keras.callbacks.Callback],
     verbose: str | int,
+    choose_epoch: bool = True,
 ) -> Fitted:
     """Train a model, keep the weights of the epoch that is best on validation rows, and calibrate it.
+
+    Args:
+        model: has seen no rows yet.
+        rows: to train on.
+        validation: to choose the epoch and to calibrate.
+        config: the settings.
+        callbacks: more Keras callbacks.
+        verbose: as in `keras.Model.fit`.
+        choose_epoch: False trains for all epochs and keeps the weights of the last, as training on pairs
+            always does.
 
     Raises:
         TrainingError: if the loss became NaN or infinite.
@@ -71,55 +82,44 @@ def fit_monitored(
     calibration = Calibration(model, validation, weights)
     measured = (validation.inputs, validation.targets, weights)
     on_pairs = trains_on_pairs(model, rows, config)
-    fit = _fit_on_pairs_monitored if on_pairs else _fit_monitored
-    fitted = fit(model, rows, config, calibration, measured, callbacks, verbose)
+    if on_pairs:
+        history = _fit_on_pairs(model, rows, config, config.epochs, callbacks, verbose=verbose)
+    else:
+        shares = [SharesFitted(calibration)] if calibration.mixes else []
+        stopping = [_stopping(model.head.monitored, config)] if choose_epoch else []
+        used = [*shares, *callbacks, *stopping]
+        history = _fit(model, rows, config, config.epochs, used, validation_data=measured, verbose=verbose)
+        check_finite(history["val_loss"], config)
+    if calibration.possible:
+        calibration.set()
+    fitted = _fitted(model, history, measured, on_pairs, choose_epoch)
     check_finite([fitted.score], config)
     return fitted
 
 
-def _fit_monitored(
+def _stopping(monitored: str, config: TrainConfig) -> keras.callbacks.Callback:
+    mode, patience = _METRIC_MODES[monitored], config.patience
+    return keras.callbacks.EarlyStopping(monitored, mode=mode, patience=patience, restore_best_weights=True)
+
+
+def _fitted(
     model: RawModel,
-    rows: LabelledRows,
-    config: TrainConfig,
-    calibration: Calibration,
-    validation_data: tuple[Any, Any, Any],
-    callbacks: Sequence[keras.callbacks.Callback],
-    verbose: str | int,
+    history: dict[str, list[float]],
+    measured: tuple[Any, Any, Any],
+    on_pairs: bool,
+    choose_epoch: bool,
 ) -> Fitted:
+    """Return the outcome of a finished training, whose epochs on pairs were not measured."""
     monitored = model.head.monitored
-    mode = _METRIC_MODES[monitored]
-    stopping = keras.callbacks.EarlyStopping(
-        monitor=monitored, mode=mode, patience=config.patience, restore_best_weights=True
-    )
-    shares = [SharesFitted(calibration)] if calibration.mixes else []
-    settings = {"validation_data": validation_data, "verbose": verbose}
-    history = _fit(model, rows, config, config.epochs, [*shares, *callbacks, stopping], **settings)
-    check_finite(history["val_loss"], config)
-    if calibration.possible:
-        calibration.set()
+    if on_pairs:
+        inputs, targets, weights = measured
+        found = model.evaluate(inputs, targets, sample_weight=weights, return_dict=True, verbose=0)
+        score = found[monitored.removeprefix("val_")]
+        return Fitted(history, len(history["loss"]), monitored, score, on_pairs)
     values = history[monitored]
-    best = int((np.argmin if mode == "min" else np.argmax)(values))
-    return Fitted(history, 1 + best, monitored, values[best])
-
-
-def _fit_on_pairs_monitored(
-    model: RawModel,
-    rows: LabelledRows,
-    config: TrainConfig,
-    calibration: Calibration,
-    validation_data: tuple[Any, Any, Any],
-    callbacks: Sequence[keras.callbacks.Callback],
-    verbose: str | int,
-) -> Fitted:
-    monitored = model.head.monitored
-    history = _fit_on_pairs(model, rows, config, config.epochs, callbacks, verbose=verbose)
-    if calibration.possible:
-        calibration.set()
-    inputs, targets, weights = validation_data
-    found = model.evaluate(inputs, targets, sample_weight=weights, return_dict=True, verbose=0)
-    return Fitted(
-        history, len(history["loss"]), monitored, found[monitored.removeprefix("val_")], on_pairs=True
-    )
+    best = np.argmin if _METRIC_MODES[monitored] == "min" else np.argmax
+    epoch = int(best(values)) if choose_epoch else len(values) - 1
+    return Fitted(history, 1 + epoch, monitored, values[epoch])
 
 
 def fit_again(
@@ -140,7 +140,7 @@ def fit_again(
     Args:
         model: has seen no rows yet.
         rows: to train on; none of them is for validation.
-        epochs: the result of `epochs_again`.
+        epochs: those that the kept weights of the monitored model were trained for.
         monitored: the model trained by `fit_monitored`, of the same config or with one encoder.
         config: the settings of its training.
         callbacks: as in `fit_monitored`.
@@ -172,9 +172,9 @@ def fit_again(
     copy_calibration(monitored, model)
 
 
-def epochs_again(found: Fitted, validation: LabelledRows, config: TrainConfig) -> int:
-    """Return the number of epochs without monitoring: the best one, if there were enough validation rows."""
-    return found.best_epoch if len(validation) >= _TELLING else config.epochs
+def tells_epochs(validation: LabelledRows) -> bool:
+    """Return True if there are enough validation rows to choose an epoch for a training without them."""
+    return len(validation) >= _TELLING
 
 
 def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:

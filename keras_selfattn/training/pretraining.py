@@ -89,9 +89,7 @@ def pretrain(
         with writing(Path(output)):
             write_run(draft, model, figures, split="validation", history=found.history, settings=settings)
     best = found.best_epoch
-    return Run(
-        Path(output), model, figures, best, seconds, rows=len(rows), again=False, epochs=best, changes={}
-    )
+    return Run(Path(output), model, figures, best, seconds, rows=len(rows), again=False, changes={})
 
 
 def evaluate_pretrained(

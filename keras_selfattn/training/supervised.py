@@ -24,11 +24,11 @@ from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.evaluation import measured
 from keras_selfattn.training.fitting import (
     copy_of,
-    epochs_again,
     fit_again,
     fit_monitored,
     members_of,
     named_history,
+    tells_epochs,
 )
 from keras_selfattn.training.rows_for_model import read_rows, source_named, split_unknown_labels
 from keras_selfattn.training.tuning import Candidate, tuned
@@ -44,12 +44,11 @@ class Run:
         model: with the weights of the epoch that was best on the validation rows; or trained again without
             monitoring, on all rows or, for several encoders, on those that were not held out.
         figures: on the held-out rows, of a model that was not trained on them.
-        best_epoch: the best epoch on the validation rows, counted from 1; on pairs of few rows the last.
+        best_epoch: the epochs that the weights were trained for: those up to the best on the validation rows,
+            or all, if these are too few to choose by or the model was trained on pairs.
         seconds: of vocabulary and training.
         rows: the number of rows that the weights were trained on.
         again: True if the model was trained again.
-        epochs: the epochs of the final weights: the best number, or all if there were too few validation
-            rows.
         changes: settings that tuning found better than the given ones.
     """
 
@@ -60,7 +59,6 @@ class Run:
     seconds: float
     rows: int
     again: bool
-    epochs: int
     changes: dict[str, Any]
 
 
@@ -150,7 +148,6 @@ def train(
             seconds,
             rows=done.rows,
             again=done.again,
-            epochs=done.epochs,
             changes=done.monitored.changes,
         )
         settings |= _training_record(run, done.monitored)
@@ -175,7 +172,6 @@ class _Trained(NamedTuple):
     monitored: Candidate
     rows: int
     again: bool
-    epochs: int
 
 
 def _trained(
@@ -190,20 +186,21 @@ def _trained(
     """Train a monitored model and, with `refit` or several encoders, again without monitoring."""
     again = refit or members_of(model) > 1
     parts = tables["train"], tables["monitored"]
+    # What is trained again has the epochs and the calibration of the monitored model.
+    choose = not again or tells_epochs(tables["monitored"])
     if tune > 0:
-        monitored = tuned(model, *parts, config, tune, report=report, **shown)
+        monitored = tuned(model, *parts, config, tune, choose_epoch=choose, report=report, **shown)
         model = copy_of(model, monitored.changes) if again else monitored.model
     else:
         # A copy, if `model` itself is trained afterwards.
         first = copy_of(model, {"members": 1}) if again else model
-        monitored = Candidate(first, config, fit_monitored(first, *parts, config, **shown), {}, [])
+        fitted = fit_monitored(first, *parts, config, choose_epoch=choose, **shown)
+        monitored = Candidate(first, config, fitted, {}, [])
     kept = tables["all" if refit else "train"]
-    epochs = monitored.fitted.best_epoch
     if again:
-        epochs = epochs_again(monitored.fitted, tables["monitored"], monitored.config)
         shown |= {"report": report, "on_pairs": monitored.fitted.on_pairs}
-        fit_again(model, kept, epochs, monitored.model, monitored.config, **shown)
-    return _Trained(model, monitored, len(kept), again, epochs)
+        fit_again(model, kept, monitored.fitted.best_epoch, monitored.model, monitored.config, **shown)
+    return _Trained(model, monitored, len(kept), again)
 
 
 @contextmanager
@@ -286,7 +283,6 @@ def _training_record(run: Run, found: Candidate) -> dict[str, Any]:
         "training": dataclasses.asdict(found.config),
         "best_epoch": run.best_epoch,
         "trained_on": run.rows,
-        "epochs": run.epochs,
         "seconds": round(run.seconds, 1),
         **({"trials": trials} if trials else {}),
     }

@@ -58,6 +58,7 @@ def tuned(
     config: TrainConfig,
     seconds: float,
     *,
+    choose_epoch: bool = True,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
     report: Callable[[str], None] = lambda _line: None,
@@ -73,6 +74,7 @@ def tuned(
         validation: to compare by.
         config: the initial settings of training.
         seconds: for all trials except the first, which is always finished.
+        choose_epoch: as in `fit_monitored`.
         callbacks: of each training.
         verbose: as in `keras.Model.fit`.
         report: called with a line about each trial.
@@ -84,7 +86,7 @@ def tuned(
     def trial(changes: dict[str, Any], more: Sequence[keras.callbacks.Callback] = ()) -> Candidate:
         began = time.perf_counter()
         copied, settings = copy_of(model, {"members": 1, **changes}), changed(config, changes)
-        fitted = fit_monitored(copied, rows, validation, settings, [*callbacks, *more], verbose)
+        fitted = fit_monitored(copied, rows, validation, settings, [*callbacks, *more], verbose, choose_epoch)
         return Candidate(copied, settings, fitted, changes, [Trial(changes, fitted.score, _since(began))])
 
     best = trial({})
