@@ -65,7 +65,10 @@ _PANELS = {
     ),
     "Training, of all tasks": (
         Option(
-            "--epochs", type=COUNT, help="Passes over the rows, at most.", without="4 to 200 by task and rows"
+            "--epochs",
+            type=COUNT,
+            help="Passes over the rows, at most; of few labelled texts, sets of 4 batches.",
+            without="4 to 200 by task and rows",
         ),
         Option("--batch-size", type=COUNT, help="Rows in a step.", without="16 to 64, by task"),
         Option(
