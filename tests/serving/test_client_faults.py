@@ -9,6 +9,7 @@ import time
 import grpc
 import numpy as np
 import pytest
+from ports import free_port
 from stock_serving import StockServing
 
 from keras_selfattn.serving import errors
@@ -152,8 +153,7 @@ def test_waiting_does_not_go_on_when_it_cannot_help(raw_server, connect):
 
 
 def test_waiting_starts_before_the_server_does(connect, in_background):
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     waiting = in_background(connect(f"127.0.0.1:{port}").wait_until_ready, 30)
     threading.Event().wait(0.5)
     server, _ = StockServing().serve(port)

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
+from ports import free_port
 from serving_models import HalfPlusTwo, save
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
@@ -22,11 +22,6 @@ from keras_selfattn.cli.main import main
 from keras_selfattn.serving.client import Client
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()", "serve"]
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 @pytest.fixture

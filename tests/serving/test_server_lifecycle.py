@@ -12,6 +12,7 @@ import grpc
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from ports import free_port
 from serving_models import HalfPlusTwo, RenamedInput, Slow, save
 
 from keras_selfattn.serving import errors
@@ -383,7 +384,7 @@ def test_stopping_twice_or_before_the_start_is_fine(half_base):
 
 @pytest.mark.slow
 def test_a_client_finds_a_server_that_was_started_again(half_base):
-    with Server(ServerConfig("half", half_base, port=0)) as first:
+    with Server(ServerConfig("half", half_base, port=free_port())) as first:
         client = Client(first.target, "half")
         assert answer(client) == 3.0
     with pytest.raises(errors.UnavailableError):

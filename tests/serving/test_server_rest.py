@@ -13,6 +13,7 @@ import grpc
 import numpy as np
 import pytest
 import serving_models as models
+from ports import free_port
 from serving_models import HalfPlusTwo, save
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
@@ -350,8 +351,7 @@ def test_a_rest_port_that_cannot_be_listened_on_is_an_error_and_grpcs_is_closed(
     def start(listener):
         raise OSError("no more of them")
 
-    with bind("127.0.0.1", 0, "port", listens=False) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with monkeypatch.context() as patched:
         patched.setattr(Listener, "start", start)
         with pytest.raises(errors.ServerStartError, match="cannot listen for REST on port .*: no more"):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import grpc
 import numpy as np
+from ports import free_port
 
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.errors import DeadlineExceededError, UnavailableError
@@ -26,11 +27,6 @@ SECONDS = 30  # against hanging; nothing here takes as long on an idle machine
 OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 # What the log has when nobody looked after an error.
 _UNEXPECTED = re.compile(r"Traceback|never retrieved|a request failed|the server ended", re.IGNORECASE)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 def model_config(models):
