@@ -1,6 +1,5 @@
 """Training again on all rows: the rows and epochs of the second model, and the rows of the figures."""
 
-import csv
 import json
 
 import keras
@@ -13,7 +12,7 @@ from keras_selfattn.errors import ConfigError
 from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.run_folder import load_run, read_metrics
 from keras_selfattn.training.calibration import copy_calibration
-from keras_selfattn.training.fitting import tells_epochs
+from keras_selfattn.training.fitting import enough_to_choose_epoch
 
 SMALL = TextConfig(width=8, num_heads=2, min_count=1)
 ROWS = LabelledRows(
@@ -21,8 +20,7 @@ ROWS = LabelledRows(
     ["+", "-", "+", "-"] * 60,
     "made up",
 )
-# So many rows are held out that they tell the best epoch.
-SETTINGS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01, "patience": 3, "validation": 0.45}
+SETTINGS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01}
 
 
 class Trainings(keras.callbacks.Callback):
@@ -43,9 +41,23 @@ class Trainings(keras.callbacks.Callback):
         self.last[-1] = [weight.numpy() for weight in self.model.trainable_weights]
 
 
-def trained(folder, seen=None, refit=True, **settings):
-    config = training.TrainConfig(**SETTINGS, refit=refit)
+class LossesGiven(keras.callbacks.Callback):
+    """Says validation losses in place of those that were measured."""
+
+    def __init__(self, losses):
+        super().__init__()
+        self.losses = losses
+
+    def on_epoch_end(self, epoch, logs=None):
+        if "val_loss" in logs:
+            logs["val_loss"] = self.losses[epoch]
+
+
+def trained(folder, seen=None, refit=True, losses=None, patience=3, share=0.45, **settings):
+    """A run; of so many rows held out that they choose the epochs."""
+    config = training.TrainConfig(**{**SETTINGS, "patience": patience, "validation": share}, refit=refit)
     callbacks = [] if seen is None else [seen]
+    callbacks += [] if losses is None else [LossesGiven(losses)]
     model = settings.pop("model", None) or TextClassifier(SMALL)
     return training.train(
         ROWS, folder, model=model, config=config, callbacks=callbacks, verbose=0, **settings
@@ -76,27 +88,29 @@ def test_it_is_trained_for_the_epochs_that_were_best(again):
     assert seen.epochs[1] == run.best_epoch <= seen.epochs[0] == 3
 
 
-def test_few_held_out_rows_tell_no_epoch():
+def test_fewer_than_100_held_out_rows_are_too_few_to_choose_an_epoch():
     enough = LabelledRows(["a"] * 100, ["+"] * 100, "made up")
-    assert [tells_epochs(rows) for rows in (enough.take(range(99)), enough)] == [False, True]
+    assert [enough_to_choose_epoch(rows) for rows in (enough.take(range(99)), enough)] == [False, True]
 
 
 @pytest.mark.slow
-def test_where_they_tell_none_both_models_are_trained_for_all_epochs(tmp_path):
+def test_enough_of_them_choose_the_epochs_of_both_trainings(tmp_path):
     seen = Trainings()
-    # So high a rate that the first epoch is the best, and the next ones would end the training.
-    wild = training.TrainConfig(
-        **{**SETTINGS, "validation": 0.1, "learning_rate": 0.5, "patience": 1}, refit=True
-    )
-    run = training.train(
-        ROWS, tmp_path / "run", model=TextClassifier(SMALL), config=wild, callbacks=[seen], verbose=0
-    )
-    losses = [
-        float(epoch["val_loss"])
-        for epoch in csv.DictReader((run.path / "history.csv").read_text().splitlines())
-    ]
-    assert losses[1] > losses[0], "otherwise nothing would have ended it"
-    assert (seen.epochs, run.best_epoch) == ([3, 3], 3)
+    run = trained(tmp_path / "run", seen, losses=[1.0, 0.5, 0.7])
+    assert (seen.epochs, run.best_epoch, run.epoch_chosen) == ([3, 2], 2, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("held_out", ["a share", "given"])
+def test_too_few_choose_no_epoch_for_all_rows_but_do_where_they_are_given(tmp_path, held_out):
+    seen, rising = Trainings(), [1.0, 2.0, 3.0]
+    if held_out == "given":
+        validation = LabelledRows(["good new", "poor new"], ["+", "-"], "dev.csv")
+        run = trained(tmp_path / "run", seen, losses=rising, patience=1, validation=validation)
+        assert (seen.epochs, run.best_epoch, run.epoch_chosen) == ([2], 1, True)
+        return
+    run = trained(tmp_path / "run", seen, losses=rising, patience=1, share=0.1)
+    assert (seen.epochs, run.best_epoch, run.epoch_chosen) == ([3, 3], 3, False)
     for kept, last in zip(seen.models[0].trainable_weights, seen.last[0], strict=True):
         np.testing.assert_array_equal(kept, last)
 

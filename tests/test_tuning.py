@@ -54,7 +54,7 @@ def trained(monkeypatch):
         if config.learning_rate == 9.0:
             raise TrainingError("no number")
         loss = 5.0 - (model.config.width == 16) - 2 * (config.learning_rate == 0.02)
-        return Fitted({"val_loss": [9.0, loss]}, 2, "val_loss", loss)
+        return Fitted({"val_loss": [9.0, loss]}, 2, choose_epoch, "val_loss", loss)
 
     monkeypatch.setattr(tuning, "fit_monitored", fit)
     monkeypatch.setattr(TextClassifier, "alternatives", lambda self: TRIED)
@@ -88,6 +88,11 @@ def test_what_is_asked_for_is_trained_to_its_end_and_nothing_begins_after_the_ti
     assert len(trained) == 2
 
 
+@pytest.mark.parametrize("choose", [False, True])
+def test_each_trial_chooses_its_epoch_or_none_does(trained, choose):
+    assert tuned(1000, choose_epoch=choose).fitted.chosen is choose
+
+
 def test_a_trial_that_the_time_cuts_short_is_not_chosen(trained):
     found = tuned(15)
     assert [trial.score for trial in found.trials] == [5.0, 5.0, None]
@@ -109,7 +114,7 @@ def test_what_changes_nothing_or_cannot_be_is_not_tried(trained, monkeypatch):
 
 
 def test_of_accuracies_the_higher_is_better():
-    low, high = (Fitted({"val_accuracy": [score]}, 1, "val_accuracy", score) for score in (0.5, 0.75))
+    low, high = (Fitted({"val_accuracy": [score]}, 1, True, "val_accuracy", score) for score in (0.5, 0.75))
     assert (high.beats(low), low.beats(high), low.beats(low)) == (True, False, False)
 
 

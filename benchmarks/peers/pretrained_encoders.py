@@ -4,17 +4,21 @@ They are compared with their elements' mean square as the unit, so limits are re
 """
 
 import asyncio
+import functools
 import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks.machine import cores
 from benchmarks.prepared import Prepared
 from keras_selfattn.cli.console import import_tensorflow
+
+if TYPE_CHECKING:
+    from keras_selfattn.serving.client import AsyncClient
 
 _MOST_TOKENS = 256
 # Names of a weight's type: ours for an export, and OpenVINO's.
@@ -56,27 +60,35 @@ def ours_exported(fields: dict[str, Any]) -> Prepared:
 
 def ours_served(fields: dict[str, Any]) -> Prepared:
     """Serve the export of our `TextEncoder` to as many clients as texts, each with one text in a request."""
+    texts = fields["texts"]
+    runner, clients = _clients(fields["model"])
+
+    async def embedded(count: int) -> np.ndarray:
+        pairs = zip(clients(count), texts, strict=False)
+        return np.concatenate(await asyncio.gather(*(client.embed([text]) for client, text in pairs)))
+
+    return _prepared(lambda count: runner.run(embedded(count)), fields)
+
+
+@functools.cache
+def _clients(model: str) -> "tuple[asyncio.Runner, Callable[[int], list[AsyncClient]]]":
+    """Start a server that ends with this process; return what runs its clients, and so many of them."""
     import_tensorflow(batches=True)
     from keras_selfattn import export, models
     from keras_selfattn.serving.client import AsyncClient
     from keras_selfattn.serving.server import Server, ServerConfig
 
-    texts = fields["texts"]
     with tempfile.TemporaryDirectory() as base:
-        export.export_saved_model(models.TextEncoder(start=fields["model"]), base)
-        # The folder is read once, since it goes; the server itself ends with this process.
+        export.export_saved_model(models.TextEncoder(start=model), base)
+        # The folder is read once, since it goes.
         server = Server(ServerConfig("encoder", base, port=0, file_system_poll_wait_seconds=0)).start()
-    runner = asyncio.Runner()
+    made: list[AsyncClient] = []
 
-    async def connected() -> list[AsyncClient]:
-        return [AsyncClient(server.target, "encoder") for _ in texts]
+    def clients(count: int) -> list[AsyncClient]:
+        made.extend(AsyncClient(server.target, "encoder") for _ in range(count - len(made)))
+        return made[:count]
 
-    async def embedded(count: int) -> np.ndarray:
-        pairs = zip(clients, texts[:count], strict=False)
-        return np.concatenate(await asyncio.gather(*(client.embed([text]) for client, text in pairs)))
-
-    clients = runner.run(connected())
-    return _prepared(lambda count: runner.run(embedded(count)), fields)
+    return asyncio.Runner(), clients
 
 
 def sentence_transformers(fields: dict[str, Any]) -> Prepared:

@@ -67,7 +67,7 @@ _PANELS = {
         Option(
             "--epochs",
             type=COUNT,
-            help="Passes over the rows, at most; of few labelled texts, sets of 4 batches.",
+            help="Passes over the rows, at most. Up to 1,000 texts with --from: sets of 4 batches.",
             without="4 to 200 by task and rows",
         ),
         Option("--batch-size", type=COUNT, help="Rows in a step.", without="16 to 64, by task"),
@@ -207,7 +207,9 @@ def _check_freeze(settings: dict[str, Any]) -> None:
 def _said(run: "Run") -> str:
     """Return the line that says what was trained, and for how long."""
     trained = f"Trained in {run.seconds:.0f} s"
-    kept = f"the weights of epoch {run.best_epoch}, the best on the validation rows"
+    kept = f"the weights of epoch {run.best_epoch}"
+    if run.epoch_chosen:
+        kept += ", the best on the validation rows"
     if run.again:
         epochs = "1 epoch" if run.best_epoch == 1 else f"{run.best_epoch} epochs"
         kept = f"a model trained again, on {run.rows:,} rows for {epochs}"

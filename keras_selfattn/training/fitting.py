@@ -20,9 +20,9 @@ from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.few_rows import fit_on_pairs, trains_on_pairs
 from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_optimizer
 
-# Fewer validation rows are too noisy to compare epochs: on data sets of series with 5 to 24 of them,
+# Fewer validation rows are too few to compare epochs: on data sets of series with 5 to 24 of them,
 # attention was 1.6 points worse in the epoch that they selected than in the last one.
-_TELLING = 100
+_ENOUGH = 100
 # The direction of each monitored metric: minimised or maximised.
 _METRIC_MODES = {"val_loss": "min", "val_accuracy": "max"}
 
@@ -34,6 +34,7 @@ class Fitted:
     Args:
         history: values by name, one for each epoch.
         best_epoch: the epoch of the kept weights, counted from 1: the best, or the last if none was chosen.
+        chosen: True if the validation rows chose it.
         monitored: the name of the monitored metric.
         score: the monitored metric with the kept weights.
         on_pairs: True if the model was trained on pairs of rows.
@@ -41,6 +42,7 @@ class Fitted:
 
     history: dict[str, list[float]]
     best_epoch: int
+    chosen: bool
     monitored: str
     score: float
     on_pairs: bool = False
@@ -59,9 +61,10 @@ def fit_monitored(
     config: TrainConfig,
     callbacks: Sequence[keras.callbacks.Callback],
     verbose: str | int,
+    *,
     choose_epoch: bool = True,
 ) -> Fitted:
-    """Train a model, keep the weights of the epoch that is best on validation rows, and calibrate it.
+    """Train a model, keep the weights of its best or last epoch, and calibrate it.
 
     Args:
         model: has seen no rows yet.
@@ -115,11 +118,11 @@ def _fitted(
         inputs, targets, weights = measured
         found = model.evaluate(inputs, targets, sample_weight=weights, return_dict=True, verbose=0)
         score = found[monitored.removeprefix("val_")]
-        return Fitted(history, len(history["loss"]), monitored, score, on_pairs)
+        return Fitted(history, len(history["loss"]), False, monitored, score, on_pairs)
     values = history[monitored]
     best = np.argmin if _METRIC_MODES[monitored] == "min" else np.argmax
     epoch = int(best(values)) if choose_epoch else len(values) - 1
-    return Fitted(history, 1 + epoch, monitored, values[epoch])
+    return Fitted(history, 1 + epoch, choose_epoch, monitored, values[epoch])
 
 
 def fit_again(
@@ -172,9 +175,9 @@ def fit_again(
     copy_calibration(monitored, model)
 
 
-def tells_epochs(validation: LabelledRows) -> bool:
-    """Return True if there are enough validation rows to choose an epoch for a training without them."""
-    return len(validation) >= _TELLING
+def enough_to_choose_epoch(validation: LabelledRows) -> bool:
+    """Return True if there are enough validation rows to choose the epochs of a training on all rows."""
+    return len(validation) >= _ENOUGH
 
 
 def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:

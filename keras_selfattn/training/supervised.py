@@ -24,11 +24,11 @@ from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.evaluation import measured
 from keras_selfattn.training.fitting import (
     copy_of,
+    enough_to_choose_epoch,
     fit_again,
     fit_monitored,
     members_of,
     named_history,
-    tells_epochs,
 )
 from keras_selfattn.training.rows_for_model import read_rows, source_named, split_unknown_labels
 from keras_selfattn.training.tuning import Candidate, tuned
@@ -44,12 +44,14 @@ class Run:
         model: with the weights of the epoch that was best on the validation rows; or trained again without
             monitoring, on all rows or, for several encoders, on those that were not held out.
         figures: on the held-out rows, of a model that was not trained on them.
-        best_epoch: the epochs that the weights were trained for: those up to the best on the validation rows,
-            or all, if these are too few to choose by or the model was trained on pairs.
+        best_epoch: the epochs that the weights were trained for: up to the best on the validation rows, or
+            all.
         seconds: of vocabulary and training.
         rows: the number of rows that the weights were trained on.
         again: True if the model was trained again.
         changes: settings that tuning found better than the given ones.
+        epoch_chosen: False if all epochs were taken: the model was trained on pairs, or on all rows again and
+            fewer than 100 had been held out.
     """
 
     path: Path
@@ -60,6 +62,7 @@ class Run:
     rows: int
     again: bool
     changes: dict[str, Any]
+    epoch_chosen: bool = True
 
 
 def train(
@@ -149,6 +152,7 @@ def train(
             rows=done.rows,
             again=done.again,
             changes=done.monitored.changes,
+            epoch_chosen=done.monitored.fitted.chosen,
         )
         settings |= _training_record(run, done.monitored)
         history = named_history(done.monitored.model, done.monitored.fitted.history)
@@ -186,8 +190,8 @@ def _trained(
     """Train a monitored model and, with `refit` or several encoders, again without monitoring."""
     again = refit or members_of(model) > 1
     parts = tables["train"], tables["monitored"]
-    # What is trained again has the epochs and the calibration of the monitored model.
-    choose = not again or tells_epochs(tables["monitored"])
+    # The epochs of a training on all rows are those of the monitored model, whose rows are fewer.
+    choose = not refit or enough_to_choose_epoch(tables["monitored"])
     if tune > 0:
         monitored = tuned(model, *parts, config, tune, choose_epoch=choose, report=report, **shown)
         model = copy_of(model, monitored.changes) if again else monitored.model

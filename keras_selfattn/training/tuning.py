@@ -22,7 +22,7 @@ class Trial:
 
     Args:
         changes: fields of the model's config and of `TrainConfig` that differ from the given ones.
-        score: the monitored metric on the validation rows, in its best epoch; None if the time was over
+        score: the monitored metric on the validation rows, with the kept weights; None if the time was over
             before the training, or if its loss became NaN.
         seconds: its duration.
     """
@@ -86,7 +86,8 @@ def tuned(
     def trial(changes: dict[str, Any], more: Sequence[keras.callbacks.Callback] = ()) -> Candidate:
         began = time.perf_counter()
         copied, settings = copy_of(model, {"members": 1, **changes}), changed(config, changes)
-        fitted = fit_monitored(copied, rows, validation, settings, [*callbacks, *more], verbose, choose_epoch)
+        used = [*callbacks, *more]
+        fitted = fit_monitored(copied, rows, validation, settings, used, verbose, choose_epoch=choose_epoch)
         return Candidate(copied, settings, fitted, changes, [Trial(changes, fitted.score, _since(began))])
 
     best = trial({})
