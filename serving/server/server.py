@@ -16,13 +16,17 @@ from typing import Self
 
 import grpc.aio
 
+from keras_selfattn import __version__
+
 from ..errors import InvalidInputError, UnavailableError
 from ..wire import messages_pb2 as pb
 from .api.admission import InFlight
+from .api.grpc_reflection import add_reflection
 from .api.grpc_server import grpc_server
-from .api.grpc_services import GrpcApi, Health, add_reflection
+from .api.grpc_services import GrpcApi, Health
 from .api.inference_api import InferenceApi
 from .api.management import Management
+from .api.open_inference import OpenInference
 from .api.warmup import Warmup
 from .batching.graph_runner import GraphRunner
 from .config import ServerConfig
@@ -227,7 +231,8 @@ class Server:
         server = grpc_server(self._options)
         runner = GraphRunner(self._executor, self.config, self._batching, self._metrics)
         api = InferenceApi(self.models, runner, self._metrics, self._management, self.config)
-        grpc_api = GrpcApi(api)
+        open_inference = OpenInference(api, self.models, __version__)
+        grpc_api = GrpcApi(api, open_inference)
         grpc_api.add_to(server)
         self._health = Health()
         await self._health.set(self._healthy())
@@ -235,7 +240,7 @@ class Server:
         add_reflection(server)
         if self.config.enable_profiler:
             grpc_api.add_service(server, profiler.SERVICE, profiler.methods())
-        rest_api = RestApi(api, runner, self._metrics, self._management, self._metrics_path, self.config)
+        rest_api = RestApi(api, open_inference, runner, self._management, self._metrics_path, self.config)
         rest = None
         if self.config.rest_api_port:
             shared = self._membership.rest_socket if self._membership else None

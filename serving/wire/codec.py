@@ -125,16 +125,16 @@ def decode(proto: pb.TensorProto, content: memoryview | None = None) -> np.ndarr
         >>> decode(encode_fields([1.5, 2.5])).tolist()
         [1.5, 2.5]
     """
-    shape = _known_shape(proto)
+    shape = _shape_of(proto)
     if proto.dtype == pb.DT_STRING:
         return _decode_strings(proto, shape)
     kind = kind_of(proto.dtype)
     if math.prod(shape) * kind.dtype.itemsize > MAX_TENSOR_BYTES:
         raise CodecError(f"a {kind.dtype} tensor of shape {shape} is larger than {MAX_TENSOR_BYTES} bytes")
     if content is not None:
-        return _from_bytes(content, kind.dtype, shape, "its content")
+        return _exact_bytes(content, kind.dtype, shape, "its content")
     if proto.tensor_content:
-        return _from_bytes(proto.tensor_content, kind.dtype, shape, "tensor_content")
+        return _exact_bytes(proto.tensor_content, kind.dtype, shape, "tensor_content")
     return _fill(_field_values(proto, kind), shape, kind.field)
 
 
@@ -152,7 +152,7 @@ def decoded_bytes(proto: pb.TensorProto) -> int:
         1048576
     """
     try:
-        elements = math.prod(_known_shape(proto))
+        elements = math.prod(_shape_of(proto))
         return elements * (
             _STRING_BYTES if proto.dtype == pb.DT_STRING else kind_of(proto.dtype).dtype.itemsize
         )
@@ -294,12 +294,26 @@ def _shape(array: np.ndarray) -> pb.TensorShapeProto:
     return pb.TensorShapeProto(dim=[pb.TensorShapeProto.Dim(size=size) for size in array.shape])
 
 
-def _known_shape(proto: pb.TensorProto) -> tuple[int, ...]:
-    axes = len(proto.tensor_shape.dim)
-    if axes > _MOST_AXES:  # checked first: the product of very many sizes takes very long
-        raise CodecError(f"a tensor of {axes} axes is larger than an array can be")
-    shape = tuple([dim.size for dim in proto.tensor_shape.dim])
-    if proto.tensor_shape.unknown_rank or min(shape, default=0) < 0:
+def _shape_of(proto: pb.TensorProto) -> tuple[int, ...]:
+    if proto.tensor_shape.unknown_rank:
+        raise CodecError("a tensor's shape must be known")
+    return known_shape([dim.size for dim in proto.tensor_shape.dim])
+
+
+def known_shape(sizes: Sequence[int]) -> tuple[int, ...]:
+    """A message's shape, if an array can have it.
+
+    Raises:
+        CodecError: an axis is unknown, or there are too many, or they are too long.
+
+    Example:
+        >>> known_shape([2, 3])
+        (2, 3)
+    """
+    if len(sizes) > _MOST_AXES:  # checked first: the product of very many sizes takes very long
+        raise CodecError(f"a tensor of {len(sizes)} axes is larger than an array can be")
+    shape = tuple(sizes)
+    if min(shape, default=0) < 0:
         raise CodecError(f"a tensor's shape must be known. Received {shape}")
     # NumPy also limits the other sizes of an empty tensor.
     if math.prod([size or 1 for size in shape]) > MAX_TENSOR_BYTES:
@@ -307,10 +321,15 @@ def _known_shape(proto: pb.TensorProto) -> tuple[int, ...]:
     return shape
 
 
-def _from_bytes(data: bytes | memoryview, dtype: np.dtype, shape: tuple[int, ...], field: str) -> np.ndarray:
+def _exact_bytes(data: bytes | memoryview, dtype: np.dtype, shape: tuple[int, ...], field: str) -> np.ndarray:
     expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected:
         raise CodecError(f"a {dtype} tensor of shape {shape} takes {expected} bytes; {field} has {len(data)}")
+    return from_bytes(data, dtype, shape)
+
+
+def from_bytes(data: bytes | memoryview, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
+    """The array of a tensor's bytes, which are as many as it takes: a read-only view of them, if aligned."""
     array = np.frombuffer(data, dtype=dtype).reshape(shape)
     if array.flags.aligned:
         return array
@@ -329,14 +348,14 @@ def _field_values(proto: pb.TensorProto, kind: Kind) -> np.ndarray:
             raise CodecError(f"{kind.field} has {len(values)} bytes, no multiple of {kind.dtype.itemsize}")
         return np.frombuffer(values, dtype=kind.dtype)
     if kind.bits:
-        return _array_of(values, np.dtype(np.int32)).astype("<u2").view(kind.dtype)
+        return array_of(values, np.dtype(np.int32)).astype("<u2").view(kind.dtype)
     # int_val holds int32 values for every type of tensor; like TensorFlow, keep the low bits of these.
     wide = np.dtype(np.int32) if kind.field == "int_val" else kind.dtype
-    return _array_of(values, wide).astype(kind.dtype, copy=False)
+    return array_of(values, wide).astype(kind.dtype, copy=False)
 
 
-def _array_of(values: Sequence[Any], dtype: np.dtype) -> np.ndarray:
-    """The values of a repeated field, read in chunks."""
+def array_of(values: Sequence[Any], dtype: np.dtype) -> np.ndarray:
+    """The values of a repeated field as a flat array, read in chunks."""
     array = np.empty(len(values), dtype)
     for start in range(0, len(values), _CHUNK):
         array[start : start + _CHUNK] = values[start : start + _CHUNK]
@@ -368,4 +387,4 @@ def _decode_strings(proto: pb.TensorProto, shape: tuple[int, ...]) -> np.ndarray
     elements = math.prod(shape)
     if elements * np.dtype(object).itemsize > MAX_TENSOR_BYTES:
         raise CodecError(f"a string tensor of shape {shape} has too many elements")
-    return _fill(_array_of(proto.string_val, np.dtype(object)), shape, "string_val", default=b"")
+    return _fill(array_of(proto.string_val, np.dtype(object)), shape, "string_val", default=b"")

@@ -137,6 +137,7 @@ def test_reflection_tells_the_services_and_their_messages(half_server):
     assert services == {
         "tensorflow.serving.PredictionService",
         "tensorflow.serving.ModelService",
+        "inference.GRPCInferenceService",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
     }

@@ -1,4 +1,4 @@
-"""The server's gRPC services: TensorFlow Serving's, health and reflection.
+"""The server's gRPC services: TensorFlow Serving's, the Open Inference Protocol's, and health.
 
 Requests arrive as bytes and are parsed with this project's own messages, so that the server and the client
 share one codec. gRPC itself answers all other calls with UNIMPLEMENTED.
@@ -13,7 +13,6 @@ from functools import partial
 import grpc
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 # Reflection reports their descriptors.
 from tensorflow_serving.apis import (  # pyright: ignore[reportMissingImports]
@@ -22,14 +21,18 @@ from tensorflow_serving.apis import (  # pyright: ignore[reportMissingImports]
 )
 
 from ...errors import ServingError
+from . import open_inference
 from .admission import InFlight
-from .inference_api import InferenceApi
+from .inference_api import MODEL_INFER, InferenceApi
+from .open_inference import OpenInference
 
 _log = logging.getLogger(__name__)
 _MESSAGE_LIMIT = 1024  # bytes
 
 _PREDICTION = prediction_service_pb2.DESCRIPTOR.services_by_name["PredictionService"].full_name
 _MODEL = model_service_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name
+SERVICES = (_PREDICTION, _MODEL, open_inference.SERVICE, health.SERVICE_NAME)
+"""The names of the services, with health and without reflection."""
 _OVERALL = ""
 # The services' names, and the short ones that TensorFlow Serving registers.
 _HEALTH_SERVICES = (_OVERALL, _PREDICTION, _MODEL, "PredictionService", "ModelService")
@@ -39,22 +42,24 @@ Method = Callable[[bytes, float | None], Awaitable[bytes]]
 
 
 class GrpcApi:
-    """The handlers of TensorFlow Serving's calls.
+    """The handlers of both protocols' calls.
 
     Args:
-        api: answers them.
+        api: answers TensorFlow Serving's.
+        open_inference: answers the Open Inference Protocol's.
 
     Example:
         server = grpc.aio.server()
-        GrpcApi(api).add_to(server)
+        GrpcApi(api, open_inference).add_to(server)
     """
 
-    def __init__(self, api: InferenceApi):
+    def __init__(self, api: InferenceApi, open_inference: OpenInference):
         self.in_flight = InFlight()
         self._api = api
+        self._open_inference = open_inference
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Register the two services."""
+        """Register the services."""
         logging.getLogger("grpc._cython.cygrpc").addFilter(_is_worth_a_line)
         api = self._api
         inference = {
@@ -74,6 +79,12 @@ class GrpcApi:
             "HandleReloadConfigRequest": api.reload_config,
         }
         self.add_service(server, _MODEL, model)
+        methods = self._open_inference.methods()
+        infer = methods.pop(MODEL_INFER)
+        self.add_service(server, open_inference.SERVICE, methods)
+        admit = partial(api.admitted, MODEL_INFER)
+        _register(server, open_inference.SERVICE, {MODEL_INFER: _Handler(infer, self.in_flight, admit)})
+        server.add_generic_rpc_handlers((_Extensions(),))
 
     def add_service(self, server: grpc.aio.Server, name: str, methods: Mapping[str, Method]) -> None:
         """Register a service; its calls are drained like all others."""
@@ -128,6 +139,22 @@ def _register(server: grpc.aio.Server, service: str, handlers: Mapping[str, _Han
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, known),))
 
 
+class _Extensions(grpc.GenericRpcHandler):
+    """Refuse the calls that Triton adds to the protocol, by name."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        service, _, name = handler_call_details.method.lstrip("/").partition("/")
+        if service != open_inference.SERVICE:
+            return None
+
+        async def refuse(requests: object, context: grpc.aio.ServicerContext) -> None:
+            details = f"{name} is not of the Open Inference Protocol, and this server has no such extension"
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, details)
+
+        # Calls with one request and with several are the same to a handler that reads none.
+        return grpc.stream_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType]
+
+
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
     """Return False for records of clients that leave too early: gRPC logs a traceback for each."""
     error = record.exc_info[1] if record.exc_info else None
@@ -169,12 +196,6 @@ class Health:
     async def leave(self) -> None:
         """Set everything to unhealthy, permanently."""
         await self._servicer.enter_graceful_shutdown()
-
-
-def add_reflection(server: grpc.aio.Server) -> None:
-    """Let tools such as grpcurl list the services."""
-    names = (_PREDICTION, _MODEL, health.SERVICE_NAME, reflection.SERVICE_NAME)
-    reflection.enable_server_reflection(names, server)
 
 
 def _cut(details: str) -> str:

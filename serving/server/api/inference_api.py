@@ -8,6 +8,7 @@ servables/tensorflow/get_model_metadata_impl.cc.
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,6 +18,7 @@ from google.protobuf.message import DecodeError, Message
 from ...errors import InternalError, InvalidArgumentError, ResourceExhaustedError
 from ...wire import codec
 from ...wire import messages_pb2 as pb
+from ...wire import open_inference_pb2 as oip
 from ..batching.graph_runner import GraphRunner
 from ..config import ServerConfig
 from ..models.model_registry import ModelRegistry
@@ -30,8 +32,10 @@ from .predict import PredictCall
 
 _M = TypeVar("_M", bound=Message)
 _T = TypeVar("_T")
+_Answer = TypeVar("_Answer")
 
 PREDICT, CLASSIFY, REGRESS, MULTI_INFERENCE = "Predict", "Classify", "Regress", "MultiInference"
+MODEL_INFER = "ModelInfer"
 
 # Bytes copied in the time in which Python handles one value.
 _VALUE_WORK = 64
@@ -89,47 +93,47 @@ class InferenceApi:
 
     async def predict(self, data: bytes, deadline: float | None) -> bytes:
         """A PredictResponse."""
-        request = await self._parse(pb.PredictRequest, data)
+        request = await self.parse(pb.PredictRequest, data)
         spec = _spec(request)
         prepare = partial(PredictCall, request=request, encode=self._encode)
-        with self._metrics.request(self.known(spec), PREDICT, "GRPC"):
+        with self.counted(spec, PREDICT, "GRPC"):
             sizes = Sizes(len(data), predict_bytes(request))
-            return await self.infer(spec, PREDICT, prepare, _serialized, sizes, deadline)
+            return await self.infer(spec, PREDICT, prepare, serialized, sizes, deadline)
 
     async def classify(self, data: bytes, deadline: float | None) -> bytes:
         """A ClassificationResponse."""
-        request = await self._parse(pb.SerializedInputRequest, data)
-        with self._metrics.request(self.known(_spec(request)), CLASSIFY, "GRPC"):
-            return await self.on_examples(CLASSIFY, request, _serialized, len(data), deadline)
+        request = await self.parse(pb.SerializedInputRequest, data)
+        with self.counted(_spec(request), CLASSIFY, "GRPC"):
+            return await self.on_examples(CLASSIFY, request, serialized, len(data), deadline)
 
     async def regress(self, data: bytes, deadline: float | None) -> bytes:
         """A RegressionResponse."""
-        request = await self._parse(pb.SerializedInputRequest, data)
-        with self._metrics.request(self.known(_spec(request)), REGRESS, "GRPC"):
-            return await self.on_examples(REGRESS, request, _serialized, len(data), deadline)
+        request = await self.parse(pb.SerializedInputRequest, data)
+        with self.counted(_spec(request), REGRESS, "GRPC"):
+            return await self.on_examples(REGRESS, request, serialized, len(data), deadline)
 
     async def multi_inference(self, data: bytes, deadline: float | None) -> bytes:
         """A MultiInferenceResponse."""
-        request = await self._parse(pb.SerializedMultiInferenceRequest, data)
+        request = await self.parse(pb.SerializedMultiInferenceRequest, data)
         spec = request.tasks[0].model_spec if request.tasks else pb.ModelSpec()
         prepare = partial(MultiInferenceCall, request=request, check_method=self._check_method)
-        with self._metrics.request(self.known(spec), MULTI_INFERENCE, "GRPC"):
+        with self.counted(spec, MULTI_INFERENCE, "GRPC"):
             sizes = Sizes(len(data), examples_bytes(request))
-            return await self.infer(spec, MULTI_INFERENCE, prepare, _serialized, sizes, deadline)
+            return await self.infer(spec, MULTI_INFERENCE, prepare, serialized, sizes, deadline)
 
     async def get_model_metadata(self, data: bytes, deadline: float | None) -> bytes:
         """A GetModelMetadataResponse."""
-        request = await self._parse(pb.GetModelMetadataRequest, data)
+        request = await self.parse(pb.GetModelMetadataRequest, data)
         return self.metadata(request).SerializeToString(deterministic=True)
 
     async def get_model_status(self, data: bytes, deadline: float | None) -> bytes:
         """A GetModelStatusResponse."""
-        request = await self._parse(pb.GetModelStatusRequest, data)
+        request = await self.parse(pb.GetModelStatusRequest, data)
         return (await self._management.status(_spec(request))).SerializeToString()
 
     async def reload_config(self, data: bytes, deadline: float | None) -> bytes:
         """A ReloadConfigResponse, when all models of the new list are available."""
-        config = (await self._parse(pb.ReloadConfigRequest, data)).config
+        config = (await self.parse(pb.ReloadConfigRequest, data)).config
         if config.WhichOneof("config") != "model_config_list":
             raise InvalidArgumentError(
                 "ServerModelConfig type not supported by HandleReloadConfigRequest. Only ModelConfigList is "
@@ -162,7 +166,7 @@ class InferenceApi:
             try:
                 stack.enter_context(self.admission.request())
             except ResourceExhaustedError:
-                with self._metrics.request(self._model_of(api, data), api, "GRPC"):
+                with self.counted(self._model_of(api, data), api, "GRPC"):
                     raise
             yield
 
@@ -171,18 +175,25 @@ class InferenceApi:
         models = self._models.available()
         return not models or any(models.values())
 
-    def known(self, spec: pb.ModelSpec) -> str:
-        """The model name of a request, or "" if there is no such model: unknown names get no metric each."""
-        return spec.name if self._models.knows(spec.name) else ""
+    def counted(self, spec: pb.ModelSpec, api: str, entrypoint: str) -> AbstractContextManager[None]:
+        """Count a request to the model that it names; unknown models are counted as one.
+
+        Args:
+            spec: the model.
+            api: one of the words above.
+            entrypoint: "GRPC" or "REST".
+        """
+        name = spec.name if self._models.knows(spec.name) else ""
+        return self._metrics.request(name, api, entrypoint)
 
     async def on_examples(
         self,
         api: str,
         request: pb.SerializedInputRequest,
-        finish: Callable[[Any], bytes],
+        finish: Callable[[Any], _Answer],
         size: int,
         deadline: float | None,
-    ) -> bytes:
+    ) -> _Answer:
         """Return the answer that `finish` makes of the response; `api`: CLASSIFY or REGRESS. See `infer`."""
         prepare = partial(_CALLS_ON_EXAMPLES[api], request=request, check_method=self._check_method)
         sizes = Sizes(size, examples_bytes(request))
@@ -193,10 +204,10 @@ class InferenceApi:
         spec: pb.ModelSpec,
         api: str,
         prepare: Callable[[Servable], GraphCall[_T]],
-        finish: Callable[[_T], bytes],
+        finish: Callable[[_T], _Answer],
         sizes: Sizes,
         deadline: float | None,
-    ) -> bytes:
+    ) -> _Answer:
         """Run a graph for a request.
 
         Each step runs inline (on the event loop), alone in a thread, or with others in a batch in a thread:
@@ -227,21 +238,29 @@ class InferenceApi:
             started = time.perf_counter()
             arrays = await self._runner.run(servable, call, deadline)
             self._metrics.ran(spec.name, api, time.perf_counter() - started)
-            work = _copied_bytes(arrays) if api == PREDICT and finish is _serialized else _value_work(arrays)
+            copied = api in (PREDICT, MODEL_INFER) and finish is serialized
+            work = _copied_bytes(arrays) if copied else _value_work(arrays)
             return await self._runner.off_loop(work, lambda: finish(call.respond(arrays)))
 
-    def _model_of(self, api: str, data: bytes) -> str:
+    def _model_of(self, api: str, data: bytes) -> pb.ModelSpec:
         """Return the model that a request is for, if this is cheap to find."""
         if len(data) > _MOST_REFUSED:
-            return ""
+            return pb.ModelSpec()
         try:
             if api == MULTI_INFERENCE:
-                return self.known(pb.SerializedMultiInferenceRequest.FromString(data).tasks[0].model_spec)
-            return self.known(pb.GetModelStatusRequest.FromString(data).model_spec)
+                return pb.SerializedMultiInferenceRequest.FromString(data).tasks[0].model_spec
+            if api == MODEL_INFER:
+                return pb.ModelSpec(name=oip.ModelReadyRequest.FromString(data).name)
+            return pb.GetModelStatusRequest.FromString(data).model_spec
         except (DecodeError, IndexError):
-            return ""
+            return pb.ModelSpec()
 
-    async def _parse(self, message: type[_M], data: bytes) -> _M:
+    async def parse(self, message: type[_M], data: bytes) -> _M:
+        """Return a request's message.
+
+        Raises:
+            InternalError: it is none, in TensorFlow Serving's words.
+        """
         try:
             return await self._runner.off_loop(len(data), message.FromString, data)
         except DecodeError:
@@ -264,8 +283,8 @@ def _text_bytes(array: np.ndarray) -> int:
     return pointers if array.size > _MANY else pointers + sum(map(len, array.reshape(-1).tolist()))
 
 
-def _serialized(response: Message) -> bytes:
-    # Deterministic: the same answer has the same bytes, independent of the order of a hash map.
+def serialized(response: Message) -> bytes:
+    """Return a response's bytes: the same for the same answer, independent of the order of a hash map."""
     return response.SerializeToString(deterministic=True)
 
 

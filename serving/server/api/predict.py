@@ -19,6 +19,18 @@ from ..models.servable import DEFAULT_SIGNATURE, Servable
 _Sent = TypeVar("_Sent")
 
 
+def signature_of(servable: Servable, name: str) -> pb.SignatureDef:
+    """The signature with a name, or the default one for no name.
+
+    Raises:
+        FailedPreconditionError: the signature does not exist.
+    """
+    name = name or DEFAULT_SIGNATURE
+    if name not in servable.signatures:
+        raise FailedPreconditionError(f'Serving signature key "{name}" not found.')
+    return servable.signatures[name]
+
+
 class PredictCall:
     """The call that a PredictRequest asks for.
 
@@ -38,10 +50,7 @@ class PredictCall:
         request: pb.PredictRequest,
         encode: Callable[[np.ndarray], pb.TensorProto] = codec.encode_fields,
     ):
-        name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-        if name not in servable.signatures:
-            raise FailedPreconditionError(f'Serving signature key "{name}" not found.')
-        signature = servable.signatures[name]
+        signature = signature_of(servable, request.model_spec.signature_name)
         self._aliases = _output_aliases(signature, request.output_filter)
         self._encode = encode
         self._spec = answering_spec(servable, request.model_spec)
@@ -64,19 +73,25 @@ class PredictCall:
 
 
 class ArraysCall:
-    """The call for all outputs of a signature, by name.
+    """The call for outputs of a signature, by name.
 
     Args:
         signature: the signature to call.
-        inputs: arrays, by name.
+        inputs: arrays, by name; of integers for a quantised type.
+        outputs: the names of those to answer; empty for all.
 
     Raises:
-        InvalidArgumentError: the inputs do not fit it.
+        InvalidArgumentError: inputs or outputs do not fit it.
     """
 
-    def __init__(self, signature: pb.SignatureDef, inputs: Mapping[str, np.ndarray]):
-        self._aliases = sorted(signature.outputs)
-        self.feeds = _feeds(signature, inputs, _unchanged)
+    def __init__(
+        self, signature: pb.SignatureDef, inputs: Mapping[str, np.ndarray], outputs: Iterable[str] = ()
+    ):
+        def as_fed(alias: str, array: np.ndarray) -> np.ndarray:
+            return quantised_tensors.as_fed(array, signature.inputs[alias].dtype)
+
+        self._aliases = _output_aliases(signature, outputs)
+        self.feeds = _feeds(signature, inputs, as_fed)
         self.fetches = [signature.outputs[alias].name for alias in self._aliases]
 
     def respond(self, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
@@ -115,10 +130,6 @@ def _feeds(
             f"Inputs contains invalid name. Used request inputs: {_join(used)}, request input: {_join(sent)}"
         )
     return feeds
-
-
-def _unchanged(alias: str, array: np.ndarray) -> np.ndarray:
-    return array
 
 
 def _decoded(alias: str, proto: pb.TensorProto) -> np.ndarray:

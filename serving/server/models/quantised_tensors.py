@@ -32,11 +32,20 @@ def code_of(dtype: np.dtype) -> int:
     return _CODES[dtype] if dtype.names else dtypes.code_of(dtype)
 
 
+def as_fed(array: np.ndarray, code: int) -> np.ndarray:
+    """An array of integers as records, if it is for a quantised data type that has these integers."""
+    record = record_of(code)
+    return array if record is None or array.dtype != record[0] else array.view(record)
+
+
+def plain(array: np.ndarray) -> np.ndarray:
+    """An array without records: quantised numbers are integers."""
+    return array.view(array.dtype[0]) if array.dtype.names else array
+
+
 def decode(proto: pb.TensorProto) -> np.ndarray:
     """Like `codec.decode`, but quantised numbers are records."""
-    array = codec.decode(proto)
-    record = record_of(proto.dtype)
-    return array if record is None else array.view(record)
+    return as_fed(codec.decode(proto), proto.dtype)
 
 
 def encode(array: np.ndarray, encode_plain: Callable[[np.ndarray], pb.TensorProto]) -> pb.TensorProto:
@@ -48,6 +57,6 @@ def encode(array: np.ndarray, encode_plain: Callable[[np.ndarray], pb.TensorProt
     """
     if not array.dtype.names:
         return encode_plain(array)
-    proto = encode_plain(array.view(array.dtype[0]))
+    proto = encode_plain(plain(array))
     proto.dtype = cast("pb.DataType", code_of(array.dtype))
     return proto

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +23,16 @@ from ...errors import (
 )
 from ...wire import messages_pb2 as pb
 from ..api.admission import InFlight
-from ..api.inference_api import CLASSIFY, PREDICT, REGRESS, InferenceApi, Sizes
+from ..api.inference_api import CLASSIFY, MODEL_INFER, PREDICT, REGRESS, InferenceApi, Sizes
 from ..api.management import Management
+from ..api.open_inference import OpenInference
 from ..api.predict import ArraysCall
 from ..batching.graph_runner import GraphRunner
 from ..config import ServerConfig
 from ..models.servable import Servable
-from ..runtime.metrics import CONTENT_TYPE, Metrics
-from . import routes
+from ..runtime.metrics import CONTENT_TYPE
+from . import open_inference_routes, routes
+from .answer import Answer
 from .body import TOO_SLOW, HttpError, Receive, read_body
 from .json_examples import examples_request
 from .json_in import json_bytes, predict_inputs
@@ -43,10 +45,10 @@ from .json_out import (
     regress_outputs,
     status_json,
 )
+from .open_inference_rest import OpenInferenceRest
 
 _log = logging.getLogger(__name__)
 
-_JSON = "application/json"
 _CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "POST, GET",
@@ -67,40 +69,34 @@ _RETRY_SECONDS = "1"  # the shortest pause that HTTP can name
 _Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-class _Answer(NamedTuple):
-    body: bytes
-    status: int = 200
-    content_type: str = _JSON
-
-
 class RestApi:
-    """TensorFlow Serving's REST API.
+    """The REST APIs of TensorFlow Serving and of the Open Inference Protocol.
 
     Args:
-        api: answers the calls.
+        api: answers TensorFlow Serving's calls.
+        open_inference: answers the Open Inference Protocol's.
         runner: parses large bodies in its threads.
-        metrics: counts the requests.
         management: reports the states of models, and the metrics of all workers.
         metrics_path: the path of the metrics; empty for none.
         config: the limits, and whether pages of other origins may call the API.
 
     Example:
-        uvicorn.run(RestApi(api, runner, metrics, management, DEFAULT_PATH, config))
+        uvicorn.run(RestApi(api, open_inference, runner, management, DEFAULT_PATH, config))
     """
 
     def __init__(
         self,
         api: InferenceApi,
+        open_inference: OpenInference,
         runner: GraphRunner,
-        metrics: Metrics,
         management: Management,
         metrics_path: str,
         config: ServerConfig,
     ):
         self.in_flight = InFlight()
         self._api = api
+        self._open_inference = OpenInferenceRest(open_inference, runner)
         self._runner = runner
-        self._metrics = metrics
         self._management = management
         self._metrics_path = metrics_path
         self._seconds = config.rest_api_timeout_in_ms / 1000
@@ -115,6 +111,7 @@ class RestApi:
             headers = {
                 "Content-Type": answer.content_type,
                 "Content-Length": str(len(answer.body)),
+                **answer.headers,
                 **self._headers,
             }
             if answer.status == TOO_SLOW:
@@ -128,43 +125,57 @@ class RestApi:
         finally:
             self.in_flight.end()
 
-    async def _answer(self, scope: dict[str, Any], receive: Receive) -> _Answer:
+    async def _answer(self, scope: dict[str, Any], receive: Receive) -> Answer:
         try:
             if self.in_flight.draining:
                 raise UnavailableError("the server is shutting down")
             return await self._routed(scope, receive)
         except HttpError as error:
-            return _Answer(error_body(error.details), error.status)
+            return Answer(error_body(error.details), error.status)
         except ServingError as error:
-            return _Answer(error_body(error.details), HTTP_STATUS[error.code])
+            return Answer(error_body(error.details), HTTP_STATUS[error.code])
         except Exception:  # noqa: BLE001 - the client gets a status, the log the traceback
             _log.exception("a request failed")
-            return _Answer(error_body("internal error; the server's log has the cause"), 500)
+            return Answer(error_body("internal error; the server's log has the cause"), 500)
 
-    async def _routed(self, scope: dict[str, Any], receive: Receive) -> _Answer:
+    async def _routed(self, scope: dict[str, Any], receive: Receive) -> Answer:
         path = scope.get("raw_path", scope["path"].encode()).split(b"?")[0].decode("latin-1")
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         if method == "OPTIONS" and self._headers:
             return _preflight(scope)
-        if method == "GET":
-            if path == self._metrics_path:
-                return _Answer((await self._management.metrics()).encode(), content_type=CONTENT_TYPE)
-            if path == "/healthz":
-                return _Answer(b'{"status": "alive"}')
-            if path == "/readyz":
-                return self._readiness()
+        if method == "GET" and (found := await self._monitored(path)):
+            return found
+        if open_inference_routes.is_api(path):
+            return await self._answer_open_inference(method, path, scope, receive)
         if not routes.is_api(path):
-            raise HttpError(404, f"there is nothing at {path}; the API begins with /v1/models")
+            raise HttpError(404, f"there is nothing at {path}; the APIs begin with /v1/models and /v2/models")
         asks, spec = routes.route(method, path)
         if asks in (routes.PREDICT, routes.CLASSIFY, routes.REGRESS):
-            return await self._infer(asks, spec, scope, receive)
-        with self._metrics.request(self._api.known(spec), _API_OF[asks], "REST"):
-            return _Answer(await self._tell(asks, spec))
+            infer = self._predict if asks == routes.PREDICT else self._examples
+            return await self._infer(_API_OF[asks], spec, scope, receive, partial(infer, asks, spec))
+        with self._api.counted(spec, _API_OF[asks], "REST"):
+            return Answer(await self._tell(asks, spec))
 
-    def _readiness(self) -> _Answer:
-        if self._api.ready():
-            return _Answer(b'{"status": "ready"}')
-        raise UnavailableError("no model has a version to answer")
+    async def _answer_open_inference(
+        self, method: str, path: str, scope: dict[str, Any], receive: Receive
+    ) -> Answer:
+        asked = open_inference_routes.route(method, path)
+        if asked.asks != open_inference_routes.INFER:
+            return self._open_inference.tell(asked)
+        infer = partial(self._open_inference.infer, asked, scope)
+        return await self._infer(MODEL_INFER, pb.ModelSpec(name=asked.name), scope, receive, infer)
+
+    async def _monitored(self, path: str) -> Answer | None:
+        """Return the metrics or the state of the server, for those who watch it; None for another path."""
+        if path == self._metrics_path:
+            return Answer((await self._management.metrics()).encode(), content_type=CONTENT_TYPE)
+        if path == "/healthz":
+            return Answer(b'{"status": "alive"}')
+        if path == "/readyz":
+            if not self._api.ready():
+                raise UnavailableError("no model has a version to answer")
+            return Answer(b'{"status": "ready"}')
+        return None
 
     async def _tell(self, asks: str, spec: pb.ModelSpec) -> bytes:
         """Return a model's signatures or state, or the states of all models, as JSON."""
@@ -175,10 +186,17 @@ class RestApi:
         request = pb.GetModelMetadataRequest(model_spec=spec, metadata_field=["signature_def"])
         return metadata_json(self._api.metadata(request))
 
-    async def _infer(self, asks: str, spec: pb.ModelSpec, scope: dict[str, Any], receive: Receive) -> _Answer:
+    async def _infer(
+        self,
+        api: str,
+        spec: pb.ModelSpec,
+        scope: dict[str, Any],
+        receive: Receive,
+        infer: Callable[[bytes, float], Awaitable[Answer]],
+    ) -> Answer:
+        """Admit an inference request, read its body, and return what `infer` makes of it until a deadline."""
         deadline = time.monotonic() + self._seconds
-        counted = self._metrics.request(self._api.known(spec), _API_OF[asks], "REST")
-        with counted, contextlib.ExitStack() as stack:
+        with self._api.counted(spec, api, "REST"), contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(self._api.admission.request())
             except ResourceExhaustedError:
@@ -186,17 +204,16 @@ class RestApi:
                 await asyncio.sleep(_REFUSAL_SECONDS)
                 raise
             body = await read_body(scope, receive, self._runner, self._seconds, self._most_bytes)
-            infer = self._predict if asks == routes.PREDICT else self._examples
-            return _Answer(await _unless_gone(receive, infer(asks, spec, body, deadline)))
+            return await _unless_gone(receive, infer(body, deadline))
 
-    async def _predict(self, asks: str, spec: pb.ModelSpec, body: bytes, deadline: float) -> bytes:
+    async def _predict(self, asks: str, spec: pb.ModelSpec, body: bytes, deadline: float) -> Answer:
         sizes = await self._sizes(body)
-        return await self._api.infer(spec, PREDICT, partial(_PredictCall, body=body), bytes, sizes, deadline)
+        return await self._api.infer(spec, PREDICT, partial(_PredictCall, body=body), Answer, sizes, deadline)
 
     async def _sizes(self, body: bytes, are_examples: bool = False) -> Sizes:
         return Sizes(len(body), await self._runner.off_loop(len(body), json_bytes, body, are_examples))
 
-    async def _examples(self, asks: str, spec: pb.ModelSpec, body: bytes, deadline: float) -> bytes:
+    async def _examples(self, asks: str, spec: pb.ModelSpec, body: bytes, deadline: float) -> Answer:
         sizes = await self._sizes(body, are_examples=True)
         with self._api.admission.growth(*sizes):
             request = await self._runner.off_loop(max(sizes), _examples_request, spec, body)
@@ -217,11 +234,11 @@ class _PredictCall:
         return predict_outputs(self._call.respond(arrays), self._in_rows)
 
 
-def _preflight(scope: dict[str, Any]) -> _Answer:
+def _preflight(scope: dict[str, Any]) -> Answer:
     origin = dict(scope["headers"]).get(b"origin", b"").decode("latin-1")
     if not origin.startswith(("http://", "https://")):
         raise InvalidArgumentError("Malformed request: OPTIONS without an Origin of http or https")
-    return _Answer(b"")
+    return Answer(b"")
 
 
 def _examples_request(spec: pb.ModelSpec, body: bytes) -> pb.SerializedInputRequest:
@@ -237,15 +254,15 @@ def _examples_request(spec: pb.ModelSpec, body: bytes) -> pb.SerializedInputRequ
     return request
 
 
-def _classes_json(response: pb.ClassificationResponse) -> bytes:
-    return classify_outputs(response.result)
+def _classes_json(response: pb.ClassificationResponse) -> Answer:
+    return Answer(classify_outputs(response.result))
 
 
-def _numbers_json(response: pb.RegressionResponse) -> bytes:
-    return regress_outputs(response.result)
+def _numbers_json(response: pb.RegressionResponse) -> Answer:
+    return Answer(regress_outputs(response.result))
 
 
-async def _unless_gone(receive: Receive, work: Awaitable[bytes]) -> bytes:
+async def _unless_gone(receive: Receive, work: Awaitable[Answer]) -> Answer:
     """Return the result of `work`; cancel it if the client disconnects first."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(receive())

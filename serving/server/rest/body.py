@@ -6,7 +6,6 @@ Reference: asgi.readthedocs.io, "HTTP request".
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, NoReturn
 
 from ...errors import CancelledError, InvalidArgumentError
@@ -16,7 +15,8 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 TOO_SLOW = 408  # the connection is closed: the rest of the body would be as slow
 _TOO_LARGE = 413
-_GZIP = 16 + zlib.MAX_WBITS
+# Each Content-Encoding: the format that zlib expects.
+_ENCODINGS = {b"gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}
 
 
 class HttpError(InvalidArgumentError):
@@ -50,10 +50,12 @@ async def read_body(
             size = await _received(receive, chunks, most_bytes)
     except TimeoutError:
         raise HttpError(TOO_SLOW, f"the body has not come within {seconds:g} s") from None
-    packed = (b"content-encoding", b"gzip") in [(name, value.lower()) for name, value in scope["headers"]]
+    encoding = dict(scope["headers"]).get(b"content-encoding", b"").lower()
+    packed = _ENCODINGS.get(encoding)
+    if packed is None:
+        return await runner.off_loop(size, b"".join, chunks)
     # A compressed body of a few bytes may inflate to the largest size that a body may have.
-    join = partial(_inflated, most_bytes=most_bytes) if packed else b"".join
-    return await runner.off_loop(most_bytes if packed else size, join, chunks)
+    return await runner.off_loop(most_bytes, _inflated, chunks, packed, most_bytes)
 
 
 async def _received(receive: Receive, chunks: list[bytes], most_bytes: int) -> int:
@@ -71,8 +73,8 @@ async def _received(receive: Receive, chunks: list[bytes], most_bytes: int) -> i
     return size
 
 
-def _inflated(chunks: list[bytes], most_bytes: int) -> bytes:
-    inflater = zlib.decompressobj(_GZIP)
+def _inflated(chunks: list[bytes], packed: int, most_bytes: int) -> bytes:
+    inflater = zlib.decompressobj(packed)
     try:
         inflated = inflater.decompress(b"".join(chunks), most_bytes)
     except zlib.error as error:

@@ -141,7 +141,7 @@ def predict_inputs(body: bytes, signatures: Mapping[str, pb.SignatureDef]) -> Pr
     needed = infos.keys() - signature.defaults.keys()
     if "instances" in doc and "inputs" in doc:
         raise invalid(
-            f"JSON Value: {_shown(doc)} Not formatted correctly expecting only one of 'inputs' or "
+            f"JSON Value: {shown(doc)} Not formatted correctly expecting only one of 'inputs' or "
             "'instances' keys to exist "
         )
     if "inputs" in doc:
@@ -180,7 +180,7 @@ def document(body: bytes) -> dict[str, Any]:
     except ValueError:  # Python reads no integer of more than 4300 digits
         raise too_big() from None
     if not isinstance(found, dict):
-        raise invalid(f"the body must be a JSON object. Received {_shown(found)}")
+        raise invalid(f"the body must be a JSON object. Received {shown(found)}")
     return found
 
 
@@ -210,7 +210,7 @@ def signature_name(doc: dict[str, Any]) -> str:
     """
     name = doc.get("signature_name", "")
     if not isinstance(name, str):
-        raise invalid(f"'signature_name' key must be a string value. Received {_shown(name)}")
+        raise invalid(f"'signature_name' key must be a string value. Received {shown(name)}")
     return name
 
 
@@ -241,7 +241,7 @@ def text_bytes(values: Sequence[Any]) -> list[bytes]:
             for value in values
         ]
     except UnicodeEncodeError as error:
-        raise invalid(f"a string must be valid Unicode. Received {_shown(error.object)}") from None
+        raise invalid(f"a string must be valid Unicode. Received {shown(error.object)}") from None
 
 
 def floats(values: Sequence[float], dtype: np.dtype) -> np.ndarray:
@@ -320,7 +320,7 @@ def _named_columns(value: Any, infos: _Infos, needed: set[str]) -> dict[str, Any
 def _columns_of_rows(rows: Any, infos: _Infos, needed: set[str]) -> dict[str, list[Any]]:
     """Each input's values, one per row. An input with a default may be missing if all rows lack it."""
     if not isinstance(rows, list) or not rows:
-        raise invalid(f"Expecting 'instances' to be a list with values. Received {_shown(rows)}")
+        raise invalid(f"Expecting 'instances' to be a list with values. Received {shown(rows)}")
     are_named = list(map(_is_named, rows))
     named = are_named[0]
     if not named and len(infos) > 1:
@@ -366,7 +366,7 @@ def _array(value: object, code: int) -> np.ndarray:
             place = next(
                 place for place, item in enumerate(flat) if not isinstance(item, list) or len(item) != size
             )
-            message = f"Expecting a list of {size}, as the first at this level, but got {_shown(flat[place])}"
+            message = f"Expecting a list of {size}, as the first at this level, but got {shown(flat[place])}"
             raise _Misfit(invalid(message), np.unravel_index(place, shape))
         shape.append(size)
         flat = flat[0] if len(flat) == 1 else list(chain.from_iterable(flat))
@@ -376,14 +376,14 @@ def _array(value: object, code: int) -> np.ndarray:
 
 def _check_types(flat: list[Any], code: int, shape: Sequence[int]) -> None:
     if code not in _TYPES:
-        shown = _shown(flat[0]) if flat else "[]"
-        raise _Misfit(UnimplementedError(f"Conversion of JSON Value: {shown} to type: {_type_name(code)}"))
+        first = shown(flat[0]) if flat else "[]"
+        raise _Misfit(UnimplementedError(f"Conversion of JSON Value: {first} to type: {_type_name(code)}"))
     wrong = _first_of_wrong_type(flat, code)
     if wrong is not None:
         value = flat[wrong]
         raise _Misfit(
             invalid(
-                f"JSON Value: {_shown(value)} Type: {_json_type(value)} is not of expected type: "
+                f"JSON Value: {shown(value)} Type: {_json_type(value)} is not of expected type: "
                 f"{_type_name(code)}"
             ),
             np.unravel_index(wrong, shape),
@@ -422,8 +422,13 @@ def _json_type(value: object) -> str:
     return str(value) if isinstance(value, bool) else _JSON_TYPES.get(type(value), "Number")
 
 
-def _shown(value: object) -> str:
-    """A value for an error text."""
+def shown(value: object) -> str:
+    """A document's value for an error text: shortened if it is long.
+
+    Example:
+        >>> shown([1, 2])
+        'a list of 2'
+    """
     if isinstance(value, list):
         return f"a list of {len(value)}"
     if isinstance(value, dict):

@@ -66,7 +66,7 @@ def predict_outputs(outputs: Mapping[str, np.ndarray], rows: bool) -> bytes:
         found = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     else:
         found = columns
-    return _dumped({"predictions" if rows else "outputs": found})
+    return dumped({"predictions" if rows else "outputs": found})
 
 
 def classify_outputs(result: pb.ClassificationResult) -> bytes:
@@ -85,7 +85,7 @@ def classify_outputs(result: pb.ClassificationResult) -> bytes:
     scores = [each.score for row in result.classifications for each in row.classes]
     shortened = iter(_shortened(np.array(scores, np.float32)).tolist())
     rows = [[[each.label, next(shortened)] for each in row.classes] for row in result.classifications]
-    return _dumped({"results": rows})
+    return dumped({"results": rows})
 
 
 def regress_outputs(result: pb.RegressionResult) -> bytes:
@@ -101,7 +101,7 @@ def regress_outputs(result: pb.RegressionResult) -> bytes:
     if not result.regressions:
         raise InvalidArgumentError("Cannot convert empty RegressionResults to JSON")
     values = np.array([each.value for each in result.regressions], np.float32)
-    return _dumped({"results": _shortened(values).tolist()})
+    return dumped({"results": _shortened(values).tolist()})
 
 
 def error_body(message: str) -> bytes:
@@ -111,7 +111,7 @@ def error_body(message: str) -> bytes:
         >>> error_body("Missing ModelSpec")
         b'{"error":"Missing ModelSpec"}'
     """
-    return _dumped({"error": message})
+    return dumped({"error": message})
 
 
 def status_json(response: pb.GetModelStatusResponse) -> bytes:
@@ -121,20 +121,20 @@ def status_json(response: pb.GetModelStatusResponse) -> bytes:
         >>> status_json(pb.GetModelStatusResponse())
         b'{"model_version_status":[]}'
     """
-    return _dumped(_status_dict(response))
+    return dumped(_status_dict(response))
 
 
 def models_json(models: Mapping[str, pb.GetModelStatusResponse]) -> bytes:
     """The states of all models, as a list with the name of each."""
     listed = [{"name": name, **_status_dict(response)} for name, response in models.items()]
-    return _dumped({"models": listed})
+    return dumped({"models": listed})
 
 
 def metadata_json(response: pb.GetModelMetadataResponse) -> bytes:
     """The signatures of a model."""
     spec = _model.ModelSpec.FromString(response.model_spec.SerializeToString())
     signatures = _metadata.SignatureDefMap.FromString(response.metadata["signature_def"].value)
-    return _dumped({"model_spec": _dict(spec), "metadata": {"signature_def": _dict(signatures)}})
+    return dumped({"model_spec": _dict(spec), "metadata": {"signature_def": _dict(signatures)}})
 
 
 def _status_dict(response: pb.GetModelStatusResponse) -> dict[str, Any]:
@@ -147,7 +147,13 @@ def _dict(message: Any) -> dict[str, Any]:
     )
 
 
-def _dumped(value: Any) -> bytes:
+def dumped(value: Any) -> bytes:
+    """A value as JSON, without blanks.
+
+    Example:
+        >>> dumped({"a": [1, None]})
+        b'{"a":[1,null]}'
+    """
     return _ENCODER.encode(value).encode("utf-8", "replace")
 
 
@@ -169,6 +175,16 @@ def _values(name: str, array: np.ndarray) -> Any:
         return _strings(name, array).tolist()
     if array.dtype.newbyteorder("=") not in _WRITTEN:
         raise InvalidArgumentError(f"Failed to write JSON value for tensor type: {_type_of(array)}")
+    return numbers(array)
+
+
+def numbers(array: np.ndarray) -> Any:
+    """An array of numbers as lists, of float32 in few digits from which a reader gets the same float32.
+
+    Example:
+        >>> numbers(np.array([0.1, 2], np.float32))
+        [0.1, 2.0]
+    """
     is_float32 = array.dtype.kind == "f" and array.dtype.itemsize == 4
     return (_shortened(array) if is_float32 else array).tolist()
 

@@ -114,3 +114,20 @@ def documents(draw):
     value = draw(_lists(_values) | _values | _deep)
     more = draw(st.just(b"") | _pairs(_values).map(lambda pairs: b"," + pairs[1:-1]))
     return b'{"signature_name":' + signature + b',"' + rows + b'":' + value + more + b"}"
+
+
+@st.composite
+def infer_documents(draw):
+    """A request of the Open Inference Protocol with one or two of its values replaced by anything."""
+    found = {
+        "name": b'"x"',
+        "datatype": _text(draw(st.sampled_from(["FP32", "INT8", "BOOL", "BYTES", "FP16"]))),
+        "shape": b"[2]",
+        "data": b"[1, 2]",
+        "parameters": draw(st.sampled_from([b"{}", b'{"binary_data_size": 8}'])),
+    }
+    for key in draw(st.lists(st.sampled_from([*found]), max_size=2)):
+        found[key] = draw(_values | _deep)
+    x = b",".join(_text(key) + b":" + value for key, value in found.items())
+    more = draw(st.sampled_from([b"id", b"outputs", b"parameters"])), draw(st.just(b"{}") | _values)
+    return b'{"inputs":[{' + x + b'}],"' + more[0] + b'":' + more[1] + b"}" + draw(st.binary(max_size=9))

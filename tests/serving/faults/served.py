@@ -20,6 +20,8 @@ from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.errors import DeadlineExceededError, UnavailableError
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
+from keras_selfattn.serving.wire import open_inference_pb2 as oip
+from keras_selfattn.serving.wire import open_inference_tensors as tensors
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.main import main; main()", "serve"]
 SECONDS = 30  # against hanging; nothing here takes as long on an idle machine
@@ -43,6 +45,19 @@ def predict_request(model, signature="", **inputs):
     encoded = {name: codec.encode(np.asarray(value)) for name, value in inputs.items()}
     spec = pb.ModelSpec(name=model, signature_name=signature)
     return pb.PredictRequest(model_spec=spec, inputs=encoded).SerializeToString()
+
+
+def infer_request(model, signature="", in_contents=False, **inputs):
+    """A serialized ModelInferRequest, with raw bytes or contents."""
+    request = oip.ModelInferRequest(model_name=model)
+    request.parameters["signature_name"].string_param = signature
+    for name, array in inputs.items():
+        sent = request.inputs.add(name=name, datatype=tensors.datatype_of_array(array), shape=array.shape)
+        if in_contents:
+            sent.contents.CopyFrom(tensors.to_contents(array))
+        else:
+            request.raw_input_contents.append(tensors.to_raw(array))
+    return request.SerializeToString()
 
 
 class Served:
@@ -87,14 +102,13 @@ class Served:
         return socket.create_connection(("127.0.0.1", port or self.port), timeout=SECONDS)
 
     def call(self, data, method="PredictionService/Predict", channel=None, timeout=SECONDS):
-        """The code and the bytes or the words that a call is answered with."""
+        """The code and the bytes or the words that a call of TensorFlow Serving's, or of a path, gets."""
         if channel is None:
             with grpc.insecure_channel(self.target, OWN_CONNECTION) as fresh:
                 return self.call(data, method, fresh, timeout)
+        path = method if method.startswith("/") else f"/tensorflow.serving.{method}"
         try:
-            return grpc.StatusCode.OK, channel.unary_unary(f"/tensorflow.serving.{method}")(
-                data, timeout=timeout
-            )
+            return grpc.StatusCode.OK, channel.unary_unary(path)(data, timeout=timeout)
         except grpc.RpcError as error:
             return error.code(), error.details()
 

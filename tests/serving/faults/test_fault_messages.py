@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from google.protobuf import text_format
 from malformed import check_many, requests
-from served import OWN_CONNECTION, model_config, predict_request
+from served import OWN_CONNECTION, infer_request, model_config, predict_request
 
 from keras_selfattn.serving.wire import codec
 from keras_selfattn.serving.wire import messages_pb2 as pb
+from keras_selfattn.serving.wire import open_inference_pb2 as oip
 
 CODE = grpc.StatusCode
 # Of the client, or of what it asked for; RESOURCE_EXHAUSTED is what the channel here says of a long answer.
@@ -86,6 +87,19 @@ SEEDS = {
     "PredictionService/GetModelMetadata": [
         pb.GetModelMetadataRequest(model_spec=each, metadata_field=["signature_def"]).SerializeToString()
         for each in (spec("half"), spec("tf1", version_label="stable"))
+    ],
+    "/inference.GRPCInferenceService/ModelInfer": [
+        infer_request("half", x=np.float32([1, 2, 3])),
+        infer_request("types", "string", x=np.array([b"a", b"bc"], object)),
+        *(infer_request("types", dtype, x=np.ones(3, dtype)) for dtype in ("float16", "int8", "bool")),
+        *(
+            infer_request("types", dtype, in_contents=True, x=np.ones(3, dtype))
+            for dtype in ("float32", "uint64", "bool")
+        ),
+    ],
+    "/inference.GRPCInferenceService/ModelMetadata": [
+        oip.ModelMetadataRequest(name="half").SerializeToString(),
+        oip.ModelMetadataRequest(name="types", version="1").SerializeToString(),
     ],
     "ModelService/GetModelStatus": [
         pb.GetModelStatusRequest(model_spec=each).SerializeToString()

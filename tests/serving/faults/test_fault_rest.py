@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 from hypothesis import strategies as st
-from malformed import check_many, documents, requests
+from malformed import check_many, documents, infer_documents, requests
 from served import SECONDS
 from test_fault_messages import assert_names_no_path
 
@@ -25,6 +25,15 @@ SEEDS = {
     "/v1/models/tf1:classify": [
         b'{"signature_name": "classify_x_to_y", "examples": [{"x": [1.5]}, {"x": 2.5}]}',
         b'{"signature_name": "classify_with_labels", "context": {"x": 1.5}, "examples": [{}]}',
+    ],
+    "/v2/models/half/infer": [
+        b'{"id": "7", "inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1.5, -3e4]}]}',
+        b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [2, 1], "data": [[1], [2]]}], "outputs": '
+        b'[{"name": "y", "parameters": {"binary_data": false}}]}',
+    ],
+    "/v2/models/types/infer": [
+        b'{"parameters": {"signature_name": "string"}, '
+        b'"inputs": [{"name": "x", "datatype": "BYTES", "shape": [1], "data": ["w\xc3\xb6rd"]}]}',
     ],
     "/v1/models/tf1:regress": [
         b'{"signature_name": "regress_x_to_y", "examples": [{"x": [1.5]}, {"x": 2.5}]}',
@@ -69,6 +78,17 @@ def test_json_of_any_shape_is_the_clients_error(server, connection, whole, path)
         assert_clients_error_or_answer(server, *server.post(path, body, connection))
 
     check_many(500, whole, check, body=documents())
+
+
+@pytest.mark.shortened
+def test_malformed_tensors_are_the_clients_error(server, connection, whole):
+    def check(body, cut):
+        headers = {"Inference-Header-Content-Length": str(max(0, len(body) - cut))}
+        answer = server.post("/v2/models/types/infer", body, connection, headers)
+        if answer[1][:1] == b"{":  # else it is an answer in binary
+            assert_clients_error_or_answer(server, *answer)
+
+    check_many(500, whole, check, body=infer_documents(), cut=st.integers(0, 9))
 
 
 @pytest.mark.shortened

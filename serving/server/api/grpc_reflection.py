@@ -1,0 +1,44 @@
+"""Server reflection: tools such as grpcurl list the services and their messages."""
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc.aio
+from google.protobuf import text_format
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import Default, DescriptorPool
+from grpc_reflection.v1alpha import reflection
+
+from ...wire import open_inference_pb2 as oip
+from .grpc_services import SERVICES
+from .open_inference import SERVICE
+
+
+def add_reflection(server: grpc.aio.Server) -> None:
+    """Let tools list the services."""
+    names = (*SERVICES, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server, _Pools())  # pyright: ignore[reportArgumentType]
+
+
+class _Pools:
+    """The descriptors of all services: those of the Open Inference Protocol under its own package's name.
+
+    They are in a pool of their own, since a program may have loaded others of that name.
+    """
+
+    def __init__(self) -> None:
+        own = FileDescriptorProto()
+        oip.DESCRIPTOR.CopyToProto(own)
+        package, _, _ = SERVICE.rpartition(".")
+        renamed = text_format.MessageToString(own).replace(own.package, package)
+        self._pool = DescriptorPool()
+        self._pool.AddSerializedFile(text_format.Parse(renamed, FileDescriptorProto()).SerializeToString())
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def find(*sought: Any) -> Any:
+            try:
+                return getattr(self._pool, name)(*sought)
+            except KeyError:
+                return getattr(Default(), name)(*sought)
+
+        return find

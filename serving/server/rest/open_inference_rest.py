@@ -1,0 +1,116 @@
+"""The Open Inference Protocol's calls over REST."""
+
+from functools import partial
+from typing import Any
+
+from ...errors import InvalidArgumentError
+from ..api.inference_api import MODEL_INFER, Sizes
+from ..api.open_inference import InferCall, OpenInference, Outputs, asked_spec, earlier
+from ..batching.graph_runner import GraphRunner
+from ..models.servable import Servable
+from . import open_inference_routes as routes
+from .answer import Answer
+from .body import HttpError
+from .json_in import json_bytes
+from .open_inference_json import (
+    JSON_LENGTH,
+    InferHeader,
+    decoded_bytes,
+    infer_answer,
+    infer_header,
+    infer_inputs,
+    model_answer,
+    server_answer,
+)
+from .open_inference_routes import OpenInferenceRoute
+
+# "The 200 status code indicates true and a 4xx status code indicates false."
+_NOT_READY = 400
+
+
+class OpenInferenceRest:
+    """Answer the protocol's REST calls.
+
+    Args:
+        open_inference: answers them.
+        runner: parses large bodies in its threads.
+
+    Example:
+        rest = OpenInferenceRest(open_inference, runner)
+        answer = rest.tell(routes.route("GET", "/v2"))
+    """
+
+    def __init__(self, open_inference: OpenInference, runner: GraphRunner):
+        self._open_inference = open_inference
+        self._runner = runner
+
+    def tell(self, asked: OpenInferenceRoute) -> Answer:
+        """Answer a call about the server or a model.
+
+        Raises:
+            HttpError: 400, the server or the model is not ready.
+            ServingError: as `OpenInference.model_metadata`.
+        """
+        if asked.asks == routes.SERVER:
+            return server_answer(self._open_inference.server_metadata())
+        spec = asked_spec(asked.name, asked.version)
+        if asked.asks == routes.MODEL:
+            return model_answer(self._open_inference.model_metadata(spec))
+        if asked.asks == routes.READY and not self._open_inference.api.ready():
+            raise HttpError(_NOT_READY, "no model has a version to answer")
+        if asked.asks == routes.MODEL_READY and not self._open_inference.ready(spec):
+            raise HttpError(_NOT_READY, f"model {asked.name} is not ready")
+        return Answer(b"{}")
+
+    async def infer(
+        self, asked: OpenInferenceRoute, scope: dict[str, Any], body: bytes, deadline: float
+    ) -> Answer:
+        """Answer a request for inference.
+
+        Args:
+            asked: the model.
+            scope: of the request: its headers say where the JSON object ends.
+            body: the JSON object, and binary data.
+            deadline: as in `InferenceApi.infer`.
+
+        Raises:
+            ServingError: as in `InferenceApi.infer`, or for a body that does not fit.
+        """
+        end = _json_length(scope, body)
+        written = body[:end]
+        in_json = await self._runner.off_loop(end, json_bytes, written)
+        api = self._open_inference.api
+        with api.admission.growth(len(body), in_json):
+            header = await self._runner.off_loop(max(end, in_json), infer_header, written)
+        spec = asked_spec(asked.name, asked.version, header.parameters)
+        sizes = Sizes(len(body), in_json + decoded_bytes(header))
+        prepare = partial(_call, asked.name, header, body[end:], spec.signature_name)
+        ends = earlier(deadline, header.parameters)
+        return await api.infer(spec, MODEL_INFER, prepare, _unchanged, sizes, ends)
+
+
+def _json_length(scope: dict[str, Any], body: bytes) -> int:
+    """Return the bytes of the JSON object in a body."""
+    found = dict(scope["headers"]).get(JSON_LENGTH.lower().encode())
+    if found is None:
+        return len(body)
+    if not found.isdigit() or len(found) > len(str(len(body))) or int(found) > len(body):
+        raise InvalidArgumentError(
+            f"{JSON_LENGTH} must be the bytes of the JSON object, {len(body)} at most. "
+            f"Received {found.decode('latin-1')[:40]}"
+        )
+    return int(found)
+
+
+def _call(
+    model: str, header: InferHeader, binary: bytes, signature_name: str, servable: Servable
+) -> InferCall[Answer]:
+    def answer(outputs: Outputs) -> Answer:
+        return infer_answer(model, header, outputs)
+
+    inputs = infer_inputs(header, binary)
+    return InferCall(servable, signature_name, inputs, [*header.outputs], answer)
+
+
+def _unchanged(answer: Answer) -> Answer:
+    return answer
