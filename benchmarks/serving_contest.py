@@ -36,7 +36,7 @@ class Server:
     Args:
         name: its name in the table.
         command: the command that starts it; `{folder}`, `{port}` and `{health_port}` are filled in.
-        protocol: "grpc" or "http": the protocol of requests, on `port`.
+        protocol: that of requests, on `port`: one of the clients' `CONNECTIONS`.
         path: the path of requests over HTTP.
         health: "grpc" or "http": the protocol of its health check, on `health_port`.
         one_port: True if the two ports are the same.
@@ -58,6 +58,14 @@ OURS_REST = Server(
     path=f"/v1/models/{NAME}:predict",
     one_port=False,
 )
+OURS_OPEN = Server("ours, Open Inference gRPC", OURS.command, protocol="open inference, grpc")
+OURS_OPEN_REST = Server(
+    "ours, Open Inference REST",
+    OURS_REST.command,
+    protocol="open inference, http",
+    path=f"/v2/models/{NAME}/infer",
+    one_port=False,
+)
 CPUS = os.cpu_count() or 1
 OURS_WORKERS = Server(f"ours, gRPC, {CPUS} workers", (*_OURS, "--port={port}", f"--workers={CPUS}"))
 PLAIN = Server("grpc.server, 8 threads", (*_OTHERS, "plain", "{folder}", "{port}"))
@@ -73,6 +81,8 @@ def _fastapi(name: str, server: str) -> Server:
 SERVERS = (
     OURS,
     OURS_REST,
+    OURS_OPEN,
+    OURS_OPEN_REST,
     OURS_WORKERS,
     PLAIN,
     _fastapi("FastAPI, SavedModel", "fastapi-saved-model"),

@@ -23,8 +23,9 @@ from benchmarks.usage import anonymous_bytes, cpu_seconds
 from benchmarks.worker import serve
 from keras_selfattn.serving.wire import codec, predict_messages
 from keras_selfattn.serving.wire import messages_pb2 as pb
+from keras_selfattn.serving.wire import open_inference_pb2 as oip
+from keras_selfattn.serving.wire import open_inference_tensors as tensors
 
-_PREDICT = "/tensorflow.serving.PredictionService/Predict"
 # Channels to one address would share a connection.
 _OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 _TIMEOUT = 30.0  # seconds, of one request
@@ -55,9 +56,11 @@ class Connection(Protocol):
 class GrpcConnection:
     """A channel that carries bytes."""
 
+    _method = "/tensorflow.serving.PredictionService/Predict"
+
     def __init__(self, address: str, _path: str) -> None:
         self._channel = grpc.aio.insecure_channel(address, _OWN_CONNECTION)
-        self._call: Any = self._channel.unary_unary(_PREDICT)
+        self._call: Any = self._channel.unary_unary(self._method)
         self._requests = [self._request(text) for text in texts()]
 
     async def ask(self, number: int) -> bytes:
@@ -78,6 +81,26 @@ class GrpcConnection:
     def _request(text: str) -> bytes:
         inputs = {"text": codec.encode_fields(np.array([text.encode()], dtype=object))}
         return pb.PredictRequest(model_spec={"name": NAME}, inputs=inputs).SerializeToString()
+
+
+class OpenInferenceConnection(GrpcConnection):
+    """The same text by the Open Inference Protocol."""
+
+    _method = "/inference.GRPCInferenceService/ModelInfer"
+
+    @staticmethod
+    def probabilities(answer: bytes) -> list[float]:
+        response = oip.ModelInferResponse.FromString(answer)
+        place = [output.name for output in response.outputs].index("probabilities")
+        output, data = response.outputs[place], response.raw_output_contents[place]
+        return tensors.from_raw(output.datatype, output.shape, data)[0].tolist()
+
+    @staticmethod
+    def _request(text: str) -> bytes:
+        data = tensors.to_raw(np.array([text.encode()], dtype=object))
+        request = oip.ModelInferRequest(model_name=NAME, raw_input_contents=[data])
+        request.inputs.add(name="text", datatype="BYTES", shape=[1])
+        return request.SerializeToString()
 
 
 class HttpConnection(asyncio.Protocol):
@@ -135,13 +158,34 @@ class HttpConnection(asyncio.Protocol):
         return row["probabilities"] if isinstance(row, dict) else row
 
     @staticmethod
-    def _request(address: str, path: str, text: str) -> bytes:
-        body = json.dumps({"instances": [text]})
+    def _body(text: str) -> dict[str, Any]:
+        return {"instances": [text]}
+
+    def _request(self, address: str, path: str, text: str) -> bytes:
+        body = json.dumps(self._body(text))
         head = f"POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n"
         return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-CONNECTIONS: dict[str, Any] = {"grpc": GrpcConnection, "http": HttpConnection}
+class OpenInferenceHttpConnection(HttpConnection):
+    """The same text by the Open Inference Protocol, in JSON."""
+
+    @staticmethod
+    def probabilities(answer: bytes) -> list[float]:
+        outputs = {output["name"]: output["data"] for output in json.loads(answer)["outputs"]}
+        return outputs["probabilities"]
+
+    @staticmethod
+    def _body(text: str) -> dict[str, Any]:
+        return {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [1], "data": [text]}]}
+
+
+CONNECTIONS: dict[str, Any] = {
+    "grpc": GrpcConnection,
+    "http": HttpConnection,
+    "open inference, grpc": OpenInferenceConnection,
+    "open inference, http": OpenInferenceHttpConnection,
+}
 
 
 @dataclass
