@@ -39,10 +39,13 @@ _DATATYPES: dict[str, tuple[int, str]] = {
 _NAMES = {code: name for name, (code, _) in _DATATYPES.items()}
 _NAMES |= {code: _NAMES[code_of(kind.dtype)] for code, kind in QUANTISED.items()}
 _RAW_FIELDS = ("fp32_contents", "fp64_contents")
+_WIDE: dict[str, Any] = {"int_contents": np.int32, "uint_contents": np.uint32}
 
 _LENGTH = struct.Struct("<I")  # before each element of BYTES
 # Memory of an element of BYTES beside its bytes: a pointer, Python's object and TensorFlow's.
 _ELEMENT_BYTES = 8 + 33 + 24
+# Memory of a value of contents beside its array: in the message, and in an array of that width.
+_CONTENT_BYTES = 8
 
 
 def datatype_of(code: int) -> str:
@@ -88,13 +91,14 @@ def dtype_of(datatype: str) -> np.dtype:
     return np.dtype(object) if datatype == _BYTES else kind_of(_DATATYPES[datatype][0]).dtype
 
 
-def decoded_bytes(datatype: str, shape: Sequence[int], size: int) -> int:
-    """Return the memory in bytes that a tensor takes at most beside its message of so many bytes.
+def decoded_bytes(datatype: str, shape: Sequence[int], size: int, in_contents: bool = False) -> int:
+    """Return the bytes that a tensor takes in memory, at most.
 
     Args:
         datatype: as in a message.
         shape: as in a message.
-        size: bytes of its data.
+        size: bytes of its data, or more.
+        in_contents: True if its data are contents.
 
     Returns:
         0 for a tensor that is refused.
@@ -107,8 +111,9 @@ def decoded_bytes(datatype: str, shape: Sequence[int], size: int) -> int:
         dtype, elements = dtype_of(datatype), math.prod(codec.known_shape(shape))
     except CodecError:
         return 0
-    # No element takes less than a byte.
-    return min(elements, size) * (_ELEMENT_BYTES if dtype.hasobject else dtype.itemsize)
+    each = _ELEMENT_BYTES if dtype.hasobject else dtype.itemsize
+    # No element takes less than a byte of a message.
+    return min(elements, size) * (each + _CONTENT_BYTES * in_contents)
 
 
 def from_raw(datatype: str, shape: Sequence[int], data: bytes | memoryview) -> np.ndarray:
@@ -178,16 +183,14 @@ def from_contents(datatype: str, shape: Sequence[int], contents: oip.InferTensor
     found = len(values) // dtype.itemsize if field in _RAW_FIELDS else len(values)
     if found != math.prod(known) or (field in _RAW_FIELDS and len(values) % dtype.itemsize):
         raise CodecError(
-            f"{datatype} of shape {list(known)} has {math.prod(known)} values. Received {found} in {field}"
+            f"{datatype} of shape {list(known)} has {math.prod(known)} values, packed. "
+            f"Received {found} in {field}"
         )
     if field in _RAW_FIELDS:
         return codec.from_bytes(values, dtype, known)
     return _in_range(codec.array_of(values, np.dtype(_WIDE.get(field, dtype))), dtype, datatype).reshape(
         known
     )
-
-
-_WIDE: dict[str, Any] = {"int_contents": np.int32, "uint_contents": np.uint32}
 
 
 def has_contents(datatype: str) -> bool:
@@ -222,9 +225,9 @@ def _elements(data: bytes | memoryview, count: int) -> np.ndarray:
     found, plain, place = np.empty(count, object), bytes(data), 0
     for index in range(count):
         start = place + _LENGTH.size
-        # A length that is cut off cannot be unpacked; what follows it is compared with the end.
-        place = start + (_LENGTH.unpack_from(plain, place)[0] if start <= len(plain) else 1)
-        if place > len(plain):
+        if start <= len(plain):
+            place = start + _LENGTH.unpack_from(plain, place)[0]
+        if not start <= place <= len(plain):
             raise CodecError(f"element {index} of BYTES ends after the data, which are {len(plain)} bytes")
         found[index] = plain[start:place]
     if place != len(plain):

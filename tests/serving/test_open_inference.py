@@ -11,6 +11,7 @@ import grpc
 import numpy as np
 import pytest
 import serving_models as models
+from google.protobuf import descriptor_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from keras_selfattn import __version__
@@ -21,6 +22,7 @@ from keras_selfattn.serving.wire import open_inference_pb2 as oip
 from keras_selfattn.serving.wire import open_inference_tensors as tensors
 
 JSON_LENGTH = "Inference-Header-Content-Length"
+TRITONS = "is an extension of Triton's, which this server does not support"
 HALF = {"name": "x", "datatype": "FP32", "shape": [2], "data": [2, 4]}
 DATATYPES = {
     **{name: name.upper() for name in models.Types.NAMES},
@@ -216,7 +218,7 @@ def test_versions_are_numbers_or_labels(server, infer, call, version, answers):
             ],
         },
     )
-    assert answer(server, f"{path}/ready") == (200, {})
+    assert answer(server, f"{path}/ready") == (200, {"name": "half", "ready": True})
 
 
 def test_a_server_tells_what_it_is(server, call):
@@ -232,8 +234,9 @@ def test_a_server_tells_what_it_is(server, call):
         200,
         {"name": "keras-selfattn", "version": __version__, "extensions": ["binary_tensor_data"]},
     )
-    for path in ("/v2/health/live", "/v2/health/ready"):
-        assert ask(server, path)[0] == ask(server, path, method="HEAD")[0] == 200
+    for state in ("live", "ready"):
+        assert answer(server, f"/v2/health/{state}") == (200, {state: True})
+        assert ask(server, f"/v2/health/{state}", method="HEAD")[0] == 200
 
 
 def test_a_model_tells_its_versions_signatures_inputs_and_outputs(server, call):
@@ -288,7 +291,7 @@ REFUSED = {
     "a negative timeout": (
         {"parameters": {"timeout": -1}, **X},
         "INVALID_ARGUMENT",
-        "timeout must be microseconds, a whole number. Received -1",
+        "timeout must be microseconds, a whole number from 0. Received -1",
     ),
     "complex numbers": (
         {"model": "types", "parameters": {"signature_name": "complex64"}, **X},
@@ -324,7 +327,7 @@ def test_a_message_that_contradicts_itself_is_refused(call):
         "input left: with raw_input_contents no input may have contents": lambda r: r.inputs[
             0
         ].contents.int_contents.append(1),
-        "input left comes twice": lambda r: setattr(r.inputs[1], "name", "left"),
+        "input left is given twice": lambda r: setattr(r.inputs[1], "name", "left"),
         "input right: FP32 of shape [3, 3] takes 36 bytes. Received 24": lambda r: r.inputs[
             1
         ].shape.__setitem__(1, 3),
@@ -332,10 +335,10 @@ def test_a_message_that_contradicts_itself_is_refused(call):
         "UINT64, FP16, BF16, FP32, FP64, BYTES. Received 'FP8'": lambda r: setattr(
             r.inputs[0], "datatype", "FP8"
         ),
-        "left: the parameter shared_memory_region is an extension of Triton's, which this server has not": (
+        f"left: the parameter shared_memory_region {TRITONS}": (
             lambda r: setattr(r.inputs[0].parameters["shared_memory_region"], "string_param", "a")
         ),
-        "product: the parameter classification is an extension of Triton's, which this server has not": (
+        f"product: the parameter classification {TRITONS}": (
             lambda r: setattr(r.outputs.add(name="product").parameters["classification"], "int64_param", 3)
         ),
     }
@@ -365,7 +368,7 @@ def test_bytes_that_are_no_message_are_refused(server):
 def test_calls_that_triton_adds_are_unimplemented_by_name(server, name):
     with grpc.insecure_channel(server.target) as channel:
         path = f"/inference.GRPCInferenceService/{name}"
-        words = f"{name} is not of the Open Inference Protocol, and this server has no such extension"
+        words = f"{name} is not part of the Open Inference Protocol; this server does not support it"
         assert refused(channel.unary_unary(path), b"", timeout=20) == ("UNIMPLEMENTED", words)
         streamed = channel.stream_stream(path)
         assert refused(lambda: list(streamed(iter([b""]), timeout=20))) == ("UNIMPLEMENTED", words)
@@ -383,7 +386,7 @@ def test_calls_that_triton_adds_are_unimplemented_by_name(server, name):
 def test_paths_that_triton_adds_are_unimplemented_by_name(server, method, path):
     body = b"{}" if method == "POST" else None
     status, found = answer(server, path, body)
-    words = f"{path} is not of the Open Inference Protocol, and this server has no such extension"
+    words = f"{path} is not part of the Open Inference Protocol; this server does not support it"
     assert (status, found) == (501, {"error": words})
 
 
@@ -459,21 +462,52 @@ def test_some_outputs_come_in_binary_and_others_in_json(server):
 
 
 BAD = {
+    "a shape of no values that no array has": (
+        {"inputs": [{**HALF, "shape": [0, 2**62], "data": []}]},
+        "larger than an array can be",
+    ),
+    "lists that are not as the shape": (
+        {"inputs": [{**HALF, "shape": [2, 2], "data": [[1, 2, 3], [4]]}]},
+        r"'data' must be flat, or nested as the shape \[2, 2\]",
+    ),
+    "lists beside values": (
+        {"inputs": [{**HALF, "shape": [2], "data": [[1], 2]}]},
+        r"'data' must be flat, or nested as the shape \[2\]|does not fit FP32: a list of 1",
+    ),
+    "a timeout of 400 digits": (
+        {"parameters": {"timeout": 10**400}, "inputs": [HALF]},
+        "timeout must be microseconds, a whole number from 0. Received 1000",
+    ),
+    "a signature that is not Unicode": (
+        b'{"parameters": {"signature_name": "\\ud800"}, "inputs": []}',
+        "request: 'signature_name' must be UTF-8",
+    ),
+    "an output that is not Unicode": (
+        b'{"outputs": [{"name": "\xff"}], "inputs": []}',
+        "output: 'name' must be UTF-8",
+    ),
+    "very many inputs": ({"inputs": [HALF] * 1001}, "inputs must be at most 1000. Received 1001"),
     "no JSON": (b"{", "JSON Parse error"),
     "a list": (b"[]", "the body must be a JSON object. Received a list of 0"),
-    "inputs as an object": ({"inputs": {}}, "'inputs' must be of type list. Received an object"),
+    "inputs as an object": ({"inputs": {}}, "request: 'inputs' must be a list. Received an object"),
     "an input that is a number": ({"inputs": [1]}, "'inputs' must be a list of objects. Received 1"),
-    "no name": ({"inputs": [{"shape": [1]}]}, "an object lacks the key 'name'"),
-    "no datatype": ({"inputs": [{"name": "x", "shape": [], "data": []}]}, "lacks the key 'datatype'"),
-    "no data": ({"inputs": [{**HALF, "data": None}]}, "'data' must be of type list. Received null"),
+    "no name": ({"inputs": [{"shape": [1]}]}, "input: 'name' is missing"),
+    "no datatype": ({"inputs": [{"name": "x", "shape": [], "data": []}]}, "input x: 'datatype' is missing"),
+    "no data": ({"inputs": [{**HALF, "data": None}]}, "input x must have either 'data' or the parameter"),
     "neither data nor binary": (
         {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1]}]},
         "input x must have either 'data' or the parameter binary_data_size",
     ),
-    "a shape of words": ({"inputs": [{**HALF, "shape": ["2"]}]}, "'shape' must be whole numbers"),
-    "a negative shape": ({"inputs": [{**HALF, "shape": [-1]}]}, r"as many values as the shape \[-1\]"),
-    "a shape of another size": ({"inputs": [{**HALF, "shape": [3]}]}, r"the shape \[3\]. Received 2"),
-    "a gigantic shape": ({"inputs": [{**HALF, "shape": [2**62]}]}, "Received 2"),
+    "a shape of words": (
+        {"inputs": [{**HALF, "shape": ["2"]}]},
+        "'shape' must be whole numbers. Received \"2\"",
+    ),
+    "a negative shape": ({"inputs": [{**HALF, "shape": [-1]}]}, r"shape must be known. Received \(-1,\)"),
+    "a shape of another size": (
+        {"inputs": [{**HALF, "shape": [3]}]},
+        "must have 3 values, as its shape. Received 2",
+    ),
+    "a gigantic shape": ({"inputs": [{**HALF, "shape": [2**62]}]}, "larger than an array can be"),
     "a word among numbers": ({"inputs": [{**HALF, "data": [1, "2"]}]}, 'does not fit FP32: "2"'),
     "a bool among numbers": ({"inputs": [{**HALF, "data": [1, True]}]}, "does not fit FP32: true"),
     "a fraction among integers": (
@@ -482,15 +516,15 @@ BAD = {
     ),
     "an integer out of range": (
         {"inputs": [{**HALF, "datatype": "INT8", "data": [1, 300]}]},
-        "out of the range of INT8",
+        "out of the range of INT8: 300",
     ),
     "an unknown datatype": ({"inputs": [{**HALF, "datatype": "F32"}]}, "datatype must be one of .* 'F32'"),
-    "an input twice": ({"inputs": [HALF, HALF]}, "input x comes twice"),
-    "an output twice": ({"inputs": [HALF], "outputs": [{"name": "y"}] * 2}, "output y comes twice"),
-    "an id that is a number": ({"id": 1, "inputs": [HALF]}, "'id' must be of type str. Received 1"),
+    "an input twice": ({"inputs": [HALF, HALF]}, "input x is given twice"),
+    "an output twice": ({"inputs": [HALF], "outputs": [{"name": "y"}] * 2}, "output y is given twice"),
+    "an id that is a number": ({"id": 1, "inputs": [HALF]}, "request: 'id' must be a string. Received 1"),
     "binary data that do not come": (
         {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "parameters": {"binary_data_size": 4}}]},
-        "binary_data_size add up to 4 bytes. Received 0 after the JSON",
+        "binary_data_size add up to 4 bytes. Received 0 after the JSON object",
     ),
 }
 
@@ -539,6 +573,12 @@ def test_reflection_tells_the_service_under_the_protocols_name(server):
     (file,) = reply.file_descriptor_response.file_descriptor_proto
     assert b"\x12\x09inference" in file
     assert b"keras_selfattn.open_inference" not in file
+    found = descriptor_pb2.FileDescriptorProto.FromString(file)
+    (contents,) = [each for each in found.message_type if each.name == "InferTensorContents"]
+    fields = {each.name: (each.type, each.label) for each in contents.field}
+    kinds = descriptor_pb2.FieldDescriptorProto
+    assert fields["fp32_contents"] == (kinds.TYPE_FLOAT, kinds.LABEL_REPEATED)
+    assert fields["fp64_contents"] == (kinds.TYPE_DOUBLE, kinds.LABEL_REPEATED)
 
 
 def test_a_request_beyond_the_limit_of_memory_is_refused(half_base):
@@ -604,3 +644,48 @@ def test_bodies_may_be_compressed(server):
         headers = {"Content-Encoding": "deflate"}
         status, found = answer(server, "/v2/models/half/infer", wrong, headers=headers)
         assert (status, found["error"].startswith("Failed to decompress the request's body")) == (400, True)
+
+
+def test_null_is_as_if_it_were_not_there(server):
+    x = {**HALF, "parameters": None}
+    doc = {"id": None, "parameters": {"timeout": None}, "outputs": None, "inputs": [x]}
+    status, found = answer(server, "/v2/models/half/infer", doc)
+    assert (status, found["outputs"][0]["data"], "id" in found) == (200, [3.0, 4.0], False)
+
+
+def test_more_tensors_than_a_model_can_have_are_refused_before_each_is_looked_at(server, call):
+    empty = {"inputs": b"\x2a\x00", "outputs": b"\x32\x00", "raw_input_contents": b"\x3a\x00"}
+    with grpc.insecure_channel(server.target) as channel:
+        ask = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        for name, data in empty.items():
+            found = refused(ask, b"\x0a\x04half" + data * 1001, timeout=20)
+            assert found == ("INVALID_ARGUMENT", f"{name} must be at most 1000. Received 1001")
+    request = request_of(x=np.float32([2]))
+    for number in range(1001):
+        request.parameters[str(number)].bool_param = True
+    assert refused(call, "ModelInfer", request)[1] == "parameters must be at most 1000. Received 1001"
+
+
+def test_a_raw_binary_request_is_refused_by_name(server):
+    status, found = answer(server, "/v2/models/half/infer", bytes(8), headers={JSON_LENGTH: "0"})
+    assert (status, "a raw binary request is an extension of Triton's" in found["error"]) == (501, True)
+
+
+def test_an_error_repeats_little_of_what_was_sent(server):
+    x = {**HALF, "name": "x" * 10**6}
+    status, body, _ = ask(server, "/v2/models/half/infer", {"inputs": [x]})
+    assert (status, len(body) < 5000) == (400, True)
+
+
+def test_a_model_may_be_called_as_a_call_of_tritons(half_base):
+    with Server(ServerConfig("stats", half_base, port=0, rest_api_port=-1)) as server:
+        assert answer(server, "/v2/models/stats/infer", {"inputs": [HALF]})[0] == 200
+        assert answer(server, "/v2/models/stats/ready") == (200, {"name": "stats", "ready": True})
+
+
+def test_pages_of_other_origins_may_send_and_read_binary_tensors(half_base):
+    config = ServerConfig("half", half_base, port=0, rest_api_port=-1, rest_api_enable_cors_support=True)
+    with Server(config) as server:
+        _, _, headers = ask(server, "/v2", headers={"Origin": "http://page"}, method="OPTIONS")
+    assert JSON_LENGTH in headers["Access-Control-Allow-Headers"]
+    assert headers["Access-Control-Expose-Headers"] == JSON_LENGTH

@@ -109,8 +109,8 @@ def test_raw_bytes_that_do_not_fit_are_refused(datatype, shape, data, words):
 @pytest.mark.parametrize(
     ("datatype", "shape", "field", "values", "words"),
     [
-        ("INT8", [2], "int_contents", [1], r"INT8 of shape \[2\] has 2 values. Received 1 in int_contents"),
-        ("FP32", [2], "fp32_contents", [1], "FP32 .* has 2 values. Received 1 in fp32_contents"),
+        ("INT8", [2], "int_contents", [1], r"INT8 of shape \[2\] has 2 values, packed. Received 1 in"),
+        ("FP32", [2], "fp32_contents", [1], "FP32 .* has 2 values, packed. Received 1 in fp32_contents"),
         ("INT8", [2], "int_contents", [1, 128], "in the range of INT8. Received 1 to 128"),
         ("UINT16", [1], "uint_contents", [2**16], "in the range of UINT16. Received 65536 to 65536"),
         ("INT64", [1], "int_contents", [1], "INT64 is sent in int64_contents. Received int_contents"),
@@ -123,7 +123,7 @@ def test_contents_that_do_not_fit_are_refused(datatype, shape, field, values, wo
 
 
 def test_floats_in_contents_that_are_cut_short_are_refused():
-    with pytest.raises(CodecError, match="has 1 values. Received 1 in fp32_contents"):
+    with pytest.raises(CodecError, match="has 1 values, packed. Received 1 in fp32_contents"):
         tensors.from_contents("FP32", [1], oip.InferTensorContents(fp32_contents=bytes(5)))
 
 
@@ -134,6 +134,7 @@ def test_a_tensors_memory_is_known_from_its_message_and_bounded_by_it(datatype):
     assert tensors.decoded_bytes(datatype, [2**30], 12) == 12 * each, "no more than one a byte"
     assert tensors.decoded_bytes(datatype, [2**62, 2**62], 12) == 0, "it is refused"
     assert tensors.decoded_bytes("complex", [1], 12) == 0
+    assert tensors.decoded_bytes(datatype, [3], 12, in_contents=True) > 3 * each, "the message's values count"
 
 
 def test_a_bytes_elements_memory_is_no_less_than_pythons():

@@ -179,5 +179,5 @@ def test_errors_have_their_codes_and_words(ask, module):
     "method", ["get_model_repository_index", "get_inference_statistics", "get_log_settings", "load_model"]
 )
 def test_calls_of_tritons_own_are_refused_by_name(ask, method):
-    with pytest.raises(InferenceServerException, match="is not of the Open Inference Protocol"):
+    with pytest.raises(InferenceServerException, match="is not part of the Open Inference Protocol"):
         ask(method, *(["half"] if method == "load_model" else []))

@@ -84,7 +84,7 @@ class GrpcApi:
         self.add_service(server, open_inference.SERVICE, methods)
         admit = partial(api.admitted, MODEL_INFER)
         _register(server, open_inference.SERVICE, {MODEL_INFER: _Handler(infer, self.in_flight, admit)})
-        server.add_generic_rpc_handlers((_Extensions(),))
+        server.add_generic_rpc_handlers((_TritonOnly(),))
 
     def add_service(self, server: grpc.aio.Server, name: str, methods: Mapping[str, Method]) -> None:
         """Register a service; its calls are drained like all others."""
@@ -139,7 +139,7 @@ def _register(server: grpc.aio.Server, service: str, handlers: Mapping[str, _Han
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, known),))
 
 
-class _Extensions(grpc.GenericRpcHandler):
+class _TritonOnly(grpc.GenericRpcHandler):
     """Refuse the calls that Triton adds to the protocol, by name."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
@@ -148,7 +148,7 @@ class _Extensions(grpc.GenericRpcHandler):
             return None
 
         async def refuse(requests: object, context: grpc.aio.ServicerContext) -> None:
-            details = f"{name} is not of the Open Inference Protocol, and this server has no such extension"
+            details = f"{name} is not part of the Open Inference Protocol; this server does not support it"
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, details)
 
         # Calls with one request and with several are the same to a handler that reads none.

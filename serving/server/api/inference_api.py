@@ -98,7 +98,7 @@ class InferenceApi:
         prepare = partial(PredictCall, request=request, encode=self._encode)
         with self.counted(spec, PREDICT, "GRPC"):
             sizes = Sizes(len(data), predict_bytes(request))
-            return await self.infer(spec, PREDICT, prepare, serialized, sizes, deadline)
+            return await self.infer(spec, PREDICT, prepare, serialized, sizes, deadline, copies=True)
 
     async def classify(self, data: bytes, deadline: float | None) -> bytes:
         """A ClassificationResponse."""
@@ -207,6 +207,7 @@ class InferenceApi:
         finish: Callable[[_T], _Answer],
         sizes: Sizes,
         deadline: float | None,
+        copies: bool = False,
     ) -> _Answer:
         """Run a graph for a request.
 
@@ -229,6 +230,7 @@ class InferenceApi:
             finish: turns the response into the answer.
             sizes: the sizes of the request. Large requests are parsed in a thread; those too large, refused.
             deadline: a time of `time.monotonic` after which nobody waits for the answer; None for no limit.
+            copies: True if `finish` copies the outputs' memory, instead of writing value by value.
         """
         with self.admission.growth(*sizes), self._models.lease(spec) as servable:
             call = await self._runner.off_loop(max(sizes), prepare, servable)
@@ -238,8 +240,7 @@ class InferenceApi:
             started = time.perf_counter()
             arrays = await self._runner.run(servable, call, deadline)
             self._metrics.ran(spec.name, api, time.perf_counter() - started)
-            copied = api in (PREDICT, MODEL_INFER) and finish is serialized
-            work = _copied_bytes(arrays) if copied else _value_work(arrays)
+            work = _copied_bytes(arrays) if copies else _value_work(arrays)
             return await self._runner.off_loop(work, lambda: finish(call.respond(arrays)))
 
     def _model_of(self, api: str, data: bytes) -> pb.ModelSpec:

@@ -1,13 +1,12 @@
 """The Open Inference Protocol (KServe's V2): its gRPC calls, and what they share with those over REST.
 
-Reference: specification/protocol of open-inference/open-inference-protocol; for parameters,
-docs/protocol/extension_parameters.md of triton-inference-server/server.
+Reference: specification/protocol of open-inference/open-inference-protocol.
 """
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,21 +19,16 @@ from ..models import quantised_tensors
 from ..models.model_registry import ModelRegistry
 from ..models.servable import DEFAULT_SIGNATURE, Servable
 from .inference_api import MODEL_INFER, InferenceApi, Sizes, serialized
+from .open_inference_parameters import check_tensor_parameters, model_spec_of, request_deadline
 from .predict import ArraysCall, signature_of
 
 SERVICE = "inference.GRPCInferenceService"
-SIGNATURE_NAME = "signature_name"
-"""The request's parameter that names a signature."""
 
 _SERVER_NAME = "keras-selfattn"
 _PLATFORM = "tensorflow_savedmodel"
-_EXTENSIONS = ("binary_tensor_data",)
-_MOST_VERSION = 2**63 - 1
-# Parameters of Triton's own that would change the answer, and those of a tensor.
-_STATEFUL = ("sequence_id", "sequence_start", "sequence_end")
-_OF_TENSORS = ("shared_memory_region", "classification")
-
-_T = TypeVar("_T")
+_HAS = ("binary_tensor_data",)
+MOST_TENSORS = 1000
+"""The most inputs, outputs or parameters of a request: a small message can hold a million of them."""
 
 
 class Outputs(NamedTuple):
@@ -44,7 +38,7 @@ class Outputs(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
-class InferCall(Generic[_T]):
+class InferCall:
     """The call that a request asks for.
 
     Args:
@@ -52,7 +46,6 @@ class InferCall(Generic[_T]):
         signature_name: empty for the default one.
         inputs: arrays by name.
         outputs: the names of those to answer; empty for all.
-        answer: makes the answer.
 
     Raises:
         FailedPreconditionError: the signature does not exist.
@@ -65,17 +58,16 @@ class InferCall(Generic[_T]):
         signature_name: str,
         inputs: Mapping[str, np.ndarray],
         outputs: Sequence[str],
-        answer: Callable[[Outputs], _T],
     ):
         self._call = ArraysCall(signature_of(servable, signature_name), inputs, outputs)
-        self._version, self._answer = servable.version, answer
+        self._version = servable.version
         self.feeds, self.fetches = self._call.feeds, self._call.fetches
 
-    def respond(self, arrays: Sequence[np.ndarray]) -> _T:
-        """Return the answer, of arrays without records for quantised types."""
+    def respond(self, arrays: Sequence[np.ndarray]) -> Outputs:
+        """Return the outputs; quantised types are integers in them."""
         found = self._call.respond(arrays)
         plain = {name: quantised_tensors.plain(array) for name, array in found.items()}
-        return self._answer(Outputs(self._version, plain))
+        return Outputs(self._version, plain)
 
 
 class OpenInference:
@@ -97,7 +89,7 @@ class OpenInference:
         self._version = version
 
     def methods(self) -> dict[str, Callable[[bytes, float | None], Awaitable[bytes]]]:
-        """The gRPC methods by name: they take a serialized request and a deadline, as `InferenceApi`'s do."""
+        """Return the gRPC methods by name; they take a request's bytes and a deadline of `time.monotonic`."""
         return {
             "ServerLive": self._server_live,
             "ServerReady": self._server_ready,
@@ -116,31 +108,27 @@ class OpenInference:
             return False
 
     def server_metadata(self) -> oip.ServerMetadataResponse:
-        """The server's name, version and extensions."""
-        return oip.ServerMetadataResponse(name=_SERVER_NAME, version=self._version, extensions=_EXTENSIONS)
+        """Return the server's name, version and extensions."""
+        return oip.ServerMetadataResponse(name=_SERVER_NAME, version=self._version, extensions=_HAS)
 
     def model_metadata(self, spec: pb.ModelSpec) -> oip.ModelMetadataResponse:
-        """A model's versions that answer, and the inputs and outputs of a signature.
+        """Return a model's versions that answer, and the inputs and outputs of `serving_default`, if any.
 
-        The property `signatures` names all signatures, with commas between. Without `serving_default`, and if
-        `spec` names no other signature, there are no inputs and outputs.
+        The property `signatures` names all signatures, with commas between.
 
         Raises:
             NotFoundError: that model or version is not available.
-            FailedPreconditionError: the signature does not exist.
+            InvalidArgumentError: there is no such label.
         """
         with self._models.lease(spec) as servable:
             known = servable.signatures
-            if spec.signature_name or DEFAULT_SIGNATURE in known:
-                signature = signature_of(servable, spec.signature_name)
-            else:
-                signature = pb.SignatureDef()
+        signature = known.get(DEFAULT_SIGNATURE, pb.SignatureDef())
         return oip.ModelMetadataResponse(
             name=spec.name,
             versions=[str(version) for version in sorted(self._models.available().get(spec.name, ()))],
             platform=_PLATFORM,
-            inputs=_described(signature.inputs),
-            outputs=_described(signature.outputs),
+            inputs=_tensor_metadata(signature.inputs),
+            outputs=_tensor_metadata(signature.outputs),
             # TensorFlow's own, such as __saved_model_init_op, are not for clients.
             properties={"signatures": ",".join(sorted(name for name in known if name[:2] != "__"))},
         )
@@ -156,90 +144,28 @@ class OpenInference:
 
     async def _model_ready(self, data: bytes, deadline: float | None) -> bytes:
         request = await self.api.parse(oip.ModelReadyRequest, data)
-        ready = self.ready(asked_spec(request.name, request.version))
+        ready = self.ready(model_spec_of(request.name, request.version))
         return oip.ModelReadyResponse(ready=ready).SerializeToString()
 
     async def _model_metadata(self, data: bytes, deadline: float | None) -> bytes:
         request = await self.api.parse(oip.ModelMetadataRequest, data)
-        return serialized(self.model_metadata(asked_spec(request.name, request.version)))
+        return serialized(self.model_metadata(model_spec_of(request.name, request.version)))
 
     async def _model_infer(self, data: bytes, deadline: float | None) -> bytes:
         request = await self.api.parse(oip.ModelInferRequest, data)
         with self.api.counted(pb.ModelSpec(name=request.model_name), MODEL_INFER, "GRPC"):
+            _check_counts(request)
             parameters = _values(request.parameters)
-            spec = asked_spec(request.model_name, request.model_version, parameters)
-            sizes = Sizes(len(data), _message_bytes(request))
+            spec = model_spec_of(request.model_name, request.model_version, parameters)
+            sizes = Sizes(len(data), _tensor_bytes(request, len(data)))
             prepare = partial(_grpc_call, request, spec.signature_name)
-            ends = earlier(deadline, parameters)
-            return await self.api.infer(spec, MODEL_INFER, prepare, serialized, sizes, ends)
+            answer = partial(_answer, request)
+            ends = request_deadline(deadline, parameters)
+            copies = bool(request.raw_input_contents)
+            return await self.api.infer(spec, MODEL_INFER, prepare, answer, sizes, ends, copies)
 
 
-def asked_spec(name: str, version: str, parameters: Mapping[str, Any] | None = None) -> pb.ModelSpec:
-    """The model, the version and the signature that a request names.
-
-    Args:
-        name: the model's.
-        version: a number or a label; empty for the latest.
-        parameters: of the request.
-
-    Raises:
-        InvalidArgumentError: the version is too large, or the signature's name is not a string.
-        UnimplementedError: a parameter asks for what models here do not have.
-
-    Example:
-        >>> asked_spec("half", "3").version.value
-        3
-    """
-    parameters = parameters or {}
-    for each in _STATEFUL:
-        if parameters.get(each):
-            raise errors.UnimplementedError(
-                f"the parameter {each} is for models with state between requests, which this server has not"
-            )
-    signature = parameters.get(SIGNATURE_NAME, "")
-    if not isinstance(signature, str):
-        raise errors.InvalidArgumentError(
-            f"the parameter {SIGNATURE_NAME} must be a string. Received {signature!r:.40}"
-        )
-    spec = pb.ModelSpec(name=name, signature_name=signature)
-    if version.isascii() and version.isdigit():
-        if len(version) > len(str(_MOST_VERSION)) or int(version) > _MOST_VERSION:
-            raise errors.InvalidArgumentError(
-                f"the version must be at most {_MOST_VERSION}. Received {version[:40]}"
-            )
-        spec.version.value = int(version)
-    elif version:
-        spec.version_label = version
-    return spec
-
-
-def earlier(deadline: float | None, parameters: Mapping[str, Any]) -> float | None:
-    """A deadline, or the end of the parameter `timeout`, in microseconds, if that is earlier; 0 is none.
-
-    Raises:
-        InvalidArgumentError: `timeout` is not a whole number, or negative.
-    """
-    timeout = parameters.get("timeout", 0)
-    if type(timeout) is not int or timeout < 0:
-        raise errors.InvalidArgumentError(
-            f"the parameter timeout must be microseconds, a whole number. Received {timeout!r:.40}"
-        )
-    if not timeout:
-        return deadline
-    ends = time.monotonic() + timeout / 1e6
-    return ends if deadline is None else min(deadline, ends)
-
-
-def check_tensor_parameters(name: str, parameters: Mapping[str, Any]) -> None:
-    """Raise UnimplementedError for a tensor's parameters that are extensions of Triton's own."""
-    for each in _OF_TENSORS:
-        if each in parameters:
-            raise errors.UnimplementedError(
-                f"{name}: the parameter {each} is an extension of Triton's, which this server has not"
-            )
-
-
-def named_array(arrays: dict[str, np.ndarray], name: str, read: Callable[[], np.ndarray]) -> None:
+def add_array(arrays: dict[str, np.ndarray], name: str, read: Callable[[], np.ndarray]) -> None:
     """Add an input's array to those before it.
 
     Args:
@@ -251,7 +177,7 @@ def named_array(arrays: dict[str, np.ndarray], name: str, read: Callable[[], np.
         InvalidArgumentError: the name has come before, or `read` raises a CodecError.
     """
     if name in arrays:
-        raise errors.InvalidArgumentError(f"input {name} comes twice")
+        raise errors.InvalidArgumentError(f"input {name} is given twice")
     try:
         arrays[name] = read()
     except CodecError as error:
@@ -259,11 +185,11 @@ def named_array(arrays: dict[str, np.ndarray], name: str, read: Callable[[], np.
 
 
 def unsendable(name: str, error: CodecError) -> errors.UnimplementedError:
-    """The error for an output that no message can carry."""
+    """Return the error for an output that no message can carry."""
     return errors.UnimplementedError(f"output {name} cannot be sent: {error}")
 
 
-def _described(infos: Mapping[str, pb.TensorInfo]) -> list[oip.ModelMetadataResponse.TensorMetadata]:
+def _tensor_metadata(infos: Mapping[str, pb.TensorInfo]) -> list[oip.ModelMetadataResponse.TensorMetadata]:
     """Describe inputs or outputs; a type without a datatype has TensorFlow's name."""
     described = oip.ModelMetadataResponse.TensorMetadata
     found: list[oip.ModelMetadataResponse.TensorMetadata] = []
@@ -279,32 +205,38 @@ def _described(infos: Mapping[str, pb.TensorInfo]) -> list[oip.ModelMetadataResp
 
 
 def _values(parameters: Mapping[str, oip.InferParameter]) -> dict[str, Any]:
-    """The values of a message's parameters."""
+    """Return the values of a message's parameters."""
     chosen = {name: each.WhichOneof("parameter_choice") for name, each in parameters.items()}
     return {name: getattr(parameters[name], choice) for name, choice in chosen.items() if choice}
 
 
-def _message_bytes(request: oip.ModelInferRequest) -> int:
-    """Return the memory of a request's tensors in bytes, at most."""
-    raw = request.raw_input_contents
-    found = 0
+def _check_counts(request: oip.ModelInferRequest) -> None:
+    """Refuse more tensors or parameters than a model can have, before anything looks at each."""
+    for name in ("parameters", "inputs", "outputs", "raw_input_contents"):
+        if len(getattr(request, name)) > MOST_TENSORS:
+            raise errors.InvalidArgumentError(
+                f"{name} must be at most {MOST_TENSORS}. Received {len(getattr(request, name))}"
+            )
+
+
+def _tensor_bytes(request: oip.ModelInferRequest, most: int) -> int:
+    """Return the bytes that a request's tensors take in memory; `most` is the size of its message."""
+    raw, found = request.raw_input_contents, 0
     for place, each in enumerate(request.inputs):
-        size = len(raw[place]) if place < len(raw) else each.contents.ByteSize()
-        found += tensors.decoded_bytes(each.datatype, each.shape, size)
+        size = len(raw[place]) if place < len(raw) else most
+        found += tensors.decoded_bytes(each.datatype, each.shape, size, in_contents=not raw)
     return found
 
 
-def _grpc_call(
-    request: oip.ModelInferRequest, signature_name: str, servable: Servable
-) -> InferCall[oip.ModelInferResponse]:
-    for each in (*request.inputs, *request.outputs):
+def _grpc_call(request: oip.ModelInferRequest, signature_name: str, servable: Servable) -> InferCall:
+    for each in chain(request.inputs, request.outputs):
         check_tensor_parameters(each.name, each.parameters)
     asked = [output.name for output in request.outputs]
-    return InferCall(servable, signature_name, _arrays(request), asked, partial(_response, request))
+    return InferCall(servable, signature_name, _arrays(request), asked)
 
 
 def _arrays(request: oip.ModelInferRequest) -> dict[str, np.ndarray]:
-    """The inputs of a request by name."""
+    """Return the inputs of a request by name."""
     raw, found = request.raw_input_contents, dict[str, np.ndarray]()
     if raw and len(raw) != len(request.inputs):
         raise errors.InvalidArgumentError(
@@ -320,12 +252,12 @@ def _arrays(request: oip.ModelInferRequest) -> dict[str, np.ndarray]:
             read = partial(tensors.from_raw, each.datatype, each.shape, raw[place])
         else:
             read = partial(tensors.from_contents, each.datatype, each.shape, each.contents)
-        named_array(found, each.name, read)
+        add_array(found, each.name, read)
     return found
 
 
-def _response(request: oip.ModelInferRequest, outputs: Outputs) -> oip.ModelInferResponse:
-    """The answer: in contents if the inputs came so and all outputs can, else in raw bytes."""
+def _answer(request: oip.ModelInferRequest, outputs: Outputs) -> bytes:
+    """Return the answer: in contents if the inputs came so and all outputs can, else in raw bytes."""
     response = oip.ModelInferResponse(
         model_name=request.model_name, model_version=str(outputs.version), id=request.id
     )
@@ -342,4 +274,4 @@ def _response(request: oip.ModelInferRequest, outputs: Outputs) -> oip.ModelInfe
             output.contents.CopyFrom(tensors.to_contents(array))
     else:
         response.raw_output_contents.extend(map(tensors.to_raw, arrays))
-    return response
+    return serialized(response)

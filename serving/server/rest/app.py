@@ -45,6 +45,7 @@ from .json_out import (
     regress_outputs,
     status_json,
 )
+from .open_inference_json import JSON_LENGTH
 from .open_inference_rest import OpenInferenceRest
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ _log = logging.getLogger(__name__)
 _CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "POST, GET",
-    "Access-Control-Allow-Headers": "Content-Type",
+    "Access-Control-Allow-Headers": f"Content-Type, {JSON_LENGTH}",
+    "Access-Control-Expose-Headers": JSON_LENGTH,
 }
 _API_OF = {
     routes.PREDICT: PREDICT,
@@ -63,6 +65,7 @@ _API_OF = {
     routes.METADATA: "GetModelMetadata",
 }
 _BUSY = (429, 503)
+_MOST_TEXT = 4096  # characters of an error; some repeat what was sent
 _REFUSAL_SECONDS = 0.025
 _RETRY_SECONDS = "1"  # the shortest pause that HTTP can name
 
@@ -130,10 +133,9 @@ class RestApi:
             if self.in_flight.draining:
                 raise UnavailableError("the server is shutting down")
             return await self._routed(scope, receive)
-        except HttpError as error:
-            return Answer(error_body(error.details), error.status)
         except ServingError as error:
-            return Answer(error_body(error.details), HTTP_STATUS[error.code])
+            status = error.status if isinstance(error, HttpError) else HTTP_STATUS[error.code]
+            return Answer(error_body(error.details[:_MOST_TEXT]), status)
         except Exception:  # noqa: BLE001 - the client gets a status, the log the traceback
             _log.exception("a request failed")
             return Answer(error_body("internal error; the server's log has the cause"), 500)
@@ -161,7 +163,7 @@ class RestApi:
     ) -> Answer:
         asked = open_inference_routes.route(method, path)
         if asked.asks != open_inference_routes.INFER:
-            return self._open_inference.tell(asked)
+            return self._open_inference.describe(asked)
         infer = partial(self._open_inference.infer, asked, scope)
         return await self._infer(MODEL_INFER, pb.ModelSpec(name=asked.name), scope, receive, infer)
 

@@ -6,6 +6,7 @@ Reference: asgi.readthedocs.io, "HTTP request".
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, NoReturn
 
 from ...errors import CancelledError, InvalidArgumentError
@@ -55,7 +56,8 @@ async def read_body(
     if packed is None:
         return await runner.off_loop(size, b"".join, chunks)
     # A compressed body of a few bytes may inflate to the largest size that a body may have.
-    return await runner.off_loop(most_bytes, _inflated, chunks, packed, most_bytes)
+    inflate = partial(_inflated, packed=packed, most_bytes=most_bytes)
+    return await runner.off_loop(most_bytes, inflate, chunks)
 
 
 async def _received(receive: Receive, chunks: list[bytes], most_bytes: int) -> int:

@@ -15,8 +15,10 @@ import numpy as np
 from ...errors import InvalidArgumentError
 from ...wire import open_inference_pb2 as oip
 from ...wire import open_inference_tensors as tensors
+from ...wire.codec import known_shape
 from ...wire.dtypes import CodecError
-from ..api.open_inference import Outputs, check_tensor_parameters, named_array, unsendable
+from ..api.open_inference import MOST_TENSORS, Outputs, add_array, unsendable
+from ..api.open_inference_parameters import SIGNATURE_NAME, check_tensor_parameters
 from .answer import JSON, Answer
 from .json_in import document, floats, invalid, shown, text_bytes
 from .json_out import dumped, numbers
@@ -26,12 +28,21 @@ JSON_LENGTH = "Inference-Header-Content-Length"
 
 _BINARY = "application/octet-stream"
 _BINARY_SIZE = "binary_data_size"
-# How deep lists of one tensor may be; an array has no more axes.
-_MOST_AXES = 64
+_MOST_SIZE = 2**63 - 1
+_REQUIRED: Any = object()
+_JSON_NAMES: dict[type, str] = {
+    str: "a string",
+    int: "a whole number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
+# The values that arrays of each kind of NumPy's are made of.
+_JSON_TYPES: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}, "O": {str}}
 
 
 class InputHeader(NamedTuple):
-    """An input: `data` is its list, or None if it is sent in binary; `size` is the bytes of that."""
+    """An input: `data` is its list, or None if it is sent in binary, with so many bytes (`size`)."""
 
     name: str
     datatype: str
@@ -41,7 +52,10 @@ class InputHeader(NamedTuple):
 
 
 class InferHeader(NamedTuple):
-    """The JSON object of a request: `outputs` says for each asked output whether to answer it in binary."""
+    """The JSON object of a request: `outputs` maps each requested output to True if its answer is binary.
+
+    `binary` is the same for all outputs if none is requested by name.
+    """
 
     id: str
     parameters: dict[str, Any]
@@ -50,11 +64,15 @@ class InferHeader(NamedTuple):
     binary: bool
 
 
-def infer_header(body: bytes) -> InferHeader:
+def infer_header(body: bytes, more: int = 0) -> InferHeader:
     """Parse the JSON object of a request for inference.
 
+    Args:
+        body: the object.
+        more: the number of bytes after it.
+
     Raises:
-        InvalidArgumentError: it is not JSON, or not such an object.
+        InvalidArgumentError: it is not JSON, or not such an object, or its inputs are not of so many bytes.
         UnimplementedError: a tensor has parameters of Triton's own.
 
     Example:
@@ -62,27 +80,33 @@ def infer_header(body: bytes) -> InferHeader:
         [InputHeader(name='x', datatype='FP32', shape=[1], data=[2], size=0)]
     """
     doc = document(body)
-    parameters = _typed(doc, "parameters", dict, {})
-    binary = _typed(parameters, "binary_data_output", bool, False)
+    parameters = _parameters(doc, "request")
+    _field(parameters, "request", SIGNATURE_NAME, str, "")
+    binary = _field(parameters, "request", "binary_data_output", bool, False)
     outputs: dict[str, bool] = {}
     for each in _objects(doc, "outputs"):
-        name = _typed(each, "name", str)
-        own = _typed(each, "parameters", dict, {})
+        name = _field(each, "output", "name", str)
+        own = _parameters(each, f"output {name}")
         check_tensor_parameters(name, own)
         if name in outputs:
-            raise invalid(f"output {name} comes twice")
-        outputs[name] = _typed(own, "binary_data", bool, binary)
+            raise invalid(f"output {name} is given twice")
+        outputs[name] = _field(own, f"output {name}", "binary_data", bool, binary)
     inputs = [_input_header(each) for each in _objects(doc, "inputs")]
-    return InferHeader(_typed(doc, "id", str, ""), parameters, inputs, outputs, binary)
+    needed = sum(each.size for each in inputs)
+    if needed != more:
+        raise invalid(
+            f"the inputs' {_BINARY_SIZE} add up to {needed} bytes. Received {more} after the JSON object"
+        )
+    return InferHeader(_field(doc, "request", "id", str, ""), parameters, inputs, outputs, binary)
 
 
 def decoded_bytes(header: InferHeader) -> int:
-    """Return the memory in bytes that a request's binary tensors take at most."""
+    """Return the bytes that a request's binary tensors take in memory, at most."""
     sent = [each for each in header.inputs if each.data is None]
     return sum(tensors.decoded_bytes(each.datatype, each.shape, each.size) for each in sent)
 
 
-def infer_inputs(header: InferHeader, binary: bytes) -> dict[str, np.ndarray]:
+def infer_inputs(header: InferHeader, binary: bytes | memoryview) -> dict[str, np.ndarray]:
     """Return the arrays of a request by name.
 
     Args:
@@ -90,7 +114,7 @@ def infer_inputs(header: InferHeader, binary: bytes) -> dict[str, np.ndarray]:
         binary: the bytes after it.
 
     Raises:
-        InvalidArgumentError: data do not fit their datatype and shape, or do not add up to `binary`.
+        InvalidArgumentError: data do not fit their datatype and shape.
 
     Example:
         >>> asked = b'{"inputs": [{"name": "x", "datatype": "INT8", "shape": [2], "data": [1, 2]}]}'
@@ -98,11 +122,6 @@ def infer_inputs(header: InferHeader, binary: bytes) -> dict[str, np.ndarray]:
         [1, 2]
     """
     arrays, place, view = dict[str, np.ndarray](), 0, memoryview(binary)
-    needed = sum(each.size for each in header.inputs)
-    if needed != len(binary):
-        raise InvalidArgumentError(
-            f"the inputs' {_BINARY_SIZE} add up to {needed} bytes. Received {len(binary)} after the JSON"
-        )
     for each in header.inputs:
         part = view[place : place + each.size]
         place += each.size
@@ -110,7 +129,7 @@ def infer_inputs(header: InferHeader, binary: bytes) -> dict[str, np.ndarray]:
             read = partial(tensors.from_raw, each.datatype, each.shape, part)
         else:
             read = partial(_from_list, each.datatype, each.shape, each.data)
-        named_array(arrays, each.name, read)
+        add_array(arrays, each.name, read)
     return arrays
 
 
@@ -163,72 +182,87 @@ def model_answer(metadata: oip.ModelMetadataResponse) -> Answer:
 
 
 def _input_header(doc: Mapping[str, Any]) -> InputHeader:
-    name, shape = _typed(doc, "name", str), _typed(doc, "shape", list)
-    if any(type(size) is not int or abs(size) >= 2**63 for size in shape):
-        raise invalid(f"input {name}: 'shape' must be whole numbers. Received {shown(shape)}")
-    parameters = _typed(doc, "parameters", dict, {})
+    name = _field(doc, "input", "name", str)
+    whose = f"input {name}"
+    shape = _field(doc, whose, "shape", list)
+    for size in shape:
+        if type(size) is not int or abs(size) > _MOST_SIZE:
+            raise invalid(f"{whose}: 'shape' must be whole numbers. Received {shown(size)}")
+    parameters = _parameters(doc, whose)
     check_tensor_parameters(name, parameters)
-    if ("data" in doc) == (_BINARY_SIZE in parameters):
-        raise invalid(f"input {name} must have either 'data' or the parameter {_BINARY_SIZE}")
-    size = _typed(parameters, _BINARY_SIZE, int, 0)
-    if size < 0:
-        raise invalid(f"input {name}: {_BINARY_SIZE} must be 0 or more. Received {size}")
-    data = _typed(doc, "data", list) if "data" in doc else None
-    return InputHeader(name, _typed(doc, "datatype", str), shape, data, size)
+    data = _field(doc, whose, "data", list, None)
+    size = _field(parameters, whose, _BINARY_SIZE, int, None)
+    if (data is None) == (size is None):
+        raise invalid(f"{whose} must have either 'data' or the parameter {_BINARY_SIZE}")
+    if size is not None and size < 0:
+        raise invalid(f"{whose}: {_BINARY_SIZE} must be 0 or more. Received {shown(size)}")
+    return InputHeader(name, _field(doc, whose, "datatype", str), shape, data, size or 0)
+
+
+def _parameters(doc: Mapping[str, Any], whose: str) -> dict[str, Any]:
+    given = _field(doc, whose, "parameters", dict, {})
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _objects(doc: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    found = _typed(doc, key, list, [])
+    found = _field(doc, "request", key, list, [])
+    if len(found) > MOST_TENSORS:
+        raise invalid(f"{key} must be at most {MOST_TENSORS}. Received {len(found)}")
     for each in found:
         if not isinstance(each, dict):
             raise invalid(f"'{key}' must be a list of objects. Received {shown(each)}")
     return found
 
 
-_REQUIRED: Any = object()
-
-
-def _typed(doc: Mapping[str, Any], key: str, kind: type, default: Any = _REQUIRED) -> Any:
-    """Return a key's value, which must be of a type; without it the default."""
-    value = doc.get(key, default)
-    if value is _REQUIRED:
-        raise invalid(f"an object lacks the key '{key}'")
+def _field(doc: Mapping[str, Any], whose: str, key: str, kind: type, default: Any = _REQUIRED) -> Any:
+    """Return a key's value, which must be of a type; the default without it, or for null."""
+    value = doc.get(key)
+    if value is None:
+        if default is _REQUIRED:
+            raise invalid(f"{whose}: '{key}' is missing")
+        return default
     if type(value) is not kind:
-        raise invalid(f"'{key}' must be of type {kind.__name__}. Received {shown(value)}")
+        raise invalid(f"{whose}: '{key}' must be {_JSON_NAMES[kind]}. Received {shown(value)}")
+    if kind is str and any("\ud800" <= each <= "\udfff" for each in value):
+        raise invalid(f"{whose}: '{key}' must be UTF-8. Received {shown(value)}")
     return value
 
 
 def _from_list(datatype: str, shape: Sequence[int], data: list[Any]) -> np.ndarray:
-    """Return the array of a list, which may be flat or nested, in row-major order."""
-    dtype, flat = tensors.dtype_of(datatype), _flat(data)
-    # Checked as for binary data, before anything of that size is made.
-    if min(shape, default=0) < 0 or len(shape) > _MOST_AXES or len(flat) != math.prod(shape):
-        raise CodecError(f"'data' must have as many values as the shape {shape}. Received {len(flat)}")
-    kinds, wanted = {*map(type, flat)}, _JSON_TYPES[dtype.kind if dtype.kind in "biuO" else "f"]
-    if not kinds <= wanted:
+    """Return the array of a list, which may be flat or nested as its shape, in row-major order."""
+    dtype, known = tensors.dtype_of(datatype), known_shape(shape)
+    flat = _flat(data, known)
+    if len(flat) != math.prod(known):
+        raise CodecError(f"'data' must have {math.prod(known)} values, as its shape. Received {len(flat)}")
+    wanted = _JSON_TYPES[dtype.kind if dtype.kind in "biuO" else "f"]
+    if not {*map(type, flat)} <= wanted:
         wrong = next(value for value in flat if type(value) not in wanted)
         raise CodecError(f"a value does not fit {datatype}: {shown(wrong)}")
     if dtype.hasobject:
         array = np.empty(len(flat), object)
         array[:] = text_bytes(flat)
-        return array.reshape(shape)
+        return array.reshape(known)
     if dtype.kind not in "biu":
-        return floats(flat, dtype).reshape(shape)
-    try:
-        return np.array(flat, dtype).reshape(shape)
-    except OverflowError:
-        raise CodecError(f"a value is out of the range of {datatype}") from None
+        return floats(flat, dtype).reshape(known)
+    if dtype.kind in "iu" and flat:
+        limits = np.iinfo(dtype)
+        for value in (min(flat), max(flat)):
+            if not limits.min <= value <= limits.max:
+                raise CodecError(f"a value is out of the range of {datatype}: {shown(value)}")
+    return np.array(flat, dtype).reshape(known)
 
 
-_JSON_TYPES: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}, "O": {str}}
-
-
-def _flat(data: list[Any]) -> list[Any]:
-    for _ in range(_MOST_AXES):
-        if not any(isinstance(each, list) for each in data):
-            break
-        data = list(chain.from_iterable(each if isinstance(each, list) else (each,) for each in data))
-    return data
+def _flat(data: list[Any], shape: Sequence[int]) -> list[Any]:
+    """Return the values of a list, in which lists are as long as the axes."""
+    if not any(isinstance(each, list) for each in data):
+        return data
+    level: list[Any] = [data]
+    for size in shape:
+        for each in level:
+            if not isinstance(each, list) or len(each) != size:
+                raise CodecError(f"'data' must be flat, or nested as the shape {list(shape)}")
+        level = list(chain.from_iterable(level))
+    return level
 
 
 def _output(name: str, array: np.ndarray, parts: list[bytes] | None) -> dict[str, Any]:

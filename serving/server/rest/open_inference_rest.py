@@ -3,15 +3,17 @@
 from functools import partial
 from typing import Any
 
-from ...errors import InvalidArgumentError
+from ...errors import InvalidArgumentError, UnimplementedError
 from ..api.inference_api import MODEL_INFER, Sizes
-from ..api.open_inference import InferCall, OpenInference, Outputs, asked_spec, earlier
+from ..api.open_inference import InferCall, OpenInference
+from ..api.open_inference_parameters import model_spec_of, request_deadline
 from ..batching.graph_runner import GraphRunner
 from ..models.servable import Servable
 from . import open_inference_routes as routes
 from .answer import Answer
 from .body import HttpError
 from .json_in import json_bytes
+from .json_out import dumped
 from .open_inference_json import (
     JSON_LENGTH,
     InferHeader,
@@ -26,6 +28,7 @@ from .open_inference_routes import OpenInferenceRoute
 
 # "The 200 status code indicates true and a 4xx status code indicates false."
 _NOT_READY = 400
+_MOST_DIGITS = 20
 
 
 class OpenInferenceRest:
@@ -37,14 +40,14 @@ class OpenInferenceRest:
 
     Example:
         rest = OpenInferenceRest(open_inference, runner)
-        answer = rest.tell(routes.route("GET", "/v2"))
+        answer = rest.describe(routes.route("GET", "/v2"))
     """
 
     def __init__(self, open_inference: OpenInference, runner: GraphRunner):
         self._open_inference = open_inference
         self._runner = runner
 
-    def tell(self, asked: OpenInferenceRoute) -> Answer:
+    def describe(self, asked: OpenInferenceRoute) -> Answer:
         """Answer a call about the server or a model.
 
         Raises:
@@ -53,14 +56,16 @@ class OpenInferenceRest:
         """
         if asked.asks == routes.SERVER:
             return server_answer(self._open_inference.server_metadata())
-        spec = asked_spec(asked.name, asked.version)
+        spec = model_spec_of(asked.name, asked.version)
         if asked.asks == routes.MODEL:
             return model_answer(self._open_inference.model_metadata(spec))
         if asked.asks == routes.READY and not self._open_inference.api.ready():
             raise HttpError(_NOT_READY, "no model has a version to answer")
         if asked.asks == routes.MODEL_READY and not self._open_inference.ready(spec):
             raise HttpError(_NOT_READY, f"model {asked.name} is not ready")
-        return Answer(b"{}")
+        if asked.asks == routes.MODEL_READY:
+            return Answer(dumped({"name": asked.name, "ready": True}))
+        return Answer(dumped({asked.asks: True}))
 
     async def infer(
         self, asked: OpenInferenceRoute, scope: dict[str, Any], body: bytes, deadline: float
@@ -77,16 +82,17 @@ class OpenInferenceRest:
             ServingError: as in `InferenceApi.infer`, or for a body that does not fit.
         """
         end = _json_length(scope, body)
-        written = body[:end]
+        written, binary = body[:end], memoryview(body)[end:]
         in_json = await self._runner.off_loop(end, json_bytes, written)
         api = self._open_inference.api
-        with api.admission.growth(len(body), in_json):
-            header = await self._runner.off_loop(max(end, in_json), infer_header, written)
-        spec = asked_spec(asked.name, asked.version, header.parameters)
+        with api.admission.growth(end, in_json):
+            header = await self._runner.off_loop(max(end, in_json), infer_header, written, len(binary))
+        spec = model_spec_of(asked.name, asked.version, header.parameters)
         sizes = Sizes(len(body), in_json + decoded_bytes(header))
-        prepare = partial(_call, asked.name, header, body[end:], spec.signature_name)
-        ends = earlier(deadline, header.parameters)
-        return await api.infer(spec, MODEL_INFER, prepare, _unchanged, sizes, ends)
+        prepare = partial(_call, header, binary, spec.signature_name)
+        answer = partial(infer_answer, asked.name, header)
+        ends = request_deadline(deadline, header.parameters)
+        return await api.infer(spec, MODEL_INFER, prepare, answer, sizes, ends, copies=header.binary)
 
 
 def _json_length(scope: dict[str, Any], body: bytes) -> int:
@@ -94,23 +100,19 @@ def _json_length(scope: dict[str, Any], body: bytes) -> int:
     found = dict(scope["headers"]).get(JSON_LENGTH.lower().encode())
     if found is None:
         return len(body)
-    if not found.isdigit() or len(found) > len(str(len(body))) or int(found) > len(body):
+    length = int(found) if found.isdigit() and len(found) < _MOST_DIGITS else -1
+    if not 0 <= length <= len(body):
         raise InvalidArgumentError(
             f"{JSON_LENGTH} must be the bytes of the JSON object, {len(body)} at most. "
             f"Received {found.decode('latin-1')[:40]}"
         )
-    return int(found)
+    if not length:
+        raise UnimplementedError(
+            f"{JSON_LENGTH} is 0: a raw binary request is an extension of Triton's, which this server does "
+            "not support"
+        )
+    return length
 
 
-def _call(
-    model: str, header: InferHeader, binary: bytes, signature_name: str, servable: Servable
-) -> InferCall[Answer]:
-    def answer(outputs: Outputs) -> Answer:
-        return infer_answer(model, header, outputs)
-
-    inputs = infer_inputs(header, binary)
-    return InferCall(servable, signature_name, inputs, [*header.outputs], answer)
-
-
-def _unchanged(answer: Answer) -> Answer:
-    return answer
+def _call(header: InferHeader, binary: memoryview, signature_name: str, servable: Servable) -> InferCall:
+    return InferCall(servable, signature_name, infer_inputs(header, binary), [*header.outputs])

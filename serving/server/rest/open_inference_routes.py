@@ -23,8 +23,8 @@ _PATHS = {
     ("POST", INFER): re.compile(f"{_MODEL}/infer"),
 }
 # Triton's extensions: shared memory, the repository, statistics, logging, tracing and generation.
-_EXTENSIONS = re.compile(
-    r"/v2/((system|cuda)sharedmemory|repository|logging|trace|models/stats)(/.*)?"
+_TRITON_ONLY = re.compile(
+    r"/v2/((system|cuda)sharedmemory|repository|logging|trace)(/.*)?|/v2/models/stats"
     rf"|{_MODEL}/(config|stats|trace/.*|generate|generate_stream)"
 )
 
@@ -58,9 +58,9 @@ def route(method: str, path: str) -> OpenInferenceRoute:
         >>> route("POST", "/v2/models/half/versions/3/infer")
         OpenInferenceRoute(asks='infer', name='half', version='3')
     """
-    if _EXTENSIONS.fullmatch(path):
+    if _TRITON_ONLY.fullmatch(path):
         raise UnimplementedError(
-            f"{path} is not of the Open Inference Protocol, and this server has no such extension"
+            f"{path} is not part of the Open Inference Protocol; this server does not support it"
         )
     found = {key: match for key, pattern in _PATHS.items() if (match := pattern.fullmatch(path))}
     for (wanted, asks), match in found.items():
