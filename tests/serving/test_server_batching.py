@@ -1,6 +1,7 @@
 """Requests that wait are run together, and nobody notices but for the time it takes."""
 
 import logging
+import re
 import threading
 
 import grpc
@@ -124,6 +125,31 @@ def one_thread(tmp_path, more=""):
     file = tmp_path / "batching.conf"
     file.write_text(f"num_batch_threads {{ value: 1 }} {more}")
     return {"enable_batching": True, "batching_parameters_file": file}
+
+
+def gauges(gate):
+    """How many requests wait, and whether one has no answer yet."""
+    text = gate._server._metrics.text(["rows"])
+    found = {}
+    for name in ("waiting_requests", "oldest_request_age_seconds"):
+        assert f"# TYPE :tensorflow:serving:{name} gauge\n" in text
+        (found[name],) = re.findall(rf'^:tensorflow:serving:{name}{{model_name="rows"}} (.*)$', text, re.M)
+    return int(found["waiting_requests"]), float(found["oldest_request_age_seconds"]) > 0
+
+
+@pytest.mark.parametrize("batching", [True, False])
+def test_gauges_tell_what_waits_and_how_long(serve, plain_base, tmp_path, until, batching):
+    one = one_thread(tmp_path) if batching else {"grpc_max_threads": 1}
+    ask, gate = serve(plain_base, **one)
+    assert gauges(gate) == (0, False)
+    first = ask([[1.0, 2.0]])
+    until(lambda: gauges(gate) == (0, True))
+    others = [ask([[1.0, 2.0]]) for _ in range(2)]
+    until(lambda: gauges(gate) == (2, True))
+    gate.let(3)
+    for each in (first, *others):
+        each.result()
+    assert gauges(gate) == (0, False)
 
 
 @pytest.fixture

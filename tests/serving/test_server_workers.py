@@ -23,7 +23,7 @@ from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client, ModelConfig
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.workers.membership import RELOAD
-from keras_selfattn.serving.server.workers.merging import merged_statuses, summed_metrics
+from keras_selfattn.serving.server.workers.merging import counts_alone, merged_statuses, summed_metrics
 from keras_selfattn.serving.server.workers.peer import Peer, PeerGoneError
 from keras_selfattn.serving.server.workers.supervisor import Supervisor
 from keras_selfattn.serving.wire import messages_pb2 as pb
@@ -359,6 +359,17 @@ def test_metrics_are_summed_sample_by_sample_in_their_families():
     two = '# TYPE a counter\na{x="1"} 3\na{x="2 3"} 1\n# TYPE b histogram\nb_sum{x="1"} 0.25\n'
     summed = '# TYPE a counter\na{x="1"} 5\na{x="2 3"} 1\n# TYPE b histogram\nb_sum{x="1"} 0.75\n'
     assert summed_metrics([one, two]) == summed
+
+
+def test_of_gauges_what_waits_is_summed_the_oldest_stays_and_none_outlives_its_process():
+    def text(count, seconds):
+        gauges = {"waiting_requests": count, "oldest_request_age_seconds": seconds}
+        named = {f":tensorflow:serving:{name}": value for name, value in gauges.items()}
+        lines = [f"# TYPE {name} gauge\n{name} {value}\n" for name, value in named.items()]
+        return "# TYPE a counter\na 2\n" + "".join(lines)
+
+    assert summed_metrics([text(3, 0.5), text(4, 0.25)]) == text(7, 0.5).replace("a 2", "a 4")
+    assert counts_alone(text(3, 0.5)) == "# TYPE a counter\na 2\n"
 
 
 @pytest.fixture

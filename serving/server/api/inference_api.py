@@ -232,13 +232,14 @@ class InferenceApi:
             deadline: a time of `time.monotonic` after which nobody waits for the answer; None for no limit.
             copies: True if `finish` copies the outputs' memory, instead of writing value by value.
         """
-        with self.admission.growth(*sizes), self._models.lease(spec) as servable:
+        pending = self._metrics.pending.request(spec.name)
+        with self.admission.growth(*sizes), self._models.lease(spec) as servable, pending as begin:
             call = await self._runner.off_loop(max(sizes), prepare, servable)
             if api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
                 # Every fed tensor has the same examples.
                 self._metrics.examples(spec.name, max(map(len, call.feeds.values()), default=0))
             started = time.perf_counter()
-            arrays = await self._runner.run(servable, call, deadline)
+            arrays = await self._runner.run(servable, call, deadline, begin)
             self._metrics.ran(spec.name, api, time.perf_counter() - started)
             work = _copied_bytes(arrays) if copies else _value_work(arrays)
             return await self._runner.off_loop(work, lambda: finish(call.respond(arrays)))

@@ -39,7 +39,7 @@ class Management:
         self.actions: Mapping[str, Callable[..., Any]] = {
             RELOAD: self._reload,
             STATUS: self._status_or_none,
-            METRICS: metrics.text,
+            METRICS: self._own_metrics,
         }
 
     async def reload(self, config: pb.ModelServerConfig, timeout: float | None) -> None:
@@ -78,8 +78,11 @@ class Management:
     async def metrics(self) -> str:
         """Return all counts, in Prometheus' text format."""
         if self._ask_all is None:
-            return self._metrics.text()
+            return self._own_metrics()
         return summed_metrics(await self._everybody(METRICS, timeout=_PATIENCE_SECONDS))
+
+    def _own_metrics(self) -> str:
+        return self._metrics.text(self._models.available())
 
     async def _everybody(self, action: str, *arguments: Any, timeout: float | None) -> list[Any]:
         ask_all = self._ask_all

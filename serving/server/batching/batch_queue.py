@@ -8,7 +8,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,15 +91,20 @@ class BatchSizer:
 Arrays = list[np.ndarray]
 
 
+def nothing() -> None:
+    """Do nothing."""
+
+
 @dataclass(eq=False)
 class QueuedCall:
-    """A request's share of a batch."""
+    """A request's share of a batch; `begin` is called when its run begins."""
 
     feeds: Mapping[str, np.ndarray]
     rows: int
     deadline: float | None
     arrived: float
     done: "asyncio.Future[Arrays]"
+    begin: Callable[[], None] = nothing
 
     def waits(self) -> bool:
         """Return True if a caller still waits for the answer."""

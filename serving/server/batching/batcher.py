@@ -12,7 +12,7 @@ GetPerModelBatchingParams in servables/tensorflow/bundle_factory_util.cc.
 import asyncio
 import contextlib
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -29,7 +29,7 @@ from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import by, expired, seconds_left
 from ..runtime.metrics import Metrics
 from .batch_arrays import joined, kind_of, merged, rows_of, split
-from .batch_queue import HALF_LIFE_SECONDS, Arrays, BatchSizer, Queue, QueuedCall, Run
+from .batch_queue import HALF_LIFE_SECONDS, Arrays, BatchSizer, Queue, QueuedCall, Run, nothing
 
 _Outcome = Arrays | Exception
 
@@ -56,13 +56,20 @@ class Batcher:
         self._busy = 0
         self._sizers: WeakKeyDictionary[Servable, BatchSizer] = WeakKeyDictionary()
 
-    async def run(self, servable: Servable, call: GraphCall[Any], deadline: float | None) -> Arrays:
+    async def run(
+        self,
+        servable: Servable,
+        call: GraphCall[Any],
+        deadline: float | None,
+        begin: Callable[[], None] = nothing,
+    ) -> Arrays:
         """Return the values that a call fetches, for its own rows.
 
         Args:
             servable: the version to call.
             call: the call; the first axis of its feeds and fetches is rows.
             deadline: a time of `time.monotonic` after which nobody waits for the answer; None for no limit.
+            begin: called when its run, or the first of several, begins.
 
         Raises:
             InvalidArgumentError: the inputs have no rows, unequal numbers of them, or too many.
@@ -80,7 +87,7 @@ class Batcher:
         if rows > parameters.capacity:
             raise _full()
         if rows <= parameters.max_execution_batch_size:
-            return await self._submit(servable, call.feeds, call.fetches, rows, deadline)
+            return await self._submit(servable, call.feeds, call.fetches, rows, deadline, begin)
         starts = range(0, rows, parameters.max_execution_batch_size)
         parts = [
             {
@@ -90,7 +97,7 @@ class Batcher:
             for start in starts
         ]
         answers = await asyncio.gather(
-            *(self._submit(servable, part, call.fetches, rows_of(part), deadline) for part in parts)
+            *(self._submit(servable, part, call.fetches, rows_of(part), deadline, begin) for part in parts)
         )
         return joined(answers)
 
@@ -101,9 +108,10 @@ class Batcher:
         fetches: Sequence[str],
         rows: int,
         deadline: float | None,
+        begin: Callable[[], None],
     ) -> Arrays:
         loop = asyncio.get_running_loop()
-        task = QueuedCall(feeds, rows, deadline, time.monotonic(), loop.create_future())
+        task = QueuedCall(feeds, rows, deadline, time.monotonic(), loop.create_future(), begin)
         parameters = self._parameters_of(servable)
         key = (servable, tuple(fetches), kind_of(feeds, parameters.pad))
         queue = self._queues.get(key)
@@ -171,6 +179,8 @@ class Batcher:
         run.queue.running += 1
         now = time.monotonic()
         self._metrics.queued(now - task.arrived for task in run.tasks)
+        for task in run.tasks:
+            task.begin()
 
         def work() -> None:
             outcomes = self._outcomes(run.queue, run.tasks)

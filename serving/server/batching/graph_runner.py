@@ -12,6 +12,7 @@ from ..models.servable import GraphCall, Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import by, seconds_left
 from ..runtime.metrics import Metrics
+from .batch_queue import nothing
 from .batcher import Batcher
 
 _T = TypeVar("_T")
@@ -45,22 +46,30 @@ class GraphRunner:
         self._most = parameters.max_execution_batch_size
         self._batcher = Batcher(executor, parameters, metrics)
 
-    async def run(self, servable: Servable, call: GraphCall[Any], deadline: float | None) -> list[np.ndarray]:
+    async def run(
+        self,
+        servable: Servable,
+        call: GraphCall[Any],
+        deadline: float | None,
+        begin: Callable[[], None] = nothing,
+    ) -> list[np.ndarray]:
         """Return the values that a call fetches.
 
         Args:
             servable: the version to call.
             call: the call.
             deadline: a time of `time.monotonic` after which nobody waits for the answer; None for no limit.
+            begin: called when a thread begins with it.
 
         Raises:
             DeadlineExceededError: the deadline has passed before a thread was free, or in the graph.
             ServingError: the graph failed.
         """
         if self._batch_all or servable.batching or _gains_from_batching(servable, call, self._most):
-            return await self._batcher.run(servable, call, deadline)
+            return await self._batcher.run(servable, call, deadline, begin)
 
         def run(call: GraphCall[Any]) -> list[np.ndarray]:
+            begin()
             return servable.run(call.feeds, call.fetches, seconds_left(deadline))
 
         return await by(deadline, self._in_thread(run, call))

@@ -19,12 +19,17 @@ import grpc
 from ...errors import InvalidArgumentError, ServingError
 from ..config import ServerConfig
 from . import flag_files_pb2
+from .pending_requests import PendingRequests
 from .text_files import read_text_file
 
 DEFAULT_PATH = "/monitoring/prometheus/metrics"
 CONTENT_TYPE = "text/plain"
 
 _PREFIX = ":tensorflow:serving:"
+GAUGE = "gauge"
+# Gauges that TensorFlow Serving does not have.
+WAITING = _PREFIX + "waiting_requests"
+OLDEST_AGE = _PREFIX + "oldest_request_age_seconds"
 # Microseconds: from 10, each 1.8 times the one before, up to about half an hour.
 _LATENCY_BOUNDS = [10 * 1.8**power for power in range(33)]
 _COUNT_BOUNDS = [float(2**power) for power in range(15)]
@@ -100,6 +105,8 @@ class Metrics:
     """
 
     def __init__(self) -> None:
+        self.pending = PendingRequests()
+        """Requests without an answer."""
         self._lock = threading.Lock()
         self._requests = _Counter("request_count", "model_name", "status")
         self._latency = _Histogram("request_latency", _LATENCY_BOUNDS, "model_name", "API", "entrypoint")
@@ -183,14 +190,25 @@ class Metrics:
             self._padding.add(size - rows, str(size))
             self._runs.add(1)
 
-    def text(self) -> str:
-        """All metrics, in Prometheus' format."""
+    def text(self, models: Iterable[str] = ()) -> str:
+        """All metrics, in Prometheus' format.
+
+        Args:
+            models: the names of those that have gauges even without requests.
+        """
         with self._lock:
             lines = [
                 line
                 for metric in self._metrics
                 for line in (f"# TYPE {metric.name} {metric.kind}", *metric.samples())
             ]
+        names = list(models)
+        for gauge, values in (
+            (WAITING, self.pending.waiting(names)),
+            (OLDEST_AGE, self.pending.oldest(names)),
+        ):
+            lines.append(f"# TYPE {gauge} {GAUGE}")
+            lines += [f"{gauge}{_braced(('model_name',), (name,))} {value:.15g}" for name, value in values]
         return "\n".join(lines) + "\n"
 
 

@@ -1,8 +1,9 @@
 """Merge the answers of several processes of a server."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ...wire import messages_pb2 as pb
+from ..runtime.metrics import GAUGE, OLDEST_AGE
 
 _START, _AVAILABLE = pb.ModelVersionStatus.START, pb.ModelVersionStatus.AVAILABLE
 
@@ -26,12 +27,26 @@ def merged_statuses(responses: Iterable[pb.GetModelStatusResponse]) -> pb.GetMod
 
 
 def summed_metrics(texts: Iterable[str]) -> str:
-    """Sum the samples of several texts in Prometheus' format, all of which are counts."""
+    """Sum the samples of several texts in Prometheus' format; of ages the oldest stays."""
     families: dict[str, dict[str, float]] = {}
     for text in texts:
         for head, sample, value in _samples(text):
             family = families.setdefault(head, {})
-            family[sample] = family.get(sample, 0) + value
+            known = family.get(sample, 0)
+            family[sample] = max(known, value) if f" {OLDEST_AGE} " in head else known + value
+    return _text(families)
+
+
+def counts_alone(text: str) -> str:
+    """Return the counts of a text in Prometheus' format, without its gauges, which end with their process."""
+    families: dict[str, dict[str, float]] = {}
+    for head, sample, value in _samples(text):
+        if not head.endswith(f" {GAUGE}"):
+            families.setdefault(head, {})[sample] = value
+    return _text(families)
+
+
+def _text(families: Mapping[str, Mapping[str, float]]) -> str:
     lines: list[str] = []
     for head, samples in families.items():
         lines += [head, *(f"{sample} {value:.15g}" for sample, value in samples.items())]

@@ -26,7 +26,7 @@ from ..models.config_watch import ConfigWatch
 from ..models.model_config import listed_models, read_model_config
 from ..runtime.listening import bind, check_addresses, local_target, reserve, rest_port
 from .membership import AVAILABLE, METRICS, RELOAD, STATUS, Assignment
-from .merging import summed_metrics
+from .merging import counts_alone, summed_metrics
 from .peer import PeerGoneError
 from .process import WorkerProcess
 
@@ -182,7 +182,8 @@ class Supervisor:
             )
             worker = WorkerProcess(assignment, self._ask_all, self._step)
             if number in self._workers:
-                self._past_metrics = summed_metrics([self._past_metrics, self._workers[number].last_metrics])
+                ended = counts_alone(self._workers[number].last_metrics)
+                self._past_metrics = summed_metrics([self._past_metrics, ended])
             self._workers[number] = worker
             if self._stopping.is_set():
                 worker.terminate()

@@ -1,0 +1,63 @@
+"""Requests without an answer, by model: what an autoscaler reads."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+
+class PendingRequests:
+    """Count the requests of each model that wait, and know since when the oldest one has no answer.
+
+    Safe to use from several threads.
+
+    Example:
+        >>> pending = PendingRequests()
+        >>> with pending.request("half") as begin:
+        ...     list(pending.waiting(["half"])), begin(), list(pending.waiting(["half"]))
+        ([('half', 1)], None, [('half', 0)])
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # In the order of arrival; the key is the request's alone.
+        self._unanswered: dict[str, dict[object, float]] = {}
+        self._waiting: dict[str, set[object]] = {}
+
+    @contextlib.contextmanager
+    def request(self, model: str) -> Iterator[Callable[[], None]]:
+        """Count a request until the block ends, and as waiting until the function is called that this yields.
+
+        Args:
+            model: the name of a model that exists; others would fill the memory.
+        """
+        key = object()
+
+        def begin() -> None:
+            with self._lock:
+                self._waiting.get(model, set()).discard(key)
+
+        with self._lock:
+            self._unanswered.setdefault(model, {})[key] = time.monotonic()
+            self._waiting.setdefault(model, set()).add(key)
+        try:
+            yield begin
+        finally:
+            begin()
+            with self._lock:
+                del self._unanswered[model][key]
+                if not self._unanswered[model]:
+                    del self._unanswered[model], self._waiting[model]
+
+    def waiting(self, models: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """Yield how many requests of each model wait for their run, of other models only if some do."""
+        with self._lock:
+            found = {name: len(waiting) for name, waiting in self._waiting.items()}
+        yield from (dict.fromkeys(models, 0) | found).items()
+
+    def oldest(self, models: Iterable[str]) -> Iterator[tuple[str, float]]:
+        """Yield the age in seconds of each model's oldest request without an answer; 0 if there is none."""
+        now = time.monotonic()
+        with self._lock:
+            found = {name: now - next(iter(times.values())) for name, times in self._unanswered.items()}
+        yield from (dict.fromkeys(models, 0.0) | found).items()
