@@ -150,8 +150,8 @@ def to_raw(array: np.ndarray) -> bytes:
     """Return an array's raw bytes; strings are object arrays of `bytes`.
 
     Example:
-        >>> to_raw(np.array([b"a", b"bc"], object)).hex(" ", 4)
-        '0100 00006102 00000062 63'
+        >>> to_raw(np.array([b"a", b"bc"], object)).hex()
+        '0100000061020000006263'
     """
     if array.dtype != object:
         return codec.little_endian(array).tobytes()
