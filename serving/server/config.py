@@ -27,7 +27,7 @@ LOADING = "Loading"
 TENSORFLOW = "TensorFlow"
 OWN_PROCESSES = "Address and processes, not in TensorFlow Serving"
 OWN_LIMITS = "Limits, not in TensorFlow Serving"
-OWN_LIFE = "Start, end and logs, not in TensorFlow Serving"
+OWN_LIFE = "Start, end, logs and metrics, not in TensorFlow Serving"
 
 
 class Rule(NamedTuple):
@@ -259,6 +259,9 @@ class ServerConfig:
     )
     shutdown_grace_seconds: float = _setting(
         30.0, OWN_LIFE, _SECONDS, "Seconds that running requests have after SIGTERM or Ctrl-C."
+    )
+    metrics_by_version_and_signature: bool = _setting(
+        False, OWN_LIFE, _FLAG, "Metrics of requests also tell the version and the signature."
     )
 
     def __post_init__(self) -> None:

@@ -94,7 +94,7 @@ class Server:
             )
         self.config = config
         self._membership = membership
-        self._metrics = Metrics()
+        self._metrics = Metrics(config.metrics_by_version_and_signature)
         after_load = LoadedObjects().keep if own_process else lambda: None
         if own_process:
             limit_arenas(_ARENAS_PER_CPU * config.cpus)

@@ -39,6 +39,7 @@ class Model:
 
     def __init__(self, error=None):
         self.batching = None
+        self.signatures = {"serving_default": ECHO}
         self.fed = []
         self._error = error
 
@@ -58,7 +59,7 @@ class Asking:
         self.asked = []
 
     async def ask(self, model, *rows, deadline=None):
-        call = ArraysCall(ECHO, {"inputs": np.array(rows)})
+        call = ArraysCall(model, "", {"inputs": np.array(rows)})
         self.asked.append(asyncio.ensure_future(self.batcher.run(model, call, deadline)))
         for _ in range(3):
             await asyncio.sleep(0)

@@ -289,6 +289,37 @@ def test_prometheus_reads_tensorflow_servings_names(tf1_base, tmp_path):
     assert types[prefix + "request_latency"] == "histogram"
 
 
+def test_metrics_tell_versions_and_signatures_where_asked(tf1_base):
+    config = ServerConfig(
+        "default", tf1_base, port=0, rest_api_port=-1, metrics_by_version_and_signature=True
+    )
+    with Server(config) as server, Client(server.target) as client:
+        client.predict({"x": np.float32([[2]])})
+        url = f"{server.rest_url}/v1/models/default"
+        ask(f"{url}:predict", {"signature_name": "serving_default", "instances": [[2.0]]})
+        ask(f"{url}:predict", {"signature_name": "none", "instances": [[2.0]]})
+        ask(f"{url}:regress", {"signature_name": "regress_x_to_y", "examples": [{"x": 2.0}]})
+        x = {"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [2]}
+        ask(f"{server.rest_url}/v2/models/default/infer", {"inputs": [x]})
+        ask(url)
+        values, _ = samples(f"{server.rest_url}/monitoring/prometheus/metrics")
+    of_model = ':tensorflow:serving:{}{{model_name="default",{},version="{}",signature_name="{}"}}'.format
+    default, regress, none = ("123", "serving_default"), ("123", "regress_x_to_y"), ("", "")
+    assert values[of_model("request_count", 'status="OK"', *default)] == 3
+    assert values[of_model("request_count", 'status="OK"', *regress)] == 1
+    assert values[of_model("request_count", 'status="INVALID_ARGUMENT"', *none)] == 1
+    assert values[of_model("request_count", 'status="OK"', *none)] == 1, "the states of versions"
+    for api, entrypoint, which in (
+        ("Predict", "GRPC", default),
+        ("Predict", "REST", default),
+        ("Regress", "REST", regress),
+        ("ModelInfer", "REST", default),
+    ):
+        labels = f'API="{api}",entrypoint="{entrypoint}"'
+        assert values[of_model("request_latency_count", labels, *which)] == 1
+    assert values[of_model("runtime_latency_count", 'API="Predict",runtime="TF1"', *default)] == 2
+
+
 def test_metrics_have_their_usual_path_unless_they_are_turned_off(tf1_base, server, tmp_path):
     assert ask(f"{server.rest_url}/monitoring/prometheus/metrics")[0] == 200
     config = tmp_path / "monitoring.conf"

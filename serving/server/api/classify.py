@@ -35,6 +35,7 @@ class ClassifyCall:
     def __init__(self, servable: Servable, request: pb.SerializedInputRequest, check_method: bool):
         self._signature = _signature(servable, request.model_spec, check_method, CLASSIFY)
         self._spec = answering_spec(servable, request.model_spec)
+        self.signature_name = self._spec.signature_name
         fed, self.fetches = _classify_tensors(self._signature)
         self._examples = _examples(request.input)
         self.feeds = {fed: self._examples}
@@ -52,6 +53,7 @@ class RegressCall:
     def __init__(self, servable: Servable, request: pb.SerializedInputRequest, check_method: bool):
         self._signature = _signature(servable, request.model_spec, check_method, REGRESS)
         self._spec = answering_spec(servable, request.model_spec)
+        self.signature_name = self._spec.signature_name
         fed, self.fetches = _regress_tensors(self._signature)
         self._examples = _examples(request.input)
         self.feeds = {fed: self._examples}
@@ -75,6 +77,7 @@ class MultiInferenceCall:
     """
 
     def __init__(self, servable: Servable, request: pb.SerializedMultiInferenceRequest, check_method: bool):
+        self.signature_name = ""
         self._servable = servable
         self._tasks = request.tasks
         self._signatures: dict[str, pb.SignatureDef] = {}

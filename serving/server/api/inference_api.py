@@ -24,7 +24,7 @@ from ..config import ServerConfig
 from ..models.model_registry import ModelRegistry
 from ..models.servable import GraphCall, Servable
 from ..runtime.deadlines import seconds_left
-from ..runtime.metrics import Metrics
+from ..runtime.metrics import Counted, Metrics
 from .admission import Admission, examples_bytes, predict_bytes
 from .classify import ClassifyCall, MultiInferenceCall, RegressCall
 from .management import Management
@@ -96,30 +96,30 @@ class InferenceApi:
         request = await self.parse(pb.PredictRequest, data)
         spec = _spec(request)
         prepare = partial(PredictCall, request=request, encode=self._encode)
-        with self.counted(spec, PREDICT, "GRPC"):
+        with self.counted(spec, PREDICT, "GRPC") as counted:
             sizes = Sizes(len(data), predict_bytes(request))
-            return await self.infer(spec, PREDICT, prepare, serialized, sizes, deadline, copies=True)
+            return await self.infer(spec, counted, prepare, serialized, sizes, deadline, copies=True)
 
     async def classify(self, data: bytes, deadline: float | None) -> bytes:
         """A ClassificationResponse."""
         request = await self.parse(pb.SerializedInputRequest, data)
-        with self.counted(_spec(request), CLASSIFY, "GRPC"):
-            return await self.on_examples(CLASSIFY, request, serialized, len(data), deadline)
+        with self.counted(_spec(request), CLASSIFY, "GRPC") as counted:
+            return await self.on_examples(counted, request, serialized, len(data), deadline)
 
     async def regress(self, data: bytes, deadline: float | None) -> bytes:
         """A RegressionResponse."""
         request = await self.parse(pb.SerializedInputRequest, data)
-        with self.counted(_spec(request), REGRESS, "GRPC"):
-            return await self.on_examples(REGRESS, request, serialized, len(data), deadline)
+        with self.counted(_spec(request), REGRESS, "GRPC") as counted:
+            return await self.on_examples(counted, request, serialized, len(data), deadline)
 
     async def multi_inference(self, data: bytes, deadline: float | None) -> bytes:
         """A MultiInferenceResponse."""
         request = await self.parse(pb.SerializedMultiInferenceRequest, data)
         spec = request.tasks[0].model_spec if request.tasks else pb.ModelSpec()
         prepare = partial(MultiInferenceCall, request=request, check_method=self._check_method)
-        with self.counted(spec, MULTI_INFERENCE, "GRPC"):
+        with self.counted(spec, MULTI_INFERENCE, "GRPC") as counted:
             sizes = Sizes(len(data), examples_bytes(request))
-            return await self.infer(spec, MULTI_INFERENCE, prepare, serialized, sizes, deadline)
+            return await self.infer(spec, counted, prepare, serialized, sizes, deadline)
 
     async def get_model_metadata(self, data: bytes, deadline: float | None) -> bytes:
         """A GetModelMetadataResponse."""
@@ -175,7 +175,7 @@ class InferenceApi:
         models = self._models.available()
         return not models or any(models.values())
 
-    def counted(self, spec: pb.ModelSpec, api: str, entrypoint: str) -> AbstractContextManager[None]:
+    def counted(self, spec: pb.ModelSpec, api: str, entrypoint: str) -> AbstractContextManager[Counted]:
         """Count a request to the model that it names; unknown models are counted as one.
 
         Args:
@@ -188,21 +188,21 @@ class InferenceApi:
 
     async def on_examples(
         self,
-        api: str,
+        counted: Counted,
         request: pb.SerializedInputRequest,
         finish: Callable[[Any], _Answer],
         size: int,
         deadline: float | None,
     ) -> _Answer:
-        """Return the answer that `finish` makes of the response; `api`: CLASSIFY or REGRESS. See `infer`."""
-        prepare = partial(_CALLS_ON_EXAMPLES[api], request=request, check_method=self._check_method)
+        """Return the answer that `finish` makes of the response to Classify or Regress. See `infer`."""
+        prepare = partial(_CALLS_ON_EXAMPLES[counted.api], request=request, check_method=self._check_method)
         sizes = Sizes(size, examples_bytes(request))
-        return await self.infer(_spec(request), api, prepare, finish, sizes, deadline)
+        return await self.infer(_spec(request), counted, prepare, finish, sizes, deadline)
 
     async def infer(
         self,
         spec: pb.ModelSpec,
-        api: str,
+        counted: Counted,
         prepare: Callable[[Servable], GraphCall[_T]],
         finish: Callable[[_T], _Answer],
         sizes: Sizes,
@@ -225,7 +225,7 @@ class InferenceApi:
 
         Args:
             spec: the model that the request names.
-            api: the API, for the metrics.
+            counted: the request, for the metrics; its version and signature are set.
             prepare: turns the request into a call.
             finish: turns the response into the answer.
             sizes: the sizes of the request. Large requests are parsed in a thread; those too large, refused.
@@ -235,12 +235,13 @@ class InferenceApi:
         pending = self._metrics.pending.request(spec.name)
         with self.admission.growth(*sizes), self._models.lease(spec) as servable, pending as begin:
             call = await self._runner.off_loop(max(sizes), prepare, servable)
-            if api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
+            counted.version, counted.signature = str(servable.version), call.signature_name
+            if counted.api in (CLASSIFY, REGRESS, MULTI_INFERENCE):
                 # Every fed tensor has the same examples.
                 self._metrics.examples(spec.name, max(map(len, call.feeds.values()), default=0))
             started = time.perf_counter()
             arrays = await self._runner.run(servable, call, deadline, begin)
-            self._metrics.ran(spec.name, api, time.perf_counter() - started)
+            self._metrics.ran(counted, time.perf_counter() - started)
             work = _copied_bytes(arrays) if copies else _value_work(arrays)
             return await self._runner.off_loop(work, lambda: finish(call.respond(arrays)))
 

@@ -20,7 +20,7 @@ from ..models.model_registry import ModelRegistry
 from ..models.servable import DEFAULT_SIGNATURE, Servable
 from .inference_api import MODEL_INFER, InferenceApi, Sizes, serialized
 from .open_inference_parameters import check_tensor_parameters, model_spec_of, request_deadline
-from .predict import ArraysCall, signature_of
+from .predict import ArraysCall
 
 SERVICE = "inference.GRPCInferenceService"
 
@@ -59,8 +59,9 @@ class InferCall:
         inputs: Mapping[str, np.ndarray],
         outputs: Sequence[str],
     ):
-        self._call = ArraysCall(signature_of(servable, signature_name), inputs, outputs)
+        self._call = ArraysCall(servable, signature_name, inputs, outputs)
         self._version = servable.version
+        self.signature_name = self._call.signature_name
         self.feeds, self.fetches = self._call.feeds, self._call.fetches
 
     def respond(self, arrays: Sequence[np.ndarray]) -> Outputs:
@@ -153,7 +154,7 @@ class OpenInference:
 
     async def _model_infer(self, data: bytes, deadline: float | None) -> bytes:
         request = await self.api.parse(oip.ModelInferRequest, data)
-        with self.api.counted(pb.ModelSpec(name=request.model_name), MODEL_INFER, "GRPC"):
+        with self.api.counted(pb.ModelSpec(name=request.model_name), MODEL_INFER, "GRPC") as counted:
             _check_counts(request)
             parameters = _values(request.parameters)
             spec = model_spec_of(request.model_name, request.model_version, parameters)
@@ -162,7 +163,7 @@ class OpenInference:
             answer = partial(_answer, request)
             ends = request_deadline(deadline, parameters)
             copies = bool(request.raw_input_contents)
-            return await self.api.infer(spec, MODEL_INFER, prepare, answer, sizes, ends, copies)
+            return await self.api.infer(spec, counted, prepare, answer, sizes, ends, copies)
 
 
 def add_array(arrays: dict[str, np.ndarray], name: str, read: Callable[[], np.ndarray]) -> None:

@@ -54,6 +54,7 @@ class PredictCall:
         self._aliases = _output_aliases(signature, request.output_filter)
         self._encode = encode
         self._spec = answering_spec(servable, request.model_spec)
+        self.signature_name = self._spec.signature_name
         self.feeds = _feeds(signature, request.inputs, _decoded)
         self.fetches = [signature.outputs[alias].name for alias in self._aliases]
 
@@ -76,17 +77,22 @@ class ArraysCall:
     """The call for outputs of a signature, by name.
 
     Args:
-        signature: the signature to call.
+        servable: the version to call.
+        name: the signature's; empty for the default one.
         inputs: arrays, by name; of integers for a quantised type.
         outputs: the names of those to answer; empty for all.
 
     Raises:
+        FailedPreconditionError: the signature does not exist.
         InvalidArgumentError: inputs or outputs do not fit it.
     """
 
     def __init__(
-        self, signature: pb.SignatureDef, inputs: Mapping[str, np.ndarray], outputs: Iterable[str] = ()
+        self, servable: Servable, name: str, inputs: Mapping[str, np.ndarray], outputs: Iterable[str] = ()
     ):
+        self.signature_name = name or DEFAULT_SIGNATURE
+        signature = signature_of(servable, name)
+
         def as_fed(alias: str, array: np.ndarray) -> np.ndarray:
             return quantised_tensors.as_fed(array, signature.inputs[alias].dtype)
 

@@ -38,7 +38,11 @@ class GraphCall(Protocol[_Response_co]):
     Attributes:
         feeds: arrays by tensor name.
         fetches: tensor names.
+        signature_name: the name of the signature that it calls; empty if it calls several.
     """
+
+    @property
+    def signature_name(self) -> str: ...
 
     @property
     def feeds(self) -> Mapping[str, np.ndarray]: ...

@@ -30,7 +30,7 @@ from ..api.predict import ArraysCall
 from ..batching.graph_runner import GraphRunner
 from ..config import ServerConfig
 from ..models.servable import Servable
-from ..runtime.metrics import CONTENT_TYPE
+from ..runtime.metrics import CONTENT_TYPE, Counted
 from . import open_inference_routes, routes
 from .answer import Answer
 from .body import TOO_SLOW, HttpError, Receive, read_body
@@ -154,7 +154,7 @@ class RestApi:
         asks, spec = routes.route(method, path)
         if asks in (routes.PREDICT, routes.CLASSIFY, routes.REGRESS):
             infer = self._predict if asks == routes.PREDICT else self._examples
-            return await self._infer(_API_OF[asks], spec, scope, receive, partial(infer, asks, spec))
+            return await self._infer(_API_OF[asks], spec, scope, receive, partial(infer, spec))
         with self._api.counted(spec, _API_OF[asks], "REST"):
             return Answer(await self._tell(asks, spec))
 
@@ -194,11 +194,11 @@ class RestApi:
         spec: pb.ModelSpec,
         scope: dict[str, Any],
         receive: Receive,
-        infer: Callable[[bytes, float], Awaitable[Answer]],
+        infer: Callable[[Counted, bytes, float], Awaitable[Answer]],
     ) -> Answer:
         """Admit an inference request, read its body, and return what `infer` makes of it until a deadline."""
         deadline = time.monotonic() + self._seconds
-        with self._api.counted(spec, api, "REST"), contextlib.ExitStack() as stack:
+        with self._api.counted(spec, api, "REST") as counted, contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(self._api.admission.request())
             except ResourceExhaustedError:
@@ -206,21 +206,21 @@ class RestApi:
                 await asyncio.sleep(_REFUSAL_SECONDS)
                 raise
             body = await read_body(scope, receive, self._runner, self._seconds, self._most_bytes)
-            return await _unless_gone(receive, infer(body, deadline))
+            return await _unless_gone(receive, infer(counted, body, deadline))
 
-    async def _predict(self, asks: str, spec: pb.ModelSpec, body: bytes, deadline: float) -> Answer:
+    async def _predict(self, spec: pb.ModelSpec, counted: Counted, body: bytes, deadline: float) -> Answer:
         sizes = await self._sizes(body)
-        return await self._api.infer(spec, PREDICT, partial(_PredictCall, body=body), Answer, sizes, deadline)
+        return await self._api.infer(spec, counted, partial(_PredictCall, body=body), Answer, sizes, deadline)
 
     async def _sizes(self, body: bytes, are_examples: bool = False) -> Sizes:
         return Sizes(len(body), await self._runner.off_loop(len(body), json_bytes, body, are_examples))
 
-    async def _examples(self, asks: str, spec: pb.ModelSpec, body: bytes, deadline: float) -> Answer:
+    async def _examples(self, spec: pb.ModelSpec, counted: Counted, body: bytes, deadline: float) -> Answer:
         sizes = await self._sizes(body, are_examples=True)
         with self._api.admission.growth(*sizes):
             request = await self._runner.off_loop(max(sizes), _examples_request, spec, body)
-        write = _classes_json if asks == routes.CLASSIFY else _numbers_json
-        return await self._api.on_examples(_API_OF[asks], request, write, len(body), deadline)
+        write = _classes_json if counted.api == CLASSIFY else _numbers_json
+        return await self._api.on_examples(counted, request, write, len(body), deadline)
 
 
 class _PredictCall:
@@ -228,7 +228,7 @@ class _PredictCall:
 
     def __init__(self, servable: Servable, body: bytes):
         name, self._in_rows, inputs = predict_inputs(body, servable.signatures)
-        self._call = ArraysCall(servable.signatures[name], inputs)
+        self._call, self.signature_name = ArraysCall(servable, name, inputs), name
         self.feeds, self.fetches = self._call.feeds, self._call.fetches
 
     def respond(self, arrays: Sequence[np.ndarray]) -> bytes:

@@ -4,11 +4,12 @@ from functools import partial
 from typing import Any
 
 from ...errors import InvalidArgumentError, UnimplementedError
-from ..api.inference_api import MODEL_INFER, Sizes
+from ..api.inference_api import Sizes
 from ..api.open_inference import InferCall, OpenInference
 from ..api.open_inference_parameters import model_spec_of, request_deadline
 from ..batching.graph_runner import GraphRunner
 from ..models.servable import Servable
+from ..runtime.metrics import Counted
 from . import open_inference_routes as routes
 from .answer import Answer
 from .body import HttpError
@@ -68,13 +69,14 @@ class OpenInferenceRest:
         return Answer(dumped({asked.asks: True}))
 
     async def infer(
-        self, asked: OpenInferenceRoute, scope: dict[str, Any], body: bytes, deadline: float
+        self, asked: OpenInferenceRoute, scope: dict[str, Any], counted: Counted, body: bytes, deadline: float
     ) -> Answer:
         """Answer a request for inference.
 
         Args:
             asked: the model.
             scope: of the request: its headers say where the JSON object ends.
+            counted: the request, for the metrics.
             body: the JSON object, and binary data.
             deadline: as in `InferenceApi.infer`.
 
@@ -92,7 +94,7 @@ class OpenInferenceRest:
         prepare = partial(_call, header, binary, spec.signature_name)
         answer = partial(infer_answer, asked.name, header)
         ends = request_deadline(deadline, header.parameters)
-        return await api.infer(spec, MODEL_INFER, prepare, answer, sizes, ends, copies=header.binary)
+        return await api.infer(spec, counted, prepare, answer, sizes, ends, copies=header.binary)
 
 
 def _json_length(scope: dict[str, Any], body: bytes) -> int:

@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -94,8 +95,30 @@ class _Histogram:
             yield f"{self.name}_count{_braced(self._labels, labels)} {below}"
 
 
+@dataclass
+class Counted:
+    """A request while it is counted.
+
+    Args:
+        model: the requested name; unknown names are not labels, or clients would fill the memory.
+        api: "Predict", "Classify", ...
+        entrypoint: "GRPC" or "REST".
+        version: the version that answers it, once it is known.
+        signature: the signature that it calls, once it is known to exist.
+    """
+
+    model: str
+    api: str
+    entrypoint: str
+    version: str = ""
+    signature: str = ""
+
+
 class Metrics:
     """The server's counters. Safe to use from several threads.
+
+    Args:
+        by_version: True gives requests the labels `version` and `signature_name`, too.
 
     Example:
         metrics = Metrics()
@@ -104,13 +127,16 @@ class Metrics:
         print(metrics.text())
     """
 
-    def __init__(self) -> None:
+    def __init__(self, by_version: bool = False) -> None:
+        self._by_version = by_version
+        more = ("version", "signature_name") if by_version else ()
         self.pending = PendingRequests()
         """Requests without an answer."""
         self._lock = threading.Lock()
-        self._requests = _Counter("request_count", "model_name", "status")
-        self._latency = _Histogram("request_latency", _LATENCY_BOUNDS, "model_name", "API", "entrypoint")
-        self._runtime = _Histogram("runtime_latency", _LATENCY_BOUNDS, "model_name", "API", "runtime")
+        self._requests = _Counter("request_count", "model_name", "status", *more)
+        of_api = ("model_name", "API")
+        self._latency = _Histogram("request_latency", _LATENCY_BOUNDS, *of_api, "entrypoint", *more)
+        self._runtime = _Histogram("runtime_latency", _LATENCY_BOUNDS, *of_api, "runtime", *more)
         self._examples = _Histogram("request_example_counts", _COUNT_BOUNDS, "model")
         self._example_total = _Counter("request_example_count_total", "model")
         self._warmup = _Histogram("model_warmup_latency", _LATENCY_BOUNDS, "model_path", "status")
@@ -126,18 +152,13 @@ class Metrics:
         )
 
     @contextlib.contextmanager
-    def request(self, model: str, api: str, entrypoint: str) -> Iterator[None]:
-        """Count a request and its time; the error that ends the block is its status.
-
-        Args:
-            model: the requested name; unknown names are not labels, or clients would fill the memory.
-            api: "Predict", "Classify", ...
-            entrypoint: "GRPC" or "REST".
-        """
+    def request(self, model: str, api: str, entrypoint: str) -> Iterator[Counted]:
+        """Count a request, as in `Counted`, and its time; the error that ends the block is its status."""
+        counted = Counted(model, api, entrypoint)
         started = time.perf_counter()
         status = grpc.StatusCode.OK
         try:
-            yield
+            yield counted
         except ServingError as error:
             status = error.code
             raise
@@ -145,14 +166,18 @@ class Metrics:
             status = grpc.StatusCode.INTERNAL if isinstance(error, Exception) else grpc.StatusCode.CANCELLED
             raise
         finally:
+            passed, more = (time.perf_counter() - started) * 1e6, self._more(counted)
             with self._lock:
-                self._requests.add(1, model, status.name)
-                self._latency.add((time.perf_counter() - started) * 1e6, model, api, entrypoint)
+                self._requests.add(1, model, status.name, *more)
+                self._latency.add(passed, model, api, entrypoint, *more)
 
-    def ran(self, model: str, api: str, seconds: float) -> None:
+    def ran(self, counted: Counted, seconds: float) -> None:
         """Record the time of a graph's run for a request, including the wait for a thread."""
         with self._lock:
-            self._runtime.add(seconds * 1e6, model, api, "TF1")
+            self._runtime.add(seconds * 1e6, counted.model, counted.api, "TF1", *self._more(counted))
+
+    def _more(self, counted: Counted) -> tuple[str, ...]:
+        return (counted.version, counted.signature) if self._by_version else ()
 
     def examples(self, model: str, count: int) -> None:
         """Record the number of tf.Examples of a request."""
