@@ -21,6 +21,7 @@ from keras_selfattn.serving.server.config import MOST_USED, OWN_LIFE, SETTINGS, 
 from keras_selfattn.serving.server.runtime.lean_tensorflow import import_runtime
 
 if TYPE_CHECKING:
+    from keras_selfattn.serving.server.config import ServerConfig
     from keras_selfattn.serving.server.until_stopped import Serving
 
 _FAILED_TO_START = 255  # as TensorFlow Serving's binary
@@ -194,12 +195,27 @@ def _announce(server: "Serving") -> None:
     else:
         words = f"It listens on {config.grpc_host} (gRPC): whoever reaches this machine there reaches it."
     console.print(words, highlight=False, soft_wrap=True)
+    if _sends_tokens_in_clear(config):
+        words = "Tokens can be read on the way: encrypt them (--ssl_config_file, and --rest_tls for REST)."
+        console.print(words, highlight=False, soft_wrap=True)
     if models:
         console.print("Ctrl-C stops it. Ask it with:")
-        encryption = ("--tls", "--ca", "authority.pem") if str(config.ssl_config_file) else ()
+        more = ("--tls", "--ca", "authority.pem") if str(config.ssl_config_file) else ()
+        if str(config.auth_token_file):
+            more += ("--header", "authorization: Bearer TOKEN")
         name, versions = next(iter(models.items()))
         folder = Path(str(config.model_base_path), str(max(versions, default=0)))
-        print_command(*first_question(name, folder), "--target", server.target, *encryption)
+        print_command(*first_question(name, folder), "--target", server.target, *more)
+
+
+def _sends_tokens_in_clear(config: "ServerConfig") -> bool:
+    """Return True if tokens come from other machines and are not encrypted."""
+    from keras_selfattn.serving.server.runtime.listening import is_loopback
+
+    if not str(config.auth_token_file):
+        return False
+    by_rest = config.rest_api_port and not config.rest_tls and not is_loopback(config.rest_host)
+    return bool(by_rest) or not (str(config.ssl_config_file) or is_loopback(config.grpc_host))
 
 
 def first_question(name: str, version: Path) -> tuple[str, ...]:

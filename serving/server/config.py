@@ -25,7 +25,7 @@ REQUESTS = "Requests"
 BATCHING = "Batching"
 LOADING = "Loading"
 TENSORFLOW = "TensorFlow"
-OWN_PROCESSES = "Address and processes, not in TensorFlow Serving"
+OWN_PROCESSES = "Address, access and processes, not in TensorFlow Serving"
 OWN_LIMITS = "Limits, not in TensorFlow Serving"
 OWN_LIFE = "Start, end, logs and metrics, not in TensorFlow Serving"
 
@@ -223,6 +223,16 @@ class ServerConfig:
         "Address to listen on. By default only this machine, or all addresses if gRPC is encrypted. "
         "--host=0.0.0.0 is all, as in TensorFlow Serving.",
     )
+    rest_tls: bool = _setting(
+        False, OWN_PROCESSES, _FLAG, "Encrypt REST, too, with the key and certificates of --ssl_config_file."
+    )
+    auth_token_file: str | Path = _setting(
+        "",
+        OWN_PROCESSES,
+        _FILE,
+        "Tokens, one a line, of which each request must bear one (authorization: Bearer TOKEN); health "
+        "checks need none. The file is read again when it changes.",
+    )
     workers: int = _setting(
         1,
         OWN_PROCESSES,
@@ -275,6 +285,10 @@ class ServerConfig:
                 f"model_config_file lists models. Received {self.model_base_path!r}"
             )
 
+        if self.rest_tls and not str(self.ssl_config_file):
+            raise InvalidInputError(
+                "ssl_config_file must have a key and a certificate with rest_tls. Received none"
+            )
         if self.workers > 1 and str(self.grpc_socket_path):
             raise InvalidInputError(
                 f"workers must be 1 with grpc_socket_path, which no two processes can share. Received "
@@ -293,8 +307,8 @@ class ServerConfig:
 
     @property
     def rest_host(self) -> str:
-        """The address of the REST port, which is never encrypted."""
-        return self.host or LOOPBACK
+        """The address of the REST port: without encryption this machine's only, unless `host` is set."""
+        return self.host or (ALL_ADDRESSES if self.rest_tls else LOOPBACK)
 
 
 SETTINGS: dict[str, About] = {each.name: each.metadata["about"] for each in fields(ServerConfig)}

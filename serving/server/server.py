@@ -21,6 +21,7 @@ from keras_selfattn import __version__
 from ..errors import InvalidInputError, UnavailableError
 from ..wire import messages_pb2 as pb
 from .api.admission import InFlight
+from .api.authentication import Authentication
 from .api.grpc_reflection import add_reflection
 from .api.grpc_server import grpc_server
 from .api.grpc_services import GrpcApi, Health
@@ -39,7 +40,9 @@ from .rest.app import RestApi
 from .rest.server import RestServer
 from .runtime import profiler
 from .runtime.batching_parameters import batching_parameters
-from .runtime.listening import check_addresses, credentials, listen, local_target, server_options
+from .runtime.bearer_tokens import BearerTokens
+from .runtime.encryption import credentials, rest_context
+from .runtime.listening import check_addresses, listen, local_rest_url, local_target, server_options
 from .runtime.metrics import Metrics, metrics_path
 from .until_stopped import SIGNAL_SECONDS
 from .workers.membership import LISTENS, LOADED, Membership
@@ -107,7 +110,8 @@ class Server:
         listed = membership.listed if membership else None
         self._configured = configured_models(config) if listed is None else listed_models(listed)
         self._options = server_options(config)
-        self._tls = credentials(config)
+        self._tls, self._rest_tls = credentials(config), rest_context(config)
+        self._tokens = BearerTokens(config.auth_token_file) if str(config.auth_token_file) else None
         self._batching = batching_parameters(config)
         self._metrics_path = metrics_path(config)
         self._rest_port = 0
@@ -135,8 +139,8 @@ class Server:
 
     @property
     def rest_url(self) -> str:
-        """The "http://host:port" for a program on this machine; empty without a REST port."""
-        return f"http://{local_target(self.config.rest_host, self.rest_port)}" if self.rest_port else ""
+        """The "http://host:port", or https, for a program on this machine; empty without a REST port."""
+        return local_rest_url(self.config, self.rest_port)
 
     @property
     def target(self) -> str:
@@ -228,7 +232,7 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        server = grpc_server(self._options)
+        server = grpc_server(self._options, [Authentication(self._tokens)] if self._tokens else ())
         runner = GraphRunner(self._executor, self.config, self._batching, self._metrics)
         api = InferenceApi(self.models, runner, self._metrics, self._management, self.config)
         open_inference = OpenInference(api, self.models, __version__)
@@ -240,11 +244,13 @@ class Server:
         add_reflection(server)
         if self.config.enable_profiler:
             grpc_api.add_service(server, profiler.SERVICE, profiler.methods())
-        rest_api = RestApi(api, open_inference, runner, self._management, self._metrics_path, self.config)
+        rest_api = RestApi(
+            api, open_inference, runner, self._management, self._metrics_path, self.config, self._tokens
+        )
         rest = None
         if self.config.rest_api_port:
             shared = self._membership.rest_socket if self._membership else None
-            rest = RestServer(rest_api, self.config, shared)
+            rest = RestServer(rest_api, self.config, shared, self._rest_tls)
         try:
             await self._step(LOADED)
             port = listen(server, self.config, self._tls)

@@ -30,7 +30,7 @@ class Serving(Protocol):
 
     @property
     def rest_url(self) -> str:
-        """The "http://host:port" for a program on this machine; empty without a REST port."""
+        """The "http://host:port", or https, for a program on this machine; empty without a REST port."""
         ...
 
     def available(self) -> dict[str, list[int]]:

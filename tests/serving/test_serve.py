@@ -227,3 +227,20 @@ def test_output_that_a_full_disk_refuses_is_given_up(monkeypatch):
         monkeypatch.setattr("sys.stdout", full)
         _give_up_unwritten()
         full.flush()
+
+
+@pytest.mark.process
+def test_tokens_are_told_of_where_one_begins(tf1_base, serve, tmp_path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text("secret")
+    process = serve(
+        "--model_name=default",
+        f"--model_base_path={tf1_base}",
+        *("--port=0", "--host=0.0.0.0", f"--auth_token_file={tokens}"),
+    )
+    told = ""
+    while "query" not in told and (line := process.stdout.readline()):
+        told += line
+    assert "Tokens can be read on the way: encrypt them" in told
+    assert "--header 'authorization: Bearer TOKEN'" in told
+    assert "secret" not in told

@@ -42,11 +42,14 @@ class _Ahead(_AioServer):
         return await self._asked_for.popleft()
 
 
-def grpc_server(options: Sequence[tuple[str, int | str]]) -> grpc.aio.Server:
+def grpc_server(
+    options: Sequence[tuple[str, int | str]], interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
+) -> grpc.aio.Server:
     """Return a server for the running event loop.
 
     Args:
         options: of gRPC's core.
+        interceptors: see each call before its handler.
 
     Example:
         server = grpc_server([("grpc.so_reuseport", 0)])
@@ -54,7 +57,7 @@ def grpc_server(options: Sequence[tuple[str, int | str]]) -> grpc.aio.Server:
     with _replacing:
         _cygrpc.AioServer = _Ahead
         try:
-            return grpc.aio.server(options=options)
+            return grpc.aio.server(options=options, interceptors=interceptors or None)
         finally:
             _cygrpc.AioServer = _AioServer
 

@@ -30,6 +30,7 @@ from ..api.predict import ArraysCall
 from ..batching.graph_runner import GraphRunner
 from ..config import ServerConfig
 from ..models.servable import Servable
+from ..runtime.bearer_tokens import BearerTokens
 from ..runtime.metrics import CONTENT_TYPE, Counted
 from . import open_inference_routes, routes
 from .answer import Answer
@@ -53,7 +54,7 @@ _log = logging.getLogger(__name__)
 _CORS = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "POST, GET",
-    "Access-Control-Allow-Headers": f"Content-Type, {JSON_LENGTH}",
+    "Access-Control-Allow-Headers": f"Content-Type, Authorization, {JSON_LENGTH}",
     "Access-Control-Expose-Headers": JSON_LENGTH,
 }
 _API_OF = {
@@ -64,8 +65,11 @@ _API_OF = {
     routes.STATUS: "GetModelStatus",
     routes.METADATA: "GetModelMetadata",
 }
+_NO_TOKEN = 401
 _BUSY = (429, 503)
 _MOST_TEXT = 4096  # characters of an error; some repeat what was sent
+# What asks for the health has no token.
+_OPEN = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready")
 _REFUSAL_SECONDS = 0.025
 _RETRY_SECONDS = "1"  # the shortest pause that HTTP can name
 
@@ -82,6 +86,7 @@ class RestApi:
         management: reports the states of models, and the metrics of all workers.
         metrics_path: the path of the metrics; empty for none.
         config: the limits, and whether pages of other origins may call the API.
+        tokens: of which each request must bear one; None if none needs any.
 
     Example:
         uvicorn.run(RestApi(api, open_inference, runner, management, DEFAULT_PATH, config))
@@ -95,7 +100,9 @@ class RestApi:
         management: Management,
         metrics_path: str,
         config: ServerConfig,
+        tokens: BearerTokens | None = None,
     ):
+        self._tokens = tokens
         self.in_flight = InFlight()
         self._api = api
         self._open_inference = OpenInferenceRest(open_inference, runner)
@@ -119,6 +126,8 @@ class RestApi:
             }
             if answer.status == TOO_SLOW:
                 headers["Connection"] = "close"
+            if answer.status == _NO_TOKEN:
+                headers["WWW-Authenticate"] = "Bearer"
             if answer.status in _BUSY:
                 headers["Retry-After"] = _RETRY_SECONDS
             encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
@@ -145,6 +154,8 @@ class RestApi:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         if method == "OPTIONS" and self._headers:
             return _preflight(scope)
+        if self._tokens is not None and path not in _OPEN:
+            self._tokens.check(dict(scope["headers"]).get(b"authorization"))
         if method == "GET" and (found := await self._monitored(path)):
             return found
         if open_inference_routes.is_api(path):

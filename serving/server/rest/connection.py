@@ -239,4 +239,5 @@ class Connection(HttpToolsProtocol):
         # Later bytes are read and dropped until the next look: if they stayed unread, the client would lose
         # its answer.
         self._refused = True
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # not if it is encrypted
+            self.transport.write_eof()

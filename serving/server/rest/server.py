@@ -6,6 +6,7 @@ import errno
 import logging
 import math
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from ..config import ServerConfig
 from ..runtime.descriptors import connections_of_a_port, limit
 from ..runtime.listening import CONNECTION_SECONDS, bind, rest_port
 from .app import RestApi
-from .connection import Connection, Connections
+from .connection import HEAD_SECONDS, Connection, Connections
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ class Listener:
         make: makes a connection's protocol.
         connections: the open connections, and their limit.
         shared: True if other processes listen on the socket, too.
+        tls: encrypts the connections; None for none.
 
     Example:
         listener = Listener(listening, make, connections, shared=False)
@@ -60,7 +62,9 @@ class Listener:
         make: Callable[[], Connection],
         connections: Connections,
         shared: bool,
+        tls: ssl.SSLContext | None = None,
     ):
+        self._tls = tls
         self._socket = listening
         self._make = make
         self._connections = connections
@@ -147,9 +151,12 @@ class Listener:
 
     async def _opened(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
+        seconds = None if self._tls is None else HEAD_SECONDS
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(self._make, accepted)
-        except OSError:  # it is gone already
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._make, accepted, ssl=self._tls, ssl_handshake_timeout=seconds
+            )
+        except OSError:  # it is gone already, or does not speak TLS
             accepted.close()
 
 
@@ -167,14 +174,20 @@ class _Uvicorn(uvicorn.Server):
         listening: a bound socket.
         connections: the open connections, and their limit.
         shared: True if other processes listen on the socket, too.
+        tls: encrypts the connections; None for none.
     """
 
     def __init__(
-        self, settings: uvicorn.Config, listening: socket.socket, connections: Connections, shared: bool
+        self,
+        settings: uvicorn.Config,
+        listening: socket.socket,
+        connections: Connections,
+        shared: bool,
+        tls: ssl.SSLContext | None,
     ):
         super().__init__(settings)
         make = partial(Connection, connections, config=settings, server_state=self.server_state, app_state={})
-        self.listener = Listener(listening, make, connections, shared)
+        self.listener = Listener(listening, make, connections, shared, tls)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
@@ -205,6 +218,7 @@ class RestServer:
         app: answers the requests.
         config: the host and the port.
         listening: a socket that other processes listen on, too; None to open one.
+        tls: encrypts the connections; None for none.
 
     Attributes:
         port: the port it listens on.
@@ -218,7 +232,13 @@ class RestServer:
         await rest.stop()
     """
 
-    def __init__(self, app: RestApi, config: ServerConfig, listening: socket.socket | None = None):
+    def __init__(
+        self,
+        app: RestApi,
+        config: ServerConfig,
+        listening: socket.socket | None = None,
+        tls: ssl.SSLContext | None = None,
+    ):
         shared = listening is not None
         listening = listening or bind(config.rest_host, rest_port(config), "rest_api_port")
         self.port: int = listening.getsockname()[1]
@@ -236,7 +256,7 @@ class RestServer:
         self._connections = Connections(
             connections_of_a_port(), CONNECTION_SECONDS if config.workers > 1 else math.inf
         )
-        self._server = _Uvicorn(settings, listening, self._connections, shared)
+        self._server = _Uvicorn(settings, listening, self._connections, shared, tls)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -1,6 +1,6 @@
-"""The addresses on which the server listens for gRPC: port, Unix socket, encryption, and the core's options.
+"""The addresses on which the server listens for gRPC: port, Unix socket, and the core's options.
 
-Reference: tensorflow_serving/model_servers/server.cc and config/ssl_config.proto.
+Reference: tensorflow_serving/model_servers/server.cc.
 """
 
 import ipaddress
@@ -8,17 +8,14 @@ import os
 import re
 import socket
 import stat
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 import grpc.aio
 
 from ...errors import InvalidInputError, ServerStartError
-from ..config import LOOPBACK, ServerConfig
-from . import flag_files_pb2
+from ..config import ServerConfig
 from .descriptors import connections_of_a_port
-from .text_files import read_text_file
 
 _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _UNIX = "unix:"
@@ -70,38 +67,6 @@ def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
             )
         options[name] = int(value) if re.fullmatch(r"-?[0-9]{1,10}", value) else value
     return list(options.items())
-
-
-def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
-    """Key and certificates of ssl_config_file; None without one.
-
-    Raises:
-        TextFileError: the file cannot be read.
-        ServerStartError: it lacks a key or a certificate.
-    """
-    if not str(config.ssl_config_file):
-        return None
-    ssl = read_text_file(config.ssl_config_file, flag_files_pb2.SSLConfig, "tensorflow.serving.SSLConfig")
-    for name in ("server_key", "server_cert", *(["custom_ca"] if ssl.client_verify else [])):
-        if "-----BEGIN" not in getattr(ssl, name):
-            raise ServerStartError(
-                f"{name} in ssl_config_file {config.ssl_config_file} must be a PEM text, which begins with "
-                f"'-----BEGIN', and no path"
-            )
-    found = grpc.ssl_server_credentials(
-        [(ssl.server_key.encode(), ssl.server_cert.encode())],
-        root_certificates=ssl.custom_ca.encode() or None,
-        require_client_auth=ssl.client_verify,
-    )
-    try:
-        # Check the files now: gRPC reads them when it listens, and models may take minutes to load before.
-        grpc.server(ThreadPoolExecutor(1)).add_secure_port(f"{LOOPBACK}:0", found)
-    except RuntimeError as error:
-        raise ServerStartError(
-            f"the key and certificates in ssl_config_file {config.ssl_config_file} cannot be used: they must "
-            f"be PEM texts, and the key the certificate's"
-        ) from error
-    return found
 
 
 def check_addresses(config: ServerConfig) -> None:
@@ -185,6 +150,12 @@ def listen(server: grpc.aio.Server, config: ServerConfig, tls: grpc.ServerCreden
 def local_target(host: str, port: int) -> str:
     """The "host:port" for a client on this machine."""
     return _host_port(_ANY_ADDRESS.get(host, host), port)
+
+
+def local_rest_url(config: ServerConfig, port: int) -> str:
+    """The address of a REST port for a program on this machine; empty for port 0, which is none."""
+    scheme = "https" if config.rest_tls else "http"
+    return f"{scheme}://{local_target(config.rest_host, port)}" if port else ""
 
 
 def is_loopback(host: str) -> bool:

@@ -24,7 +24,7 @@ from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from ..models.config_watch import ConfigWatch
 from ..models.model_config import listed_models, read_model_config
-from ..runtime.listening import bind, check_addresses, local_target, reserve, rest_port
+from ..runtime.listening import bind, check_addresses, local_rest_url, local_target, reserve, rest_port
 from .membership import AVAILABLE, METRICS, RELOAD, STATUS, Assignment
 from .merging import counts_alone, summed_metrics
 from .peer import PeerGoneError
@@ -93,9 +93,9 @@ class Supervisor:
 
     @property
     def rest_url(self) -> str:
-        """The "http://host:port" for a program on this machine; empty without a REST port."""
+        """The "http://host:port", or https, for a program on this machine; empty without a REST port."""
         port = _port(self._rest_socket)
-        return f"http://{local_target(self.config.rest_host, port)}" if port else ""
+        return local_rest_url(self.config, port)
 
     def available(self) -> dict[str, list[int]]:
         """The versions that answer in all workers, of every model on the list."""

@@ -1,0 +1,52 @@
+"""Refuse gRPC calls without a token."""
+
+from collections.abc import Awaitable, Callable
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health
+
+from ...errors import UnauthenticatedError
+from ..runtime.bearer_tokens import BearerTokens
+from .open_inference import SERVICE
+
+# What asks for the health has no token.
+_OPEN = (f"/{health.SERVICE_NAME}/", f"/{SERVICE}/ServerLive", f"/{SERVICE}/ServerReady")
+
+_Handler = grpc.RpcMethodHandler
+_Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]]
+
+
+class Authentication(grpc.aio.ServerInterceptor):
+    """Let calls pass whose metadata bear a token, and those that ask for the health.
+
+    Args:
+        tokens: the tokens.
+
+    Example:
+        grpc.aio.server(interceptors=[Authentication(BearerTokens("tokens"))])
+    """
+
+    def __init__(self, tokens: BearerTokens):
+        self._tokens = tokens
+
+    async def intercept_service(
+        self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> _Handler:
+        """Return the call's handler, or one that refuses it."""
+        if handler_call_details.method.startswith(_OPEN):
+            return await continuation(handler_call_details)
+        metadata = dict(handler_call_details.invocation_metadata or ())
+        try:
+            self._tokens.check(metadata.get("authorization"))
+        except UnauthenticatedError as error:
+            return _refusal(error.details)
+        return await continuation(handler_call_details)
+
+
+def _refusal(details: str) -> _Handler:
+    async def refuse(requests: object, context: grpc.aio.ServicerContext) -> None:
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, details)
+
+    # Calls with one request and with several are the same to a handler that reads none.
+    return grpc.stream_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType]
