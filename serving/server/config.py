@@ -6,7 +6,6 @@ Reference: tensorflow_serving/model_servers/main.cc.
 """
 
 import math
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InvalidInputError
+from .runtime.cpus import available_cpus
 
 LOOPBACK = "127.0.0.1"
 ALL_ADDRESSES = "0.0.0.0"
@@ -135,7 +135,7 @@ class ServerConfig:
         "Options of gRPC's core, such as grpc.max_connection_age_ms=2000, comma-separated.",
     )
     grpc_max_threads: int = _setting(
-        4 * (os.cpu_count() or 1), REQUESTS, _POSITIVE, "Graphs that run at the same time."
+        4 * available_cpus(), REQUESTS, _POSITIVE, "Graphs that run at the same time."
     )
     rest_api_timeout_in_ms: int = _setting(
         30_000, REQUESTS, _POSITIVE, "Milliseconds that a request over REST may take."
@@ -298,7 +298,7 @@ class ServerConfig:
     @property
     def cpus(self) -> int:
         """The CPUs that each worker can count on."""
-        return max(1, (os.cpu_count() or 1) // self.workers)
+        return max(1, available_cpus() // self.workers)
 
     @property
     def grpc_host(self) -> str:

@@ -41,6 +41,7 @@ from .rest.server import RestServer
 from .runtime import profiler
 from .runtime.batching_parameters import batching_parameters
 from .runtime.bearer_tokens import BearerTokens
+from .runtime.cpus import limit_tensorflow
 from .runtime.encryption import credentials, rest_context
 from .runtime.listening import check_addresses, listen, local_rest_url, local_target, server_options
 from .runtime.metrics import Metrics, metrics_path
@@ -101,6 +102,7 @@ class Server:
         after_load = LoadedObjects().keep if own_process else lambda: None
         if own_process:
             limit_arenas(_ARENAS_PER_CPU * config.cpus)
+            limit_tensorflow()
         loader = Loader(config, Warmup(config, self._metrics, after_load))
         self.models = ModelRegistry(config, loader, on_change=self._availability_changed)
         ask_all = membership.ask_all if membership else None

@@ -6,13 +6,13 @@ bundle_factory_util.cc.
 
 import bisect
 import logging
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...errors import InvalidArgumentError, ServerStartError
 from ..config import ServerConfig
 from ..runtime import flag_files_pb2
+from ..runtime.cpus import available_cpus
 from ..runtime.text_files import TextFileError, read_text_file
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class BatchingParameters:
     max_execution_batch_size: int = _OWN_BATCH_SIZE
     timeout_seconds: float = 0.0
     max_enqueued_batches: int = _NO_LIMIT
-    num_batch_threads: int = max(1, os.cpu_count() or 1)
+    num_batch_threads: int = available_cpus()
     evenly: bool = True
     allowed_batch_sizes: tuple[int, ...] = ()
     pad: bool = False

@@ -3,7 +3,6 @@
 Reference: tensorflow_serving/servables/tensorflow/tflite_interpreter_pool.cc.
 """
 
-import os
 import threading
 import time
 import warnings
@@ -14,6 +13,7 @@ import numpy as np
 from tensorflow.lite.python.interpreter import Interpreter, OpResolverType
 
 from ...errors import CancelledError, DeadlineExceededError, InvalidArgumentError
+from ..runtime.cpus import available_cpus
 from .tflite_signatures import Tensor
 
 
@@ -23,7 +23,7 @@ class InterpreterPool:
     def __init__(self, content: bytes, threads: int):
         self._content = content
         self._threads = threads
-        self._most = os.cpu_count() or 1
+        self._most = available_cpus()
         self._changed = threading.Condition()
         self._idle = [_Interpreter(content, threads)]
         self._made = 1
