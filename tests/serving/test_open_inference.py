@@ -659,11 +659,11 @@ def test_more_tensors_than_a_model_can_have_are_refused_before_each_is_looked_at
         ask = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
         for name, data in empty.items():
             found = refused(ask, b"\x0a\x04half" + data * 1001, timeout=20)
-            assert found == ("INVALID_ARGUMENT", f"{name} must be at most 1000. Received 1001")
+            assert found == ("INVALID_ARGUMENT", f"{name} must be at most 1000. Received more")
     request = request_of(x=np.float32([2]))
     for number in range(1001):
         request.parameters[str(number)].bool_param = True
-    assert refused(call, "ModelInfer", request)[1] == "parameters must be at most 1000. Received 1001"
+    assert refused(call, "ModelInfer", request)[1] == "parameters must be at most 1000. Received more"
 
 
 def test_a_raw_binary_request_is_refused_by_name(server):

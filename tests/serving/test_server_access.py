@@ -1,12 +1,15 @@
 """Who may ask: tokens over gRPC and REST, and REST behind TLS."""
 
+import asyncio
 import contextlib
 import http.client
 import json
 import logging
 import os
+import re
 import socket
 import ssl
+import time
 
 import certificates
 import grpc
@@ -20,6 +23,7 @@ from test_server_rest import ask
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import TLS, Client
 from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server.rest import connection as rest_connection
 from keras_selfattn.serving.server.rest import server as rest_server
 from keras_selfattn.serving.server.runtime import bearer_tokens
 from keras_selfattn.serving.server.runtime.bearer_tokens import BearerTokens
@@ -27,6 +31,7 @@ from keras_selfattn.serving.wire import open_inference_pb2 as oip
 
 GOOD, OTHER = "mF_9.B5f-4.1JqM", "second+/token=="
 BODY = {"instances": [2.0]}
+POST = "POST /v1/models/half:predict HTTP/1.1\r\nHost: x\r\n"
 
 
 def bears(token):
@@ -147,7 +152,7 @@ def often(monkeypatch):
 
 def allows(tokens, token):
     try:
-        tokens.check(f"Bearer {token}")
+        tokens.check([f"Bearer {token}"])
     except errors.UnauthenticatedError:
         return False
     return True
@@ -159,11 +164,18 @@ def test_a_changed_file_is_read_again_without_a_restart(tmp_path, often):
     tokens = BearerTokens(path)
     assert (allows(tokens, "old"), allows(tokens, "new")) == (True, False)
     path.write_text("old\nnew\n")
+    assert not allows(tokens, "new"), "it may be half written"
     assert (allows(tokens, "old"), allows(tokens, "new")) == (True, True)
     other = tmp_path / "other"
     other.write_text("new\n")
     other.rename(path)  # as an orchestrator does
+    allows(tokens, "new")
     assert (allows(tokens, "old"), allows(tokens, "new")) == (False, True)
+    found = path.stat()
+    path.write_text("ned\n")
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))  # as `rsync -t` does
+    allows(tokens, "new")
+    assert (allows(tokens, "ned"), allows(tokens, "new")) == (True, False)
 
 
 @pytest.mark.parametrize("wrong", [None, "", "two words\n", "é"])
@@ -182,15 +194,46 @@ def test_a_file_that_cannot_be_read_any_more_keeps_its_tokens_and_is_logged_once
     assert "auth_token_file" in record.message
     assert record.message.endswith("the tokens before stay")
     path.write_text("another")
+    allows(tokens, "token")
     assert (allows(tokens, "token"), allows(tokens, "another")) == (False, True)
+
+
+def test_a_pipe_in_the_place_of_the_file_is_never_read(tmp_path, often):
+    path = tmp_path / "tokens"
+    os.mkfifo(path)
+    with pytest.raises(errors.ServerStartError, match="is not a regular file"):
+        BearerTokens(path)
+    path.unlink()
+    path.write_text("token")
+    tokens = BearerTokens(path)
+    path.unlink()
+    os.mkfifo(path)
+    assert [allows(tokens, "token") for _ in range(3)] == [True] * 3
+
+
+def test_several_tokens_in_a_request_are_refused(server):
+    sent = [("authorization", f"Bearer {token}") for token in ("x", GOOD)]
+    for both in (sent, sent[::-1]):
+        with grpc.insecure_channel(server.target) as channel, pytest.raises(grpc.RpcError) as raised:
+            channel.unary_unary("/tensorflow.serving.PredictionService/Predict")(
+                b"", timeout=20, metadata=both
+            )
+        assert raised.value.code() == grpc.StatusCode.UNAUTHENTICATED
+        connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=20)
+        with contextlib.closing(connection):
+            connection.putrequest("GET", "/v1/models/half")
+            for name, value in both:
+                connection.putheader(name, value)
+            connection.endheaders()
+            assert connection.getresponse().status == 401
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         (None, "cannot be read: "),
-        ("", "It has 0 lines, of which 0 are none"),
-        ("good\nnot good\n", "It has 2 lines, of which 1 are none"),
+        ("", "It has 0 lines with text; 0 of them are not valid tokens"),
+        ("good\nnot good\n", "It has 2 lines with text; 1 of them are not valid tokens"),
     ],
 )
 def test_a_file_without_tokens_ends_the_start_and_shows_none(half_base, tmp_path, text, words):
@@ -300,3 +343,73 @@ def test_a_head_that_is_too_large_is_refused_over_tls_too(half_base, files, tmp_
 def test_rest_tls_needs_a_key(half_base):
     with pytest.raises(errors.InvalidInputError, match="ssl_config_file must have a key .* with rest_tls"):
         ServerConfig("half", half_base, rest_tls=True)
+
+
+@pytest.fixture
+def by_tls(half_base, files, tmp_path):
+    """A server over TLS, and a function that makes a trusting connection."""
+    config = ssl_config(files, tmp_path / "ssl.conf")
+    trusting = ssl.create_default_context(cafile=str(files / "ca.pem"))
+    server = encrypted(half_base, config).start()
+
+    def connect():
+        plain = socket.create_connection(("127.0.0.1", server.rest_port), timeout=20)
+        return trusting.wrap_socket(plain, server_hostname="localhost")
+
+    yield server, connect
+    server.stop(grace=0)
+
+
+@pytest.mark.slow
+def test_idle_and_silent_clients_do_not_hold_a_stop(by_tls, in_background):
+    server, connect = by_tls
+    with connect() as idle, socket.create_connection(("127.0.0.1", server.rest_port)):
+        idle.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert idle.recv(2**16).startswith(b"HTTP/1.1 200")
+        in_background(server.stop).result(timeout=10)  # of 30 seconds of grace
+
+
+@pytest.mark.slow
+def test_a_client_that_takes_its_answer_slowly_gets_all_of_it(by_tls, monkeypatch):
+    _, connect = by_tls
+    monkeypatch.setattr(asyncio.constants, "SSL_SHUTDOWN_TIMEOUT", 1.0)
+    body = json.dumps({"instances": [1.5] * 400_000}).encode()
+    head = f"{POST}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    with connect() as client:
+        client.sendall(head.encode() + body)
+        received = client.recv(2**10)
+        wanted = int(re.search(rb"content-length: (\d+)", received)[1])
+        time.sleep(3)  # the server has closed its side
+        while chunk := client.recv(2**16):
+            received += chunk
+    assert len(received.partition(b"\r\n\r\n")[2]) == wanted > 10**6
+
+
+@pytest.mark.slow
+def test_a_client_that_takes_nothing_of_its_answer_is_ended(by_tls, monkeypatch):
+    _, connect = by_tls
+    monkeypatch.setattr(rest_connection, "STALLED_SECONDS", 1.0)
+    monkeypatch.setattr(rest_connection, "_LOOK_SECONDS", 0.2)
+    body = json.dumps({"instances": [1.5] * 2_000_000}).encode()
+    head = f"{POST}Content-Length: {len(body)}\r\n\r\n"
+    with connect() as client:
+        client.sendall(head.encode() + body)
+        received = client.recv(2**10)
+        wanted = int(re.search(rb"content-length: (\d+)", received)[1])
+        time.sleep(4)
+        with contextlib.suppress(OSError):
+            while chunk := client.recv(2**16):
+                received += chunk
+    assert len(received) < wanted, "the server had ended it"
+
+
+@pytest.mark.slow
+def test_silent_clients_make_room_for_those_who_ask(half_base, files, tmp_path, monkeypatch):
+    config = ssl_config(files, tmp_path / "ssl.conf")
+    trusting = ssl.create_default_context(cafile=str(files / "ca.pem"))
+    monkeypatch.setattr(rest_server, "connections_of_a_port", lambda: 5)
+    monkeypatch.setattr(rest_server, "HEAD_SECONDS", 60.0)
+    with encrypted(half_base, config) as server, contextlib.ExitStack() as stack:
+        for _ in range(5):
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.rest_port)))
+        assert get(server, "/readyz", trusting) == 200

@@ -10,8 +10,11 @@ from ...errors import UnauthenticatedError
 from ..runtime.bearer_tokens import BearerTokens
 from .open_inference import SERVICE
 
-# What asks for the health has no token.
-_OPEN = (f"/{health.SERVICE_NAME}/", f"/{SERVICE}/ServerLive", f"/{SERVICE}/ServerReady")
+# Health checks need no token.
+_OPEN = {
+    *(f"/{health.SERVICE_NAME}/{name}" for name in ("Check", "Watch", "List")),
+    *(f"/{SERVICE}/{name}" for name in ("ServerLive", "ServerReady")),
+}
 
 _Handler = grpc.RpcMethodHandler
 _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]]
@@ -34,11 +37,11 @@ class Authentication(grpc.aio.ServerInterceptor):
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> _Handler:
         """Return the call's handler, or one that refuses it."""
-        if handler_call_details.method.startswith(_OPEN):
+        if handler_call_details.method in _OPEN:
             return await continuation(handler_call_details)
-        metadata = dict(handler_call_details.invocation_metadata or ())
+        metadata = handler_call_details.invocation_metadata or ()
         try:
-            self._tokens.check(metadata.get("authorization"))
+            self._tokens.check([value for key, value in metadata if key == "authorization"])
         except UnauthenticatedError as error:
             return _refusal(error.details)
         return await continuation(handler_call_details)

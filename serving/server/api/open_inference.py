@@ -15,6 +15,7 @@ from ...wire import messages_pb2 as pb
 from ...wire import open_inference_pb2 as oip
 from ...wire import open_inference_tensors as tensors
 from ...wire.dtypes import CodecError, dtype_name
+from ...wire.field_counts import repeated_fields
 from ..models import quantised_tensors
 from ..models.model_registry import ModelRegistry
 from ..models.servable import DEFAULT_SIGNATURE, Servable
@@ -29,6 +30,10 @@ _PLATFORM = "tensorflow_savedmodel"
 _HAS = ("binary_tensor_data",)
 MOST_TENSORS = 1000
 """The most inputs, outputs or parameters of a request: a small message can hold a million of them."""
+
+
+# Memory of a tensor's message and array, without its values.
+_TENSOR_BYTES = 1000
 
 
 class Outputs(NamedTuple):
@@ -153,9 +158,9 @@ class OpenInference:
         return serialized(self.model_metadata(model_spec_of(request.name, request.version)))
 
     async def _model_infer(self, data: bytes, deadline: float | None) -> bytes:
+        _check_fields(data)
         request = await self.api.parse(oip.ModelInferRequest, data)
         with self.api.counted(pb.ModelSpec(name=request.model_name), MODEL_INFER, "GRPC") as counted:
-            _check_counts(request)
             parameters = _values(request.parameters)
             spec = model_spec_of(request.model_name, request.model_version, parameters)
             sizes = Sizes(len(data), _tensor_bytes(request, len(data)))
@@ -211,18 +216,19 @@ def _values(parameters: Mapping[str, oip.InferParameter]) -> dict[str, Any]:
     return {name: getattr(parameters[name], choice) for name, choice in chosen.items() if choice}
 
 
-def _check_counts(request: oip.ModelInferRequest) -> None:
-    """Refuse more tensors or parameters than a model can have, before anything looks at each."""
+def _check_fields(data: bytes) -> None:
+    """Refuse more tensors or parameters than a model can have, before a message is made for each."""
+    counts = repeated_fields(data, MOST_TENSORS)
     for name in ("parameters", "inputs", "outputs", "raw_input_contents"):
-        if len(getattr(request, name)) > MOST_TENSORS:
-            raise errors.InvalidArgumentError(
-                f"{name} must be at most {MOST_TENSORS}. Received {len(getattr(request, name))}"
-            )
+        number = oip.ModelInferRequest.DESCRIPTOR.fields_by_name[name].number
+        if counts.get(number, 0) > MOST_TENSORS:
+            raise errors.InvalidArgumentError(f"{name} must be at most {MOST_TENSORS}. Received more")
 
 
 def _tensor_bytes(request: oip.ModelInferRequest, most: int) -> int:
     """Return the bytes that a request's tensors take in memory; `most` is the size of its message."""
-    raw, found = request.raw_input_contents, 0
+    raw = request.raw_input_contents
+    found = _TENSOR_BYTES * (len(request.inputs) + len(request.outputs))
     for place, each in enumerate(request.inputs):
         size = len(raw[place]) if place < len(raw) else most
         found += tensors.decoded_bytes(each.datatype, each.shape, size, in_contents=not raw)

@@ -179,10 +179,10 @@ class Batcher:
         run.queue.running += 1
         now = time.monotonic()
         self._metrics.queued(now - task.arrived for task in run.tasks)
-        for task in run.tasks:
-            task.begin()
 
         def work() -> None:
+            for task in run.tasks:
+                task.begin()
             outcomes = self._outcomes(run.queue, run.tasks)
             with contextlib.suppress(RuntimeError):  # the loop has ended, and with it all callers
                 loop.call_soon_threadsafe(self._settle, run, outcomes, loop)

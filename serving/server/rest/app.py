@@ -68,7 +68,7 @@ _API_OF = {
 _NO_TOKEN = 401
 _BUSY = (429, 503)
 _MOST_TEXT = 4096  # characters of an error; some repeat what was sent
-# What asks for the health has no token.
+# Health checks need no token.
 _OPEN = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready")
 _REFUSAL_SECONDS = 0.025
 _RETRY_SECONDS = "1"  # the shortest pause that HTTP can name
@@ -86,7 +86,7 @@ class RestApi:
         management: reports the states of models, and the metrics of all workers.
         metrics_path: the path of the metrics; empty for none.
         config: the limits, and whether pages of other origins may call the API.
-        tokens: of which each request must bear one; None if none needs any.
+        tokens: the accepted tokens; None turns authentication off.
 
     Example:
         uvicorn.run(RestApi(api, open_inference, runner, management, DEFAULT_PATH, config))
@@ -154,8 +154,8 @@ class RestApi:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         if method == "OPTIONS" and self._headers:
             return _preflight(scope)
-        if self._tokens is not None and path not in _OPEN:
-            self._tokens.check(dict(scope["headers"]).get(b"authorization"))
+        if self._tokens is not None and (path not in _OPEN or path == self._metrics_path):
+            self._tokens.check([value for name, value in scope["headers"] if name == b"authorization"])
         if method == "GET" and (found := await self._monitored(path)):
             return found
         if open_inference_routes.is_api(path):
@@ -239,7 +239,8 @@ class _PredictCall:
 
     def __init__(self, servable: Servable, body: bytes):
         name, self._in_rows, inputs = predict_inputs(body, servable.signatures)
-        self._call, self.signature_name = ArraysCall(servable, name, inputs), name
+        self._call = ArraysCall(servable, name, inputs)
+        self.signature_name = self._call.signature_name
         self.feeds, self.fetches = self._call.feeds, self._call.fetches
 
     def respond(self, arrays: Sequence[np.ndarray]) -> bytes:

@@ -6,6 +6,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from .encrypted import EncryptedTransport
 from .json_out import error_body
 
 # Time limit of a request's head, from the connection or from the first byte of a later request.
@@ -115,6 +116,8 @@ class Connection(HttpToolsProtocol):
         self._refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
+        if transport.get_extra_info("sslcontext") is not None:
+            transport = EncryptedTransport(transport, self.loop)  # pyright: ignore[reportAssignmentType]
         super().connection_made(transport)
         now = self.loop.time()
         self._owes_since = now

@@ -223,8 +223,11 @@ def _field(doc: Mapping[str, Any], whose: str, key: str, kind: type, default: An
         return default
     if type(value) is not kind:
         raise invalid(f"{whose}: '{key}' must be {_JSON_NAMES[kind]}. Received {shown(value)}")
-    if kind is str and any("\ud800" <= each <= "\udfff" for each in value):
-        raise invalid(f"{whose}: '{key}' must be UTF-8. Received {shown(value)}")
+    if kind is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise invalid(f"{whose}: '{key}' must be UTF-8. Received {shown(value)}") from None
     return value
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import uvicorn
 
@@ -20,6 +21,7 @@ from ..runtime.descriptors import connections_of_a_port, limit
 from ..runtime.listening import CONNECTION_SECONDS, bind, rest_port
 from .app import RestApi
 from .connection import HEAD_SECONDS, Connection, Connections
+from .encrypted import SHUTDOWN_SECONDS
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +34,8 @@ _EXHAUSTED_SECONDS = 1.0
 # When a connection arrives at an idle shared socket, a worker waits this long x log2(1 + its connections), so
 # that workers with fewer come first. Connections that queue up meanwhile go to any worker that is awake.
 _YIELD_SECONDS = 0.001
+# A handshake that takes longer may be ended to make room for a new connection, and is when the server leaves.
+_YIELD_HANDSHAKE_SECONDS = 1.0
 # The next warning needs this time without a cause: clients that fill the server must not fill its log.
 _SAYING_SECONDS = 60.0
 
@@ -70,7 +74,8 @@ class Listener:
         self._connections = connections
         self._shared = shared
         self._accepting: asyncio.Task[None] | None = None
-        self._opening: set[asyncio.Task[None]] = set()
+        # The connections that are not made yet, and since when; the longest wait first.
+        self._opening: dict[asyncio.Task[None], float] = {}
         self._said = -_SAYING_SECONDS
 
     def start(self) -> None:
@@ -97,7 +102,9 @@ class Listener:
                 self._open(self._socket.accept()[0])
         self._socket.close()
         if self._opening:
-            await asyncio.wait(self._opening)
+            await asyncio.wait(self._opening, timeout=None if self._tls is None else _YIELD_HANDSHAKE_SECONDS)
+        for task in [*self._opening]:
+            task.cancel()
 
     async def _accept(self) -> None:
         while True:
@@ -125,11 +132,20 @@ class Listener:
             await asyncio.sleep(_YIELD_SECONDS * math.log2(1 + self._connections.count))
 
     async def _wait_for_room(self) -> None:
-        while not self._connections.make_room(len(self._opening)):
+        while not self._has_room():
             self._say(
                 f"REST has {self._connections.most} connections, its share of the {limit()} descriptors"
             )
             await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _has_room(self) -> bool:
+        """Return True if one more connection is allowed; end the longest handshake or wait if necessary."""
+        if self._connections.has_room(len(self._opening)):
+            return True
+        task, since = next(iter(self._opening.items()), (None, math.inf))
+        if self._tls is not None and task is not None and _waited(since) > _YIELD_HANDSHAKE_SECONDS:
+            task.cancel()
+        return self._connections.make_room(len(self._opening))
 
     async def _recover(self, error: OSError) -> None:
         if error.errno not in _EXHAUSTED:  # an error of this one connection, which is gone
@@ -146,18 +162,26 @@ class Listener:
 
     def _open(self, accepted: socket.socket) -> None:
         task = asyncio.create_task(self._opened(accepted))
-        self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
+        self._opening[task] = asyncio.get_running_loop().time()
+        task.add_done_callback(lambda done: self._opening.pop(done, None))
 
     async def _opened(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
-        seconds = None if self._tls is None else HEAD_SECONDS
+        of_tls: dict[str, Any] = {}
+        if self._tls is not None:
+            of_tls = {
+                "ssl": self._tls,
+                "ssl_handshake_timeout": HEAD_SECONDS,
+                "ssl_shutdown_timeout": SHUTDOWN_SECONDS,
+            }
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                self._make, accepted, ssl=self._tls, ssl_handshake_timeout=seconds
-            )
+            await asyncio.get_running_loop().connect_accepted_socket(self._make, accepted, **of_tls)
         except OSError:  # it is gone already, or does not speak TLS
             accepted.close()
+
+
+def _waited(since: float) -> float:
+    return asyncio.get_running_loop().time() - since
 
 
 _KEEP_ALIVE_SECONDS = 75  # longer than load balancers keep idle connections: they close first

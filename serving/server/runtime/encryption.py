@@ -5,6 +5,7 @@ Reference: tensorflow_serving/config/ssl_config.proto.
 
 import contextlib
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from ...errors import ServerStartError
 from ..config import LOOPBACK, ServerConfig
 from . import flag_files_pb2
 from .text_files import read_text_file
+
+# Without the text between certificates, which may be of any language.
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 def credentials(config: ServerConfig) -> grpc.ServerCredentials | None:
@@ -51,11 +55,11 @@ def rest_context(config: ServerConfig) -> ssl.SSLContext | None:
     context.set_alpn_protocols(["http/1.1"])
     try:
         with _as_file(given.server_cert + "\n" + given.server_key) as pem:
-            context.load_cert_chain(pem)
+            context.load_cert_chain(pem, password="")  # or it would ask for one
         if given.client_verify:
             context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(cadata=given.custom_ca)
-    except ssl.SSLError as error:
+            context.load_verify_locations(cadata="\n".join(_CERTIFICATE.findall(given.custom_ca)))
+    except (OSError, ValueError) as error:
         raise _unusable(config) from error
     return context
 

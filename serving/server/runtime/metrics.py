@@ -11,8 +11,9 @@ import bisect
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -41,6 +42,8 @@ _ROW_BOUNDS = [float(2**power) for power in range(14)]
 _THREAD_POOL = ""
 # TensorFlow Serving keeps every version it ever warmed up; a server that runs for a year should not.
 _REMEMBERED_WARMUPS = 100
+# Versions of a model, answering or not, whose counts are kept if they are counted by version.
+_REMEMBERED_VERSIONS = 10
 
 
 class _Counter:
@@ -55,6 +58,13 @@ class _Counter:
 
     def add(self, amount: int, *labels: str) -> None:
         self._values[labels] = self._values.get(labels, 0) + amount
+
+    def labels(self) -> list[tuple[str, ...]]:
+        return list(self._values)
+
+    def forget(self, is_old: Callable[[tuple[str, ...]], bool]) -> None:
+        for labels in filter(is_old, self.labels()):
+            del self._values[labels]
 
     def samples(self) -> Iterator[str]:
         for labels, value in self._values.items():
@@ -77,6 +87,13 @@ class _Histogram:
         counts = self._counts.setdefault(labels, [0] * (len(self._bounds) + 1))
         counts[bisect.bisect_left(self._bounds, value)] += 1
         self._sums[labels] = self._sums.get(labels, 0.0) + value
+
+    def labels(self) -> list[tuple[str, ...]]:
+        return list(self._counts)
+
+    def forget(self, is_old: Callable[[tuple[str, ...]], bool]) -> None:
+        for labels in filter(is_old, self.labels()):
+            del self._counts[labels], self._sums[labels]
 
     def forget_all_but(self, most: int) -> None:
         """Drop the oldest combinations of labels."""
@@ -179,6 +196,16 @@ class Metrics:
     def _more(self, counted: Counted) -> tuple[str, ...]:
         return (counted.version, counted.signature) if self._by_version else ()
 
+    def _forget_versions(self, models: Mapping[str, Sequence[int]]) -> None:
+        """Drop the counts of versions that do not answer any more, of each model all but the newest."""
+        for metric in (self._requests, self._latency, self._runtime):
+            by_model: dict[str, set[int]] = {}
+            for model, *_, version, _signature in metric.labels():
+                by_model.setdefault(model, set()).update([int(version)] if version else [])
+            for model, known in by_model.items():
+                kept = {*models.get(model, ()), *sorted(known)[-_REMEMBERED_VERSIONS:]}
+                metric.forget(partial(_is_of_other_version, model, kept))
+
     def examples(self, model: str, count: int) -> None:
         """Record the number of tf.Examples of a request."""
         with self._lock:
@@ -215,22 +242,25 @@ class Metrics:
             self._padding.add(size - rows, str(size))
             self._runs.add(1)
 
-    def text(self, models: Iterable[str] = ()) -> str:
+    def text(self, models: Mapping[str, Sequence[int]] | None = None) -> str:
         """All metrics, in Prometheus' format.
 
         Args:
-            models: the names of those that have gauges even without requests.
+            models: the versions that answer, of each model. Models have gauges even without requests; counts
+                of other versions are forgotten, except those of the newest.
         """
+        models = models or {}
         with self._lock:
+            if self._by_version:
+                self._forget_versions(models)
             lines = [
                 line
                 for metric in self._metrics
                 for line in (f"# TYPE {metric.name} {metric.kind}", *metric.samples())
             ]
-        names = list(models)
         for gauge, values in (
-            (WAITING, self.pending.waiting(names)),
-            (OLDEST_AGE, self.pending.oldest(names)),
+            (WAITING, self.pending.waiting(models)),
+            (OLDEST_AGE, self.pending.oldest(models)),
         ):
             lines.append(f"# TYPE {gauge} {GAUGE}")
             lines += [f"{gauge}{_braced(('model_name',), (name,))} {value:.15g}" for name, value in values]
@@ -255,6 +285,11 @@ def metrics_path(config: ServerConfig) -> str:
             f"Received {prometheus.path!r}"
         )
     return (prometheus.path or DEFAULT_PATH) if prometheus.enable else ""
+
+
+def _is_of_other_version(model: str, kept: Collection[int], labels: tuple[str, ...]) -> bool:
+    """Return True if labels name the model and a version that is not to be kept."""
+    return labels[0] == model and bool(labels[-2]) and int(labels[-2]) not in kept
 
 
 def _braced(names: Sequence[str], values: Sequence[str]) -> str:

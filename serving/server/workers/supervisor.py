@@ -279,7 +279,7 @@ class Supervisor:
         self, worker: WorkerProcess, action: str, arguments: tuple[Any, ...], timeout: float | None
     ) -> list[Any]:
         """Return the result of an action in a worker; nothing if it does not answer."""
-        untold = [worker.last_metrics] if action == METRICS else []
+        untold = [counts_alone(worker.last_metrics)] if action == METRICS else []
         if action != RELOAD and (worker.is_silent or not worker.is_ready):
             return untold
         try:
