@@ -259,7 +259,7 @@ def encrypted(half_base, config, **more):
 
 
 def open_files():
-    """What this process has open, where the system tells."""
+    """Yield the targets of this process's open descriptors, on Linux."""
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
         with contextlib.suppress(OSError):  # it is closed by now
             yield os.readlink(f"/proc/self/fd/{name}")
@@ -373,7 +373,7 @@ def test_idle_and_silent_clients_do_not_hold_a_stop(by_tls, in_background):
 def test_a_client_that_takes_its_answer_slowly_gets_all_of_it(by_tls, monkeypatch):
     _, connect = by_tls
     monkeypatch.setattr(asyncio.constants, "SSL_SHUTDOWN_TIMEOUT", 1.0)
-    body = json.dumps({"instances": [1.5] * 400_000}).encode()
+    body = json.dumps({"instances": [1.5] * 2_000_000}).encode()
     head = f"{POST}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
     with connect() as client:
         client.sendall(head.encode() + body)

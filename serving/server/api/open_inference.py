@@ -27,7 +27,7 @@ SERVICE = "inference.GRPCInferenceService"
 
 _SERVER_NAME = "keras-selfattn"
 _PLATFORM = "tensorflow_savedmodel"
-_HAS = ("binary_tensor_data",)
+_EXTENSIONS = ("binary_tensor_data",)
 MOST_TENSORS = 1000
 """The most inputs, outputs or parameters of a request: a small message can hold a million of them."""
 
@@ -115,7 +115,7 @@ class OpenInference:
 
     def server_metadata(self) -> oip.ServerMetadataResponse:
         """Return the server's name, version and extensions."""
-        return oip.ServerMetadataResponse(name=_SERVER_NAME, version=self._version, extensions=_HAS)
+        return oip.ServerMetadataResponse(name=_SERVER_NAME, version=self._version, extensions=_EXTENSIONS)
 
     def model_metadata(self, spec: pb.ModelSpec) -> oip.ModelMetadataResponse:
         """Return a model's versions that answer, and the inputs and outputs of `serving_default`, if any.

@@ -183,7 +183,7 @@ class Metrics:
             status = grpc.StatusCode.INTERNAL if isinstance(error, Exception) else grpc.StatusCode.CANCELLED
             raise
         finally:
-            passed, more = (time.perf_counter() - started) * 1e6, self._more(counted)
+            passed, more = (time.perf_counter() - started) * 1e6, self._version_labels(counted)
             with self._lock:
                 self._requests.add(1, model, status.name, *more)
                 self._latency.add(passed, model, api, entrypoint, *more)
@@ -191,9 +191,11 @@ class Metrics:
     def ran(self, counted: Counted, seconds: float) -> None:
         """Record the time of a graph's run for a request, including the wait for a thread."""
         with self._lock:
-            self._runtime.add(seconds * 1e6, counted.model, counted.api, "TF1", *self._more(counted))
+            self._runtime.add(
+                seconds * 1e6, counted.model, counted.api, "TF1", *self._version_labels(counted)
+            )
 
-    def _more(self, counted: Counted) -> tuple[str, ...]:
+    def _version_labels(self, counted: Counted) -> tuple[str, ...]:
         return (counted.version, counted.signature) if self._by_version else ()
 
     def _forget_versions(self, models: Mapping[str, Sequence[int]]) -> None:
