@@ -247,3 +247,19 @@ def test_texts_count_with_their_bytes_and_very_many_with_what_each_costs_at_leas
     few = np.array([b"abc", b"de"], object)
     assert inference_api._copied_bytes([few, np.zeros(3, "float32")]) == 2 * 64 + 5 + 12
     assert inference_api._copied_bytes([np.full(5000, b"", object)]) == 5000 * 64
+
+
+def test_more_inputs_than_a_model_can_have_are_refused_before_each_is_parsed(half_base):
+    empty = b"\x12\x00"  # an entry of `inputs` without key and value
+    with (
+        Server(ServerConfig("half", half_base, port=0)) as server,
+        grpc.insecure_channel(server.target) as channel,
+    ):
+        predict = channel.unary_unary(PREDICT)
+        spec = pb.PredictRequest(model_spec=pb.ModelSpec(name="half")).SerializeToString()
+        with pytest.raises(grpc.RpcError) as raised:
+            predict(spec + empty * 10_001, timeout=20)
+        assert raised.value.details() == "inputs must be at most 10000. Received more"
+        with pytest.raises(grpc.RpcError) as raised:
+            predict(spec + empty * 10_000, timeout=20)
+        assert "inputs must be at most" not in raised.value.details()

@@ -15,10 +15,10 @@ from ...wire import messages_pb2 as pb
 from ...wire import open_inference_pb2 as oip
 from ...wire import open_inference_tensors as tensors
 from ...wire.dtypes import CodecError, dtype_name
-from ...wire.field_counts import repeated_fields
 from ..models import quantised_tensors
 from ..models.model_registry import ModelRegistry
 from ..models.servable import DEFAULT_SIGNATURE, Servable
+from .admission import check_counts
 from .inference_api import MODEL_INFER, InferenceApi, Sizes, serialized
 from .open_inference_parameters import check_tensor_parameters, model_spec_of, request_deadline
 from .predict import ArraysCall
@@ -32,6 +32,7 @@ MOST_TENSORS = 1000
 """The most inputs, outputs or parameters of a request: a small message can hold a million of them."""
 
 
+_REPEATED = ("parameters", "inputs", "outputs", "raw_input_contents")
 # Memory of a tensor's message and array, without its values.
 _TENSOR_BYTES = 1000
 
@@ -158,7 +159,7 @@ class OpenInference:
         return serialized(self.model_metadata(model_spec_of(request.name, request.version)))
 
     async def _model_infer(self, data: bytes, deadline: float | None) -> bytes:
-        _check_fields(data)
+        check_counts(data, oip.ModelInferRequest, _REPEATED, MOST_TENSORS)
         request = await self.api.parse(oip.ModelInferRequest, data)
         with self.api.counted(pb.ModelSpec(name=request.model_name), MODEL_INFER, "GRPC") as counted:
             parameters = _values(request.parameters)
@@ -214,15 +215,6 @@ def _values(parameters: Mapping[str, oip.InferParameter]) -> dict[str, Any]:
     """Return the values of a message's parameters."""
     chosen = {name: each.WhichOneof("parameter_choice") for name, each in parameters.items()}
     return {name: getattr(parameters[name], choice) for name, choice in chosen.items() if choice}
-
-
-def _check_fields(data: bytes) -> None:
-    """Refuse more tensors or parameters than a model can have, before a message is made for each."""
-    counts = repeated_fields(data, MOST_TENSORS)
-    for name in ("parameters", "inputs", "outputs", "raw_input_contents"):
-        number = oip.ModelInferRequest.DESCRIPTOR.fields_by_name[name].number
-        if counts.get(number, 0) > MOST_TENSORS:
-            raise errors.InvalidArgumentError(f"{name} must be at most {MOST_TENSORS}. Received more")
 
 
 def _tensor_bytes(request: oip.ModelInferRequest, most: int) -> int:
