@@ -11,7 +11,7 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -654,6 +654,7 @@ bodies = (
 
 @pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
+@example(b'{"inputs": ["\\ud800"]}', signatures(x=pb.DT_HALF))
 @given(bodies, st.sampled_from(KNOWN))
 def test_no_body_whatever_does_more_than_be_refused(body, known):
     for read in (lambda: predict_inputs(body, known), lambda: examples_request(body)):

@@ -423,7 +423,7 @@ def _json_type(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """A document's value for an error text: shortened if it is long.
+    """A document's value for an error text: shortened if it is long, with invalid Unicode replaced.
 
     Example:
         >>> shown([1, 2])
@@ -434,4 +434,4 @@ def shown(value: object) -> str:
     if isinstance(value, dict):
         return "an object"
     start = value[:_MOST_SHOWN] if isinstance(value, str) else value
-    return json.dumps(start, ensure_ascii=False)[:_MOST_SHOWN]
+    return json.dumps(start, ensure_ascii=False)[:_MOST_SHOWN].encode("utf-8", "replace").decode()
