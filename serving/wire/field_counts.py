@@ -3,45 +3,44 @@
 Reference: protobuf.dev/programming-guides/encoding.
 """
 
-_LENGTH_DELIMITED = 2
-_FIXED = {1: 8, 5: 4}  # wire types I64 and I32, in bytes
+_VARINT, _LENGTH_DELIMITED = 0, 2
+# Wire types I64 and I32, and the begin and end of a group, in bytes after the tag.
+_FIXED = {1: 8, 5: 4, 3: 0, 4: 0}
+_MOST_VARINT = 10  # bytes
 
 
-def repeated_fields(data: bytes, most: int) -> dict[int, int]:
-    """Return how often each length-delimited field comes, by its number.
+def field_count(data: bytes, most: int) -> int:
+    """Return the number of fields of a message, those of its own messages not counted.
 
     Args:
         data: a message. Counting ends where the bytes are no message.
-        most: counting ends when a field has come more often.
+        most: counting ends when there are more.
 
     Example:
-        >>> repeated_fields(bytes.fromhex("2a00 2a00 0a0161"), 10)
-        {5: 2, 1: 1}
+        >>> field_count(bytes.fromhex("2a00 2a00 0a0161"), 10)
+        3
     """
-    counts: dict[int, int] = {}
-    place, size = 0, len(data)
-    while place < size:
+    count, place = 0, 0
+    while place < len(data) and count <= most:
+        count += 1
         tag, place = _varint(data, place)
         kind = tag & 7
         if kind == _LENGTH_DELIMITED:
             length, place = _varint(data, place)
             place += length
-            counts[tag >> 3] = count = counts.get(tag >> 3, 0) + 1
-            if count > most:
-                break
-        elif kind == 0:
+        elif kind == _VARINT:
             _, place = _varint(data, place)
         elif kind in _FIXED:
             place += _FIXED[kind]
         else:
             break
-    return counts
+    return count
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
     """Return a number and the place after it; the end of the data if it is cut off or too long."""
     value = 0
-    for shift, byte in enumerate(data[place : place + 10]):
+    for shift, byte in enumerate(data[place : place + _MOST_VARINT]):
         value |= (byte & 0x7F) << 7 * shift
         if byte < 0x80:
             return value, place + shift + 1

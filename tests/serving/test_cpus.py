@@ -1,4 +1,4 @@
-"""How many CPUs a process counts on: by affinity, and by quotas of its group and of those around it."""
+"""CPUs that a process counts on: by affinity, and by quotas of its group and of those around it."""
 
 import os
 

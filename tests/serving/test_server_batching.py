@@ -128,7 +128,7 @@ def one_thread(tmp_path, more=""):
 
 
 def gauges(gate):
-    """How many requests wait, and whether one has no answer yet."""
+    """The number of requests that wait, and True if one has no answer yet."""
     text = gate._server._metrics.text({"rows": [1]})
     found = {}
     for name in ("waiting_requests", "oldest_request_age_seconds"):

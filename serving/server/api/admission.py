@@ -9,14 +9,12 @@ Reference: tensorflow/core/framework/tensor.proto, tensorflow_serving/apis/input
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator
-
-from google.protobuf.message import Message
+from collections.abc import Iterator
 
 from ...errors import InvalidArgumentError, ResourceExhaustedError
 from ...wire import codec
 from ...wire import messages_pb2 as pb
-from ...wire.field_counts import repeated_fields
+from ...wire.field_counts import field_count
 from ..config import ServerConfig
 
 
@@ -125,24 +123,22 @@ class Admission:
             self._growth -= growth
 
 
-def check_counts(data: bytes, message: type[Message], names: Iterable[str], most: int) -> None:
-    """Refuse a request in which fields come more often than in any real one, before it is parsed.
+def check_fields(data: bytes, most: int) -> None:
+    """Refuse a request with more fields than any real one has, before it is parsed.
 
-    A field takes two bytes, and a message of its own in memory.
+    A field takes two bytes of a message, and may take a message of its own in memory.
 
     Args:
         data: the serialized request.
-        message: its type.
-        names: of its repeated fields.
-        most: the most of each.
+        most: the most fields.
 
     Raises:
-        InvalidArgumentError: there are more.
+        InvalidArgumentError: it has more.
     """
-    counts = repeated_fields(data, most)
-    for name in names:
-        if counts.get(message.DESCRIPTOR.fields_by_name[name].number, 0) > most:
-            raise InvalidArgumentError(f"{name} must be at most {most}. Received more")
+    if field_count(data, most) > most:
+        raise InvalidArgumentError(
+            f"a request must have at most {most} fields, such as inputs. Received more"
+        )
 
 
 def predict_bytes(request: pb.PredictRequest) -> int:

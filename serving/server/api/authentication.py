@@ -8,6 +8,7 @@ from grpc_health.v1 import health
 
 from ...errors import UnauthenticatedError
 from ..runtime.bearer_tokens import BearerTokens
+from .grpc_services import refusing
 from .open_inference import SERVICE
 
 # Health checks need no token.
@@ -43,13 +44,5 @@ class Authentication(grpc.aio.ServerInterceptor):
         try:
             self._tokens.check([value for key, value in metadata if key == "authorization"])
         except UnauthenticatedError as error:
-            return _refusal(error.details)
+            return refusing(error.code, error.details)
         return await continuation(handler_call_details)
-
-
-def _refusal(details: str) -> _Handler:
-    async def refuse(requests: object, context: grpc.aio.ServicerContext) -> None:
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, details)
-
-    # Calls with one request and with several are the same to a handler that reads none.
-    return grpc.stream_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType]

@@ -146,13 +146,18 @@ class _TritonOnly(grpc.GenericRpcHandler):
         service, _, name = handler_call_details.method.lstrip("/").partition("/")
         if service != open_inference.SERVICE:
             return None
+        details = f"{name} is not part of the Open Inference Protocol; this server does not support it"
+        return refusing(grpc.StatusCode.UNIMPLEMENTED, details)
 
-        async def refuse(requests: object, context: grpc.aio.ServicerContext) -> None:
-            details = f"{name} is not part of the Open Inference Protocol; this server does not support it"
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, details)
 
-        # Calls with one request and with several are the same to a handler that reads none.
-        return grpc.stream_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType]
+def refusing(code: grpc.StatusCode, details: str) -> grpc.RpcMethodHandler:
+    """Return a handler that refuses each call."""
+
+    async def refuse(requests: object, context: grpc.aio.ServicerContext) -> None:
+        await context.abort(code, details)
+
+    # Calls with one request and with several are the same to a handler that reads none.
+    return grpc.stream_stream_rpc_method_handler(refuse)  # pyright: ignore[reportArgumentType]
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:

@@ -25,7 +25,7 @@ from ..models.model_registry import ModelRegistry
 from ..models.servable import GraphCall, Servable
 from ..runtime.deadlines import seconds_left
 from ..runtime.metrics import Counted, Metrics
-from .admission import Admission, check_counts, examples_bytes, predict_bytes
+from .admission import Admission, check_fields, examples_bytes, predict_bytes
 from .classify import ClassifyCall, MultiInferenceCall, RegressCall
 from .management import Management
 from .predict import PredictCall
@@ -40,8 +40,8 @@ MODEL_INFER = "ModelInfer"
 # Bytes copied in the time in which Python handles one value.
 _VALUE_WORK = 64
 _MANY = 1000
-# Inputs of a request; a message of 10 MB could hold a million.
-_MOST_INPUTS = 10_000
+# Inputs and other fields of a request; a message of 10 MB could hold a million.
+_MOST_FIELDS = 10_000
 # Larger refused requests are not parsed to find their model's name.
 _MOST_REFUSED = 2**16
 
@@ -95,7 +95,7 @@ class InferenceApi:
 
     async def predict(self, data: bytes, deadline: float | None) -> bytes:
         """A PredictResponse."""
-        check_counts(data, pb.PredictRequest, ("inputs",), _MOST_INPUTS)
+        check_fields(data, _MOST_FIELDS)
         request = await self.parse(pb.PredictRequest, data)
         spec = _spec(request)
         prepare = partial(PredictCall, request=request, encode=self._encode)

@@ -18,7 +18,7 @@ from ...wire.dtypes import CodecError, dtype_name
 from ..models import quantised_tensors
 from ..models.model_registry import ModelRegistry
 from ..models.servable import DEFAULT_SIGNATURE, Servable
-from .admission import check_counts
+from .admission import check_fields
 from .inference_api import MODEL_INFER, InferenceApi, Sizes, serialized
 from .open_inference_parameters import check_tensor_parameters, model_spec_of, request_deadline
 from .predict import ArraysCall
@@ -29,10 +29,10 @@ _SERVER_NAME = "keras-selfattn"
 _PLATFORM = "tensorflow_savedmodel"
 _EXTENSIONS = ("binary_tensor_data",)
 MOST_TENSORS = 1000
-"""The most inputs, outputs or parameters of a request: a small message can hold a million of them."""
+"""The most inputs, or outputs, of a request: a small message can hold a million of them."""
 
 
-_REPEATED = ("parameters", "inputs", "outputs", "raw_input_contents")
+_MOST_FIELDS = 4 * MOST_TENSORS  # with raw contents
 # Memory of a tensor's message and array, without its values.
 _TENSOR_BYTES = 1000
 
@@ -159,7 +159,7 @@ class OpenInference:
         return serialized(self.model_metadata(model_spec_of(request.name, request.version)))
 
     async def _model_infer(self, data: bytes, deadline: float | None) -> bytes:
-        check_counts(data, oip.ModelInferRequest, _REPEATED, MOST_TENSORS)
+        check_fields(data, _MOST_FIELDS)
         request = await self.api.parse(oip.ModelInferRequest, data)
         with self.api.counted(pb.ModelSpec(name=request.model_name), MODEL_INFER, "GRPC") as counted:
             parameters = _values(request.parameters)
