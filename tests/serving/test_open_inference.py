@@ -296,7 +296,7 @@ REFUSED = {
     "complex numbers": (
         {"model": "types", "parameters": {"signature_name": "complex64"}, **X},
         "INVALID_ARGUMENT",
-        "complex64 but float is provided|float but|expected",
+        "to be complex64 but float is provided",
     ),
 }
 
@@ -472,7 +472,7 @@ BAD = {
     ),
     "lists beside values": (
         {"inputs": [{**HALF, "shape": [2], "data": [[1], 2]}]},
-        r"'data' must be flat, or nested as the shape \[2\]|does not fit FP32: a list of 1",
+        "does not fit FP32: a list of 1",
     ),
     "a timeout of 400 digits": (
         {"parameters": {"timeout": 10**400}, "inputs": [HALF]},
