@@ -1,6 +1,8 @@
 """Versioned, checked SavedModels that take raw input and answer with names."""
 
-from .card import Training, read_card
+from keras_selfattn.version_files import read_card
+
+from .card import Training
 from .inspection import Inspection, inspect_saved_model
 from .precision import Comparison
 from .saved_model import export_saved_model

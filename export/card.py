@@ -4,7 +4,6 @@
 """
 
 import base64
-import hashlib
 import json
 import platform
 import re
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn import __version__
+from keras_selfattn.version_files import CARD, digest, size_of
 
 from .contract import Contract
 from .precision import Comparison
@@ -25,7 +25,6 @@ from .signatures.model_signatures import Signature, specs_of
 from .trial import Case
 from .written_graph import OLDEST
 
-FILE = "assets.extra/model_card.json"
 _FORMAT = 1
 _SHOWN = 1000  # numbers of one tensor
 _VERSIONED = ("tensorflow", "keras", "numpy")
@@ -101,43 +100,10 @@ def model_card(
 
 def write_card(folder: Path, card: Mapping[str, Any]) -> None:
     """Write a card into a SavedModel's folder, with the digest of all other files."""
-    path = folder / FILE
+    path = folder / CARD
     path.parent.mkdir(exist_ok=True)
     content = {**card, "files": {"bytes": size_of(folder), "digest": digest(folder)}}
     path.write_text(_readable(content), encoding="utf-8")
-
-
-def read_card(folder: str | Path) -> dict[str, Any] | None:
-    """Return the card of a SavedModel's folder, or None if it has none that can be read.
-
-    Example:
-
-        >>> read_card(Path("no/such/folder")) is None
-        True
-    """
-    try:
-        card = json.loads(Path(folder, FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    # Other tools may write files of this name; ours have these keys.
-    ours = isinstance(card, dict) and isinstance(card.get("files"), dict) and "format" in card
-    return card if ours else None
-
-
-def digest(folder: Path) -> str:
-    """Return the SHA-256 of names, sizes and contents of all files but the card, as "sha256:…"."""
-    whole = hashlib.sha256()
-    for path in _files(folder):
-        name = path.relative_to(folder).as_posix().encode()
-        whole.update(b"%d:%s%d:" % (len(name), name, path.stat().st_size))
-        with path.open("rb") as file:
-            whole.update(hashlib.file_digest(file, "sha256").digest())
-    return f"sha256:{whole.hexdigest()}"
-
-
-def size_of(folder: Path) -> int:
-    """Return the bytes of all files but the card."""
-    return sum(path.stat().st_size for path in _files(folder))
 
 
 def _readable(content: Mapping[str, Any]) -> str:
@@ -148,10 +114,6 @@ def _readable(content: Mapping[str, Any]) -> str:
 
 def _one_line(items: str) -> str:
     return re.sub(r",\n\s*", ", ", items)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / FILE)
 
 
 def _signature(signature: Signature, example: Case, *, made_up: bool) -> dict[str, Any]:

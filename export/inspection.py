@@ -11,9 +11,9 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from keras_selfattn.errors import ExportError
+from keras_selfattn.version_files import digest, read_card, size_of
 
 from . import warmup
-from .card import digest, read_card, size_of
 from .versions import latest_version
 from .written_graph import count_operations, read_saved_model
 

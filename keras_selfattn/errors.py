@@ -4,6 +4,7 @@
     ├── DataError      (ValueError)  a file, a table or its rows
     ├── ConfigError    (ValueError)  a setting out of range, or two that contradict
     ├── RunError       (OSError)     a run folder: exists, is missing, is not one
+    ├── StorageError   (OSError)     a folder or object store that cannot be listed, read or written
     ├── TrainingError  (RuntimeError)  training that failed
     └── ExportError    (RuntimeError)  a SavedModel that cannot be written, or did not pass its check
 
@@ -25,6 +26,19 @@ class ConfigError(SelfAttentionError, ValueError):
 
 class RunError(SelfAttentionError, OSError):
     """A folder cannot be written or read as a run."""
+
+
+class StorageError(SelfAttentionError, OSError):
+    """A folder or an object store cannot be listed, read or written.
+
+    Args:
+        message: the place, the failure, and the next step.
+        may_pass: True if waiting may help, such as after an outage.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = False):
+        super().__init__(message)
+        self.may_pass = may_pass
 
 
 class TrainingError(SelfAttentionError, RuntimeError):

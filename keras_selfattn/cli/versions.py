@@ -41,7 +41,7 @@ def command(base_path: Path, latest: bool, remove: tuple[int, ...], keep: int | 
 
 def _print_versions(base_path: Path) -> None:
     from keras_selfattn.export import list_versions, read_card
-    from keras_selfattn.export.card import size_of
+    from keras_selfattn.version_files import size_of
 
     table = columns(
         None, "version", "created (UTC)", "task", "precision", "accuracy", "MB", right=("version", "MB")

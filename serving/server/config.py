@@ -26,6 +26,7 @@ BATCHING = "Batching"
 LOADING = "Loading"
 TENSORFLOW = "TensorFlow"
 OWN_PROCESSES = "Address, access and processes, not in TensorFlow Serving"
+OWN_STORES = "Object stores, not in TensorFlow Serving"
 OWN_LIMITS = "Limits, not in TensorFlow Serving"
 OWN_LIFE = "Start, end, logs and metrics, not in TensorFlow Serving"
 
@@ -92,7 +93,8 @@ class ServerConfig:
         "",
         MOST_USED,
         Rule(_is_path, "the folder that holds the model's versions"),
-        "Folder with one numbered folder for each version. --model_config_file is the alternative.",
+        "Folder with one numbered folder for each version, or its URI in an object store: s3://, gs://, "
+        "abfs://. --model_config_file is the alternative.",
     )
     port: int = _setting(8500, MOST_USED, _PORT, "gRPC port; 0 takes a free one.")
     rest_api_port: int = _setting(
@@ -223,6 +225,24 @@ class ServerConfig:
         "Address to listen on. By default only this machine, or all addresses if gRPC is encrypted. "
         "--host=0.0.0.0 is all, as in TensorFlow Serving.",
     )
+    object_store_poll_wait_seconds: float = _setting(
+        10.0,
+        OWN_STORES,
+        _SECONDS,
+        "Seconds between two listings of a base path in an object store, each of which costs money; 0 lists "
+        "once.",
+    )
+    model_cache_path: str | Path = _setting(
+        "",
+        OWN_STORES,
+        Rule(_is_path, "a folder, or empty for ~/.cache/keras-selfattn/models"),
+        "Folder of this machine for the versions that were fetched; several servers can share it. Empty is "
+        "~/.cache/keras-selfattn/models.",
+    )
+    model_cache_max_bytes: int = _setting(
+        2**34, OWN_STORES, _COUNT, "Bytes of that folder, beyond which the least recently loaded versions go."
+    )
+
     rest_tls: bool = _setting(
         False, OWN_PROCESSES, _FLAG, "Encrypt REST, too, with the key and certificates of --ssl_config_file."
     )

@@ -33,9 +33,9 @@ from .batching.graph_runner import GraphRunner
 from .config import ServerConfig
 from .models.config_watch import ConfigWatch
 from .models.freed_memory import LoadedObjects, limit_arenas
+from .models.loader import Loader
 from .models.model_config import configured_models, listed_models
 from .models.model_registry import ModelRegistry
-from .models.version_folders import Loader
 from .rest.app import RestApi
 from .rest.server import RestServer
 from .runtime import profiler

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_selfattn.serving.server import ServerConfig
 from keras_selfattn.serving.server.models import servable
 from keras_selfattn.serving.server.models.free_outputs import FreeOutputs
-from keras_selfattn.serving.server.models.version_folders import Loader
+from keras_selfattn.serving.server.models.loader import Loader
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 OUTPUTS = ("label", "probabilities", "score")

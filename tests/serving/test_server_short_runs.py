@@ -14,8 +14,8 @@ from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.server import ServerConfig
 from keras_selfattn.serving.server.models import servable
+from keras_selfattn.serving.server.models.loader import Loader
 from keras_selfattn.serving.server.models.short_runs import ShortRuns, is_sure_to_end, kind_of_run
-from keras_selfattn.serving.server.models.version_folders import Loader
 
 
 @pytest.fixture

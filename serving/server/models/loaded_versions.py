@@ -5,7 +5,6 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor
-from pathlib import Path
 
 from ...errors import NotFoundError
 from .freed_memory import give_memory_back
@@ -16,11 +15,11 @@ _log = logging.getLogger(__name__)
 
 
 class _LoadedVersion:
-    """A servable, its folder, and the number of requests that use it."""
+    """A servable, the place of its files, and the number of requests that use it."""
 
-    def __init__(self, servable: Servable, path: Path):
+    def __init__(self, servable: Servable, place: str):
         self.servable = servable
-        self.path = path
+        self.place = place
         self.running = 0
         self.retired = False
 
@@ -36,7 +35,7 @@ class LoadedVersions:
 
     Example:
         loaded = LoadedVersions("half", States(), ThreadPoolExecutor(1), on_change=print)
-        loaded.put(servable, path)
+        loaded.put(servable, place)
         with loaded.lease(None) as servable:
             servable.run(feeds, fetches, timeout=1.0)
         loaded.retire([1])
@@ -63,18 +62,18 @@ class LoadedVersions:
         with self._lock:
             return sum(lease.running for lease in (*self._serving.values(), *self._retiring))
 
-    def path_of(self, version: int) -> Path | None:
-        """Return the folder of a version that answers; None if it does not."""
+    def place_of(self, version: int) -> str | None:
+        """Return the place of the files of a version that answers; None if it does not."""
         with self._lock:
             lease = self._serving.get(version)
-            return lease.path if lease else None
+            return lease.place if lease else None
 
-    def put(self, servable: Servable, path: Path) -> None:
+    def put(self, servable: Servable, place: str) -> None:
         """Let a version answer from now on; it replaces a loaded version of the same number."""
         with self._lock:
             was_available = bool(self._serving)
             before = self._serving.get(servable.version)
-            self._serving[servable.version] = _LoadedVersion(servable, path)
+            self._serving[servable.version] = _LoadedVersion(servable, place)
             self._states.set(servable.version, State.AVAILABLE)
             if before is not None:
                 self._let_go(before)

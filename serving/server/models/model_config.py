@@ -4,7 +4,6 @@ Reference: tensorflow_serving/config/{model_server_config,file_system_storage_pa
 texts are those of tensorflow_serving/model_servers/server_core.cc.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,17 +11,18 @@ from typing import Any
 
 from tensorflow_serving.config import model_server_config_pb2  # pyright: ignore[reportMissingImports]
 
+from keras_selfattn.errors import StorageError
+
 from ...errors import InvalidArgumentError
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from ..runtime.text_files import read_text_file
+from ..storage.places import BasePath, check_uri, is_uri
 
 Policy = pb.FileSystemStoragePathSourceConfig.ServableVersionPolicy
 _PLATFORM = "tensorflow"
 _TENSORFLOW_TYPE = 1  # the deprecated enum ModelType
 _FILE_SCHEME = "file://"
-# A scheme has at least two letters here: one letter is a Windows drive.
-_OTHER_SCHEME = re.compile(r"[A-Za-z][\w+.-]+:/")
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class ModelSettings:
 
     Attributes:
         name: the name clients ask for.
-        base_path: the folder whose numeric children are its versions, absolute.
+        base_path: the folder whose numeric children are its versions: absolute, or a URI as a str.
         policy: selects versions; unset for the latest.
         labels: versions by label, which clients can use instead of numbers.
     """
 
     name: str
-    base_path: Path
+    base_path: BasePath
     policy: Policy = field(default_factory=Policy)
     labels: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -62,14 +62,14 @@ def configured_models(config: ServerConfig) -> dict[str, ModelSettings]:
 
     Raises:
         TextFileError: model_config_file cannot be read.
-        InvalidArgumentError: it lists a model that cannot be served, or model_base_path is no local folder.
+        InvalidArgumentError: it lists a model that cannot be served, or a base path has an unknown scheme.
     """
     if str(config.model_config_file):
         return listed_models(read_model_config(config.model_config_file))
-    local = _local(config.model_name, str(config.model_base_path))
+    base = _base_path(config.model_name, str(config.model_base_path))
     # Absolute, but a link stays a link: changing the link is a way to deploy.
-    base = Path(local).expanduser().absolute()
-    return {config.model_name: ModelSettings(config.model_name, base)}
+    absolute = base.expanduser().absolute() if isinstance(base, Path) else base
+    return {config.model_name: ModelSettings(config.model_name, absolute)}
 
 
 def read_model_config(path: str | Path) -> pb.ModelServerConfig:
@@ -88,8 +88,8 @@ def listed_models(config: pb.ModelServerConfig) -> dict[str, ModelSettings]:
     """The models of a list, by name.
 
     Raises:
-        InvalidArgumentError: a name is listed twice, a path is relative or not local, or a platform is
-            unknown.
+        InvalidArgumentError: a name is listed twice, a path is relative or of an unknown scheme, or a
+            platform is unknown.
     """
     models: dict[str, ModelSettings] = {}
     for each in config.model_config_list.config:
@@ -103,23 +103,24 @@ def _model_settings(config: pb.ModelConfig) -> ModelSettings:
     if not config.name:
         raise InvalidArgumentError("A model of the config list has no name")
     _check_platform(config)
-    base = _local(config.name, config.base_path)
-    if not base.startswith("/"):
+    base = _base_path(config.name, config.base_path)
+    # Not Path.is_absolute: TensorFlow Serving's rule is the same on every system.
+    if isinstance(base, Path) and not config.base_path.removeprefix(_FILE_SCHEME).startswith("/"):
         raise InvalidArgumentError(
             f"Expected model {config.name} to have an absolute path or URI; got base_path()={base}"
         )
-    return ModelSettings(config.name, Path(base), config.model_version_policy, dict(config.version_labels))
+    return ModelSettings(config.name, base, config.model_version_policy, dict(config.version_labels))
 
 
-def _local(model: str, base_path: str) -> str:
-    """The folder that a base path or file:// URI names."""
-    local = base_path.removeprefix(_FILE_SCHEME)
-    if _OTHER_SCHEME.match(local):
-        raise InvalidArgumentError(
-            f"The base path of model {model} must be a folder of this machine; other file systems are not "
-            f"read. Mount the bucket (gcsfuse, mountpoint-s3) or copy its versions. Received {base_path}"
-        )
-    return local
+def _base_path(model: str, base_path: str) -> BasePath:
+    """The folder of this machine that a base path or file:// URI names, or the URI of another one."""
+    if not is_uri(base_path):
+        return Path(base_path.removeprefix(_FILE_SCHEME))
+    try:
+        check_uri(base_path)
+    except StorageError as error:
+        raise InvalidArgumentError(f"The base path of model {model} cannot be read: {error}") from error
+    return base_path.rstrip("/")
 
 
 def _check_platform(config: pb.ModelConfig) -> None:

@@ -21,11 +21,12 @@ from ...errors import (
 )
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
+from ..storage.places import shown
 from .loaded_versions import servable_not_found
+from .loader import Loader
 from .model_config import ModelSettings
 from .servable import Servable, without_path
 from .served_model import ServedModel
-from .version_folders import Loader
 from .version_states import VersionState
 
 _log = logging.getLogger(__name__)
@@ -267,7 +268,8 @@ class ModelRegistry:
             model = self._models[name]
             if not model.versions or (name in changed and model.problem):
                 words = model.problem.words if model.problem else "no version"
-                failed.append(f"{{name: {name}}} due to error: {without_path(words, each.base_path)}")
+                told = without_path(words, shown(each.base_path))
+                failed.append(f"{{name: {name}}} due to error: {told}")
         if failed:
             _log.warning("not served after a reload: %s", self._problems())
             listed = "".join(f"{{{each}}}, " for each in failed)

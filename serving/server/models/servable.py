@@ -287,10 +287,11 @@ def session_config(config: ServerConfig) -> Any:
     return proto
 
 
-def without_path(message: str, path: Path) -> str:
-    """`message` without the folders of a version: clients need not know them."""
-    for folder in (path, path.parent):
-        if not folder.name:  # the root, which is part of every path
-            continue
-        message = message.replace(str(folder), folder.name)
+def without_path(message: str, place: Path | str) -> str:
+    """`message` without the folders, or the URI, of a version: clients need not know them."""
+    folder = str(place)
+    for each in (folder, folder.rpartition("/")[0]):
+        name = each.rpartition("/")[2]
+        if name:  # the root is part of every path
+            message = message.replace(each, name)
     return message

@@ -9,7 +9,6 @@ Reference: AvailabilityPreservingPolicy and file_system_storage_path_source.cc i
 """
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -18,11 +17,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from keras_selfattn.errors import StorageError
+
 from ..config import ServerConfig
+from ..storage.places import is_stored, shown, versions_at
+from ..storage.versions import Look, Version
 from .loaded_versions import LoadedVersions
+from .loader import Loader
 from .model_config import ModelSettings
 from .servable import Servable, without_path
-from .version_folders import Loader, Look, look_at, missing_file, versions_in
 from .version_states import State, States
 
 _log = logging.getLogger(__name__)
@@ -169,17 +172,16 @@ class ServedModel:
         with self._lock:
             settings, trusting = self.settings, self._trusting
             self._trusting = False
-        versions = versions_in(settings.base_path)
-        if versions is None:
+        try:
+            place = versions_at(settings.base_path, self._config, lambda: self._stopping)
+            versions = place.versions()
+        except StorageError as error:
             # A file system that is unavailable for a moment is no reason to stop answering.
-            # pathlib's methods raise if a path is too long, or a folder is not readable for this user.
-            kind = "is a file, not a folder" if os.path.isfile(settings.base_path) else "cannot be listed"
-            kind = kind if os.path.exists(settings.base_path) else "does not exist"
-            self._note([Problem(f"{settings.base_path} {kind}", may_pass=False)], trusting)
+            self._note([Problem(str(error), error.may_pass)], trusting)
             return
-        self._forget_gone(versions)
+        self._forget_gone({*versions})
         candidates, wanted = settings.candidates(versions)
-        problems = [] if candidates else [_nothing_to_serve(settings)]
+        problems = [] if candidates else [_nothing_to_serve(settings, place.is_version())]
         available: list[int] = []
         for number in candidates:
             if len(available) == wanted or self._stopping:
@@ -196,7 +198,6 @@ class ServedModel:
         self._note(problems, trusting)
 
     def _watch(self) -> None:
-        pause = self._config.file_system_poll_wait_seconds or None
         while not self._stopping:
             self._woken.clear()
             try:
@@ -207,7 +208,13 @@ class ServedModel:
             with self._lock:
                 if not self._trusting:  # no update has come in between
                     self._looked.set()
-            self._woken.wait(pause)
+            self._woken.wait(self._pause() or None)
+
+    def _pause(self) -> float:
+        """Return the seconds until the next look; 0 for none."""
+        stored = is_stored(self.settings.base_path)
+        config = self._config
+        return config.object_store_poll_wait_seconds if stored else config.file_system_poll_wait_seconds
 
     def _note(self, problems: list[Problem], first: bool) -> None:
         """Store a problem, and log it once; the caller reports the problems of the first look."""
@@ -218,26 +225,30 @@ class ServedModel:
             _log.log(level, "model %s: %s", self.settings.name, found.words)
         self._problem = found if problems else None
 
-    def _ensure(self, number: int, path: Path, trusting: bool) -> Problem | None:
+    def _ensure(self, number: int, version: Version, trusting: bool) -> Problem | None:
         """Load a version unless it serves already. Return the problem that keeps it from serving, or None."""
-        # Resolved: a changed link leads to another version of the same number.
-        if self._loaded.path_of(number) == path.resolve():
+        if self._loaded.place_of(number) == version.place:
             return None
-        look = look_at(path)
-        settled = trusting or self._looks.get(number) == look
+        try:
+            return self._ensure_whole(number, version, trusting)
+        except StorageError as error:  # the store is away; the next look may find it
+            self._wait_for_files(number)
+            return Problem(f"version {number}: {error}", may_pass=True)
+
+    def _ensure_whole(self, number: int, version: Version, trusting: bool) -> Problem | None:
+        look, before = version.look(), self._looks.get(number)
         self._looks[number] = look
         failure = self._failed.get(number)
         if failure is not None and failure.look != look:
             failure = None
         if failure is not None and not self._may_try(failure):
             return failure.problem
-        missing = missing_file(path, self._config.prefer_tflite_model)
-        if missing is not None or not settled:
-            if self.states.of(number) != State.START:
-                self.states.set(number, State.START)
+        missing = version.missing(look)
+        if missing is not None or not version.settled(look, before, trusting):
+            self._wait_for_files(number)
             found = f"lacks {missing}" if missing else "is new or still changing"
-            return Problem(f"version {number} in {path.parent} {found}", may_pass=True)
-        problem = self._load(number, path)
+            return Problem(f"version {number} in {shown(self.settings.base_path)} {found}", may_pass=True)
+        problem = self._load(number, version, look)
         if problem is None:
             self._failed.pop(number, None)
         else:
@@ -245,26 +256,36 @@ class ServedModel:
             self._failed[number] = _Failure(look, problem, failure.tries + 1 if failure else 0, next_try)
         return problem
 
+    def _wait_for_files(self, number: int) -> None:
+        if self.states.of(number) != State.START:
+            self.states.set(number, State.START)
+
     def _may_try(self, failure: _Failure) -> bool:
         return failure.tries < self._config.max_num_load_retries and time.monotonic() >= failure.next_try
 
-    def _load(self, number: int, path: Path) -> Problem | None:
+    def _load(self, number: int, version: Version, look: Look) -> Problem | None:
         """Load a version and let it answer. Return the problem if it does not load, or None."""
         self.states.set(number, State.LOADING)
         name = self.settings.name
         _log.info("loading version %s of model %s", number, name)
+        place = shown(version.place)
         try:
-            servable = self._loader.load(name, number, path)
-            self._warm_up(servable, path)
-        except Exception as error:  # noqa: BLE001 - TensorFlow's loader raises six unrelated kinds
-            self.states.failed(number, error, without_path(str(error), path))
-            return Problem(f"version {number} in {path.parent} does not load: {error}", may_pass=False)
+            with version.local(look) as path:
+                place = path
+                servable = self._loader.load(name, number, path)
+                self._warm_up(servable, path)
+        except Exception as error:
+            if isinstance(error, StorageError) and error.may_pass:
+                raise
+            self.states.failed(number, error, without_path(str(error), place))
+            base = shown(self.settings.base_path)
+            return Problem(f"version {number} in {base} does not load: {error}", may_pass=False)
         with self._lock:
             if self._stopping:
                 servable.close()
                 self.states.set(number, State.END)
                 return None
-            self._loaded.put(servable, path.resolve())
+            self._loaded.put(servable, version.place)
         _log.info("version %s of model %s is available", number, name)
         return None
 
@@ -286,15 +307,15 @@ class ServedModel:
         waiting = self.states.in_state(State.START)
         self.states.forget(number for number in waiting if number < newest or number not in candidates)
 
-    def _forget_gone(self, versions: dict[int, Path]) -> None:
-        for number in self._looks.keys() - versions.keys():
+    def _forget_gone(self, versions: set[int]) -> None:
+        for number in self._looks.keys() - versions:
             self._looks.pop(number)
             self._failed.pop(number, None)
 
 
-def _nothing_to_serve(settings: ModelSettings) -> Problem:
-    base = settings.base_path
-    if missing_file(base) is None:
+def _nothing_to_serve(settings: ModelSettings, is_version: bool) -> Problem:
+    base = shown(settings.base_path)
+    if is_version:
         words = f"{base} is a version, and not the folder that holds the versions. Pass its parent folder"
         return Problem(words, may_pass=False)
     if settings.policy.specific.versions:

@@ -1,0 +1,1 @@
+"""Versions on disk and in object stores: found, checked, and brought to this machine."""

@@ -1,0 +1,56 @@
+"""Base paths: folders of this machine, and URIs of object stores."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from keras_selfattn.errors import StorageError
+from keras_selfattn.object_stores import StoreFolder, is_uri, without_secrets
+
+from ..config import ServerConfig
+from .version_folders import VersionFolders
+from .versions import Versions
+
+# An absolute folder of this machine, or a URI.
+BasePath = Path | str
+_CACHE = Path(".cache", "keras-selfattn", "models")
+
+
+def is_stored(base: BasePath) -> bool:
+    """Return True for a URI."""
+    return isinstance(base, str)
+
+
+def shown(base: BasePath) -> str:
+    """Return a base path for a message: without secrets."""
+    return without_secrets(base) if isinstance(base, str) else str(base)
+
+
+def check_uri(uri: str) -> None:
+    """Raise StorageError if no file system has this URI's scheme, or its package is missing."""
+    StoreFolder(uri)
+
+
+def versions_at(base: BasePath, config: ServerConfig, stopping: Callable[[], bool]) -> Versions:
+    """Return the versions under a base path.
+
+    Args:
+        base: the base path.
+        config: has the cache of object stores.
+        stopping: returns True when waiting calls to a store shall end.
+
+    Raises:
+        StorageError: this machine cannot read such stores.
+    """
+    if isinstance(base, Path):
+        return VersionFolders(base, config.prefer_tflite_model)
+    try:
+        from .model_cache import ModelCache
+        from .stored_versions import StoredVersions
+    except ImportError as error:  # file locks, which Windows lacks
+        raise StorageError(f"{shown(base)} needs file locks, which this system lacks: {error}") from error
+    folder = Path(config.model_cache_path) if str(config.model_cache_path) else Path.home() / _CACHE
+    cache = ModelCache(folder, config.model_cache_max_bytes)
+    return StoredVersions(base, cache, config.prefer_tflite_model, stopping)
+
+
+__all__ = ["BasePath", "check_uri", "is_stored", "is_uri", "shown", "versions_at"]

@@ -1,0 +1,170 @@
+"""Versions in an object store: listed there, and fetched into the cache of this machine to be loaded.
+
+A version of this project's exports is whole when its model card is there, which is written last; its size and
+digest are checked. Any other version is whole when two listings in a row are the same.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from keras_selfattn.errors import StorageError
+from keras_selfattn.object_stores import StoreFolder
+from keras_selfattn.version_files import CARD, GRAPHS, VARIABLES_INDEX, card_in, digest, read_card
+
+from ..tflite.tflite_servable import TFLITE_FILE
+from .model_cache import ModelCache
+from .version_folders import missing_file
+from .versions import Look, Version, version_numbers
+
+_log = logging.getLogger(__name__)
+
+# Seconds between two listings of a version that the start of a server cannot know to be whole.
+_SETTLING_SECONDS = 1.0
+_LARGEST_CARD = 2**26
+_SHARD = re.compile(r"variables/variables\.data-\d{5}-of-(\d{5})")
+
+
+class StoredVersions:
+    """The versions below a URI.
+
+    Args:
+        uri: of the folder that holds them.
+        cache: holds what was fetched.
+        prefer_tflite: True if a TFLite file is enough for a version.
+        stopping: returns True when waiting calls shall end.
+
+    Raises:
+        StorageError: no file system has the URI's scheme, or its package is missing.
+
+    Example:
+        StoredVersions("s3://bucket/models/half", cache).versions()
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        cache: ModelCache,
+        prefer_tflite: bool = False,
+        stopping: Callable[[], bool] = lambda: False,
+    ):
+        self._folder = StoreFolder(uri, stopping)
+        self._cache = cache
+        self._prefer_tflite = prefer_tflite
+        self._stopping = stopping
+        self._files: list[str] = []
+
+    def versions(self) -> dict[int, Version]:
+        """Return the versions by number; one call for each 1,000 of them."""
+        folders, self._files = self._folder.children()
+        return {
+            number: StoredVersion(self._folder, name, self._cache, self._prefer_tflite, self._stopping)
+            for number, name in version_numbers(folders).items()
+        }
+
+    def is_version(self) -> bool:
+        """Return True if the place is itself a version."""
+        return bool({*GRAPHS} & {*self._files})
+
+
+class StoredVersion:
+    """A version in an object store; see `Version`."""
+
+    def __init__(
+        self,
+        folder: StoreFolder,
+        name: str,
+        cache: ModelCache,
+        prefer_tflite: bool,
+        stopping: Callable[[], bool],
+    ):
+        self._folder = folder
+        self._name = name
+        self._cache = cache
+        self._prefer_tflite = prefer_tflite
+        self._stopping = stopping
+        self._read: tuple[Look, dict[str, Any] | None] | None = None
+
+    @property
+    def place(self) -> str:
+        """The URI."""
+        return f"{self._folder.uri}/{self._name}"
+
+    def look(self) -> Look:
+        """Return the name, size and tag of each object; one call for each 1,000 of them."""
+        files = self._folder.files(self._name)
+        return frozenset((name, file.size, file.tag) for name, file in files.items())
+
+    def missing(self, look: Look) -> str | None:
+        """Return what it lacks, or None; the graph tells only later that there are variables."""
+        sizes = {name: size for name, size, _tag in look}
+        if self._prefer_tflite and TFLITE_FILE in sizes:
+            return None
+        if not {*sizes} & {*GRAPHS}:
+            return GRAPHS[0]
+        card = self._card(look)
+        if card is None:
+            return _missing_shard(sizes)
+        found, wanted = sum(sizes.values()) - sizes[CARD], card["files"].get("bytes")
+        return None if found == wanted else f"files: it has {found} bytes, and its model card names {wanted}"
+
+    def settled(self, look: Look, before: Look | None, first: bool) -> bool:
+        """Return True if it has a card, which is written last, or two listings are the same."""
+        if look == before or self._card(look) is not None:
+            return True
+        if not first:
+            return False
+        time.sleep(_SETTLING_SECONDS)
+        return look == self.look()
+
+    @contextmanager
+    def local(self, look: Look) -> Iterator[Path]:
+        """A folder of the cache with its files, fetched unless it is there."""
+
+        def fetch(draft: Path) -> None:
+            megabytes = sum(size for _name, size, _tag in look) / 1e6
+            _log.info("fetching %s/%s, %.1f MB", self._folder.shown, self._name, megabytes)
+            started = time.monotonic()
+            self._folder.fetch(self._name, {name: size for name, size, _tag in look}, draft)
+            self._check(draft, look)
+            _log.info("fetched %s/%s in %.1f s", self._folder.shown, self._name, time.monotonic() - started)
+
+        key = [self.place, *map(repr, sorted(look))]
+        label = f"{self._folder.uri.rpartition('/')[2]}-{self._name}"
+        with self._cache.entry(label, key, fetch, self._stopping) as path:
+            yield path
+
+    def _check(self, draft: Path, look: Look) -> None:
+        """Raise StorageError if fetched files are not those of one whole version."""
+        shown = f"{self._folder.shown}/{self._name}"
+        if self.look() != look:
+            raise StorageError(f"{shown} changed while it was fetched", may_pass=True)
+        card = read_card(draft)
+        if card is not None and card["files"].get("digest") != digest(draft):
+            raise StorageError(f"{shown} is damaged: its files do not have the digest of its model card")
+        missing = missing_file(draft, self._prefer_tflite)
+        if missing is not None:
+            raise StorageError(f"{shown} lacks {missing}")
+
+    def _card(self, look: Look) -> dict[str, Any] | None:
+        """Return the card of this project's exports, or None if it has none."""
+        if self._read is None or self._read[0] != look:
+            size = next((size for name, size, _tag in look if name == CARD), _LARGEST_CARD)
+            readable = size < _LARGEST_CARD
+            content = self._folder.read(f"{self._name}/{CARD}", 0, size) if readable else b""
+            self._read = look, card_in(content)
+        return self._read[1]
+
+
+def _missing_shard(names: Collection[str]) -> str | None:
+    """Return a file of variables that is missing by the names of the others, or None."""
+    shards = {name: int(found[1]) for name in names if (found := _SHARD.fullmatch(name))}
+    if not shards:
+        return "variables/variables.data-00000-of-00001" if VARIABLES_INDEX in names else None
+    count = max(shards.values())
+    wanted = [f"variables/variables.data-{shard:05d}-of-{count:05d}" for shard in range(count)]
+    return next((name for name in [*wanted, VARIABLES_INDEX] if name not in names), None)

@@ -1,0 +1,75 @@
+"""The versions under a base path, as the server sees them, wherever they are."""
+
+import re
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+_LARGEST = 2**63 - 1  # the largest number that a request can name
+
+# Each file's path, size, and time or tag. They differ between two looks during a copy.
+Look = frozenset[tuple[str, int, str]]
+
+
+class Version(Protocol):
+    """A version that may be loaded."""
+
+    @property
+    def place(self) -> str:
+        """The place of its files: another one means another version, even of the same number."""
+        ...
+
+    def look(self) -> Look:
+        """Return the current state of its files."""
+        ...
+
+    def settled(self, look: Look, before: Look | None, first: bool) -> bool:
+        """Return True if its files do not change any more.
+
+        Args:
+            look: the current state.
+            before: the previous state; None if there is none.
+            first: True for the first look at the base path, which need not wait for a second one.
+        """
+        ...
+
+    def missing(self, look: Look) -> str | None:
+        """Return the file that it still lacks to be loaded, or None."""
+        ...
+
+    def local(self, look: Look) -> AbstractContextManager[Path]:
+        """A folder of this machine with its files, for the time of a load.
+
+        Raises:
+            StorageError: they cannot be had now, or are damaged.
+        """
+        ...
+
+
+class Versions(Protocol):
+    """The versions under a base path."""
+
+    def versions(self) -> dict[int, Version]:
+        """Return the versions by number.
+
+        Raises:
+            StorageError: the place cannot be listed.
+        """
+        ...
+
+    def is_version(self) -> bool:
+        """Return True if the place is itself a version; after `versions` found none."""
+        ...
+
+
+def version_numbers(names: Iterable[str]) -> dict[int, str]:
+    """Return the names of folders that are versions, by number.
+
+    Example:
+
+        >>> version_numbers(["1", "12", "best"])
+        {1: '1', 12: '12'}
+    """
+    numbered = {int(name): name for name in sorted(names) if re.fullmatch("[0-9]{1,99}", name)}
+    return {number: name for number, name in numbered.items() if number <= _LARGEST}
