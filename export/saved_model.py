@@ -1,10 +1,11 @@
 """Write a model as the next SavedModel version: check it in a fresh process, then rename it into place."""
 
 import functools
-import re
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import keras
@@ -13,13 +14,15 @@ import tensorflow as tf
 
 from keras_selfattn.atomic import draft_directory, publish
 from keras_selfattn.errors import ExportError
+from keras_selfattn.object_stores import uri_of, without_secrets
 
 from . import written_graph
 from .card import Training, model_card, write_card
 from .contract import Contract, contract_for
 from .precision import Comparison, at_precision, compare, computes_in_half
+from .stored_versions import upload
 from .trial import live_answers, try_saved_model
-from .versions import MOST, check_keep, clean, keep_newest, next_version
+from .versions import MOST, check_keep, clean, keep_newest, list_versions, next_version
 from .warmup import write_warmup
 
 # Largest difference between the answers of a model and of its graph, relative to numbers above 1. A graph
@@ -43,7 +46,7 @@ def export_saved_model(
     training: Training | None = None,
     keep: int | None = None,
     progress: Callable[[str], None] | None = None,
-) -> Path:
+) -> Path | str:
     """Write `<base_path>/<version>/`, a SavedModel that any TensorFlow Serving can serve; return its path.
 
     The signatures of a `TextClassifier` take raw text: `serving_default`, `classify` (serialized
@@ -52,11 +55,14 @@ def export_saved_model(
     draws random numbers. Warmup requests and a model card are written beside it.
 
     The folder is written under a hidden name, loaded in a fresh process without Keras, compared there with
-    the model's own answers, and renamed: a reader sees a whole, checked version or none.
+    the model's own answers, and renamed: a reader sees a whole, checked version or none. An object store
+    cannot rename: there the graph and the card are written last, for which this project's server waits.
 
     Args:
         model: a trained `TextClassifier`, or any Keras model with known inputs.
-        base_path: the folder of all versions of this model; created if missing.
+        base_path: the folder of all versions of this model; created if missing. The URI of a folder in an
+            object store is one, too: s3://, gs://, abfs:// (`pip install 'keras-selfattn[stores]'`); the
+            returned path is then a str.
         version: an unused positive integer; by default the next one.
         preprocess: runs in the graph before the model: a `tf.function` with an input signature, a
             `tf.Module` whose `__call__` is one, or a Keras layer on strings, such as TextVectorization.
@@ -90,9 +96,12 @@ def export_saved_model(
 
     Reference: tensorflow/core/protobuf/saved_model.proto.
     """
-    base = Path(base_path)
+    base, uri = Path(base_path), uri_of(base_path)
     _check_model(model)
-    _check_place(base, version)
+    _check_version(version)
+    if uri is None:
+        _check_folder(base)
+    _check_free(base_path, version)
     check_keep(keep)
     _check_drop(max_accuracy_drop, evaluation)
     if signatures and precision is not None:
@@ -122,19 +131,38 @@ def export_saved_model(
     describe = functools.partial(
         model_card, contract, cases, precision=precision, comparison=comparison, training=training
     )
-    with _errors_named(base):
-        clean(base)
-        with draft_directory(base / str(version or next_version(base))) as draft:
+    with _errors_named(base if uri is None else uri):
+        clean(base_path)
+        with _draft(base, version) if uri is None else _draft_of_upload() as draft:
             stage("tracing and writing")
             operations = _save(contract, draft)
             write_warmup(draft, contract.signatures, cases)
             stage("checking in a fresh process")
             measured = try_saved_model(draft, cases, _HALF if computes_in_half(written) else _FULL)
             write_card(draft, describe(operations=operations, measured=measured))
-            target = _publish(draft, base, version)
+            if uri is None:
+                target = _publish(draft, base, version)
+            else:
+                stage("uploading")
+                target = upload(draft, uri, _numbers(uri, version))
     if keep is not None:
-        keep_newest(base, keep, always=int(target.name))
+        keep_newest(base_path, keep, always=int(PurePath(target).name))
     return target
+
+
+def _draft(base: Path, version: int | None) -> AbstractContextManager[Path]:
+    return draft_directory(base / str(version or next_version(base)))
+
+
+@contextmanager
+def _draft_of_upload() -> Iterator[Path]:
+    with TemporaryDirectory(prefix="keras-selfattn-") as folder:
+        yield Path(folder)
+
+
+def _numbers(uri: str, version: int | None) -> Iterator[int]:
+    """Yield the numbers that an upload may take: others may upload at the same time."""
+    return iter([version]) if version is not None else itertools.count(next_version(uri))
 
 
 def _save(contract: Contract, folder: Path) -> list[str]:
@@ -154,14 +182,14 @@ def _save(contract: Contract, folder: Path) -> list[str]:
 
 
 @contextmanager
-def _errors_named(base: Path) -> Iterator[None]:
+def _errors_named(base: Path | str) -> Iterator[None]:
     """Raise errors of writing as ExportError."""
     try:
         yield
     except FileExistsError as error:
         raise ExportError(f"{error}. Leave `version` out to write the next one.") from error
     except (OSError, tf.errors.OpError) as error:
-        raise ExportError(f"{base} cannot be written: {error}.") from error
+        raise ExportError(f"{without_secrets(base)} cannot be written: {error}.") from error
     except AssertionError as error:
         # The message of tf.saved_model.save for a table that it cannot find.
         raise ExportError(
@@ -202,11 +230,7 @@ def _check_accuracy(comparison: Comparison, most: float | None) -> None:
         )
 
 
-def _check_place(base: Path, version: int | None) -> None:
-    if re.match("[a-z][a-z0-9]+:/", str(base)):
-        raise ExportError(
-            f"`base_path` must be a folder of this machine. Received {base}; copy a version there."
-        )
+def _check_folder(base: Path) -> None:
     if base.exists() and not base.is_dir():
         raise ExportError(f"`base_path` must be a folder. {base} is a file; choose another name.")
     if set("[]\\") & set(str(base.absolute())):
@@ -214,13 +238,26 @@ def _check_place(base: Path, version: int | None) -> None:
             "`base_path` must hold no brackets or backslashes: TensorFlow cannot load from "
             f"{base.absolute()}."
         )
+
+
+def _check_version(version: int | None) -> None:
     if version is None:
         return
     if isinstance(version, bool) or not isinstance(version, int) or not 0 < version <= MOST:
         raise ExportError(f"`version` must be a positive integer below 2**63. Received {version!r}.")
-    if (base / str(version)).exists():
+
+
+def _check_free(base_path: str | Path, version: int | None) -> None:
+    """Raise ExportError if a version exists, or the store cannot be listed, before long work."""
+    uri = uri_of(base_path)
+    if uri is None:
+        taken = version is not None and Path(base_path, str(version)).exists()
+    else:
+        taken = version in list_versions(uri)
+    if taken:
         raise ExportError(
-            f"{base} has a version {version} already. Leave `version` out to write the next one."
+            f"{without_secrets(uri or base_path)} has a version {version} already. Leave `version` out to "
+            "write the next one."
         )
 
 

@@ -1,9 +1,19 @@
-"""The versions under a base path: folders named by an integer, as TensorFlow Serving reads them."""
+"""The versions under a base path: folders named by an integer, as TensorFlow Serving reads them.
 
+A base path is a folder of this machine, or the URI of one in an object store.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from keras_selfattn.atomic import remove_dead_drafts, remove_directory
-from keras_selfattn.errors import ExportError
+from keras_selfattn.errors import ExportError, StorageError
+from keras_selfattn.object_stores import uri_of, without_secrets
+from keras_selfattn.version_files import card_in, read_card, size_of
+
+from . import stored_versions
 
 MOST = 2**63 - 1  # TensorFlow Serving's versions have 64 bits
 
@@ -16,10 +26,13 @@ def list_versions(base_path: str | Path) -> list[int]:
         >>> list_versions("no/such/path")
         []
     """
-    base = Path(base_path)
-    if not base.is_dir():
-        return []
-    return sorted(int(child.name) for child in base.iterdir() if _is_number(child.name) and child.is_dir())
+    uri = uri_of(base_path)
+    if uri is None:
+        base = Path(base_path)
+        names = [child.name for child in base.iterdir() if child.is_dir()] if base.is_dir() else []
+    else:
+        names = _stored_names(uri)
+    return sorted(int(name) for name in names if _is_number(name))
 
 
 def latest_version(base_path: str | Path) -> int | None:
@@ -53,12 +66,12 @@ def remove_versions(base_path: str | Path, *versions: int) -> None:
         >>> list_versions(base)
         [2]
     """
-    base, known = Path(base_path), list_versions(base_path)
+    known = list_versions(base_path)
     for version in versions:
         if version not in known:
-            raise ExportError(f"{base} has no version {version!r}. It has: {_joined(known)}.")
+            raise ExportError(f"{_shown(base_path)} has no version {version!r}. It has: {_joined(known)}.")
     for version in dict.fromkeys(versions):
-        _remove(base / str(version))
+        _remove(base_path, version)
 
 
 def keep_newest(base_path: str | Path, count: int, always: int | None = None) -> list[int]:
@@ -80,7 +93,7 @@ def keep_newest(base_path: str | Path, count: int, always: int | None = None) ->
     check_keep(count)
     old = [version for version in list_versions(base_path)[:-count] if version != always]
     for version in old:
-        _remove(Path(base_path, str(version)))
+        _remove(base_path, version)
     return old
 
 
@@ -92,7 +105,7 @@ def check_keep(count: int | None) -> None:
 
 def clean(base_path: str | Path) -> None:
     """Remove the hidden folders of killed exports under a base path."""
-    if Path(base_path).is_dir():
+    if uri_of(base_path) is None and Path(base_path).is_dir():
         remove_dead_drafts(Path(base_path), r"[0-9]+")
 
 
@@ -104,8 +117,11 @@ def next_version(base_path: str | Path) -> int:
         >>> next_version("no/such/path")
         1
     """
-    base = Path(base_path)
-    names = [child.name for child in base.iterdir()] if base.is_dir() else []
+    uri, base = uri_of(base_path), Path(base_path)
+    if uri is not None:
+        names = _stored_names(uri)
+    else:
+        names = [child.name for child in base.iterdir()] if base.is_dir() else []
     numbers = (int(name) for name in names if name.isascii() and name.isdigit())
     return 1 + max((number for number in numbers if number < MOST), default=0)
 
@@ -115,15 +131,45 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit() and name == str(int(name))
 
 
-def _remove(version: Path) -> None:
+def read_version(base_path: str | Path, version: int) -> tuple[dict[str, Any] | None, int]:
+    """Return a version's card, or None, and the bytes of its other files."""
+    uri, path = uri_of(base_path), Path(base_path, str(version))
+    if uri is None:
+        return read_card(path), size_of(path)
+    with _errors_named():
+        content, size = stored_versions.read_stored(uri, version)
+    return card_in(content), size
+
+
+def _stored_names(uri: str) -> list[str]:
+    with _errors_named():
+        return stored_versions.folder_names(uri)
+
+
+def _remove(base_path: str | Path, version: int) -> None:
+    uri, path = uri_of(base_path), Path(base_path, str(version))
     try:
-        remove_directory(version)
+        if uri is None:
+            remove_directory(path)
+        else:
+            stored_versions.remove(uri, version)
     except FileNotFoundError:
         pass  # another process was faster
     except OSError as error:
-        raise ExportError(
-            f"Version {version.name} of {version.parent} cannot be removed: {error}."
-        ) from error
+        raise ExportError(f"Version {version} of {_shown(base_path)} cannot be removed: {error}.") from error
+
+
+@contextmanager
+def _errors_named() -> Iterator[None]:
+    """Raise errors of an object store as ExportError."""
+    try:
+        yield
+    except StorageError as error:
+        raise ExportError(f"{error}.") from error
+
+
+def _shown(base_path: str | Path) -> str:
+    return without_secrets(uri_of(base_path) or base_path)
 
 
 def _joined(numbers: list[int]) -> str:

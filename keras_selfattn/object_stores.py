@@ -21,9 +21,9 @@ from typing import Any
 from keras_selfattn.errors import StorageError
 
 # A scheme has at least two letters: one letter is a Windows drive.
-_URI = re.compile(r"(?!file:)[A-Za-z][\w+.-]+://")
+_URI = re.compile(r"(?!file:)([A-Za-z][\w+.-]+):/+(.*)", re.DOTALL)
 _SECRETS = (
-    (re.compile(r"(://[^/@\s:]*):[^/@\s]*@"), r"\1@"),  # a password
+    (re.compile(r"(://[^/@\s:]*):[^/\s]*@"), r"\1@"),  # a password
     (re.compile(r"(://[^\s?]*)\?[^\s'\")]*"), r"\1"),  # a query, such as a signature
 )
 # Fields of a listing that change with an object's content; stores have some of them.
@@ -41,15 +41,19 @@ _PAUSES_SECONDS = (0.25, 0.5, 1.0)
 _WORDS = 300
 
 
-def is_uri(place: object) -> bool:
-    """Return True if a path is the URI of a remote file system, not a path or file:// URI of this machine.
+def uri_of(place: object) -> str | None:
+    """Return the URI of a remote folder; None for a path or file:// URI of this machine.
+
+    Args:
+        place: a text, or a Path, which has lost a slash of its URI.
 
     Example:
 
-        >>> is_uri("s3://bucket/models"), is_uri("/srv/models"), is_uri("file:///srv/models")
-        (True, False, False)
+        >>> uri_of("s3://bucket/models/"), uri_of(Path("s3://bucket/models")), uri_of("/srv/models")
+        ('s3://bucket/models', 's3://bucket/models', None)
     """
-    return _URI.match(str(place)) is not None
+    found = _URI.match(str(place))
+    return None if found is None else f"{found[1]}://{found[2].rstrip('/')}"
 
 
 def without_secrets(text: object) -> str:
@@ -78,12 +82,14 @@ class StoreFolder:
     """A folder of an object store.
 
     Args:
-        uri: its place, such as "s3://bucket/models/languages".
+        uri: its place, such as "s3://bucket/models/languages", as `uri_of` returns it.
         stopping: returns True when a waiting call shall end.
 
     Attributes:
-        uri: the same, without a slash at the end.
+        uri: the same.
         shown: the same, without secrets, for messages.
+        makes_folders: True for a file system with folders of its own; object stores have buckets instead,
+            which somebody else makes.
 
     Raises:
         StorageError: no file system has this scheme, or its package is missing. Every method raises it, too:
@@ -95,11 +101,13 @@ class StoreFolder:
     """
 
     def __init__(self, uri: str, stopping: Callable[[], bool] = lambda: False):
-        self.uri = uri.rstrip("/")
+        self.uri = uri
         self.shown = without_secrets(self.uri)
         self._stopping = stopping
         self._system, root = _file_system(self.uri, self.shown)
         self._root = root.rstrip("/")
+        self.makes_folders = not self._system.async_impl
+        self._loop = importlib.import_module("fsspec.asyn").get_loop()
 
     def children(self) -> tuple[list[str], list[str]]:
         """Return the names of the folders and of the files in it; one call for each 1,000 of them."""
@@ -197,12 +205,13 @@ class StoreFolder:
         """
         seconds = _PIECE_SECONDS + source.stat().st_size / _SLOWEST_BYTES_PER_SECOND
         path = self._path(name)
-        if not self._system.async_impl:  # objects have no folders; file systems that are not stores do
+        if self.makes_folders:
             self._call("makedirs", path.rpartition("/")[0], exist_ok=True)
-        # An empty file by its content: some file systems upload no empty stream.
-        call, content = ("put_file", str(source)) if source.stat().st_size else ("pipe_file", b"")
-        places = (content, path) if call == "put_file" else (path, content)
-        self._call(call, *places, mode="create" if new else "overwrite", seconds=seconds)
+        mode = {"mode": "create"} if new else {}
+        if source.stat().st_size:
+            self._call("put_file", str(source), path, seconds=seconds, **mode)
+        else:  # some file systems upload no empty stream
+            self._call("pipe_file", path, b"", seconds=seconds, **mode)
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files, one after the other, in their order; those that are gone already are no error."""
@@ -224,15 +233,13 @@ class StoreFolder:
         if not name or "\\" in name or "\0" in name or {"", ".", ".."} & set(name.split("/")):
             raise StorageError(f"{self.shown} holds a file that no folder can hold: {name!r:.200}. Remove it")
 
-    def _call(self, method: str, *args: Any, seconds: float = _CALL_SECONDS, **kwargs: Any) -> Any:
+    def _call(self, method: str, *args: Any, seconds: float | None = None, **kwargs: Any) -> Any:
         with _errors_named(self.shown):
-            if self._system.async_impl:
-                call = getattr(self._system, f"_{method}")(*args, **kwargs)
-            else:
+            if self.makes_folders:
                 call = asyncio.to_thread(getattr(self._system, method), *args, **kwargs)
-            return _result_of(
-                call, importlib.import_module("fsspec.asyn").get_loop(), seconds, self._stopping
-            )
+            else:
+                call = getattr(self._system, f"_{method}")(*args, **kwargs)
+            return _result_of(call, self._loop, seconds or _CALL_SECONDS, self._stopping)
 
 
 def _file_system(uri: str, shown: str) -> tuple[Any, str]:

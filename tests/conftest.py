@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from store_fixtures import bucket, put, store, store_server  # noqa: F401
 
 # For `benchmarks`, which no install has. Behind it, so that what is installed is what is tested.
 sys.path.append(str(Path(__file__).parents[1]))

@@ -17,7 +17,7 @@ from keras_selfattn.version_files import size_of
 def measure_served(model: RawModel, inputs: Sequence[Any]) -> dict[str, float]:
     """Return the bytes of a model's SavedModel, and its CPU time for one row."""
     with tempfile.TemporaryDirectory() as folder:
-        path = export_saved_model(model, Path(folder, "model"))
+        path = Path(export_saved_model(model, Path(folder, "model")))
         served = tf.saved_model.load(str(path))
         answer = served.signatures["serving_default"]
         (name,) = answer.structured_input_signature[1]

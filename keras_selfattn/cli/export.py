@@ -12,6 +12,7 @@ from keras_selfattn.cli.task_options import READING, check_task, given, panels_o
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.folder_kinds import holds_pretrained, lacks
+from keras_selfattn.object_stores import uri_of
 from keras_selfattn.tasks import task_named
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def command(
 ) -> None:
     """Export RUN as a SavedModel: a run folder, a .keras file, or a pretrained model's folder.
 
-    It is written as a new version under BASE_PATH, once it is checked in a fresh process. --data is read like
+    It is written as a new version under BASE_PATH, once it is checked in a fresh process: a folder, or the
+    URI of one in an object store, such as s3://bucket/models/languages. --data is read like
     the file of the training, unless options say otherwise.
     """
     if max_accuracy_drop is not None and data is None:
@@ -100,10 +102,11 @@ def command(
             progress=lambda stage: status.update(f"Exporting: {stage}"),
         )
     seconds = time.perf_counter() - started
+    uri = uri_of(base_path)
     console.print(f"Exported and checked {path} in {seconds:.0f} s. Look at it, and serve it:")
-    print_command("inspect", path)
+    print_command("inspect", path) if uri is None else print_command("versions", uri)
     name = base_path.resolve().name
-    print_command("serve", f"--model_name={name}", f"--model_base_path={base_path}")
+    print_command("serve", f"--model_name={name}", f"--model_base_path={uri or base_path}")
 
 
 def _check_places(run: Path, base_path: Path) -> None:

@@ -153,7 +153,7 @@ def _train(output: Path, rows: LanguageRows, epochs: int, seed: int) -> "Run":
 def _export(run: "Run", output: Path, model: str) -> Path:
     from keras_selfattn.export import export_saved_model
 
-    return export_saved_model(run.model, output / "models" / model, training=training_of(run.path))
+    return Path(export_saved_model(run.model, output / "models" / model, training=training_of(run.path)))
 
 
 def _ask(base_path: Path, model: str, texts: Sequence[str]) -> np.ndarray:

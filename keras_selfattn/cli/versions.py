@@ -6,6 +6,7 @@ import click
 
 from keras_selfattn.cli.console import columns, console, import_tensorflow
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.object_stores import uri_of
 
 _PANELS = {
     "Options": (
@@ -21,14 +22,16 @@ _PANELS = {
 def command(base_path: Path, latest: bool, remove: tuple[int, ...], keep: int | None) -> None:
     """List the versions under BASE_PATH, or remove some.
 
-    BASE_PATH is a folder that `export` writes to.
+    BASE_PATH is what `export` writes to: a folder, or the URI of one in an object store.
     """
     import_tensorflow()
     from keras_selfattn.errors import ExportError
     from keras_selfattn.export import keep_newest, latest_version, list_versions, remove_versions
 
     if not list_versions(base_path):
-        raise ExportError(f"{base_path} has no versions. `keras-selfattn export` writes them.")
+        raise ExportError(
+            f"{uri_of(base_path) or base_path} has no versions. `keras-selfattn export` writes them."
+        )
     remove_versions(base_path, *remove)
     removed = [*remove, *([] if keep is None else keep_newest(base_path, keep))]
     if latest:
@@ -40,14 +43,15 @@ def command(base_path: Path, latest: bool, remove: tuple[int, ...], keep: int | 
 
 
 def _print_versions(base_path: Path) -> None:
-    from keras_selfattn.export import list_versions, read_card
-    from keras_selfattn.version_files import size_of
+    from keras_selfattn.export import list_versions
+    from keras_selfattn.export.versions import read_version
 
     table = columns(
         None, "version", "created (UTC)", "task", "precision", "accuracy", "MB", right=("version", "MB")
     )
     for version in list_versions(base_path):
-        card = read_card(base_path / str(version)) or {}
+        found, size = read_version(base_path, version)
+        card = found or {}
         accuracy = (card.get("metrics") or {}).get("accuracy")
         table.add_row(
             str(version),
@@ -55,6 +59,6 @@ def _print_versions(base_path: Path) -> None:
             card.get("task", ""),
             card.get("precision") or "",
             "" if accuracy is None else f"{accuracy:.1%}",
-            f"{size_of(base_path / str(version)) / 1e6:,.1f}",
+            f"{size / 1e6:,.1f}",
         )
     console.print(table)

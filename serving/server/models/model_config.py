@@ -17,7 +17,7 @@ from ...errors import InvalidArgumentError
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from ..runtime.text_files import read_text_file
-from ..storage.places import BasePath, check_uri, is_uri
+from ..storage.places import BasePath, check_uri, uri_of
 
 Policy = pb.FileSystemStoragePathSourceConfig.ServableVersionPolicy
 _PLATFORM = "tensorflow"
@@ -114,13 +114,14 @@ def _model_settings(config: pb.ModelConfig) -> ModelSettings:
 
 def _base_path(model: str, base_path: str) -> BasePath:
     """The folder of this machine that a base path or file:// URI names, or the URI of another one."""
-    if not is_uri(base_path):
+    uri = uri_of(base_path)
+    if uri is None:
         return Path(base_path.removeprefix(_FILE_SCHEME))
     try:
-        check_uri(base_path)
+        check_uri(uri)
     except StorageError as error:
         raise InvalidArgumentError(f"The base path of model {model} cannot be read: {error}") from error
-    return base_path.rstrip("/")
+    return uri
 
 
 def _check_platform(config: pb.ModelConfig) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from keras_selfattn.errors import StorageError
-from keras_selfattn.object_stores import StoreFolder, is_uri, without_secrets
+from keras_selfattn.object_stores import StoreFolder, uri_of, without_secrets
 
 from ..config import ServerConfig
 from .version_folders import VersionFolders
@@ -53,4 +53,4 @@ def versions_at(base: BasePath, config: ServerConfig, stopping: Callable[[], boo
     return StoredVersions(base, cache, config.prefer_tflite_model, stopping)
 
 
-__all__ = ["BasePath", "check_uri", "is_stored", "is_uri", "shown", "versions_at"]
+__all__ = ["BasePath", "check_uri", "is_stored", "shown", "uri_of", "versions_at"]

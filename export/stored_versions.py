@@ -1,0 +1,85 @@
+"""The versions in a folder of an object store. A version's card is written last, its graph just before it."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from keras_selfattn.errors import StorageError
+from keras_selfattn.object_stores import StoreFolder
+from keras_selfattn.version_files import CARD, GRAPHS
+
+
+def folder_names(uri: str) -> list[str]:
+    """Return the names of the folders in a folder; none if it does not exist.
+
+    Raises:
+        StorageError: the store refuses, or does not answer.
+    """
+    store = StoreFolder(uri)
+    try:
+        return store.children()[0]
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError) and (store.makes_folders or _has_bucket(uri)):
+            return []
+        raise
+
+
+def upload(folder: Path, uri: str, numbers: Iterator[int]) -> str:
+    """Write a version's files as the first of `numbers` that is free, and return its URI.
+
+    Where the store can refuse to replace an object, as S3, GCS and Azure can, two uploads never get the same
+    number. A reader that does not wait for the card may see a version whose files are not all there.
+
+    Raises:
+        FileExistsError: none is free.
+        StorageError: the store refuses, or does not answer; what was written is removed.
+    """
+    store = StoreFolder(uri)
+    first, *rest = _in_order(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
+    for number in numbers:
+        try:
+            store.write(f"{number}/{first}", folder / first, new=True)
+        except FileExistsError:
+            continue
+        try:
+            for name in rest:
+                store.write(f"{number}/{name}", folder / name)
+        except BaseException:
+            store.remove(f"{number}/{name}" for name in (first, *rest))
+            raise
+        return f"{uri}/{number}"
+    raise FileExistsError(f"{uri} has this version already")
+
+
+def remove(uri: str, version: int) -> None:
+    """Remove a version: its graph first, so that no reader takes the rest for a version."""
+    store = StoreFolder(uri)
+    names = sorted(store.files(str(version)), key=lambda name: name not in GRAPHS)
+    store.remove(f"{version}/{name}" for name in names)
+
+
+def read_stored(uri: str, version: int) -> tuple[bytes, int]:
+    """Return the content of a version's card, empty without one, and the bytes of its other files."""
+    store = StoreFolder(uri)
+    sizes = {name: file.size for name, file in store.files(str(version)).items()}
+    card = store.read(f"{version}/{CARD}", 0, sizes[CARD]) if CARD in sizes else b""
+    return card, sum(sizes.values()) - sizes.get(CARD, 0)
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Return names of files in the order in which they are written."""
+    return sorted(names, key=lambda name: (name == CARD, name in GRAPHS, name))
+
+
+def _has_bucket(uri: str) -> bool:
+    """Return True if the bucket of a URI exists: a folder in it need not."""
+    scheme, _, path = uri.partition("://")
+    bucket, _, below = path.partition("/")
+    if not below:
+        return False
+    try:
+        StoreFolder(f"{scheme}://{bucket}").children()
+    except StorageError as error:
+        return not isinstance(error.__cause__, FileNotFoundError)
+    return True
