@@ -115,7 +115,7 @@ def test_models_import_layers_and_nothing_of_ours_above_them():
 @pytest.mark.parametrize(
     ("package", "order"),
     [
-        ("serving/server", ["rest", "api", "batching", "workers", "models", "tflite", "runtime"]),
+        ("serving/server", ["rest", "api", "batching", "workers", "models", "storage", "tflite", "runtime"]),
         (
             "keras_selfattn/models",
             ["images", "series", "text", "tokens", "pretrained", "model_folders", "subwords"],
