@@ -40,6 +40,7 @@ class Server:
         path: the path of requests over HTTP.
         health: "grpc" or "http": the protocol of its health check, on `health_port`.
         one_port: True if the two ports are the same.
+        target: the address for clients, if it is not `port`.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Server:
     path: str = ""
     health: str = "grpc"
     one_port: bool = True
+    target: str = f"{HOST}:{{port}}"
 
 
 OURS = Server("ours, gRPC", (*_OURS, "--port={port}"))
@@ -68,6 +70,13 @@ OURS_OPEN_REST = Server(
 )
 CPUS = os.cpu_count() or 1
 OURS_WORKERS = Server(f"ours, gRPC, {CPUS} workers", (*_OURS, "--port={port}", f"--workers={CPUS}"))
+TWO_OF_OURS = Server(
+    "ours, gRPC, 2 replicas, a client that balances",
+    (*_OTHERS, "two-of-ours", "{folder}", "{port}", "{health_port}"),
+    one_port=False,
+    target=f"ipv4:{HOST}:{{port}},{HOST}:{{health_port}}",
+)
+OURS_ON_RAY = Server("ours on Ray Serve, gRPC", (*_OTHERS, "ours-on-ray", "{folder}", "{port}"))
 PLAIN = Server("grpc.server, 8 threads", (*_OTHERS, "plain", "{folder}", "{port}"))
 NO_MODEL = Server("grpc.aio, no model", (*_OTHERS, "no-model", "{folder}", "{port}"))
 RAY = Server("Ray Serve, gRPC", (*_OTHERS, "ray-serve", "{folder}", "{port}"))
@@ -84,6 +93,8 @@ SERVERS = (
     OURS_OPEN,
     OURS_OPEN_REST,
     OURS_WORKERS,
+    TWO_OF_OURS,
+    OURS_ON_RAY,
     PLAIN,
     _fastapi("FastAPI, SavedModel", "fastapi-saved-model"),
     _fastapi("FastAPI, model.predict", "fastapi-keras"),
@@ -170,7 +181,7 @@ def measure_served(server: Server, rows: list[str], place: Place) -> dict[str, M
     known = {"folder": str(place.folder), "port": str(port), "health_port": str(health_port)}
     with Child([argument.format_map(known) for argument in server.command]) as child:
         found = {START_UP: _started(child, server, f"{HOST}:{health_port}", place.settings.deadline)}
-        asked = {"protocol": server.protocol, "address": f"{HOST}:{port}", "path": server.path}
+        asked = {"protocol": server.protocol, "address": server.target.format_map(known), "path": server.path}
         _check(place, asked)
         for row in rows:
             if row in place.loads:

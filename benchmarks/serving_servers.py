@@ -1,6 +1,6 @@
 """The servers that `bench serving` compares ours with, each written as in its tutorials.
 
-    python -m benchmarks.serving_servers NAME FOLDER PORT
+    python -m benchmarks.serving_servers NAME FOLDER PORT [PORT]
 
 They serve the model that `peers.served_model` wrote into FOLDER, on 127.0.0.1:PORT, until they are killed.
 """
@@ -8,12 +8,13 @@ They serve the model that `peers.served_model` wrote into FOLDER, on 127.0.0.1:P
 import contextlib
 import json
 import socket
+import subprocess
 import sys
 from concurrent import futures
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.served_model import EXPECTED, KERAS_FILE, export_base
+from benchmarks.peers.served_model import EXPECTED, KERAS_FILE, NAME, export_base
 
 HOST = "127.0.0.1"
 HEALTH_PATH = "/health"
@@ -154,6 +155,29 @@ def ray_serve(folder: Path, port: int) -> None:
     serve.run(application.bind(), blocking=True)
 
 
+def ours_on_ray(folder: Path, port: int) -> None:
+    """Ray Serve with one replica that runs our server."""
+    import ray  # pyright: ignore[reportMissingImports]
+    from ray import serve  # pyright: ignore[reportMissingImports]
+
+    from keras_selfattn.serving.ray import application
+    from keras_selfattn.serving.server import ServerConfig
+
+    ray.init(include_dashboard=False, log_to_driver=False, _temp_dir=str(folder / "ray"))
+    serve.start(proxy_location="Disabled")
+    config = ServerConfig(NAME, folder / NAME, port=port)
+    serve.run(application(config), route_prefix=None, blocking=True)
+
+
+def two_of_ours(folder: Path, port: int, second_port: int) -> None:
+    """Two servers that know nothing of each other, for a client that balances."""
+    command = (sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()", "serve")
+    named = (f"--model_name={NAME}", f"--model_base_path={folder / NAME}")
+    servers = [subprocess.Popen([*command, *named, f"--port={each}"]) for each in (port, second_port)]
+    for server in servers:
+        server.wait()
+
+
 def free_ports(count: int) -> list[int]:
     """Return ports that nothing listens on."""
     with contextlib.ExitStack() as stack:
@@ -195,13 +219,15 @@ SERVERS = {
     "fastapi-keras": fastapi_keras,
     "fastapi-saved-model": fastapi_saved_model,
     "ray-serve": ray_serve,
+    "ours-on-ray": ours_on_ray,
+    "two-of-ours": two_of_ours,
 }
 
 
 def main() -> None:
     """Serve."""
-    name, folder, port = sys.argv[1:]
-    SERVERS[name](Path(folder), int(port))
+    name, folder, *ports = sys.argv[1:]
+    SERVERS[name](Path(folder), *map(int, ports))
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ from keras_selfattn.serving.wire import messages_pb2 as pb
 from keras_selfattn.serving.wire import open_inference_pb2 as oip
 from keras_selfattn.serving.wire import open_inference_tensors as tensors
 
-# Channels to one address would share a connection.
-_OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
+# Channels to one address would share a connection. One to several addresses asks them in turns.
+_OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.lb_policy_name", "round_robin")]
 _TIMEOUT = 30.0  # seconds, of one request
 _PAUSE = 0.05  # seconds, after a failure
 _LARGEST_REASON = 200  # characters
@@ -59,7 +59,7 @@ class GrpcConnection:
     _method = "/tensorflow.serving.PredictionService/Predict"
 
     def __init__(self, address: str, _path: str) -> None:
-        self._channel = grpc.aio.insecure_channel(address, _OWN_CONNECTION)
+        self._channel = grpc.aio.insecure_channel(address, _OPTIONS)
         self._call: Any = self._channel.unary_unary(self._method)
         self._requests = [self._request(text) for text in texts()]
 

@@ -75,6 +75,8 @@ class Server:
         own_process: True if this process only serves: loaded objects are then permanently excluded from
             Python's garbage collector.
         membership: the connection to the other workers, if there are several.
+        shares_ports: True if other servers may listen on the same ports: the system then spreads connections
+            over them, which end after a minute. Linux only.
 
     Attributes:
         config: the same.
@@ -90,7 +92,13 @@ class Server:
             Client(server.target).classify(["what a film"])
     """
 
-    def __init__(self, config: ServerConfig, own_process: bool = False, membership: Membership | None = None):
+    def __init__(
+        self,
+        config: ServerConfig,
+        own_process: bool = False,
+        membership: Membership | None = None,
+        shares_ports: bool = False,
+    ):
         if config.workers > 1 and membership is None:
             raise InvalidInputError(
                 f"workers must be 1 for a Server, which is one process; serve_forever starts several. "
@@ -111,7 +119,8 @@ class Server:
         self._config_watch = ConfigWatch(config, self._reload)
         listed = membership.listed if membership else None
         self._configured = configured_models(config) if listed is None else listed_models(listed)
-        self._options = server_options(config)
+        self._shares_ports = shares_ports
+        self._options = server_options(config, shares_ports or membership is not None)
         self._tls, self._rest_tls = credentials(config), rest_context(config)
         self._tokens = BearerTokens(config.auth_token_file) if str(config.auth_token_file) else None
         self._batching = batching_parameters(config)
@@ -159,7 +168,7 @@ class Server:
         if self._started:
             raise RuntimeError("a Server starts once; make another one of the same config")
         if self._membership is None:
-            check_addresses(self.config)
+            check_addresses(self.config, self._shares_ports)
         self._started = True
         try:
             self.models.begin(self._configured)
@@ -177,6 +186,11 @@ class Server:
             self.stop(grace=0)
             raise
         return self
+
+    @property
+    def ongoing_requests(self) -> int:
+        """The requests that have no answer yet, of all models."""
+        return self._metrics.pending.count()
 
     def available(self) -> dict[str, list[int]]:
         """The versions that answer, of every model on the list."""
@@ -252,7 +266,7 @@ class Server:
         rest = None
         if self.config.rest_api_port:
             shared = self._membership.rest_socket if self._membership else None
-            rest = RestServer(rest_api, self.config, shared, self._rest_tls)
+            rest = RestServer(rest_api, self.config, shared, self._rest_tls, self._shares_ports)
         try:
             await self._step(LOADED)
             port = listen(server, self.config, self._tls)

@@ -243,6 +243,7 @@ class RestServer:
         config: the host and the port.
         listening: a socket that other processes listen on, too; None to open one.
         tls: encrypts the connections; None for none.
+        shares_port: True if other processes may listen on the port with sockets of their own.
 
     Attributes:
         port: the port it listens on.
@@ -262,9 +263,11 @@ class RestServer:
         config: ServerConfig,
         listening: socket.socket | None = None,
         tls: ssl.SSLContext | None = None,
+        shares_port: bool = False,
     ):
         shared = listening is not None
-        listening = listening or bind(config.rest_host, rest_port(config), "rest_api_port")
+        port = rest_port(config)
+        listening = listening or bind(config.rest_host, port, "rest_api_port", shared=shares_port)
         self.port: int = listening.getsockname()[1]
         settings = uvicorn.Config(
             app,
@@ -277,9 +280,8 @@ class RestServer:
             proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         )
-        self._connections = Connections(
-            connections_of_a_port(), CONNECTION_SECONDS if config.workers > 1 else math.inf
-        )
+        oldest = CONNECTION_SECONDS if shared or shares_port else math.inf
+        self._connections = Connections(connections_of_a_port(), oldest)
         self._server = _Uvicorn(settings, listening, self._connections, shared, tls)
         self._task: asyncio.Task[None] | None = None
 

@@ -33,8 +33,12 @@ _KEEPALIVE_SECONDS = 60
 _KEEPALIVE_TIMEOUT_SECONDS = 20
 
 
-def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
+def server_options(config: ServerConfig, shared: bool = False) -> list[tuple[str, int | str]]:
     """The options of gRPC's core: this server's, overridden by the operator's.
+
+    Args:
+        config: the addresses and limits.
+        shared: True if other processes listen on the same ports.
 
     Raises:
         InvalidInputError: grpc_channel_arguments is not a list of name=value.
@@ -43,9 +47,8 @@ def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
         "grpc.max_receive_message_length": -1,  # up to protobuf's own 2 GiB, as in TensorFlow Serving
         "grpc.max_send_message_length": -1,
         "grpc.max_concurrent_streams": config.max_concurrent_streams,
-        # With SO_REUSEPORT a second server would silently share the port and answer half of the requests, so
-        # it is for workers only.
-        "grpc.so_reuseport": int(config.workers > 1),
+        # With SO_REUSEPORT a second server would silently share the port and answer half of the requests.
+        "grpc.so_reuseport": int(shared),
         "grpc.server_handshake_timeout_ms": _HANDSHAKE_SECONDS * 1000,
         "grpc.max_connection_idle_ms": _IDLE_SECONDS * 1000,
         "grpc.keepalive_time_ms": _KEEPALIVE_SECONDS * 1000,
@@ -56,7 +59,7 @@ def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
             1, connections_of_a_port() // (2 if str(config.grpc_socket_path) else 1)
         ),
     }
-    if config.workers > 1:
+    if shared:
         # After this time, new calls go to another connection; running calls may end here, however long.
         options["grpc.max_connection_age_ms"] = CONNECTION_SECONDS * 1000
     for argument in filter(None, config.grpc_channel_arguments.split(",")):
@@ -69,15 +72,20 @@ def server_options(config: ServerConfig) -> list[tuple[str, int | str]]:
     return list(options.items())
 
 
-def check_addresses(config: ServerConfig) -> None:
+def check_addresses(config: ServerConfig, shared: bool = False) -> None:
     """Check the addresses before models are loaded, and raise the system's reason, which gRPC only logs.
+
+    Args:
+        config: the addresses.
+        shared: True if other processes may listen on them.
 
     Raises:
         ServerStartError: the port is in use, the host is not this machine's, or the socket's path is taken.
     """
-    bind(config.grpc_host, config.port, "port").close()
+    bind(config.grpc_host, config.port, "port", listens=not shared, shared=shared).close()
     if config.rest_api_port:
-        bind(config.rest_host, rest_port(config), "rest_api_port").close()
+        port = rest_port(config)
+        bind(config.rest_host, port, "rest_api_port", listens=not shared, shared=shared).close()
     if str(config.grpc_socket_path):
         _check_socket_path(Path(config.grpc_socket_path))
 
@@ -107,7 +115,7 @@ def rest_port(config: ServerConfig) -> int:
     return 0 if config.rest_api_port == _FREE_REST_PORT else config.rest_api_port
 
 
-def bind(host: str, port: int, setting: str, listens: bool = True) -> socket.socket:
+def bind(host: str, port: int, setting: str, listens: bool = True, shared: bool = False) -> socket.socket:
     """A listening socket.
 
     Args:
@@ -115,6 +123,7 @@ def bind(host: str, port: int, setting: str, listens: bool = True) -> socket.soc
         port: 0 for any free one.
         setting: the setting of the port.
         listens: True to listen already.
+        shared: True if other processes may listen on the port, too.
 
     Raises:
         ServerStartError: no socket is available, with the system's reason.
@@ -125,6 +134,8 @@ def bind(host: str, port: int, setting: str, listens: bool = True) -> socket.soc
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listening.bind((host, port))
         if listens:
             listening.listen(_BACKLOG)

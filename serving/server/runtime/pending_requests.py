@@ -49,6 +49,11 @@ class PendingRequests:
                 if not self._unanswered[model]:
                     del self._unanswered[model], self._waiting[model]
 
+    def count(self) -> int:
+        """Return the number of requests without an answer, of all models."""
+        with self._lock:
+            return sum(map(len, self._unanswered.values()))
+
     def waiting(self, models: Iterable[str]) -> Iterator[tuple[str, int]]:
         """Yield how many requests of each model wait for their run, of other models only if some do."""
         with self._lock:
