@@ -71,7 +71,7 @@ OURS_OPEN_REST = Server(
 CPUS = os.cpu_count() or 1
 OURS_WORKERS = Server(f"ours, gRPC, {CPUS} workers", (*_OURS, "--port={port}", f"--workers={CPUS}"))
 TWO_OF_OURS = Server(
-    "ours, gRPC, 2 replicas, a client that balances",
+    "ours, gRPC, 2 replicas",
     (*_OTHERS, "two-of-ours", "{folder}", "{port}", "{health_port}"),
     one_port=False,
     target=f"ipv4:{HOST}:{{port}},{HOST}:{{health_port}}",
