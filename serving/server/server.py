@@ -28,6 +28,7 @@ from .api.grpc_services import GrpcApi, Health
 from .api.inference_api import InferenceApi
 from .api.management import Management
 from .api.open_inference import OpenInference
+from .api.request_logs import RequestLogs
 from .api.warmup import Warmup
 from .batching.graph_runner import GraphRunner
 from .config import ServerConfig
@@ -104,7 +105,8 @@ class Server:
             limit_arenas(_ARENAS_PER_CPU * config.cpus)
             limit_tensorflow()
         loader = Loader(config, Warmup(config, self._metrics, after_load))
-        self.models = ModelRegistry(config, loader, on_change=self._availability_changed)
+        self._logs = RequestLogs(config, self._metrics)
+        self.models = ModelRegistry(config, loader, self._availability_changed, on_list=self._logs.update)
         ask_all = membership.ask_all if membership else None
         self._management = Management(self.models, self._metrics, ask_all)
         # Made before the list is read, so that the watch sees a change in between.
@@ -211,6 +213,7 @@ class Server:
         aborted = self._abort_requested.is_set()
         self.models.close(timeout=0.0 if aborted else min(self._grace, _LOADING_SECONDS))
         self._executor.shutdown(wait=False, cancel_futures=True)
+        self._logs.close()
 
     def abort(self) -> None:
         """Cut a `stop` that is waiting for running requests short. Return at once."""
@@ -236,7 +239,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         server = grpc_server(self._options, [Authentication(self._tokens)] if self._tokens else ())
         runner = GraphRunner(self._executor, self.config, self._batching, self._metrics)
-        api = InferenceApi(self.models, runner, self._metrics, self._management, self.config)
+        api = InferenceApi(self.models, runner, self._metrics, self._management, self.config, self._logs)
         open_inference = OpenInference(api, self.models, __version__)
         grpc_api = GrpcApi(api, open_inference)
         grpc_api.add_to(server)
