@@ -25,6 +25,7 @@ from .api.authentication import Authentication
 from .api.grpc_reflection import add_reflection
 from .api.grpc_server import grpc_server
 from .api.grpc_services import GrpcApi, Health
+from .api.grpc_tracing import GrpcTracing
 from .api.inference_api import InferenceApi
 from .api.management import Management
 from .api.open_inference import OpenInference
@@ -39,6 +40,7 @@ from .models.model_registry import ModelRegistry
 from .models.version_folders import Loader
 from .rest.app import RestApi
 from .rest.server import RestServer
+from .rest.traced_app import TracedApp
 from .runtime import profiler
 from .runtime.batching_parameters import batching_parameters
 from .runtime.bearer_tokens import BearerTokens
@@ -46,6 +48,7 @@ from .runtime.cpus import limit_tensorflow
 from .runtime.encryption import credentials, rest_context
 from .runtime.listening import check_addresses, listen, local_rest_url, local_target, server_options
 from .runtime.metrics import Metrics, metrics_path
+from .runtime.tracing import Tracing
 from .until_stopped import SIGNAL_SECONDS
 from .workers.membership import LISTENS, LOADED, Membership
 
@@ -85,6 +88,7 @@ class Server:
         TextFileError: a file that the config names cannot be read.
         InvalidArgumentError: model_config_file lists a model that cannot be served.
         InvalidInputError: the config asks for workers; `serve_forever` starts these.
+        ServerStartError: the config asks for traces, and OpenTelemetry is not installed.
 
     Example:
         with Server(ServerConfig("default", "models/sentiment", port=0)) as server:
@@ -100,6 +104,7 @@ class Server:
         self.config = config
         self._membership = membership
         self._metrics = Metrics(config.metrics_by_version_and_signature)
+        self._tracing = Tracing(__version__) if config.enable_tracing else None
         after_load = LoadedObjects().keep if own_process else lambda: None
         if own_process:
             limit_arenas(_ARENAS_PER_CPU * config.cpus)
@@ -214,6 +219,8 @@ class Server:
         self.models.close(timeout=0.0 if aborted else min(self._grace, _LOADING_SECONDS))
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._logs.close()
+        if self._tracing is not None:
+            self._tracing.flush()
 
     def abort(self) -> None:
         """Cut a `stop` that is waiting for running requests short. Return at once."""
@@ -237,7 +244,7 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        server = grpc_server(self._options, [Authentication(self._tokens)] if self._tokens else ())
+        server = grpc_server(self._options, self._interceptors())
         runner = GraphRunner(self._executor, self.config, self._batching, self._metrics)
         api = InferenceApi(self.models, runner, self._metrics, self._management, self.config, self._logs)
         open_inference = OpenInference(api, self.models, __version__)
@@ -255,7 +262,8 @@ class Server:
         rest = None
         if self.config.rest_api_port:
             shared = self._membership.rest_socket if self._membership else None
-            rest = RestServer(rest_api, self.config, shared, self._rest_tls)
+            app = rest_api if self._tracing is None else TracedApp(rest_api, self._tracing)
+            rest = RestServer(app, self.config, shared, self._rest_tls)
         try:
             await self._step(LOADED)
             port = listen(server, self.config, self._tls)
@@ -273,6 +281,10 @@ class Server:
                 await rest.abort()
             # A running server that is dropped keeps its port, and its garbage collection waits for ever.
             await server.stop(None)
+
+    def _interceptors(self) -> list[grpc.aio.ServerInterceptor]:
+        first = [Authentication(self._tokens)] if self._tokens else []
+        return [*first, *([GrpcTracing(self._tracing)] if self._tracing is not None else [])]
 
     async def _step(self, step: str) -> None:
         """Wait until the other workers of a first start have done this step, or this one must stop."""
