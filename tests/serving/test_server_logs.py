@@ -246,6 +246,24 @@ def test_the_sampling_rate_is_the_share_that_is_logged_and_failures_are_not(half
     assert {*names} == {"all", "some"}
 
 
+def test_requests_of_many_callers_are_each_logged_once(half_base, start, logs, in_background):
+    server = start(listed(models_text(half_base, logs / "half")))
+
+    def ask(caller):
+        with Client(server.target, "half") as client:
+            for number in range(25):
+                client.predict({"x": np.float32([caller, number])})
+
+    for asked in [in_background(ask, caller) for caller in range(16)]:
+        asked.result(60)
+    server.stop()
+    rows = [tuple(tf.make_ndarray(log.predict_log.request.inputs["x"]).tolist()) for log in records(logs)]
+    assert sorted(rows) == [(caller, number) for caller in range(16) for number in range(25)]
+    for log in records(logs):
+        asked = tf.make_ndarray(log.predict_log.request.inputs["x"])
+        assert tf.make_ndarray(log.predict_log.response.outputs["y"]).tolist() == (asked / 2 + 2).tolist()
+
+
 def test_a_log_is_the_warmup_of_a_later_version(half_base, tf1_base, start, logs, tmp_path, caplog):
     server = start(listed(models_text(half_base, logs / "half")))
     predict(server, 2.0)
@@ -397,6 +415,7 @@ def test_a_file_appears_at_its_age(writer, logs, monkeypatch, until):
 
 def test_entries_that_find_too_many_waiting_are_dropped_and_counted(writer, logs, monkeypatch, until):
     monkeypatch.setattr(log_writer, "_WAITING_BYTES", 1000)
+    monkeypatch.setattr(log_writer, "_ENTRY_BYTES", 0)
     writer.keep({str(logs / "half")})
     writer.put(entry(logs / "half", b"written", 900))
     until(lambda: writer.counts() == {"OK": 1})
@@ -407,6 +426,17 @@ def test_entries_that_find_too_many_waiting_are_dropped_and_counted(writer, logs
     (path,) = logs.iterdir()
     assert read(path) == [b"written", b"600", b"300", b"100"]
     assert writer.counts() == {"OK": 4, "RESOURCE_EXHAUSTED": 1}
+
+
+def test_small_entries_count_with_what_they_take_in_memory(writer, logs):
+    with writer._changed:
+        for _ in range(20_000):
+            writer.put(entry(logs / "half", b"tiny"))
+    writer.close()
+    assert writer.counts() == {
+        "OK": 2**26 // (2**12 + 4),
+        "RESOURCE_EXHAUSTED": 20_000 - 2**26 // (2**12 + 4),
+    }
 
 
 def test_one_entry_may_be_larger_than_all_that_may_wait(writer, logs):

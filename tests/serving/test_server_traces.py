@@ -1,5 +1,6 @@
 """OpenTelemetry's spans of the server: requests, their waits and runs, and the batches that they ran in."""
 
+import http.client
 import json
 import os
 import subprocess
@@ -140,11 +141,16 @@ def test_a_request_without_a_trace_begins_one(stub, spans):
 
 
 def test_a_request_whose_caller_does_not_sample_has_no_spans(stub, server, spans):
-    stub.Predict(predict_request(2.0), metadata=[("traceparent", UNSAMPLED)], timeout=20)
-    body = {"instances": [2.0]}
-    assert post(f"{server.rest_url}/v1/models/half:predict", body, {"traceparent": UNSAMPLED}) == 200
+    """Nor does it add to those of the request before it on the same connection."""
+    connection = http.client.HTTPConnection(server.rest_url.removeprefix("http://"), timeout=20)
+    for sent in (TRACEPARENT, UNSAMPLED, UNSAMPLED):
+        stub.Predict(predict_request(2.0), metadata=[("traceparent", sent)], timeout=20)
+        body = json.dumps({"instances": [2.0]})
+        connection.request("POST", "/v1/models/half:predict", body, {"traceparent": sent})
+        assert connection.getresponse().read() == b'{"predictions":[3.0]}'
+    connection.close()
     stub.Predict(predict_request(2.0), timeout=20)
-    spans(3)
+    spans(9)
 
 
 def test_a_header_of_rest_names_the_callers_span(server, spans):

@@ -19,6 +19,8 @@ _FILE_BYTES = 2**26
 _FILE_SECONDS = 60.0
 # Bytes of the entries that wait; those of one entry may be more.
 _WAITING_BYTES = 2**26
+# Bytes of an entry beside its size: Python's objects, and the first block of each message.
+_ENTRY_BYTES = 2**12
 # Entries are written together: each wake-up of a thread takes time from the requests.
 _PAUSE_SECONDS = 0.05
 # Time without files after a failure of the disk.
@@ -79,10 +81,11 @@ class LogWriter:
     def put(self, entry: Entry) -> None:
         """Add an entry to those that wait, or drop it; return at once."""
         with self._changed:
-            if self._bytes and self._bytes + entry.size > _WAITING_BYTES:
+            becomes = self._bytes + entry.size + _ENTRY_BYTES
+            if self._bytes and becomes > _WAITING_BYTES:
                 self._metrics.logged(entry.model, grpc.StatusCode.RESOURCE_EXHAUSTED)
                 return
-            self._bytes += entry.size
+            self._bytes = becomes
             self._entries.append(entry)
             if len(self._entries) == 1:
                 self._changed.notify()
@@ -134,7 +137,7 @@ class LogWriter:
                 self._write(entry)
             finally:
                 with self._changed:
-                    self._bytes -= entry.size
+                    self._bytes -= entry.size + _ENTRY_BYTES
         for prefix, each in list(self._open.items()):
             old = time.monotonic() - each.file.opened >= _FILE_SECONDS
             self._finish(prefix, publish=old or prefix not in prefixes)
