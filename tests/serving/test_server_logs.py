@@ -280,9 +280,14 @@ def test_a_log_is_the_warmup_of_a_later_version(half_base, tf1_base, start, logs
     assert "version 4 of model half: running 2 warmup requests" in caplog.text
 
 
+def servable_of(server):
+    with server.models.lease(pb.ModelSpec(name="half")) as servable:
+        return servable
+
+
 def test_a_reload_turns_a_log_on_moves_it_and_turns_it_off(half_base, start, logs, until):
     server = start(listed(models_text(half_base)))
-    servable = server.models.available()
+    servable = servable_of(server)
     predict(server, 1.0)
     for rows, text in ((2.0, models_text(half_base, logs / "a")), (3.0, models_text(half_base, logs / "b"))):
         with Client(server.target) as client:
@@ -292,7 +297,7 @@ def test_a_reload_turns_a_log_on_moves_it_and_turns_it_off(half_base, start, log
         client.reload(listed(models_text(half_base)))
     predict(server, 4.0)
     until(lambda: len(published(logs)) == 2)  # both are whole without a stop
-    assert server.models.available() == servable
+    assert servable_of(server) is servable  # no model was loaded again
     assert [path.name[0] for path in published(logs)] == ["a", "b"]
     values = [tf.make_ndarray(log.predict_log.request.inputs["x"]).tolist() for log in records(logs)]
     assert values == [[2.0], [3.0]]
