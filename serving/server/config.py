@@ -28,7 +28,7 @@ TENSORFLOW = "TensorFlow"
 OWN_PROCESSES = "Address, access and processes, not in TensorFlow Serving"
 OWN_STORES = "Object stores, not in TensorFlow Serving"
 OWN_LIMITS = "Limits, not in TensorFlow Serving"
-OWN_LIFE = "Start, end, logs and metrics, not in TensorFlow Serving"
+OWN_LIFE = "Start, end, logs, metrics and traces, not in TensorFlow Serving"
 
 
 class Rule(NamedTuple):
@@ -292,6 +292,12 @@ class ServerConfig:
     )
     metrics_by_version_and_signature: bool = _setting(
         False, OWN_LIFE, _FLAG, "Metrics of requests also tell the version and the signature."
+    )
+    enable_tracing: bool = _setting(
+        False,
+        OWN_LIFE,
+        _FLAG,
+        "OpenTelemetry's spans of requests, as its environment variables say. Needs keras-selfattn[tracing].",
     )
 
     def __post_init__(self) -> None:

@@ -25,9 +25,11 @@ from .api.authentication import Authentication
 from .api.grpc_reflection import add_reflection
 from .api.grpc_server import grpc_server
 from .api.grpc_services import GrpcApi, Health
+from .api.grpc_tracing import GrpcTracing
 from .api.inference_api import InferenceApi
 from .api.management import Management
 from .api.open_inference import OpenInference
+from .api.request_logs import RequestLogs
 from .api.warmup import Warmup
 from .batching.graph_runner import GraphRunner
 from .config import ServerConfig
@@ -38,6 +40,7 @@ from .models.model_config import configured_models, listed_models
 from .models.model_registry import ModelRegistry
 from .rest.app import RestApi
 from .rest.server import RestServer
+from .rest.traced_app import TracedApp
 from .runtime import profiler
 from .runtime.batching_parameters import batching_parameters
 from .runtime.bearer_tokens import BearerTokens
@@ -45,6 +48,7 @@ from .runtime.cpus import limit_tensorflow
 from .runtime.encryption import credentials, rest_context
 from .runtime.listening import check_addresses, listen, local_rest_url, local_target, server_options
 from .runtime.metrics import Metrics, metrics_path
+from .runtime.tracing import Tracing
 from .until_stopped import SIGNAL_SECONDS
 from .workers.membership import LISTENS, LOADED, Membership
 
@@ -86,6 +90,7 @@ class Server:
         TextFileError: a file that the config names cannot be read.
         InvalidArgumentError: model_config_file lists a model that cannot be served.
         InvalidInputError: the config asks for workers; `serve_forever` starts these.
+        ServerStartError: the config asks for traces, and OpenTelemetry is not installed.
 
     Example:
         with Server(ServerConfig("default", "models/sentiment", port=0)) as server:
@@ -107,12 +112,14 @@ class Server:
         self.config = config
         self._membership = membership
         self._metrics = Metrics(config.metrics_by_version_and_signature)
+        self._tracing = Tracing(__version__) if config.enable_tracing else None
         after_load = LoadedObjects().keep if own_process else lambda: None
         if own_process:
             limit_arenas(_ARENAS_PER_CPU * config.cpus)
             limit_tensorflow()
         loader = Loader(config, Warmup(config, self._metrics, after_load))
-        self.models = ModelRegistry(config, loader, on_change=self._availability_changed)
+        self._logs = RequestLogs(config, self._metrics)
+        self.models = ModelRegistry(config, loader, self._availability_changed, on_list=self._logs.update)
         ask_all = membership.ask_all if membership else None
         self._management = Management(self.models, self._metrics, ask_all)
         # Made before the list is read, so that the watch sees a change in between.
@@ -225,6 +232,9 @@ class Server:
         aborted = self._abort_requested.is_set()
         self.models.close(timeout=0.0 if aborted else min(self._grace, _LOADING_SECONDS))
         self._executor.shutdown(wait=False, cancel_futures=True)
+        self._logs.close()
+        if self._tracing is not None:
+            self._tracing.flush()
 
     def abort(self) -> None:
         """Cut a `stop` that is waiting for running requests short. Return at once."""
@@ -248,9 +258,9 @@ class Server:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        server = grpc_server(self._options, [Authentication(self._tokens)] if self._tokens else ())
+        server = grpc_server(self._options, self._interceptors())
         runner = GraphRunner(self._executor, self.config, self._batching, self._metrics)
-        api = InferenceApi(self.models, runner, self._metrics, self._management, self.config)
+        api = InferenceApi(self.models, runner, self._metrics, self._management, self.config, self._logs)
         open_inference = OpenInference(api, self.models, __version__)
         grpc_api = GrpcApi(api, open_inference)
         grpc_api.add_to(server)
@@ -266,7 +276,8 @@ class Server:
         rest = None
         if self.config.rest_api_port:
             shared = self._membership.rest_socket if self._membership else None
-            rest = RestServer(rest_api, self.config, shared, self._rest_tls, self._shares_ports)
+            app = rest_api if self._tracing is None else TracedApp(rest_api, self._tracing)
+            rest = RestServer(app, self.config, shared, self._rest_tls, self._shares_ports)
         try:
             await self._step(LOADED)
             port = listen(server, self.config, self._tls)
@@ -284,6 +295,10 @@ class Server:
                 await rest.abort()
             # A running server that is dropped keeps its port, and its garbage collection waits for ever.
             await server.stop(None)
+
+    def _interceptors(self) -> list[grpc.aio.ServerInterceptor]:
+        first = [Authentication(self._tokens)] if self._tokens else []
+        return [*first, *([GrpcTracing(self._tracing)] if self._tracing is not None else [])]
 
     async def _step(self, step: str) -> None:
         """Wait until the other workers of a first start have done this step, or this one must stop."""

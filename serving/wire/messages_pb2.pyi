@@ -505,8 +505,64 @@ class FileSystemStoragePathSourceConfig(_message.Message):
         def __init__(self, latest: _Optional[_Union[FileSystemStoragePathSourceConfig.ServableVersionPolicy.Latest, _Mapping]] = ..., all: _Optional[_Union[FileSystemStoragePathSourceConfig.ServableVersionPolicy.All, _Mapping]] = ..., specific: _Optional[_Union[FileSystemStoragePathSourceConfig.ServableVersionPolicy.Specific, _Mapping]] = ...) -> None: ...
     def __init__(self) -> None: ...
 
+class LogCollectorConfig(_message.Message):
+    __slots__ = ("type", "filename_prefix")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    FILENAME_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    filename_prefix: str
+    def __init__(self, type: _Optional[str] = ..., filename_prefix: _Optional[str] = ...) -> None: ...
+
+class SamplingConfig(_message.Message):
+    __slots__ = ("sampling_rate",)
+    SAMPLING_RATE_FIELD_NUMBER: _ClassVar[int]
+    sampling_rate: float
+    def __init__(self, sampling_rate: _Optional[float] = ...) -> None: ...
+
+class LoggingConfig(_message.Message):
+    __slots__ = ("log_collector_config", "sampling_config")
+    LOG_COLLECTOR_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    log_collector_config: LogCollectorConfig
+    sampling_config: SamplingConfig
+    def __init__(self, log_collector_config: _Optional[_Union[LogCollectorConfig, _Mapping]] = ..., sampling_config: _Optional[_Union[SamplingConfig, _Mapping]] = ...) -> None: ...
+
+class LogMetadata(_message.Message):
+    __slots__ = ("model_spec", "sampling_config", "saved_model_tags", "timestamp_secs")
+    MODEL_SPEC_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    SAVED_MODEL_TAGS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_SECS_FIELD_NUMBER: _ClassVar[int]
+    model_spec: ModelSpec
+    sampling_config: SamplingConfig
+    saved_model_tags: _containers.RepeatedScalarFieldContainer[str]
+    timestamp_secs: int
+    def __init__(self, model_spec: _Optional[_Union[ModelSpec, _Mapping]] = ..., sampling_config: _Optional[_Union[SamplingConfig, _Mapping]] = ..., saved_model_tags: _Optional[_Iterable[str]] = ..., timestamp_secs: _Optional[int] = ...) -> None: ...
+
+class SerializedLog(_message.Message):
+    __slots__ = ("request", "response")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    request: bytes
+    response: bytes
+    def __init__(self, request: _Optional[bytes] = ..., response: _Optional[bytes] = ...) -> None: ...
+
+class SerializedPredictionLog(_message.Message):
+    __slots__ = ("log_metadata", "classify_log", "regress_log", "multi_inference_log", "predict_log")
+    LOG_METADATA_FIELD_NUMBER: _ClassVar[int]
+    CLASSIFY_LOG_FIELD_NUMBER: _ClassVar[int]
+    REGRESS_LOG_FIELD_NUMBER: _ClassVar[int]
+    MULTI_INFERENCE_LOG_FIELD_NUMBER: _ClassVar[int]
+    PREDICT_LOG_FIELD_NUMBER: _ClassVar[int]
+    log_metadata: LogMetadata
+    classify_log: SerializedLog
+    regress_log: SerializedLog
+    multi_inference_log: SerializedLog
+    predict_log: SerializedLog
+    def __init__(self, log_metadata: _Optional[_Union[LogMetadata, _Mapping]] = ..., classify_log: _Optional[_Union[SerializedLog, _Mapping]] = ..., regress_log: _Optional[_Union[SerializedLog, _Mapping]] = ..., multi_inference_log: _Optional[_Union[SerializedLog, _Mapping]] = ..., predict_log: _Optional[_Union[SerializedLog, _Mapping]] = ...) -> None: ...
+
 class ModelConfig(_message.Message):
-    __slots__ = ("name", "base_path", "model_type", "model_platform", "model_version_policy", "version_labels")
+    __slots__ = ("name", "base_path", "model_type", "model_platform", "logging_config", "model_version_policy", "version_labels")
     class VersionLabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -518,15 +574,17 @@ class ModelConfig(_message.Message):
     BASE_PATH_FIELD_NUMBER: _ClassVar[int]
     MODEL_TYPE_FIELD_NUMBER: _ClassVar[int]
     MODEL_PLATFORM_FIELD_NUMBER: _ClassVar[int]
+    LOGGING_CONFIG_FIELD_NUMBER: _ClassVar[int]
     MODEL_VERSION_POLICY_FIELD_NUMBER: _ClassVar[int]
     VERSION_LABELS_FIELD_NUMBER: _ClassVar[int]
     name: str
     base_path: str
     model_type: int
     model_platform: str
+    logging_config: LoggingConfig
     model_version_policy: FileSystemStoragePathSourceConfig.ServableVersionPolicy
     version_labels: _containers.ScalarMap[str, int]
-    def __init__(self, name: _Optional[str] = ..., base_path: _Optional[str] = ..., model_type: _Optional[int] = ..., model_platform: _Optional[str] = ..., model_version_policy: _Optional[_Union[FileSystemStoragePathSourceConfig.ServableVersionPolicy, _Mapping]] = ..., version_labels: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., base_path: _Optional[str] = ..., model_type: _Optional[int] = ..., model_platform: _Optional[str] = ..., logging_config: _Optional[_Union[LoggingConfig, _Mapping]] = ..., model_version_policy: _Optional[_Union[FileSystemStoragePathSourceConfig.ServableVersionPolicy, _Mapping]] = ..., version_labels: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class ModelConfigList(_message.Message):
     __slots__ = ("config",)

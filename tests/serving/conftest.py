@@ -69,6 +69,20 @@ def slow_server(slow_base):
         yield server
 
 
+@pytest.fixture(scope="session")
+def all_spans():
+    """OpenTelemetry's spans of this process that have ended."""
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    provider, spans = TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    trace.set_tracer_provider(provider)  # once in a process; the instrumentation of Client takes no other
+    return spans
+
+
 @pytest.fixture
 def half(half_server):
     with Client(half_server.target, "half") as client:

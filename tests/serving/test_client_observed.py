@@ -7,11 +7,7 @@ import contextlib
 import blocking
 import grpc
 import pytest
-from opentelemetry import trace
 from opentelemetry.instrumentation.grpc import GrpcAioInstrumentorClient, GrpcInstrumentorClient
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from stock_serving import StockServing
 
 from keras_selfattn.serving.client import AsyncClient, Client
@@ -68,14 +64,6 @@ def test_interceptors_of_asyncio_see_every_call(stock_server):
     assert asyncio.run(ask(stock_server(serving))) == [[2, 4], [6, 8]]
     assert interceptor.seen == EXPECTED
     assert sorted(call["x-seen"] for call in serving.metadata_of_calls) == ["1", "2", "3"]
-
-
-@pytest.fixture(scope="module")
-def all_spans():
-    provider, spans = TracerProvider(), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(spans))
-    trace.set_tracer_provider(provider)  # once in a process; the instrumentation of Client takes no other
-    return spans
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

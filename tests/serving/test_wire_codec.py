@@ -265,6 +265,7 @@ def stock_descriptors():
         get_model_metadata_pb2,
         get_model_status_pb2,
         inference_pb2,
+        logging_pb2,
         model_management_pb2,
         predict_pb2,
         regression_pb2,
@@ -287,6 +288,7 @@ def stock_descriptors():
         inference_pb2.MultiInferenceResponse.DESCRIPTOR,
         model_management_pb2.ReloadConfigRequest.DESCRIPTOR,
         model_management_pb2.ReloadConfigResponse.DESCRIPTOR,
+        logging_pb2.LogMetadata.DESCRIPTOR,
     ]
 
 
@@ -319,6 +321,7 @@ def test_our_messages_have_the_stock_field_numbers_and_types():
         assert_same_fields(getattr(pb, stock.name).DESCRIPTOR, stock, seen)
     ours = {message.full_name for message in pb.DESCRIPTOR.message_types_by_name.values()}
     ours -= {message.DESCRIPTOR.full_name for message, _ in SERIALIZED}
+    ours -= {pb.SerializedLog.DESCRIPTOR.full_name, pb.SerializedPredictionLog.DESCRIPTOR.full_name}
     # Stands for a message of TensorFlow Serving's that nothing here sends whole.
     assert ours <= seen | {"keras_selfattn.wire.FileSystemStoragePathSourceConfig"}
 
@@ -339,6 +342,17 @@ def test_messages_that_keep_examples_as_bytes_have_the_fields_of_those_that_pars
         return {field.name: field.number for field in message.DESCRIPTOR.fields}
 
     assert numbers(serialized) == numbers(parsed)
+
+
+def test_messages_of_logs_that_keep_requests_as_bytes_have_the_stock_fields():
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    stock = prediction_log_pb2.PredictionLog.DESCRIPTOR.fields_by_name
+    for field in pb.SerializedPredictionLog.DESCRIPTOR.fields:
+        assert field.number == stock[field.name].number
+        if field.name != "log_metadata":
+            theirs = {each.name: each.number for each in stock[field.name].message_type.fields}
+            assert theirs == {each.name: each.number for each in field.message_type.fields}
 
 
 @pytest.mark.process

@@ -29,6 +29,7 @@ from .admission import Admission, check_fields, examples_bytes, predict_bytes
 from .classify import ClassifyCall, MultiInferenceCall, RegressCall
 from .management import Management
 from .predict import PredictCall
+from .request_logs import Logged, RequestLogs
 
 _M = TypeVar("_M", bound=Message)
 _T = TypeVar("_T")
@@ -70,9 +71,11 @@ class InferenceApi:
         metrics: the counters.
         management: reports and changes the list of models.
         config: sets the format of answers and the checks of signatures.
+        logs: logs requests.
 
     Example:
-        api = InferenceApi(models, runner, metrics, Management(models, metrics, ask_all=None), config)
+        management, logs = Management(models, metrics, ask_all=None), RequestLogs(config, metrics)
+        api = InferenceApi(models, runner, metrics, management, config, logs)
         response = await api.predict(request_bytes, deadline=None)
     """
 
@@ -83,8 +86,10 @@ class InferenceApi:
         metrics: Metrics,
         management: Management,
         config: ServerConfig,
+        logs: RequestLogs,
     ):
         self.admission = Admission(config)
+        self._logs = logs
         self._models = models
         self._runner = runner
         self._metrics = metrics
@@ -101,7 +106,9 @@ class InferenceApi:
         prepare = partial(PredictCall, request=request, encode=self._encode)
         with self.counted(spec, PREDICT, "GRPC") as counted:
             sizes = Sizes(len(data), predict_bytes(request))
-            return await self.infer(spec, counted, prepare, serialized, sizes, deadline, copies=True)
+            return await self.infer(
+                spec, counted, prepare, serialized, sizes, deadline, copies=True, message=request
+            )
 
     async def classify(self, data: bytes, deadline: float | None) -> bytes:
         """A ClassificationResponse."""
@@ -122,7 +129,7 @@ class InferenceApi:
         prepare = partial(MultiInferenceCall, request=request, check_method=self._check_method)
         with self.counted(spec, MULTI_INFERENCE, "GRPC") as counted:
             sizes = Sizes(len(data), examples_bytes(request))
-            return await self.infer(spec, counted, prepare, serialized, sizes, deadline)
+            return await self.infer(spec, counted, prepare, serialized, sizes, deadline, message=request)
 
     async def get_model_metadata(self, data: bytes, deadline: float | None) -> bytes:
         """A GetModelMetadataResponse."""
@@ -200,7 +207,7 @@ class InferenceApi:
         """Return the answer that `finish` makes of the response to Classify or Regress. See `infer`."""
         prepare = partial(_CALLS_ON_EXAMPLES[counted.api], request=request, check_method=self._check_method)
         sizes = Sizes(size, examples_bytes(request))
-        return await self.infer(_spec(request), counted, prepare, finish, sizes, deadline)
+        return await self.infer(_spec(request), counted, prepare, finish, sizes, deadline, message=request)
 
     async def infer(
         self,
@@ -211,6 +218,7 @@ class InferenceApi:
         sizes: Sizes,
         deadline: float | None,
         copies: bool = False,
+        message: Message | None = None,
     ) -> _Answer:
         """Run a graph for a request.
 
@@ -234,6 +242,7 @@ class InferenceApi:
             sizes: the sizes of the request. Large requests are parsed in a thread; those too large, refused.
             deadline: a time of `time.monotonic` after which nobody waits for the answer; None for no limit.
             copies: True if `finish` copies the outputs' memory, instead of writing value by value.
+            message: the request as TensorFlow Serving's message, for the log; None if it came otherwise.
         """
         pending = self._metrics.pending.request(spec.name)
         with self.admission.growth(*sizes), self._models.lease(spec) as servable, pending as begin:
@@ -245,6 +254,10 @@ class InferenceApi:
             started = time.perf_counter()
             arrays = await self._runner.run(servable, call, deadline, begin)
             self._metrics.ran(counted, time.perf_counter() - started)
+            if self._logs.samples(spec.name):
+                size = max(sizes) + _copied_bytes(arrays)
+                logged = Logged(counted.api, spec, servable, call, arrays, message, size)
+                finish = self._logs.after(finish, logged)
             work = _copied_bytes(arrays) if copies else _value_work(arrays)
             return await self._runner.off_loop(work, lambda: finish(call.respond(arrays)))
 

@@ -49,7 +49,8 @@ class Management:
             InvalidArgumentError: the list has an entry that cannot be served at all.
             ServingError: as in `ModelRegistry.reload`.
         """
-        listed_models(config)
+        # It looks at the folders of logs, and a disk may be slow.
+        await in_own_thread(lambda: listed_models(config))
         await self._everybody(RELOAD, config.SerializeToString(), timeout, timeout=timeout)
 
     async def status(self, spec: pb.ModelSpec) -> pb.GetModelStatusResponse:

@@ -16,6 +16,7 @@ import numpy as np
 from ..models.servable import Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import expired
+from ..runtime.tracing import RequestTrace
 
 # A shorter simultaneous run costs more than it gains: all threads wait for Python's interpreter.
 _WORTH_SECONDS = 0.0005
@@ -97,7 +98,7 @@ def nothing() -> None:
 
 @dataclass(eq=False)
 class QueuedCall:
-    """A request's share of a batch; `begin` is called when its run begins."""
+    """A request's share of a batch, and its trace, if any; `begin` is called when its run begins."""
 
     feeds: Mapping[str, np.ndarray]
     rows: int
@@ -105,6 +106,7 @@ class QueuedCall:
     arrived: float
     done: "asyncio.Future[Arrays]"
     begin: Callable[[], None] = nothing
+    trace: RequestTrace | None = None
 
     def waits(self) -> bool:
         """Return True if a caller still waits for the answer."""

@@ -14,6 +14,7 @@ import contextlib
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -28,6 +29,7 @@ from ..models.servable import GraphCall, Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import by, expired, seconds_left
 from ..runtime.metrics import Metrics
+from ..runtime.tracing import RequestTrace, current
 from .batch_arrays import joined, kind_of, merged, rows_of, split
 from .batch_queue import HALF_LIFE_SECONDS, Arrays, BatchSizer, Queue, QueuedCall, Run, nothing
 
@@ -111,7 +113,8 @@ class Batcher:
         begin: Callable[[], None],
     ) -> Arrays:
         loop = asyncio.get_running_loop()
-        task = QueuedCall(feeds, rows, deadline, time.monotonic(), loop.create_future(), begin)
+        done = loop.create_future()
+        task = QueuedCall(feeds, rows, deadline, time.monotonic(), done, begin, current.get())
         parameters = self._parameters_of(servable)
         key = (servable, tuple(fetches), kind_of(feeds, parameters.pad))
         queue = self._queues.get(key)
@@ -234,9 +237,20 @@ class Batcher:
         self._metrics.batch(sum(rows), size)
         feeds = merged([task.feeds for task in tasks], parameters)
         started = time.perf_counter()
-        arrays = queue.servable.run(feeds, queue.fetches, seconds_left(latest))
+        with _traced(queue.servable, tasks, sum(rows), size):
+            arrays = queue.servable.run(feeds, queue.fetches, seconds_left(latest))
         queue.sizer.record_run(sum(rows), time.perf_counter() - started)
         return split(arrays, rows, size)
+
+
+def _traced(
+    servable: Servable, tasks: Sequence[QueuedCall], rows: int, size: int
+) -> AbstractContextManager[None]:
+    """Trace a run if one of its requests is traced."""
+    traces = [task.trace for task in tasks if task.trace is not None]
+    if not traces:
+        return contextlib.nullcontext()
+    return RequestTrace.batch(traces, servable.model, servable.version, rows, size)
 
 
 def _full() -> UnavailableError:

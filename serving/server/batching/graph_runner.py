@@ -12,6 +12,7 @@ from ..models.servable import GraphCall, Servable
 from ..runtime.batching_parameters import BatchingParameters
 from ..runtime.deadlines import by, seconds_left
 from ..runtime.metrics import Metrics
+from ..runtime.tracing import current
 from .batch_queue import nothing
 from .batcher import Batcher
 
@@ -65,6 +66,16 @@ class GraphRunner:
             DeadlineExceededError: the deadline has passed before a thread was free, or in the graph.
             ServingError: the graph failed.
         """
+        trace = current.get()
+        if trace is None:
+            return await self._run(servable, call, deadline, begin)
+        rows = max((len(array) for array in call.feeds.values() if array.ndim), default=0)
+        with trace.run(servable.model, servable.version, call.signature_name, rows, begin) as begin_run:
+            return await self._run(servable, call, deadline, begin_run)
+
+    async def _run(
+        self, servable: Servable, call: GraphCall[Any], deadline: float | None, begin: Callable[[], None]
+    ) -> list[np.ndarray]:
         if self._batch_all or servable.batching or _gains_from_batching(servable, call, self._most):
             return await self._batcher.run(servable, call, deadline, begin)
 

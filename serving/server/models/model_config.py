@@ -18,6 +18,7 @@ from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from ..runtime.text_files import read_text_file
 from ..storage.places import BasePath, check_uri, uri_of
+from .logging_config import LoggingSettings, logging_settings
 
 Policy = pb.FileSystemStoragePathSourceConfig.ServableVersionPolicy
 _PLATFORM = "tensorflow"
@@ -34,12 +35,14 @@ class ModelSettings:
         base_path: the folder whose numeric children are its versions: absolute, or a URI as a str.
         policy: selects versions; unset for the latest.
         labels: versions by label, which clients can use instead of numbers.
+        logging: the log of its requests; None for none.
     """
 
     name: str
     base_path: BasePath
     policy: Policy = field(default_factory=Policy)
     labels: dict[str, int] = field(default_factory=dict[str, int])
+    logging: LoggingSettings | None = None
 
     def candidates(self, versions: Iterable[int]) -> tuple[list[int], int]:
         """The versions that may be served, newest first, and the number to serve.
@@ -88,8 +91,8 @@ def listed_models(config: pb.ModelServerConfig) -> dict[str, ModelSettings]:
     """The models of a list, by name.
 
     Raises:
-        InvalidArgumentError: a name is listed twice, a path is relative or of an unknown scheme, or a
-            platform is unknown.
+        InvalidArgumentError: a name is listed twice, a path is relative or of an unknown scheme, a platform is
+            unknown, or requests cannot be logged as asked.
     """
     models: dict[str, ModelSettings] = {}
     for each in config.model_config_list.config:
@@ -109,7 +112,11 @@ def _model_settings(config: pb.ModelConfig) -> ModelSettings:
         raise InvalidArgumentError(
             f"Expected model {config.name} to have an absolute path or URI; got base_path()={base}"
         )
-    return ModelSettings(config.name, base, config.model_version_policy, dict(config.version_labels))
+    logging = (
+        logging_settings(config.name, config.logging_config) if config.HasField("logging_config") else None
+    )
+    policy, labels = config.model_version_policy, dict(config.version_labels)
+    return ModelSettings(config.name, base, policy, labels, logging)
 
 
 def _base_path(model: str, base_path: str) -> BasePath:

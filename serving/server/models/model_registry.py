@@ -48,9 +48,11 @@ class ModelRegistry:
         loader: loads versions and warms them up.
         on_change: called with a model's name, and True if it has a version that answers: when the model is
             added, and when this changes.
+        on_list: called with the list of models when it may have changed.
 
     Example:
-        models = ModelRegistry(config, Loader(config, Warmup(config, Metrics())), on_change=print)
+        loader = Loader(config, Warmup(config, Metrics()))
+        models = ModelRegistry(config, loader, on_change=print, on_list=print)
         models.begin(configured_models(config))
         models.wait_until_served()
         with models.lease(pb.ModelSpec(name="half")) as servable:
@@ -58,10 +60,17 @@ class ModelRegistry:
         models.close()
     """
 
-    def __init__(self, config: ServerConfig, loader: Loader, on_change: Callable[[str, bool], None]):
+    def __init__(
+        self,
+        config: ServerConfig,
+        loader: Loader,
+        on_change: Callable[[str, bool], None],
+        on_list: Callable[[Mapping[str, ModelSettings]], None],
+    ):
         self._config = config
         self._loader = loader
         self._on_change = on_change
+        self._on_list = on_list
         self._unloader = ThreadPoolExecutor(config.num_unload_threads or 1, "unload")
         self._lock = threading.Lock()
         self._reloading = threading.Lock()
@@ -183,6 +192,7 @@ class ModelRegistry:
         """Begin to serve the listed models and stop the others. Return the names of new or changed models."""
         changed: list[str] = []
         with self._lock:
+            self._on_list(settings)
             for name in self._models.keys() - settings.keys():
                 _log.info("model %s is not on the list any more", name)
                 model = self._models.pop(name)

@@ -19,9 +19,9 @@ from ...errors import ServerStartError
 from ..config import ServerConfig
 from ..runtime.descriptors import connections_of_a_port, limit
 from ..runtime.listening import CONNECTION_SECONDS, bind, rest_port
-from .app import RestApi
 from .connection import HEAD_SECONDS, Connection, Connections
 from .encrypted import SHUTDOWN_SECONDS
+from .traced_app import App
 
 _log = logging.getLogger(__name__)
 
@@ -236,7 +236,7 @@ class _QuietThread(logging.Filter):
 
 
 class RestServer:
-    """Serve a RestApi on the config's port. For one event loop.
+    """Serve an ASGI application on the config's port. For one event loop.
 
     Args:
         app: answers the requests.
@@ -259,7 +259,7 @@ class RestServer:
 
     def __init__(
         self,
-        app: RestApi,
+        app: App,
         config: ServerConfig,
         listening: socket.socket | None = None,
         tls: ssl.SSLContext | None = None,

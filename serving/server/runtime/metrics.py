@@ -157,6 +157,7 @@ class Metrics:
         self._examples = _Histogram("request_example_counts", _COUNT_BOUNDS, "model")
         self._example_total = _Counter("request_example_count_total", "model")
         self._warmup = _Histogram("model_warmup_latency", _LATENCY_BOUNDS, "model_path", "status")
+        self._logged = _Counter("request_log_count", "model_name", "status_code")
         batching = "batching_session:"
         self._queuing = _Histogram(batching + "queuing_latency", _QUEUE_BOUNDS, "thread_pool_name")
         self._input_size = _Histogram(batching + "input_batch_size", _ROW_BOUNDS)
@@ -165,7 +166,15 @@ class Metrics:
         self._runs = _Counter(batching + "wrapped_run_count")
         self._metrics: tuple[_Counter | _Histogram, ...] = (
             *(self._requests, self._latency, self._runtime, self._examples, self._example_total),
-            *(self._warmup, self._queuing, self._input_size, self._run_size, self._padding, self._runs),
+            *(
+                self._warmup,
+                self._logged,
+                self._queuing,
+                self._input_size,
+                self._run_size,
+                self._padding,
+                self._runs,
+            ),
         )
 
     @contextlib.contextmanager
@@ -219,6 +228,11 @@ class Metrics:
         with self._lock:
             self._warmup.add(seconds * 1e6, str(path), status.name)
             self._warmup.forget_all_but(_REMEMBERED_WARMUPS)
+
+    def logged(self, model: str, status: grpc.StatusCode) -> None:
+        """Record that a sampled request is in its model's log; any status but OK, that it is not."""
+        with self._lock:
+            self._logged.add(1, model, status.name)
 
     def to_batch(self, rows: int, tensors: int) -> None:
         """Record the rows of a batched request; each of its tensors counts."""

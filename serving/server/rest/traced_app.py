@@ -1,0 +1,101 @@
+"""Traces of requests over REST.
+
+Reference: opentelemetry.io/docs/specs/semconv/http/http-spans.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..runtime.tracing import RequestTrace, Tracing, current
+from .body import Receive
+
+App = Callable[[dict[str, Any], Receive, Callable[[dict[str, Any]], Awaitable[None]]], Awaitable[None]]
+"""An ASGI application."""
+
+_V1 = re.compile(
+    r"/v1/models(?:/(?P<model>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+    r"(?::(?:classify|regress|predict)|/metadata)?)?",
+    re.IGNORECASE,
+)
+_V2 = re.compile(r"/v2(?:/models/(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+))?(?:/(?:infer|ready))?)?")
+_METHODS = ("GET", "HEAD", "POST", "OPTIONS")
+_FIRST_ERROR, _FIRST_OWN_FAULT = 400, 500
+
+
+class TracedApp:
+    """Trace the requests to an ASGI application that go to the protocols' paths.
+
+    Args:
+        app: the application.
+        tracing: starts the traces.
+
+    Example:
+        uvicorn.run(TracedApp(rest_api, Tracing("1.0")))
+    """
+
+    def __init__(self, app: App, tracing: Tracing):
+        self._app = app
+        self._tracing = tracing
+
+    async def __call__(
+        self, scope: dict[str, Any], receive: Receive, send: Callable[[dict[str, Any]], Awaitable[None]]
+    ) -> None:
+        """Answer one request."""
+        trace = self._start(scope)
+        if trace is None:
+            await self._app(scope, receive, send)
+            return
+        current.set(trace)
+        sent = _Sent(send)
+        try:
+            await self._app(scope, receive, sent)
+        finally:
+            trace.span.set_attribute("http.response.status_code", sent.status)
+            failed = str(sent.status) if sent.status >= _FIRST_ERROR else ""
+            trace.end(failed, sent.error, is_own_fault=sent.status >= _FIRST_OWN_FAULT)
+
+    def _start(self, scope: dict[str, Any]) -> RequestTrace | None:
+        path, method = scope["path"], scope["method"] if scope["method"] in _METHODS else "_OTHER"
+        route = http_route(path)
+        if not route:
+            return None
+        attributes = {"http.request.method": method, "http.route": route, "url.scheme": scope["scheme"]}
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        trace = self._tracing.request(f"{method} {route}", attributes, headers)
+        if trace is not None:
+            trace.span.set_attribute("url.path", path)
+        return trace
+
+
+class _Sent:
+    """Sends an answer, and remembers its status and its error."""
+
+    def __init__(self, send: Callable[[dict[str, Any]], Awaitable[None]]):
+        self._send = send
+        self.status = _FIRST_OWN_FAULT  # of an application that sends nothing
+        self.error = ""
+
+    async def __call__(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        elif self.status >= _FIRST_ERROR and message.get("body"):
+            self.error = json.loads(message["body"])["error"]
+        await self._send(message)
+
+
+def http_route(path: str) -> str:
+    """Return a path with placeholders for its names; empty if the protocols have no such path.
+
+    Example:
+        >>> http_route("/v1/models/half/versions/3:predict")
+        '/v1/models/{model}/versions/{version}:predict'
+    """
+    found = _V1.fullmatch(path) or _V2.fullmatch(path)
+    if found is None:
+        return ""
+    parts = {name: span for name in found.groupdict() if (span := found.span(name)) != (-1, -1)}
+    for name, (start, end) in sorted(parts.items(), key=lambda part: part[1], reverse=True):
+        path = f"{path[:start]}{{{name}}}{path[end:]}"
+    return path

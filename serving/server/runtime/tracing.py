@@ -1,0 +1,203 @@
+"""OpenTelemetry's spans of requests, their waits and runs, and of batches.
+
+OpenTelemetry is imported when tracing is turned on. A request that is not sampled has no trace, and costs no
+more than this decision.
+
+Reference: opentelemetry.io/docs/specs/semconv/{rpc,http}.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from ...errors import ServerStartError
+from .opentelemetry_sdk import provider_from_environment
+
+MISSING = "enable_tracing needs OpenTelemetry: pip install 'keras-selfattn[tracing]'"
+
+# Time to export the last spans when the server stops.
+_FLUSH_SECONDS = 2.0
+
+
+class Tracing:
+    """Start the traces of requests, with the tracer provider of the program.
+
+    If the program has set none, one is made as OpenTelemetry's environment variables say.
+
+    Raises:
+        ServerStartError: OpenTelemetry or an exporter is not installed.
+
+    Example:
+        tracing = Tracing("1.0")
+        trace = tracing.request("Predict", {"rpc.system": "grpc"}, [("traceparent", "00-0af7...-01")])
+    """
+
+    def __init__(self, version: str):
+        try:
+            from opentelemetry import propagate, trace
+            from opentelemetry.context import Context
+        except ImportError as error:
+            raise ServerStartError(MISSING) from error
+        self._own: Any = None
+        if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            self._own = provider_from_environment()
+        self._api = trace
+        self._root = Context()
+        self._extract = propagate.extract
+        self._headers = frozenset(propagate.get_global_textmap().fields)
+        self._tracer = trace.get_tracer("keras_selfattn.serving.server", version)
+
+    def request(
+        self, name: str, attributes: Mapping[str, str], headers: Iterable[tuple[str, str | bytes]]
+    ) -> "RequestTrace | None":
+        """Start the trace of a request; return None if it is not sampled.
+
+        Args:
+            name: the span's.
+            attributes: the span's.
+            headers: those of the request, with names in lower case; they may name the caller's span.
+        """
+        carrier = {key: value for key, value in headers if key in self._headers and isinstance(value, str)}
+        context = self._extract(carrier, self._root) if carrier else self._root
+        kind = self._api.SpanKind.SERVER
+        span = self._tracer.start_span(name, context=context, kind=kind, attributes=attributes)
+        return RequestTrace(self._api, self._tracer, span) if span.is_recording() else None
+
+    def flush(self) -> None:
+        """Export the spans that have ended, once, if the provider is this server's own."""
+        own, self._own = self._own, None
+        if own is not None:
+            # The SDK does not keep to a time limit of its own.
+            flushing = threading.Thread(target=own.force_flush, name="flush-spans", daemon=True)
+            flushing.start()
+            flushing.join(_FLUSH_SECONDS)
+
+
+class RequestTrace:
+    """The trace of a sampled request.
+
+    Args:
+        api: the module opentelemetry.trace.
+        tracer: makes the spans.
+        span: the request's.
+    """
+
+    def __init__(self, api: Any, tracer: Any, span: Any):
+        self.span = span
+        self._api = api
+        self._tracer = tracer
+        self._context = api.set_span_in_context(span)
+        self._batches: list[Any] = []
+
+    @contextlib.contextmanager
+    def run(
+        self, model: str, version: int, signature: str, rows: int, begin: Callable[[], None]
+    ) -> Iterator[Callable[[], None]]:
+        """Record a wait, and then a run, until the block ends.
+
+        Args:
+            model: the model's name.
+            version: the version that runs.
+            signature: the signature that is called.
+            rows: the rows of the request.
+            begin: called when the run begins.
+
+        Yields:
+            A function that does what `begin` does, and ends the wait.
+        """
+        called = {"serving.model.name": model, "serving.model.version": version}
+        self.span.set_attributes({**called, "serving.signature": signature, "serving.rows": rows})
+        queued, begun = time.time_ns(), list[int]()
+
+        def begin_run() -> None:
+            begun.append(time.time_ns())
+            begin()
+
+        failure: BaseException | None = None
+        try:
+            yield begin_run
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            ended = time.time_ns()
+            started = begun[0] if begun else ended
+            self._child("wait", queued, started, failure=None if begun else failure)
+            if begun:
+                self._child("run", started, ended, self._batches, failure)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def batch(
+        traces: Sequence["RequestTrace"], model: str, version: int, rows: int, size: int
+    ) -> Iterator[None]:
+        """Record the run of a batch in a span that is linked with its requests, until the block ends.
+
+        Args:
+            traces: those of the sampled requests. The span is in the first one, so that it is sampled, too.
+            model: the model's name.
+            version: the version that runs.
+            rows: the rows of all requests of the batch.
+            size: the rows of the run, including the copies that fill it up.
+        """
+        first = traces[0]
+        span = first._tracer.start_span(
+            "batch",
+            context=first._context,
+            links=[first._api.Link(each.span.get_span_context()) for each in traces],
+            attributes={
+                "serving.model.name": model,
+                "serving.model.version": version,
+                "serving.batch.rows": rows,
+                "serving.batch.size": size,
+            },
+        )
+        for each in traces:
+            each._batches.append(span.get_span_context())
+        try:
+            yield
+        except BaseException as error:
+            first._fail(span, error)
+            raise
+        finally:
+            span.end()
+
+    def end(self, failed: str = "", text: str = "", is_own_fault: bool = False) -> None:
+        """End the request's span.
+
+        Args:
+            failed: the status of a request that failed; empty for one that was answered.
+            text: the error's text.
+            is_own_fault: True if the server, not the caller, is to blame: the span's status is an error.
+        """
+        if failed:
+            self.span.add_event("exception", {"exception.type": failed, "exception.message": text})
+        if is_own_fault:
+            self.span.set_attribute("error.type", failed)
+            self.span.set_status(self._api.StatusCode.ERROR, text)
+        self.span.end()
+
+    def _child(
+        self,
+        name: str,
+        started: int,
+        ended: int,
+        linked: Sequence[Any] = (),
+        failure: BaseException | None = None,
+    ) -> None:
+        links = [self._api.Link(each) for each in linked]
+        span = self._tracer.start_span(name, context=self._context, links=links, start_time=started)
+        if failure is not None:
+            self._fail(span, failure)
+        span.end(ended)
+
+    def _fail(self, span: Any, error: BaseException) -> None:
+        span.set_attribute("error.type", type(error).__name__)
+        span.set_status(self._api.StatusCode.ERROR, str(error))
+
+
+current: ContextVar[RequestTrace | None] = ContextVar("request trace", default=None)
+"""The trace of the request that is being answered; None if it has none."""
