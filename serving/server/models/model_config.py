@@ -91,8 +91,8 @@ def listed_models(config: pb.ModelServerConfig) -> dict[str, ModelSettings]:
     """The models of a list, by name.
 
     Raises:
-        InvalidArgumentError: a name is listed twice, a path is relative or of an unknown scheme, a platform is
-            unknown, or requests cannot be logged as asked.
+        InvalidArgumentError: a name is listed twice, a path is relative or of an unknown scheme, a platform
+            is unknown, or requests cannot be logged as asked.
     """
     models: dict[str, ModelSettings] = {}
     for each in config.model_config_list.config:
