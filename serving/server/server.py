@@ -127,7 +127,7 @@ class Server:
         listed = membership.listed if membership else None
         self._configured = configured_models(config) if listed is None else listed_models(listed)
         self._shares_ports = shares_ports
-        self._options = server_options(config, shares_ports or membership is not None)
+        self._options = server_options(config, shares_ports)
         self._tls, self._rest_tls = credentials(config), rest_context(config)
         self._tokens = BearerTokens(config.auth_token_file) if str(config.auth_token_file) else None
         self._batching = batching_parameters(config)

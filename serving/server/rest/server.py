@@ -280,7 +280,7 @@ class RestServer:
             proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         )
-        oldest = CONNECTION_SECONDS if shared or shares_port else math.inf
+        oldest = CONNECTION_SECONDS if shares_port or config.workers > 1 else math.inf
         self._connections = Connections(connections_of_a_port(), oldest)
         self._server = _Uvicorn(settings, listening, self._connections, shared, tls)
         self._task: asyncio.Task[None] | None = None

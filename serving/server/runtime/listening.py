@@ -38,11 +38,12 @@ def server_options(config: ServerConfig, shared: bool = False) -> list[tuple[str
 
     Args:
         config: the addresses and limits.
-        shared: True if other processes listen on the same ports.
+        shared: True if other processes than workers listen on the same ports, too.
 
     Raises:
         InvalidInputError: grpc_channel_arguments is not a list of name=value.
     """
+    shared = shared or config.workers > 1
     options: dict[str, int | str] = {
         "grpc.max_receive_message_length": -1,  # up to protobuf's own 2 GiB, as in TensorFlow Serving
         "grpc.max_send_message_length": -1,
