@@ -1,5 +1,6 @@
 """The versions in a folder of an object store. A version's card is written last, its graph just before it."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -7,20 +8,33 @@ from keras_selfattn.errors import StorageError
 from keras_selfattn.object_stores import StoreFolder
 from keras_selfattn.version_files import CARD, GRAPHS
 
+_log = logging.getLogger(__name__)
+
 
 def folder_names(uri: str) -> list[str]:
-    """Return the names of the folders in a folder; none if it does not exist.
+    """Return the names of the folders in a folder, of half-uploaded versions too; none if it does not exist.
 
     Raises:
-        StorageError: the store refuses, or does not answer.
+        StorageError: there is no such bucket, the store refuses, or it does not answer.
     """
     store = StoreFolder(uri)
     try:
         return store.children()[0]
     except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError) and (store.makes_folders or _has_bucket(uri)):
+        if store.makes_folders and isinstance(error.__cause__, FileNotFoundError):
             return []
         raise
+
+
+def whole_names(uri: str) -> list[str]:
+    """Return the names of the folders that hold a graph, before which all else but the card is written.
+
+    Raises:
+        StorageError: as `folder_names`.
+    """
+    names = folder_names(uri)
+    files = StoreFolder(uri).files() if names else {}
+    return [name for name in names if any(f"{name}/{graph}" in files for graph in GRAPHS)]
 
 
 def upload(folder: Path, uri: str, numbers: Iterator[int]) -> str:
@@ -38,15 +52,18 @@ def upload(folder: Path, uri: str, numbers: Iterator[int]) -> str:
         path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
     )
     for number in numbers:
+        written: list[str] = []
         try:
-            store.write(f"{number}/{first}", folder / first, new=True)
+            for name in (first, *rest):
+                written.append(f"{number}/{name}")
+                store.write(written[-1], folder / name, new=name == first)
         except FileExistsError:
             continue
-        try:
-            for name in rest:
-                store.write(f"{number}/{name}", folder / name)
         except BaseException:
-            store.remove(f"{number}/{name}" for name in (first, *rest))
+            try:
+                store.remove(written)
+            except StorageError as error:
+                _log.warning("what was written to %s/%s is left there: %s", store.shown, number, error)
             raise
         return f"{uri}/{number}"
     raise FileExistsError(f"{uri} has this version already")
@@ -70,16 +87,3 @@ def read_stored(uri: str, version: int) -> tuple[bytes, int]:
 def _in_order(names: Iterable[str]) -> list[str]:
     """Return names of files in the order in which they are written."""
     return sorted(names, key=lambda name: (name == CARD, name in GRAPHS, name))
-
-
-def _has_bucket(uri: str) -> bool:
-    """Return True if the bucket of a URI exists: a folder in it need not."""
-    scheme, _, path = uri.partition("://")
-    bucket, _, below = path.partition("/")
-    if not below:
-        return False
-    try:
-        StoreFolder(f"{scheme}://{bucket}").children()
-    except StorageError as error:
-        return not isinstance(error.__cause__, FileNotFoundError)
-    return True

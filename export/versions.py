@@ -3,7 +3,7 @@
 A base path is a folder of this machine, or the URI of one in an object store.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ MOST = 2**63 - 1  # TensorFlow Serving's versions have 64 bits
 def list_versions(base_path: str | Path) -> list[int]:
     """Return the version numbers under a base path, in order; none if the path does not exist.
 
+    In an object store a version that is half uploaded, without its graph, is none.
+
     Example:
 
         >>> list_versions("no/such/path")
@@ -31,7 +33,7 @@ def list_versions(base_path: str | Path) -> list[int]:
         base = Path(base_path)
         names = [child.name for child in base.iterdir() if child.is_dir()] if base.is_dir() else []
     else:
-        names = _stored_names(uri)
+        names = _stored_names(uri, stored_versions.whole_names)
     return sorted(int(name) for name in names if _is_number(name))
 
 
@@ -66,9 +68,14 @@ def remove_versions(base_path: str | Path, *versions: int) -> None:
         >>> list_versions(base)
         [2]
     """
-    known = list_versions(base_path)
+    known = removable = list_versions(base_path)
+    uri = uri_of(base_path)
+    if uri is not None:
+        # What a killed upload left is no version, but can be removed.
+        names = _stored_names(uri, stored_versions.folder_names)
+        removable = [int(name) for name in names if _is_number(name)]
     for version in versions:
-        if version not in known:
+        if version not in removable:
             raise ExportError(f"{_shown(base_path)} has no version {version!r}. It has: {_joined(known)}.")
     for version in dict.fromkeys(versions):
         _remove(base_path, version)
@@ -119,7 +126,7 @@ def next_version(base_path: str | Path) -> int:
     """
     uri, base = uri_of(base_path), Path(base_path)
     if uri is not None:
-        names = _stored_names(uri)
+        names = _stored_names(uri, stored_versions.folder_names)
     else:
         names = [child.name for child in base.iterdir()] if base.is_dir() else []
     numbers = (int(name) for name in names if name.isascii() and name.isdigit())
@@ -141,9 +148,9 @@ def read_version(base_path: str | Path, version: int) -> tuple[dict[str, Any] | 
     return card_in(content), size
 
 
-def _stored_names(uri: str) -> list[str]:
+def _stored_names(uri: str, names: Callable[[str], list[str]]) -> list[str]:
     with _errors_named():
-        return stored_versions.folder_names(uri)
+        return names(uri)
 
 
 def _remove(base_path: str | Path, version: int) -> None:

@@ -34,11 +34,13 @@ class StorageError(SelfAttentionError, OSError):
     Args:
         message: the place, the failure, and the next step.
         may_pass: True if waiting may help, such as after an outage.
+        summary: the message without what differs each time, such as the number of a request; by default all.
     """
 
-    def __init__(self, message: str, *, may_pass: bool = False):
+    def __init__(self, message: str, *, may_pass: bool = False, summary: str = ""):
         super().__init__(message)
         self.may_pass = may_pass
+        self.summary = summary or message
 
 
 class TrainingError(SelfAttentionError, RuntimeError):

@@ -10,9 +10,10 @@ Reference: https://filesystem-spec.readthedocs.io.
 import asyncio
 import importlib
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +23,14 @@ from keras_selfattn.errors import StorageError
 
 # A scheme has at least two letters: one letter is a Windows drive.
 _URI = re.compile(r"(?!file:)([A-Za-z][\w+.-]+):/+(.*)", re.DOTALL)
+# Passwords and tokens before a host, but not the container of abfs://container@account; queries, such as a
+# signature; and settings that libraries put into their errors.
 _SECRETS = (
-    (re.compile(r"(://[^/@\s:]*):[^/\s]*@"), r"\1@"),  # a password
-    (re.compile(r"(://[^\s?]*)\?[^\s'\")]*"), r"\1"),  # a query, such as a signature
+    (re.compile(r"(?<!abfs)(?<!abfss)(?<!az)(?<!wasb)(?<!wasbs)://[^\s@'\"]*@"), "://"),
+    (re.compile(r"(://[^@\s:]*):[^\s'\"]*@"), r"\1@"),
+    (re.compile(r"(://[^\s?]*)\?[^\s'\")]*"), r"\1"),
+    (re.compile(r"(?i)\b(\w*(?:key|token|secret|signature|sig|password)=)[^\s&;,'\"]+"), r"\1…"),
+    (re.compile(r"(?i)\b(bearer )\S+"), r"\1…"),
 )
 # Fields of a listing that change with an object's content; stores have some of them.
 _TAGS = ("ETag", "etag", "generation", "md5Hash", "mtime", "LastModified", "last_modified", "created")
@@ -34,6 +40,7 @@ _PIECE_SECONDS = 60.0
 # The slowest upload to wait for.
 _SLOWEST_BYTES_PER_SECOND = 2**18
 _STOP_SECONDS = 0.1
+_MOST_HANGING = 8
 # A fetch reads so many bytes at a time, and so many pieces at once; each again after a failure.
 _PIECE = 2**23
 _FETCHES = 4
@@ -62,7 +69,7 @@ def without_secrets(text: object) -> str:
     Example:
 
         >>> without_secrets("no answer from https://ann:pass@store/models?sig=secret")
-        'no answer from https://ann@store/models'
+        'no answer from https://store/models'
     """
     words = str(text)
     for pattern, replacement in _SECRETS:
@@ -107,11 +114,20 @@ class StoreFolder:
         self._system, root = _file_system(self.uri, self.shown)
         self._root = root.rstrip("/")
         self.makes_folders = not self._system.async_impl
+        self._running: list[Future[Any]] = []
         self._loop = importlib.import_module("fsspec.asyn").get_loop()
 
     def children(self) -> tuple[list[str], list[str]]:
-        """Return the names of the folders and of the files in it; one call for each 1,000 of them."""
-        entries = self._call("ls", self._root, detail=True)
+        """Return the names of the folders and of the files in it; one call for each 1,000 of them.
+
+        An object store has no empty folders: it returns none for one that nothing was written to yet.
+        """
+        try:
+            entries = self._call("ls", self._root, detail=True)
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError) and self._bucket_exists():
+                return [], []
+            raise
         names: tuple[list[str], list[str]] = [], []
         for entry in entries:
             name = self._relative(entry["name"])
@@ -222,6 +238,16 @@ class StoreFolder:
                 if not isinstance(error.__cause__, FileNotFoundError):
                     raise
 
+    def _bucket_exists(self) -> bool:
+        bucket, _, below = self._root.partition("/")
+        if self.makes_folders or not below:
+            return False
+        try:
+            self._call("ls", bucket, detail=True)
+        except StorageError:
+            return False
+        return True
+
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
@@ -236,10 +262,28 @@ class StoreFolder:
     def _call(self, method: str, *args: Any, seconds: float | None = None, **kwargs: Any) -> Any:
         with _errors_named(self.shown):
             if self.makes_folders:
-                call = asyncio.to_thread(getattr(self._system, method), *args, **kwargs)
+                future = self._in_thread(getattr(self._system, method), *args, **kwargs)
             else:
                 call = getattr(self._system, f"_{method}")(*args, **kwargs)
-            return _result_of(call, self._loop, seconds or _CALL_SECONDS, self._stopping)
+                future = asyncio.run_coroutine_threadsafe(call, self._loop)
+            return _result_of(future, seconds or _CALL_SECONDS, self._stopping)
+
+    def _in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call a function that nothing can interrupt; nor does it keep the process from ending."""
+        self._running = [future for future in self._running if not future.done()]
+        if len(self._running) >= _MOST_HANGING:
+            raise TimeoutError("earlier calls have no answer yet")
+        future: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(function(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - the caller gets it
+                future.set_exception(error)
+
+        self._running.append(future)
+        threading.Thread(target=run, name="store", daemon=True).start()
+        return future
 
 
 def _file_system(uri: str, shown: str) -> tuple[Any, str]:
@@ -260,17 +304,16 @@ def _file_system(uri: str, shown: str) -> tuple[Any, str]:
         raise StorageError(f"{shown} cannot be opened: {_words(error)}") from error
 
 
-def _result_of(call: Any, loop: Any, seconds: float, stopping: Callable[[], bool]) -> Any:
-    """Return the result of a coroutine that runs on another thread's loop; cancel it if nobody waits."""
-    future = asyncio.run_coroutine_threadsafe(call, loop)
+def _result_of(future: Future[Any], seconds: float, stopping: Callable[[], bool]) -> Any:
+    """Return the result of a call in another thread; cancel it if nobody waits."""
     ends = time.monotonic() + seconds
     try:
         while True:
             try:
                 return future.result(min(_STOP_SECONDS, max(0.0, ends - time.monotonic())))
             except TimeoutError:
-                if future.done():  # the store's own
-                    raise
+                if future.done():
+                    return future.result()  # which may be a TimeoutError of the store's own
             if stopping():
                 raise TimeoutError("stopped")
             if time.monotonic() >= ends:
@@ -286,15 +329,16 @@ def _errors_named(shown: str) -> Iterator[None]:
         yield
     except FileExistsError:
         raise
-    except FileNotFoundError as error:
-        raise StorageError(f"{shown} does not exist, or lacks a file: {_words(error)}") from error
     except Exception as error:  # file systems raise those of their libraries
         kind = type(error).__name__
-        if isinstance(error, PermissionError) or "Credential" in kind or "Authentication" in kind:
-            raise StorageError(
-                f"{shown} refuses the credentials that were found, or found none: {_words(error)}"
-            ) from error
-        raise StorageError(f"{shown} cannot be reached: {_words(error)}", may_pass=True) from error
+        may_pass = False
+        if isinstance(error, FileNotFoundError):
+            summary = f"{shown} does not exist, or lacks a file"
+        elif isinstance(error, PermissionError) or "Credential" in kind or "Authentication" in kind:
+            summary = f"{shown} refuses the credentials that were found, or found none"
+        else:
+            summary, may_pass = f"{shown} cannot be reached", True
+        raise StorageError(f"{summary}: {_words(error)}", may_pass=may_pass, summary=summary) from error
 
 
 def _words(error: BaseException) -> str:

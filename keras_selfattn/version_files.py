@@ -34,7 +34,10 @@ def card_in(content: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     # Other tools may write files of this name; ours have these keys.
-    ours = isinstance(card, dict) and isinstance(card.get("files"), dict) and "format" in card
+    files = card.get("files") if isinstance(card, dict) and "format" in card else None
+    ours = (
+        isinstance(files, dict) and isinstance(files.get("digest"), str) and type(files.get("bytes")) is int
+    )
     return card if ours else None
 
 

@@ -69,6 +69,18 @@ def test_versions_in_a_bucket_count_up_and_are_never_replaced(small, bucket, unc
     assert keep_newest(base, 1) == []
 
 
+def test_what_a_killed_upload_left_is_no_version_but_can_be_removed(small, bucket, put, unchecked, tmp_path):
+    base = f"{bucket}/film"
+    (tmp_path / "fingerprint.pb").write_bytes(b"x")
+    assert export_saved_model(small, base) == f"{base}/1"
+    put(tmp_path, f"{base}/5")
+    assert (list_versions(base), latest_version(base)) == ([1], 1)
+    assert keep_newest(base, 1) == []
+    assert export_saved_model(small, base) == f"{base}/6"
+    remove_versions(base, 5)
+    assert {name.partition("/")[0] for name in StoreFolder(base).files()} == {"1", "6"}
+
+
 def test_two_uploads_at_the_same_time_get_two_numbers(bucket, tmp_path):
     (tmp_path / "variables").mkdir()
     for name in ("saved_model.pb", "fingerprint.pb", "variables/variables.index"):

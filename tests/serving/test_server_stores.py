@@ -124,6 +124,86 @@ def test_a_version_of_others_without_all_its_variables_waits(config, bucket, put
         until(lambda: server.available() == {"half": [2]})
 
 
+def test_a_graph_that_waits_for_its_variables_does_not_end_a_start(
+    config, bucket, put, versions, in_background
+):
+    put(versions[1], f"{bucket}/half/1", ["saved_model.pb"])
+    with pytest.raises(ServerStartError, match="1 in .* lacks variables/variables.index"):
+        Server(config).start()
+    config = dataclasses.replace(config, startup_wait_seconds=60.0)
+    starting = in_background(Server(config).start)
+    time.sleep(5 * POLL)
+    assert not config.model_cache_path.exists()  # nothing was fetched
+    put(versions[1], f"{bucket}/half/1")
+    server = starting.result()
+    assert answer(server) == 1.0
+    server.stop()
+
+
+def test_a_bucket_without_the_models_folder_is_waited_for(config, bucket, put, versions, in_background):
+    config = dataclasses.replace(config, startup_wait_seconds=60.0)
+    starting = in_background(Server(config).start)
+    time.sleep(5 * POLL)
+    put(versions[3], f"{bucket}/half/3")
+    server = starting.result()
+    assert answer(server) == 3.0
+    server.stop()
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_bucket_that_lists_but_does_not_give_ends_the_start(config, store, bucket, put, versions, number):
+    put(versions[number], f"{bucket}/half/{number}")
+    store.fault = lambda request: None if "list-type" in request else "denied"
+    config = dataclasses.replace(config, startup_wait_seconds=60.0)
+    with pytest.raises(ServerStartError, match="refuses the credentials"):
+        Server(config).start()
+
+
+def test_credentials_that_are_refused_for_a_while_lose_no_version(
+    config, store, bucket, put, versions, until
+):
+    put(versions[1], f"{bucket}/half/1")
+    config = dataclasses.replace(config, max_num_load_retries=0)
+    with Server(config) as server:
+        store.fault = lambda request: None if "list-type" in request or "PUT" in request else "denied"
+        put(versions[2], f"{bucket}/half/2")
+        until(lambda: "refuses the credentials" in problem(server))
+        store.fault = lambda request: None
+        until(lambda: server.available() == {"half": [2]})
+
+
+def test_an_outage_is_logged_once_though_its_words_differ(config, bucket, put, versions, monkeypatch, caplog):
+    put(versions[1], f"{bucket}/half/1")
+    calls = []
+
+    def failing(self, *_, **__):
+        calls.append(self)
+        raise OSError(f"request {len(calls)} failed")
+
+    with Server(config), caplog.at_level(logging.INFO, "keras_selfattn"):
+        monkeypatch.setattr("s3fs.S3FileSystem._ls", failing)
+        time.sleep(10 * POLL)
+        monkeypatch.undo()
+    assert len(calls) > 2
+    assert len([record for record in caplog.records if "cannot be reached" in record.message]) == 1
+
+
+def test_a_full_disk_is_told_before_anything_is_fetched(config, store, bucket, put, versions, monkeypatch):
+    put(versions[3], f"{bucket}/half/3")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))
+    with pytest.raises(ServerStartError, match="model_cache_path .* MB are needed, 0 are free"):
+        Server(config).start()
+    assert not any("variables.data" in request for request in store.requests if request.startswith("GET"))
+
+
+def test_a_cache_that_cannot_be_written_ends_the_start(config, bucket, put, versions, tmp_path):
+    put(versions[3], f"{bucket}/half/3")
+    (tmp_path / "cache").write_text("a file")
+    config = dataclasses.replace(config, startup_wait_seconds=60.0)
+    with pytest.raises(ServerStartError, match="model_cache_path .*cache cannot be written"):
+        Server(config).start()
+
+
 def test_a_version_whose_files_do_not_have_the_cards_digest_is_not_served(
     config, bucket, put, versions, tmp_path, until
 ):
@@ -195,7 +275,7 @@ def test_a_fetch_that_fails_again_and_again_leaves_nothing_and_is_tried_at_each_
     with Server(config) as server:
         store.fault = lambda request: "truncated" if "variables.data" in request else None
         put(versions[4], f"{bucket}/half/4")
-        until(lambda: "version 4: " in problem(server))
+        until(lambda: "version 4 in " in problem(server) and "ended early" in problem(server))
         assert len(cached(config)) == 1
         assert server.available() == {"half": [1]}
         assert state(server, 4) == State.START

@@ -11,7 +11,7 @@ Reference: AvailabilityPreservingPolicy and file_system_storage_path_source.cc i
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from pathlib import Path
 from keras_selfattn.errors import StorageError
 
 from ..config import ServerConfig
-from ..storage.places import is_stored, shown, versions_at
-from ..storage.versions import Look, Version
+from ..storage.places import BasePath, is_stored, shown, versions_at
+from ..storage.versions import Look, Version, Versions
 from .loaded_versions import LoadedVersions
 from .loader import Loader
 from .model_config import ModelSettings
@@ -38,6 +38,13 @@ class Problem:
     words: str
     may_pass: bool
     """True if waiting may help: something is missing, not wrong."""
+    summary: str = ""
+    """The words without what differs each time; empty for all of them. A problem is logged once."""
+
+    @property
+    def same_as(self) -> str:
+        """The part of the words by which a problem is known again."""
+        return self.summary or self.words
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,7 @@ class ServedModel:
         self._looks: dict[int, Look] = {}
         self._failed: dict[int, _Failure] = {}
         self._problem: Problem | None = None
+        self._found: tuple[BasePath, Versions] | None = None
         # The first look accepts the files it finds; later ones wait until files have stopped changing.
         self._trusting = True
         self._looked = threading.Event()
@@ -123,6 +131,8 @@ class ServedModel:
     def update(self, settings: ModelSettings) -> None:
         """Serve by `settings` from now on; return at once."""
         with self._lock:
+            if settings.base_path != self.settings.base_path:
+                self._looks, self._failed = {}, {}
             self.settings = settings
             self._trusting = True
             self._looked.clear()
@@ -173,15 +183,26 @@ class ServedModel:
             settings, trusting = self.settings, self._trusting
             self._trusting = False
         try:
-            place = versions_at(settings.base_path, self._config, lambda: self._stopping)
+            place = self._place(settings.base_path)
             versions = place.versions()
+            self._serve(settings, versions, place.is_version(), trusting)
         except StorageError as error:
             # A file system that is unavailable for a moment is no reason to stop answering.
-            self._note([Problem(str(error), error.may_pass)], trusting)
-            return
+            self._note([Problem(str(error), error.may_pass, error.summary)], trusting)
+
+    def _place(self, base: BasePath) -> Versions:
+        """Return the versions under a base path: the same object at each look, which knows earlier ones."""
+        if self._found is None or self._found[0] != base:
+            self._found = base, versions_at(base, self._config, lambda: self._stopping)
+        return self._found[1]
+
+    def _serve(
+        self, settings: ModelSettings, versions: Mapping[int, Version], is_version: bool, trusting: bool
+    ) -> None:
+        """Load and unload versions, so that those are served that the settings select."""
         self._forget_gone({*versions})
         candidates, wanted = settings.candidates(versions)
-        problems = [] if candidates else [_nothing_to_serve(settings, place.is_version())]
+        problems = [] if candidates else [_nothing_to_serve(settings, is_version)]
         available: list[int] = []
         for number in candidates:
             if len(available) == wanted or self._stopping:
@@ -218,8 +239,13 @@ class ServedModel:
 
     def _note(self, problems: list[Problem], first: bool) -> None:
         """Store a problem, and log it once; the caller reports the problems of the first look."""
-        found = Problem("; ".join(each.words for each in problems), all(each.may_pass for each in problems))
-        if problems and found != self._problem and not first and not self._stopping:
+        found = Problem(
+            "; ".join(each.words for each in problems),
+            all(each.may_pass for each in problems),
+            "; ".join(each.same_as for each in problems),
+        )
+        known = self._problem is not None and found.same_as == self._problem.same_as
+        if problems and not known and not first and not self._stopping:
             # While another version answers, one that is being copied is not a problem.
             level = logging.INFO if found.may_pass and self.versions else logging.WARNING
             _log.log(level, "model %s: %s", self.settings.name, found.words)
@@ -229,13 +255,6 @@ class ServedModel:
         """Load a version unless it serves already. Return the problem that keeps it from serving, or None."""
         if self._loaded.place_of(number) == version.place:
             return None
-        try:
-            return self._ensure_whole(number, version, trusting)
-        except StorageError as error:  # the store is away; the next look may find it
-            self._wait_for_files(number)
-            return Problem(f"version {number}: {error}", may_pass=True)
-
-    def _ensure_whole(self, number: int, version: Version, trusting: bool) -> Problem | None:
         look, before = version.look(), self._looks.get(number)
         self._looks[number] = look
         failure = self._failed.get(number)
@@ -248,7 +267,13 @@ class ServedModel:
             self._wait_for_files(number)
             found = f"lacks {missing}" if missing else "is new or still changing"
             return Problem(f"version {number} in {shown(self.settings.base_path)} {found}", may_pass=True)
-        problem = self._load(number, version, look)
+        try:
+            problem = self._load(number, version, look)
+        except StorageError as error:  # the files cannot be had now
+            self._wait_for_files(number)
+            number_in_base = f"version {number} in {shown(self.settings.base_path)}"
+            summary = f"{number_in_base}: {error.summary}"
+            return Problem(f"{number_in_base}: {error}", error.may_pass, summary)
         if problem is None:
             self._failed.pop(number, None)
         else:
@@ -266,20 +291,21 @@ class ServedModel:
     def _load(self, number: int, version: Version, look: Look) -> Problem | None:
         """Load a version and let it answer. Return the problem if it does not load, or None."""
         self.states.set(number, State.LOADING)
-        name = self.settings.name
-        _log.info("loading version %s of model %s", number, name)
-        place = shown(version.place)
+        name, base = self.settings.name, shown(self.settings.base_path)
+        place: Path | str = shown(version.place)
         try:
             with version.local(look) as path:
                 place = path
+                _log.info("loading version %s of model %s", number, name)
                 servable = self._loader.load(name, number, path)
                 self._warm_up(servable, path)
-        except Exception as error:
-            if isinstance(error, StorageError) and error.may_pass:
-                raise
-            self.states.failed(number, error, without_path(str(error), place))
-            base = shown(self.settings.base_path)
-            return Problem(f"version {number} in {base} does not load: {error}", may_pass=False)
+        except StorageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - TensorFlow's loader raises six unrelated kinds
+            told = without_path(str(error), place)
+            self.states.failed(number, error, told)
+            words = told if is_stored(self.settings.base_path) else error
+            return Problem(f"version {number} in {base} does not load: {words}", may_pass=False)
         with self._lock:
             if self._stopping:
                 servable.close()

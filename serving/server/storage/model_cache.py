@@ -6,11 +6,13 @@ is being loaded.
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import logging
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +24,8 @@ from keras_selfattn.errors import StorageError
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.1
+# A disk that is full may be emptied.
+_MAY_PASS = (errno.ENOSPC, errno.EDQUOT)
 _ENTRY = r"[\w-][\w.-]*-[0-9a-f]{16}"
 _LONGEST_LABEL = 80
 
@@ -35,7 +39,7 @@ class ModelCache:
 
     Example:
         cache = ModelCache(Path("~/.cache/models").expanduser(), 2**34)
-        with cache.entry("half-1", ["s3://bucket/half/1"], fetch=download_into) as path:
+        with cache.entry("half-1", ["s3://bucket/half/1"], 4096, fetch=download_into) as path:
             load(path)
     """
 
@@ -48,6 +52,7 @@ class ModelCache:
         self,
         label: str,
         key: Iterable[str],
+        size: int,
         fetch: Callable[[Path], None],
         stopping: Callable[[], bool] = lambda: False,
     ) -> Iterator[Path]:
@@ -56,6 +61,7 @@ class ModelCache:
         Args:
             label: a readable part of its name.
             key: everything that its content depends on.
+            size: the bytes of its content.
             fetch: writes the content into an empty folder; the entry appears when it returns.
             stopping: returns True when waiting for another process shall end.
 
@@ -68,7 +74,7 @@ class ModelCache:
                 with _errors_named(self._folder):
                     self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                     while (lock := _lock_entry(path)) is None:
-                        self._fetch(path, fetch, stopping)
+                        self._fetch(path, size, fetch, stopping)
                     stack.callback(os.close, lock)
                     os.utime(path)  # the time of its last use
                 yield path
@@ -76,7 +82,9 @@ class ModelCache:
             with contextlib.suppress(OSError):  # of another process that removes, too
                 self._remove_oldest()
 
-    def _fetch(self, path: Path, fetch: Callable[[Path], None], stopping: Callable[[], bool]) -> None:
+    def _fetch(
+        self, path: Path, size: int, fetch: Callable[[Path], None], stopping: Callable[[], bool]
+    ) -> None:
         """Make an entry appear, by this process or by another one."""
         if stopping():
             raise StorageError("stopped before it was fetched", may_pass=True)
@@ -87,6 +95,11 @@ class ModelCache:
         try:
             if not path.is_dir():
                 remove_dead_drafts(self._folder, _ENTRY)
+                free = shutil.disk_usage(self._folder).free
+                if free < size:
+                    raise OSError(
+                        errno.ENOSPC, f"{size / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} are free"
+                    )
                 with new_directory(path) as draft:
                     fetch(draft)
         finally:

@@ -12,7 +12,7 @@ from .versions import Versions
 
 # An absolute folder of this machine, or a URI.
 BasePath = Path | str
-_CACHE = Path(".cache", "keras-selfattn", "models")
+_CACHE = "~/.cache/keras-selfattn/models"
 
 
 def is_stored(base: BasePath) -> bool:
@@ -48,8 +48,11 @@ def versions_at(base: BasePath, config: ServerConfig, stopping: Callable[[], boo
         from .stored_versions import StoredVersions
     except ImportError as error:  # file locks, which Windows lacks
         raise StorageError(f"{shown(base)} needs file locks, which this system lacks: {error}") from error
-    folder = Path(config.model_cache_path) if str(config.model_cache_path) else Path.home() / _CACHE
-    cache = ModelCache(folder, config.model_cache_max_bytes)
+    try:
+        folder = Path(str(config.model_cache_path) or _CACHE).expanduser()
+    except RuntimeError as error:  # no home
+        raise StorageError(f"model_cache_path must be a folder: {error}") from error
+    cache = ModelCache(folder.absolute(), config.model_cache_max_bytes)
     return StoredVersions(base, cache, config.prefer_tflite_model, stopping)
 
 

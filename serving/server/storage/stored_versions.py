@@ -4,11 +4,14 @@ A version of this project's exports is whole when its model card is there, which
 digest are checked. Any other version is whole when two listings in a row are the same.
 """
 
+import contextlib
+import functools
 import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from keras_selfattn.version_files import CARD, GRAPHS, VARIABLES_INDEX, card_in,
 
 from ..tflite.tflite_servable import TFLITE_FILE
 from .model_cache import ModelCache
-from .version_folders import missing_file
+from .version_folders import has_variables
 from .versions import Look, Version, version_numbers
 
 _log = logging.getLogger(__name__)
@@ -26,6 +29,7 @@ _log = logging.getLogger(__name__)
 # Seconds between two listings of a version that the start of a server cannot know to be whole.
 _SETTLING_SECONDS = 1.0
 _LARGEST_CARD = 2**26
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 600.0
 _SHARD = re.compile(r"variables/variables\.data-\d{5}-of-(\d{5})")
 
 
@@ -57,14 +61,19 @@ class StoredVersions:
         self._prefer_tflite = prefer_tflite
         self._stopping = stopping
         self._files: list[str] = []
+        self._known: dict[int, StoredVersion] = {}
 
     def versions(self) -> dict[int, Version]:
         """Return the versions by number; one call for each 1,000 of them."""
         folders, self._files = self._folder.children()
-        return {
-            number: StoredVersion(self._folder, name, self._cache, self._prefer_tflite, self._stopping)
+        self._known = {
+            number: self._known.get(number) or self._version(name)
             for number, name in version_numbers(folders).items()
         }
+        return {**self._known}
+
+    def _version(self, name: str) -> "StoredVersion":
+        return StoredVersion(self._folder, name, self._cache, self._prefer_tflite, self._stopping)
 
     def is_version(self) -> bool:
         """Return True if the place is itself a version."""
@@ -88,6 +97,8 @@ class StoredVersion:
         self._prefer_tflite = prefer_tflite
         self._stopping = stopping
         self._read: tuple[Look, dict[str, Any] | None] | None = None
+        self._restores: tuple[Look, bool] | None = None
+        self._failure: _Failure | None = None
 
     @property
     def place(self) -> str:
@@ -100,17 +111,21 @@ class StoredVersion:
         return frozenset((name, file.size, file.tag) for name, file in files.items())
 
     def missing(self, look: Look) -> str | None:
-        """Return what it lacks, or None; the graph tells only later that there are variables."""
+        """Return what it lacks, or None."""
         sizes = {name: size for name, size, _tag in look}
         if self._prefer_tflite and TFLITE_FILE in sizes:
             return None
-        if not {*sizes} & {*GRAPHS}:
+        graph = next((name for name in GRAPHS if name in sizes), None)
+        if graph is None:
             return GRAPHS[0]
         card = self._card(look)
-        if card is None:
-            return _missing_shard(sizes)
-        found, wanted = sum(sizes.values()) - sizes[CARD], card["files"].get("bytes")
-        return None if found == wanted else f"files: it has {found} bytes, and its model card names {wanted}"
+        if card is not None:
+            found, wanted = sum(sizes.values()) - sizes[CARD], card["files"]["bytes"]
+            differs = f"files: it has {found} bytes, and its model card names {wanted}"
+            return None if found == wanted else differs
+        if VARIABLES_INDEX not in sizes and self._has_variables(look, graph, sizes[graph]):
+            return VARIABLES_INDEX
+        return _missing_shard(sizes)
 
     def settled(self, look: Look, before: Look | None, first: bool) -> bool:
         """Return True if it has a card, which is written last, or two listings are the same."""
@@ -124,19 +139,34 @@ class StoredVersion:
     @contextmanager
     def local(self, look: Look) -> Iterator[Path]:
         """A folder of the cache with its files, fetched unless it is there."""
-
-        def fetch(draft: Path) -> None:
-            megabytes = sum(size for _name, size, _tag in look) / 1e6
-            _log.info("fetching %s/%s, %.1f MB", self._folder.shown, self._name, megabytes)
-            started = time.monotonic()
-            self._folder.fetch(self._name, {name: size for name, size, _tag in look}, draft)
-            self._check(draft, look)
-            _log.info("fetched %s/%s in %.1f s", self._folder.shown, self._name, time.monotonic() - started)
-
-        key = [self.place, *map(repr, sorted(look))]
+        if self._failure is not None:
+            self._failure.raise_until(time.monotonic(), look)
+        size = sum(size for _name, size, _tag in look)
         label = f"{self._folder.uri.rpartition('/')[2]}-{self._name}"
-        with self._cache.entry(label, key, fetch, self._stopping) as path:
+        with contextlib.ExitStack() as stack:
+            try:
+                fetch = functools.partial(self._fetch, look, size)
+                entry = self._cache.entry(label, self._key(look), size, fetch, self._stopping)
+                path = stack.enter_context(entry)
+            except StorageError as error:
+                self._failure = _Failure.after(self._failure, look, error)
+                raise
+            self._failure = None
             yield path
+
+    def _fetch(self, look: Look, size: int, draft: Path) -> None:
+        # Tried again and again in an outage, and told once.
+        level = logging.INFO if self._failure is None else logging.DEBUG
+        _log.log(level, "fetching %s/%s, %.1f MB", self._folder.shown, self._name, size / 1e6)
+        started = time.monotonic()
+        self._folder.fetch(self._name, {name: size for name, size, _tag in look}, draft)
+        self._check(draft, look)
+        _log.info("fetched %s/%s in %.1f s", self._folder.shown, self._name, time.monotonic() - started)
+
+    def _key(self, look: Look) -> list[str]:
+        """Return all that the content depends on; something new where a store tells too little."""
+        told = all(tag for _name, _size, tag in look)
+        return [self.place, *map(repr, sorted(look)), "" if told else str(time.time_ns())]
 
     def _check(self, draft: Path, look: Look) -> None:
         """Raise StorageError if fetched files are not those of one whole version."""
@@ -144,11 +174,8 @@ class StoredVersion:
         if self.look() != look:
             raise StorageError(f"{shown} changed while it was fetched", may_pass=True)
         card = read_card(draft)
-        if card is not None and card["files"].get("digest") != digest(draft):
-            raise StorageError(f"{shown} is damaged: its files do not have the digest of its model card")
-        missing = missing_file(draft, self._prefer_tflite)
-        if missing is not None:
-            raise StorageError(f"{shown} lacks {missing}")
+        if card is not None and card["files"]["digest"] != digest(draft):
+            raise DamagedVersionError("it is damaged: its files do not have the digest of its model card")
 
     def _card(self, look: Look) -> dict[str, Any] | None:
         """Return the card of this project's exports, or None if it has none."""
@@ -158,6 +185,37 @@ class StoredVersion:
             content = self._folder.read(f"{self._name}/{CARD}", 0, size) if readable else b""
             self._read = look, card_in(content)
         return self._read[1]
+
+    def _has_variables(self, look: Look, graph: str, size: int) -> bool:
+        if self._restores is None or self._restores[0] != look:
+            content = self._folder.read(f"{self._name}/{graph}", 0, size)
+            self._restores = look, has_variables(graph, content)
+        return self._restores[1]
+
+
+class DamagedVersionError(Exception):
+    """A version's files are not those that were exported."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """A fetch that failed: each next one waits longer, because it may read everything again."""
+
+    look: Look
+    error: StorageError
+    pause: float
+    next_try: float
+
+    @classmethod
+    def after(cls, before: "_Failure | None", look: Look, error: StorageError) -> "_Failure":
+        """Return the failure that follows another one, or is the first."""
+        pause = min(_LONGEST_PAUSE_SECONDS, 2 * before.pause) if before else _FIRST_PAUSE_SECONDS
+        return cls(look, error, pause, time.monotonic() + pause)
+
+    def raise_until(self, now: float, look: Look) -> None:
+        """Raise the error again if it is too early for the next try of the same files."""
+        if now < self.next_try and look == self.look:
+            raise StorageError(str(self.error), may_pass=self.error.may_pass, summary=self.error.summary)
 
 
 def _missing_shard(names: Collection[str]) -> str | None:

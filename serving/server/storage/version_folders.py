@@ -106,18 +106,23 @@ def missing_file(path: Path, prefer_tflite: bool = False) -> str | None:
     if graph is None:
         is_tflite = (path / TFLITE_FILE).is_file()
         return f"{GRAPHS[0]}; --prefer_tflite_model takes its {TFLITE_FILE}" if is_tflite else GRAPHS[0]
-    if (path / VARIABLES_INDEX).is_file() or not _has_variables(graph):
+    if (path / VARIABLES_INDEX).is_file() or not has_variables(graph.name, graph.read_bytes()):
         return None
     return VARIABLES_INDEX
 
 
-def _has_variables(graph: Path) -> bool:
-    """Return True if a SavedModel restores variables: TensorFlow 1 writes none for a model without them."""
-    if graph.suffix != ".pb":
+def has_variables(name: str, graph: bytes) -> bool:
+    """Return True if a SavedModel restores variables: TensorFlow 1 writes none for a model without them.
+
+    Args:
+        name: the name of its file.
+        graph: the content of this file.
+    """
+    if not name.endswith(".pb"):
         return True
     saved_model = saved_model_pb2.SavedModel()
     try:
-        saved_model.ParseFromString(graph.read_bytes())
+        saved_model.ParseFromString(graph)
     except DecodeError:  # half a file
         return True
     return any(meta_graph.saver_def.restore_op_name for meta_graph in saved_model.meta_graphs)
