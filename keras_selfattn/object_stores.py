@@ -26,8 +26,8 @@ _URI = re.compile(r"(?!file:)([A-Za-z][\w+.-]+):/+(.*)", re.DOTALL)
 # Passwords and tokens before a host, but not the container of abfs://container@account; queries, such as a
 # signature; and settings that libraries put into their errors.
 _SECRETS = (
-    (re.compile(r"(?<!abfs)(?<!abfss)(?<!az)(?<!wasb)(?<!wasbs)://[^\s@'\"]*@"), "://"),
-    (re.compile(r"(://[^@\s:]*):[^\s'\"]*@"), r"\1@"),
+    (re.compile(r"://[^\s/:@'\"]*:(?!\d+/)[^\s'\"]*@"), "://"),
+    (re.compile(r"(?<!abfs)(?<!abfss)(?<!az)(?<!wasb)(?<!wasbs)://[^\s/@'\"]*@"), "://"),
     (re.compile(r"(://[^\s?]*)\?[^\s'\")]*"), r"\1"),
     (re.compile(r"(?i)\b(\w*(?:key|token|secret|signature|sig|password)=)[^\s&;,'\"]+"), r"\1…"),
     (re.compile(r"(?i)\b(bearer )\S+"), r"\1…"),
@@ -274,6 +274,7 @@ class StoreFolder:
         if len(self._running) >= _MOST_HANGING:
             raise TimeoutError("earlier calls have no answer yet")
         future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # or a cancel would make it look done
 
         def run() -> None:
             try:

@@ -193,6 +193,4 @@ def _errors_named(folder: Path) -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:  # a full disk, a folder of another user
-        raise StorageError(
-            f"the cache of models {folder} cannot be written: {error}", may_pass=True
-        ) from error
+        raise StorageError(f"model_cache_path {folder} cannot be written: {error}", may_pass=True) from error
