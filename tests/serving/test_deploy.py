@@ -149,7 +149,9 @@ def test_the_service_of_kserve_names_what_its_runtime_offers():
     container = CONTAINERS["kserve.yaml"]
     assert container["name"] == "kserve-container"  # KServe looks for this name
     assert str(settings(container).model_base_path) == "/mnt/models"  # and mounts the model here
-    assert runtime["spec"]["annotations"]["prometheus.kserve.io/port"] == str(settings(container).rest_api_port)
+    assert runtime["spec"]["annotations"]["prometheus.kserve.io/port"] == str(
+        settings(container).rest_api_port
+    )
 
 
 def test_the_image_runs_as_the_user_and_on_the_ports_of_the_manifest():
