@@ -274,8 +274,8 @@ def test_one_of_two_servers_hangs_under_load_and_no_request_fails(fleet, until):
 @pytest.mark.process
 def test_a_large_request_outlives_its_server(fleet, until, in_background):
     servers = fleet()
-    # 8 MB, beyond what Envoy keeps without being told to. The answer is small: Envoy cannot take back one that
-    # has begun.
+    # 8 MB, beyond what Envoy keeps without being told to. The answer is small: Envoy cannot take back one
+    # that has begun.
     request = predict_request(left=np.zeros((0, 3)), right=np.zeros((3, 700_000)))
     request.model_spec.signature_name = "matmul"
     request.output_filter.append("product")
