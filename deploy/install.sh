@@ -14,7 +14,7 @@ pip() { python3 -m pip --python "$prefix" "$@"; }
 pip install --quiet --no-compile --no-deps --only-binary :all: --requirement "$listed"
 pip install --quiet --no-compile --no-deps "$package"
 
-# Headers, tests and stubs, which nothing imports, and symbols, which only a debugger reads: 480 MB.
+# Headers, tests and stubs, which nothing imports, and symbols, which only a debugger reads: 540 MB.
 packages=$("$prefix/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 rm -r "$packages/tensorflow/include"
 find "$packages" -type d -name tests -prune -exec rm -r {} +
@@ -24,7 +24,7 @@ find "$packages/tensorflow" -name '*.so*' -type f -exec strip --strip-unneeded {
 # Commands of the packages, some of which need what is left out.
 find "$prefix/bin" -type f ! -name 'python*' ! -name keras-selfattn -delete
 
-# Nothing is written where it runs, so its bytecode comes with it. Checked by hash: copies change the times of files.
+# Nothing is written where it runs, so its bytecode comes with it, valid whatever times a copy gives the files.
 "$prefix/bin/python" -m compileall -q -j 0 --invalidation-mode unchecked-hash "$packages"
 chmod -R a+rX,a-w "$prefix"
 # All that a server may load, on whatever machine this is.
