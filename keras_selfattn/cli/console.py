@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import IO
 
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +23,7 @@ def held_back_stderr() -> Iterator[None]:
     """
     sys.stderr.flush()
     saved = os.dup(2)
-    with tempfile.TemporaryFile() as held:
+    with _file_without_name() as held:
         os.dup2(held.fileno(), 2)
         try:
             yield
@@ -33,6 +34,12 @@ def held_back_stderr() -> Iterator[None]:
         finally:
             os.dup2(saved, 2)
             os.close(saved)
+
+
+def _file_without_name() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):  # no disk: a container's may be read-only
+        return os.fdopen(os.memfd_create("stderr"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 # No markup: the output holds users' texts and labels, in which "[red]" is not a colour.

@@ -119,10 +119,12 @@ def command(version: bool, structured_logs: bool, **settings: Any) -> None:
 
 
 def _print_version() -> None:
-    from importlib.metadata import version
+    from importlib.metadata import packages_distributions, version
 
     console.print(f"keras-selfattn ModelServer: {version('keras-selfattn')}", highlight=False)
-    console.print(f"TensorFlow Library: {version('tensorflow')}", highlight=False)
+    # The package comes from one of several wheels, such as tensorflow-cpu.
+    wheel = packages_distributions()["tensorflow"][0]
+    console.print(f"TensorFlow Library: {version(wheel)}", highlight=False)
 
 
 def _set_up_worker(structured: bool, number: int) -> None:

@@ -193,4 +193,7 @@ def _errors_named(folder: Path) -> Iterator[None]:
     except StorageError:
         raise
     except OSError as error:  # a full disk, a folder of another user
-        raise StorageError(f"model_cache_path {folder} cannot be written: {error}", may_pass=True) from error
+        may_pass = error.errno in _MAY_PASS
+        raise StorageError(
+            f"model_cache_path {folder} cannot be written: {error}", may_pass=may_pass
+        ) from error
