@@ -115,13 +115,14 @@ def test_the_python_of_the_models_page_runs(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/savedmodel.md", "docs/client.md", "docs/models.md"],
+    ["README.md", "docs/savedmodel.md", "docs/client.md", "docs/models.md", "docs/scale.md"],
 )
 def test_every_command_a_page_shows_exists_with_its_options(page):
     text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
     shown = re.findall(r"keras-selfattn ([a-z]+)([^\n`]*)", text)
     expected = {"README.md": {"quickstart", "train", "evaluate", "export", "inspect", "serve", "query"}}
     expected["docs/models.md"] = {"pretrain", "train", "evaluate", "export", "serve"}
+    expected["docs/scale.md"] = {"export", "serve"}
     expected["docs/client.md"] = {"query", "status", "metadata"}
     assert {command for command, _ in shown} >= expected.get(page, {"export", "inspect", "versions"})
     for command, rest in shown:
