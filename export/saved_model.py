@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from keras_selfattn.atomic import draft_directory, publish
 from keras_selfattn.errors import ExportError
-from keras_selfattn.object_stores import uri_of, without_secrets
+from keras_selfattn.object_stores import uri_of
+from keras_selfattn.store_calls import without_secrets
 
 from . import written_graph
 from .card import Training, model_card, write_card

@@ -10,7 +10,8 @@ from typing import Any
 
 from keras_selfattn.atomic import remove_dead_drafts, remove_directory
 from keras_selfattn.errors import ExportError, StorageError
-from keras_selfattn.object_stores import uri_of, without_secrets
+from keras_selfattn.object_stores import uri_of
+from keras_selfattn.store_calls import without_secrets
 from keras_selfattn.version_files import card_in, read_card, size_of
 
 from . import stored_versions

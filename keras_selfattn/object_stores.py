@@ -7,45 +7,29 @@ has a deadline.
 Reference: https://filesystem-spec.readthedocs.io.
 """
 
-import asyncio
-import importlib
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from keras_selfattn.errors import StorageError
+from keras_selfattn.store_calls import StoreCalls
 
 # A scheme has at least two letters: one letter is a Windows drive.
 _URI = re.compile(r"(?!file:)([A-Za-z][\w+.-]+):/+(.*)", re.DOTALL)
-# Passwords and tokens before a host, but not the container of abfs://container@account; queries, such as a
-# signature; and settings that libraries put into their errors.
-_SECRETS = (
-    (re.compile(r"://[^\s/:@'\"]*:(?!\d+/)[^\s'\"]*@"), "://"),
-    (re.compile(r"(?<!abfs)(?<!abfss)(?<!az)(?<!wasb)(?<!wasbs)://[^\s/@'\"]*@"), "://"),
-    (re.compile(r"(://[^\s?]*)\?[^\s'\")]*"), r"\1"),
-    (re.compile(r"(?i)\b(\w*(?:key|token|secret|signature|sig|password)=)[^\s&;,'\"]+"), r"\1…"),
-    (re.compile(r"(?i)\b(bearer )\S+"), r"\1…"),
-)
 # Fields of a listing that change with an object's content; stores have some of them.
 _TAGS = ("ETag", "etag", "generation", "md5Hash", "mtime", "LastModified", "last_modified", "created")
 
-_CALL_SECONDS = 20.0
 _PIECE_SECONDS = 60.0
 # The slowest upload to wait for.
 _SLOWEST_BYTES_PER_SECOND = 2**18
-_STOP_SECONDS = 0.1
-_MOST_HANGING = 8
 # A fetch reads so many bytes at a time, and so many pieces at once; each again after a failure.
 _PIECE = 2**23
 _FETCHES = 4
 _PAUSES_SECONDS = (0.25, 0.5, 1.0)
-_WORDS = 300
 
 
 def uri_of(place: object) -> str | None:
@@ -61,20 +45,6 @@ def uri_of(place: object) -> str | None:
     """
     found = _URI.match(str(place))
     return None if found is None else f"{found[1]}://{found[2].rstrip('/')}"
-
-
-def without_secrets(text: object) -> str:
-    """Return a text without the passwords and queries of its URIs.
-
-    Example:
-
-        >>> without_secrets("no answer from https://ann:pass@store/models?sig=secret")
-        'no answer from https://store/models'
-    """
-    words = str(text)
-    for pattern, replacement in _SECRETS:
-        words = pattern.sub(replacement, words)
-    return words
 
 
 @dataclass(frozen=True)
@@ -109,13 +79,10 @@ class StoreFolder:
 
     def __init__(self, uri: str, stopping: Callable[[], bool] = lambda: False):
         self.uri = uri
-        self.shown = without_secrets(self.uri)
+        self._calls = StoreCalls(uri, stopping)
+        self.shown = self._calls.shown
+        self.makes_folders = self._calls.makes_folders
         self._stopping = stopping
-        self._system, root = _file_system(self.uri, self.shown)
-        self._root = root.rstrip("/")
-        self.makes_folders = not self._system.async_impl
-        self._running: list[Future[Any]] = []
-        self._loop = importlib.import_module("fsspec.asyn").get_loop()
 
     def children(self) -> tuple[list[str], list[str]]:
         """Return the names of the folders and of the files in it; one call for each 1,000 of them.
@@ -123,7 +90,7 @@ class StoreFolder:
         An object store has no empty folders: it returns none for one that nothing was written to yet.
         """
         try:
-            entries = self._call("ls", self._root, detail=True)
+            entries = self._calls.call("ls", self._calls.root, detail=True)
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError) and self._bucket_exists():
                 return [], []
@@ -137,7 +104,7 @@ class StoreFolder:
 
     def files(self, below: str = "") -> dict[str, StoredFile]:
         """Return all files below a folder, by relative path; none if the folder does not exist."""
-        found = self._call("find", self._path(below), detail=True)
+        found = self._calls.call("find", self._path(below), detail=True)
         prefix = f"{below}/" if below else ""
         files = {
             self._relative(path).removeprefix(prefix): StoredFile(int(entry["size"] or 0), _tag(entry))
@@ -152,7 +119,7 @@ class StoreFolder:
         """Return the bytes of a file from `start` to before `end`."""
         if start == end:  # an empty range is refused by stores
             return b""
-        return self._call("cat_file", self._path(name), start=start, end=end, seconds=_PIECE_SECONDS)
+        return self._calls.call("cat_file", self._path(name), start=start, end=end, seconds=_PIECE_SECONDS)
 
     def fetch(self, below: str, sizes: Mapping[str, int], target: Path) -> None:
         """Copy files of known sizes into a local folder, some megabytes at a time, several at once.
@@ -222,130 +189,42 @@ class StoreFolder:
         seconds = _PIECE_SECONDS + source.stat().st_size / _SLOWEST_BYTES_PER_SECOND
         path = self._path(name)
         if self.makes_folders:
-            self._call("makedirs", path.rpartition("/")[0], exist_ok=True)
+            self._calls.call("makedirs", path.rpartition("/")[0], exist_ok=True)
         mode = {"mode": "create"} if new else {}
         if source.stat().st_size:
-            self._call("put_file", str(source), path, seconds=seconds, **mode)
+            self._calls.call("put_file", str(source), path, seconds=seconds, **mode)
         else:  # some file systems upload no empty stream
-            self._call("pipe_file", path, b"", seconds=seconds, **mode)
+            self._calls.call("pipe_file", path, b"", seconds=seconds, **mode)
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files, one after the other, in their order; those that are gone already are no error."""
         for name in names:
             try:
-                self._call("rm_file", self._path(name))
+                self._calls.call("rm_file", self._path(name))
             except StorageError as error:
                 if not isinstance(error.__cause__, FileNotFoundError):
                     raise
 
     def _bucket_exists(self) -> bool:
-        bucket, _, below = self._root.partition("/")
+        bucket, _, below = self._calls.root.partition("/")
         if self.makes_folders or not below:
             return False
         try:
-            self._call("ls", bucket, detail=True)
+            self._calls.call("ls", bucket, detail=True)
         except StorageError:
             return False
         return True
 
     def _path(self, name: str) -> str:
-        return f"{self._root}/{name}" if name else self._root
+        return f"{self._calls.root}/{name}" if name else self._calls.root
 
     def _relative(self, path: str) -> str:
-        return path.rstrip("/").removeprefix(self._root).lstrip("/")
+        return path.rstrip("/").removeprefix(self._calls.root).lstrip("/")
 
     def _check_name(self, name: str) -> None:
         """Raise StorageError for a name that leads out of the folder: an object's name can be any text."""
         if not name or "\\" in name or "\0" in name or {"", ".", ".."} & set(name.split("/")):
             raise StorageError(f"{self.shown} holds a file that no folder can hold: {name!r:.200}. Remove it")
-
-    def _call(self, method: str, *args: Any, seconds: float | None = None, **kwargs: Any) -> Any:
-        with _errors_named(self.shown):
-            if self.makes_folders:
-                future = self._in_thread(getattr(self._system, method), *args, **kwargs)
-            else:
-                call = getattr(self._system, f"_{method}")(*args, **kwargs)
-                future = asyncio.run_coroutine_threadsafe(call, self._loop)
-            return _result_of(future, seconds or _CALL_SECONDS, self._stopping)
-
-    def _in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call a function that nothing can interrupt; nor does it keep the process from ending."""
-        self._running = [future for future in self._running if not future.done()]
-        if len(self._running) >= _MOST_HANGING:
-            raise TimeoutError("earlier calls have no answer yet")
-        future: Future[Any] = Future()
-        future.set_running_or_notify_cancel()  # or a cancel would make it look done
-
-        def run() -> None:
-            try:
-                future.set_result(function(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 - the caller gets it
-                future.set_exception(error)
-
-        self._running.append(future)
-        threading.Thread(target=run, name="store", daemon=True).start()
-        return future
-
-
-def _file_system(uri: str, shown: str) -> tuple[Any, str]:
-    """Return the file system of a URI, and the path in it."""
-    try:
-        # By name: it is there only with the extra, for the type checker too.
-        url_to_fs = importlib.import_module("fsspec.core").url_to_fs
-    except ImportError as error:
-        raise StorageError(
-            f"{shown} needs fsspec: pip install 'keras-selfattn[stores]', or name a folder of this machine"
-        ) from error
-    try:
-        # No cache of listings: another process writes.
-        return url_to_fs(uri, use_listings_cache=False)
-    except ImportError as error:
-        raise StorageError(f"{shown} needs a package that is not installed: {error}") from error
-    except Exception as error:  # each file system checks its settings in its own way
-        raise StorageError(f"{shown} cannot be opened: {_words(error)}") from error
-
-
-def _result_of(future: Future[Any], seconds: float, stopping: Callable[[], bool]) -> Any:
-    """Return the result of a call in another thread; cancel it if nobody waits."""
-    ends = time.monotonic() + seconds
-    try:
-        while True:
-            try:
-                return future.result(min(_STOP_SECONDS, max(0.0, ends - time.monotonic())))
-            except TimeoutError:
-                if future.done():
-                    return future.result()  # which may be a TimeoutError of the store's own
-            if stopping():
-                raise TimeoutError("stopped")
-            if time.monotonic() >= ends:
-                raise TimeoutError(f"no answer in {seconds:.0f} s")
-    finally:
-        future.cancel()
-
-
-@contextmanager
-def _errors_named(shown: str) -> Iterator[None]:
-    """Raise every error of a file system as StorageError, but FileExistsError."""
-    try:
-        yield
-    except FileExistsError:
-        raise
-    except Exception as error:  # file systems raise those of their libraries
-        kind = type(error).__name__
-        may_pass = False
-        if isinstance(error, FileNotFoundError):
-            summary = f"{shown} does not exist, or lacks a file"
-        elif isinstance(error, PermissionError) or "Credential" in kind or "Authentication" in kind:
-            summary = f"{shown} refuses the credentials that were found, or found none"
-        else:
-            summary, may_pass = f"{shown} cannot be reached", True
-        raise StorageError(f"{summary}: {_words(error)}", may_pass=may_pass, summary=summary) from error
-
-
-def _words(error: BaseException) -> str:
-    """Return an error's text on one line, without secrets."""
-    words = " ".join(without_secrets(error).split()) or type(error).__name__
-    return words if len(words) <= _WORDS else f"{words[:_WORDS]}…"
 
 
 def _pieces(size: int) -> Iterator[tuple[int, int]]:

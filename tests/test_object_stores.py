@@ -8,7 +8,8 @@ import uuid
 import pytest
 
 from keras_selfattn.errors import StorageError
-from keras_selfattn.object_stores import StoredFile, StoreFolder, without_secrets
+from keras_selfattn.object_stores import StoredFile, StoreFolder
+from keras_selfattn.store_calls import without_secrets
 
 pytestmark = pytest.mark.slow
 
@@ -121,7 +122,7 @@ def test_calls_that_nothing_can_interrupt_are_few_and_end_in_time(monkeypatch):
             return []
 
     fsspec.register_implementation("hanging", Hanging, clobber=True)
-    monkeypatch.setattr("keras_selfattn.object_stores._CALL_SECONDS", 0.2)
+    monkeypatch.setattr("keras_selfattn.store_calls.CALL_SECONDS", 0.2)
     store = StoreFolder("hanging://m")
     before = threading.active_count()
     try:

@@ -14,8 +14,7 @@ from serving_models import Slow, save
 
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.rest import connection
-from keras_selfattn.serving.server.rest import server as rest_server
+from keras_selfattn.serving.server.rest import connection, listener
 from keras_selfattn.serving.server.rest.server import RestServer
 from keras_selfattn.serving.server.runtime import descriptors, listening
 
@@ -31,7 +30,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(connection, "STALLED_SECONDS", 0.3)
     monkeypatch.setattr(connection, "_LOOK_SECONDS", 0.05)
     monkeypatch.setattr(connection, "_YIELD_SECONDS", 0.1)
-    monkeypatch.setattr(rest_server, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(listener, "_PAUSE_SECONDS", 0.01)
 
 
 class Rest:

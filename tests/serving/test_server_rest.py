@@ -20,7 +20,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
-from keras_selfattn.serving.server.rest.server import Listener
+from keras_selfattn.serving.server.rest.listener import Listener
 from keras_selfattn.serving.server.runtime.listening import bind
 
 

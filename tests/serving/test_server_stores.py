@@ -238,7 +238,7 @@ def test_one_listing_a_poll_is_all_that_a_served_model_costs(config, store, buck
 def test_a_store_that_is_away_changes_nothing_that_is_served(
     config, store, bucket, put, versions, until, fault, monkeypatch
 ):
-    monkeypatch.setattr("keras_selfattn.object_stores._CALL_SECONDS", 0.5)
+    monkeypatch.setattr("keras_selfattn.store_calls.CALL_SECONDS", 0.5)
     put(versions[1], f"{bucket}/half/1")
     with Server(config) as server:
         store.fault = lambda request: fault

@@ -25,26 +25,11 @@ from ..storage.versions import Look, Version, Versions
 from .loaded_versions import LoadedVersions
 from .loader import Loader
 from .model_config import ModelSettings
+from .problems import Problem, joined, nothing_to_serve
 from .servable import Servable, without_path
 from .version_states import State, States
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A reason why a model, or one of its versions, is not served."""
-
-    words: str
-    may_pass: bool
-    """True if waiting may help: something is missing, not wrong."""
-    summary: str = ""
-    """The words without what differs each time; empty for all of them. A problem is logged once."""
-
-    @property
-    def same_as(self) -> str:
-        """The part of the words by which a problem is known again."""
-        return self.summary or self.words
 
 
 @dataclass(frozen=True)
@@ -202,7 +187,7 @@ class ServedModel:
         """Load and unload versions, so that those are served that the settings select."""
         self._forget_gone({*versions})
         candidates, wanted = settings.candidates(versions)
-        problems = [] if candidates else [_nothing_to_serve(settings, is_version)]
+        problems = [] if candidates else [nothing_to_serve(settings, is_version)]
         available: list[int] = []
         for number in candidates:
             if len(available) == wanted or self._stopping:
@@ -239,11 +224,7 @@ class ServedModel:
 
     def _note(self, problems: list[Problem], first: bool) -> None:
         """Store a problem, and log it once; the caller reports the problems of the first look."""
-        found = Problem(
-            "; ".join(each.words for each in problems),
-            all(each.may_pass for each in problems),
-            "; ".join(each.same_as for each in problems),
-        )
+        found = joined(problems)
         known = self._problem is not None and found.same_as == self._problem.same_as
         if problems and not known and not first and not self._stopping:
             # While another version answers, one that is being copied is not a problem.
@@ -337,15 +318,3 @@ class ServedModel:
         for number in self._looks.keys() - versions:
             self._looks.pop(number)
             self._failed.pop(number, None)
-
-
-def _nothing_to_serve(settings: ModelSettings, is_version: bool) -> Problem:
-    base = shown(settings.base_path)
-    if is_version:
-        words = f"{base} is a version, and not the folder that holds the versions. Pass its parent folder"
-        return Problem(words, may_pass=False)
-    if settings.policy.specific.versions:
-        listed = ", ".join(map(str, settings.policy.specific.versions))
-        return Problem(f"{base} has none of the versions {listed}", may_pass=True)
-    words = f"{base} has no version: no folder with a number as its name. Export a model into it"
-    return Problem(words, may_pass=True)

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from keras_selfattn.errors import StorageError
-from keras_selfattn.object_stores import StoreFolder, uri_of, without_secrets
+from keras_selfattn.object_stores import StoreFolder, uri_of
+from keras_selfattn.store_calls import without_secrets
 
 from ..config import ServerConfig
 from .version_folders import VersionFolders
