@@ -12,10 +12,16 @@ Reference: https://docs.ray.io/en/latest/serve/advanced-guides/advanced-autoscal
 import asyncio
 import dataclasses
 import importlib
+import math
+import os
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import InvalidInputError
+from keras_selfattn.object_stores import uri_of
+
+from .errors import InvalidInputError, ServerStartError
 
 if TYPE_CHECKING:
     from .server import ServerConfig
@@ -49,12 +55,13 @@ def application(
         options: more of Ray's `serve.deployment`, such as ray_actor_options={"num_cpus": 2}.
 
     Raises:
-        InvalidInputError: a port is not fixed, the config asks for workers, or Ray is not installed.
+        InvalidInputError: a port is not fixed, a number is out of its range, the config asks for what
+            replicas cannot share, or Ray is not installed.
 
     Example:
         serve.run(application(ServerConfig("reviews", "/models/reviews"), max_replicas=4))
     """
-    _check(config)
+    _check(config, min_replicas, max_replicas, target_ongoing_requests)
     scaling = {
         "min_replicas": min_replicas,
         "max_replicas": max_replicas,
@@ -65,7 +72,7 @@ def application(
         "autoscaling_config": scaling | dict(autoscaling or {}),
         "graceful_shutdown_timeout_s": config.shutdown_grace_seconds + _MARGIN_SECONDS,
     }
-    return _ray_serve().deployment(Replica, **(settings | options)).bind(config)
+    return _ray_serve().deployment(Replica, **(settings | options)).bind(_with_absolute_path(config))
 
 
 def app(arguments: Mapping[str, Any]) -> Any:
@@ -106,7 +113,7 @@ class Replica:
         config: the models and the addresses.
 
     Raises:
-        ServerStartError: there is nothing to serve, or another program has a port.
+        ServerStartError: there is nothing to serve, or another program or application has a port.
     """
 
     def __init__(self, config: "ServerConfig"):
@@ -115,6 +122,8 @@ class Replica:
         import_runtime()
         from .server import Server  # after TensorFlow has been loaded without its API
 
+        # Held as long as the process lives.
+        self._ports = [_take_port(port) for port in (config.port, config.rest_api_port) if port]
         self._server = Server(config, own_process=True, shares_ports=True).start()
 
     async def record_autoscaling_stats(self) -> dict[str, float]:
@@ -131,7 +140,38 @@ class Replica:
         await asyncio.to_thread(self._server.stop)
 
 
-def replicas_for(context: Any) -> tuple[float, dict[str, Any]]:
+def _take_port(port: int) -> Any:
+    """Take a port of this node for the application of this replica, and return the file that holds it.
+
+    The system would let replicas of two applications share a port, each of which gets half of all requests.
+
+    Raises:
+        ServerStartError: another application has it.
+    """
+    import fcntl
+
+    application = importlib.import_module("ray.serve").get_replica_context().app_name
+    path = Path(tempfile.gettempdir(), f"keras-selfattn-port-{port}-of-{os.getuid()}")
+    held = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        holder = held.read()
+        if holder and holder != application:
+            raise ServerStartError(
+                f"port {port} of this node is used by the replicas of application {holder!r}. Choose another "
+                f"port for {application!r}"
+            ) from None
+        return held
+    held.truncate()
+    held.write(application)
+    held.flush()
+    fcntl.flock(held, fcntl.LOCK_SH)
+    return held
+
+
+def replicas_for(context: Any) -> tuple[int, dict[str, Any]]:
     """Return the number of replicas that the ongoing requests need; Ray applies bounds and delays.
 
     Args:
@@ -143,17 +183,41 @@ def replicas_for(context: Any) -> tuple[float, dict[str, Any]]:
     ongoing = (context.aggregated_metrics or {}).get(_ONGOING)
     if not ongoing:  # no replica has reported yet
         return context.target_num_replicas, {}
-    return sum(ongoing.values()) / context.config.get_target_ongoing_requests(), {}
+    return math.ceil(sum(ongoing.values()) / context.config.get_target_ongoing_requests()), {}
 
 
-def _check(config: "ServerConfig") -> None:
-    if not config.port or config.rest_api_port < 0:
+def _check(config: "ServerConfig", min_replicas: int, max_replicas: int, target: float) -> None:
+    ports = (config.port, config.rest_api_port)
+    if not config.port or config.rest_api_port < 0 or ports[0] == ports[1]:
         raise InvalidInputError(
-            "port must be fixed, because the replicas of a node share it; so must rest_api_port, unless 0. "
-            f"Received port={config.port}, rest_api_port={config.rest_api_port}"
+            "port must be fixed, because the replicas of a node share it; so must rest_api_port, another "
+            f"one, unless 0. Received port={config.port}, rest_api_port={config.rest_api_port}"
         )
     if config.workers > 1:
         raise InvalidInputError(f"workers must be 1: Ray starts the processes. Received {config.workers}")
+    if str(config.grpc_socket_path):
+        raise InvalidInputError(
+            f"grpc_socket_path must be empty: replicas cannot share it. Received {config.grpc_socket_path}"
+        )
+    counts = (min_replicas, max_replicas)
+    # Only replicas report requests: an application without any would never get one.
+    if not all(type(count) is int for count in counts) or not 1 <= min_replicas <= max_replicas:
+        raise InvalidInputError(
+            f"min_replicas must be an integer from 1 to max_replicas. Received {min_replicas!r} and "
+            f"{max_replicas!r}"
+        )
+    if isinstance(target, bool) or not isinstance(target, int | float) or not 0 < target < math.inf:
+        raise InvalidInputError(f"target_ongoing_requests must be a positive number. Received {target!r}")
+
+
+def _with_absolute_path(config: "ServerConfig") -> "ServerConfig":
+    """Return a config that means the same in the folder where Ray starts a replica."""
+    paths = {}
+    for name in ("model_base_path", "model_config_file", "ssl_config_file", "auth_token_file"):
+        path = str(getattr(config, name))
+        if path and uri_of(path) is None and not path.startswith("file:"):
+            paths[name] = str(Path(path).expanduser().absolute())
+    return dataclasses.replace(config, **paths)
 
 
 def _typed(name: str, value: Any, kind: type) -> Any:

@@ -121,12 +121,12 @@ class Server:
         self._logs = RequestLogs(config, self._metrics)
         self.models = ModelRegistry(config, loader, self._availability_changed, on_list=self._logs.update)
         ask_all = membership.ask_all if membership else None
-        self._management = Management(self.models, self._metrics, ask_all)
+        self._shares_ports = shares_ports
+        self._management = Management(self.models, self._metrics, ask_all, reloads=not shares_ports)
         # Made before the list is read, so that the watch sees a change in between.
         self._config_watch = ConfigWatch(config, self._reload)
         listed = membership.listed if membership else None
         self._configured = configured_models(config) if listed is None else listed_models(listed)
-        self._shares_ports = shares_ports
         self._options = server_options(config, shares_ports)
         self._tls, self._rest_tls = credentials(config), rest_context(config)
         self._tokens = BearerTokens(config.auth_token_file) if str(config.auth_token_file) else None
@@ -328,7 +328,14 @@ class Server:
         await self._health.leave()
         if rest is not None:
             await rest.leave()
-        draining = asyncio.ensure_future(_drained(in_flight))
+        leaving: asyncio.Future[None] | None = None
+        if self._shares_ports:
+            # Others listen on the ports: this server's close first, so that new connections go to them. Calls
+            # that are here are answered, instead of refused for another try.
+            leaving = asyncio.ensure_future(server.stop(self._grace))
+            draining = asyncio.ensure_future(_answered(in_flight))
+        else:
+            draining = asyncio.ensure_future(_drained(in_flight))
         aborting = asyncio.ensure_future(self._abort_requested.wait())
         await asyncio.wait({draining, aborting}, timeout=self._grace, return_when=asyncio.FIRST_COMPLETED)
         if self._grace > 0 and not aborting.done():
@@ -340,6 +347,8 @@ class Server:
                 await rest.abort()
                 await closing
         await server.stop(_WATCHERS_SECONDS if draining.done() else None)
+        if leaving is not None:
+            await leaving
         # Calls that gRPC has just cancelled end by themselves, without a traceback when the loop is closed.
         await asyncio.wait({draining}, timeout=_WATCHERS_SECONDS)
         draining.cancel()
@@ -363,6 +372,13 @@ class Server:
     def _on_loop(self, callback: Callable[[], None]) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(callback)
+
+
+async def _answered(in_flight: tuple[InFlight, ...]) -> None:
+    # Calls that were on their way when the ports closed arrive within the pause.
+    for _ in range(2):
+        await asyncio.gather(*[each.idle() for each in in_flight])
+        await asyncio.sleep(_LEAVING_SECONDS)
 
 
 async def _drained(in_flight: tuple[InFlight, ...]) -> None:

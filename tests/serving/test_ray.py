@@ -16,8 +16,8 @@ import serving_models as models
 from ports import free_port
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from keras_selfattn.serving.client import Client
-from keras_selfattn.serving.errors import InvalidInputError
+from keras_selfattn.serving.client import Client, ModelConfig
+from keras_selfattn.serving.errors import InvalidInputError, UnimplementedError
 from keras_selfattn.serving.ray import app, application
 from keras_selfattn.serving.server import ServerConfig
 
@@ -93,6 +93,48 @@ def running():
     return [(replica["pid"], replica["node_id"]) for replica in replicas] if all_run else []
 
 
+def request(**inputs):
+    """A stock PredictRequest of one number."""
+    ((name, value),) = inputs.items()
+    made = predict_pb2.PredictRequest()
+    made.model_spec.name = "half"
+    made.inputs[name].dtype = 1
+    if name == "x":
+        made.inputs[name].tensor_shape.dim.add(size=1)
+    else:
+        made.model_spec.signature_name = "slow"
+        made.inputs[name].tensor_shape.SetInParent()
+    made.inputs[name].float_val.append(value)
+    return made
+
+
+@contextlib.contextmanager
+def stock_load(target):
+    """Asks with stock stubs that try once, for a short run and for a long one; gives answers and errors."""
+    answers, errors, stop = [], [], threading.Event()
+
+    def ask(seconds):
+        # A connection of its own, as a process of its own would have.
+        options = [("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
+        with grpc.insecure_channel(target, options) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            while not stop.is_set():
+                try:
+                    answers.append(stub.Predict(request(seconds=seconds), timeout=60))
+                except grpc.RpcError as error:
+                    errors.append(error)
+
+    asking = [threading.Thread(target=ask, args=(seconds,)) for seconds in (0.01, 0.01, 2.0, 2.0)]
+    for thread in asking:
+        thread.start()
+    try:
+        yield answers, errors
+    finally:
+        stop.set()
+        for thread in asking:
+            thread.join()
+
+
 @contextlib.contextmanager
 def load(target, threads=12):
     """Asks without pause; gives the times of the answers, and the errors."""
@@ -120,14 +162,9 @@ def load(target, threads=12):
 
 def test_stock_stubs_and_our_client_are_answered_by_a_replica(serve):
     target = serve()
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "half"
-    request.inputs["x"].dtype = 1
-    request.inputs["x"].tensor_shape.dim.add(size=1)
-    request.inputs["x"].float_val.append(4.0)
     with grpc.insecure_channel(target) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        assert stub.Predict(request, timeout=10).outputs["y"].float_val == [3.0]
+        assert stub.Predict(request(x=4.0), timeout=10).outputs["y"].float_val == [3.0]
     with Client(target, "half") as client:
         assert client.predict({"x": np.float32([4.0])})["y"] == [3.0]
 
@@ -137,10 +174,12 @@ def test_replicas_come_and_go_with_the_load_and_no_request_fails(serve, until):
     with load(target) as (answers, errors):
         until(lambda: len(running()) == 3, seconds=90)
         processes = {process for process, _ in running()}
-    with load(target, threads=1) as (answers, few_errors):
+    with load(target, threads=1) as (answers, few_errors), stock_load(target) as (few_answers, stock_errors):
         until(lambda: len(running()) == 1, seconds=90)
         assert answers
+        assert few_answers
     assert len(processes) == 3
+    assert stock_errors == []
     assert (errors, few_errors) == ([], [])
 
 
@@ -169,6 +208,25 @@ def test_a_node_that_is_killed_loses_nothing_that_a_retry_does_not_save(cluster,
     assert errors == []
 
 
+def test_a_second_application_on_the_port_of_the_first_does_not_start(serve, base):
+    from ray import serve as ray_serve
+
+    target = serve()
+    config = ServerConfig("half", base, port=int(target.rpartition(":")[2]))
+    with pytest.raises(RuntimeError):
+        ray_serve.run(application(config), name="other", route_prefix=None)
+    told = str(ray_serve.status().applications["other"].deployments["Replica"].message)
+    ray_serve.delete("other")
+    assert "is used by the replicas of application 'half'" in told
+    with Client(target, "half") as client:
+        assert client.predict({"x": np.float32([4.0])})["y"] == [3.0]
+
+
+def test_a_reload_that_would_reach_one_replica_of_several_is_refused(serve, base):
+    with Client(serve(), "half") as client, pytest.raises(UnimplementedError, match="one server of several"):
+        client.reload([ModelConfig("half", base)])
+
+
 def test_a_new_version_replaces_the_old_one_without_a_failed_request(serve, base, until):
     target = serve(min_replicas=2, max_replicas=2)
     with load(target) as (_, errors):
@@ -190,6 +248,16 @@ def test_settings_that_do_not_fit_are_refused():
         application(ServerConfig("half", "/models", port=0))
     with pytest.raises(InvalidInputError, match="workers must be 1: Ray starts"):
         application(ServerConfig("half", "/models", workers=2))
+    with pytest.raises(InvalidInputError, match="another one.* rest_api_port=8500"):
+        application(ServerConfig("half", "/models", rest_api_port=8500))
+    with pytest.raises(InvalidInputError, match="grpc_socket_path must be empty"):
+        application(ServerConfig("half", "/models", grpc_socket_path="/tmp/socket"))
+    for low, high in ((0, 1), (2, 1), (1, 1.5), (True, True)):
+        with pytest.raises(InvalidInputError, match="min_replicas must be an integer from 1 to max_replicas"):
+            application(ServerConfig("half", "/models"), min_replicas=low, max_replicas=high)
+    for target in (0, float("inf"), float("nan"), "16"):
+        with pytest.raises(InvalidInputError, match="target_ongoing_requests must be a positive number"):
+            application(ServerConfig("half", "/models"), target_ongoing_requests=target)
     with pytest.raises(InvalidInputError, match="Received replicas"):
         app({"replicas": "2"})
     with pytest.raises(InvalidInputError, match="port must be of type int. Received 'x'"):

@@ -46,6 +46,10 @@ class InFlight:
         if self._running == 0:
             self._idle.set()
 
+    async def idle(self) -> None:
+        """Return when no request runs; new ones may arrive meanwhile."""
+        await self._idle.wait()
+
     async def drain(self) -> None:
         """Refuse new requests from now on, and return when the running ones have an answer."""
         self.draining = True

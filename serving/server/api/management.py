@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...errors import NotFoundError
+from ...errors import NotFoundError, UnimplementedError
 from ...wire import messages_pb2 as pb
 from ..models.model_config import listed_models
 from ..models.model_registry import ModelRegistry
@@ -23,6 +23,7 @@ class Management:
         models: those of this process.
         metrics: those of this process.
         ask_all: runs an action in all processes of the server, including this one; None if this is the only.
+        reloads: False if a reload would reach this server alone of several that look like one.
 
     Attributes:
         actions: the actions of this process for `ask_all`.
@@ -32,10 +33,11 @@ class Management:
         response = await management.status(pb.ModelSpec(name="half"))
     """
 
-    def __init__(self, models: ModelRegistry, metrics: Metrics, ask_all: AskAll | None):
+    def __init__(self, models: ModelRegistry, metrics: Metrics, ask_all: AskAll | None, reloads: bool = True):
         self._models = models
         self._metrics = metrics
         self._ask_all = ask_all
+        self._reloads = reloads
         self.actions: Mapping[str, Callable[..., Any]] = {
             RELOAD: self._reload,
             STATUS: self._status_or_none,
@@ -46,9 +48,15 @@ class Management:
         """Serve the listed models and no others; return when all are available in all processes.
 
         Raises:
+            UnimplementedError: a reload would reach one server of several.
             InvalidArgumentError: the list has an entry that cannot be served at all.
             ServingError: as in `ModelRegistry.reload`.
         """
+        if not self._reloads:
+            raise UnimplementedError(
+                "A reload would reach one server of several on this port: change their model_config_file "
+                "instead, and watch it with model_config_file_poll_wait_seconds"
+            )
         # It looks at the folders of logs, and a disk may be slow.
         await in_own_thread(lambda: listed_models(config))
         await self._everybody(RELOAD, config.SerializeToString(), timeout, timeout=timeout)
