@@ -1,0 +1,111 @@
+"""Servers of one program each share ports: one of them leaves, and no request fails."""
+
+import contextlib
+import http.client
+import json
+import sys
+import threading
+import time
+
+import grpc
+import pytest
+from ports import free_port
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from keras_selfattn.serving.client import Client, ModelConfig
+from keras_selfattn.serving.errors import ServerStartError, UnimplementedError
+from keras_selfattn.serving.server import Server, ServerConfig
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="SO_REUSEPORT spreads connections on Linux"),
+]
+
+
+@pytest.fixture
+def config(slow_base):
+    return ServerConfig("slow", slow_base, port=free_port(), rest_api_port=free_port())
+
+
+@contextlib.contextmanager
+def asking(*functions):
+    """Calls functions again and again, each in a thread; gives the number of calls and the errors."""
+    counts, errors, stop = [0] * len(functions), [], threading.Event()
+
+    def ask(index, function):
+        while not stop.is_set():
+            try:
+                function()
+                counts[index] += 1
+            except Exception as error:  # noqa: BLE001 - the test looks at them
+                errors.append(error)
+
+    threads = [threading.Thread(target=ask, args=each) for each in enumerate(functions)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield counts, errors
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_server_that_leaves_fails_no_request_of_clients_that_try_once(config, until):
+    target = f"127.0.0.1:{config.port}"
+    options = [("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
+
+    def predict(channel, seconds, wait_for_ready=False):
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "slow"
+        request.inputs["seconds"].dtype = 1
+        request.inputs["seconds"].tensor_shape.SetInParent()
+        request.inputs["seconds"].float_val.append(seconds)
+        prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(
+            request, timeout=60, wait_for_ready=wait_for_ready
+        )
+
+    def on_a_new_connection():
+        with grpc.insecure_channel(target, options) as channel:
+            # A connection that is opened just when the port closes is refused; gRPC opens another one.
+            predict(channel, 0.01, wait_for_ready=True)
+
+    def over_rest():
+        connection = http.client.HTTPConnection("127.0.0.1", config.rest_api_port, timeout=60)
+        with contextlib.closing(connection):
+            connection.request("POST", "/v1/models/slow:predict", json.dumps({"inputs": 0.01}))
+            response = connection.getresponse()
+            body = response.read()
+            assert response.status == 200, body
+
+    with contextlib.ExitStack() as stack:
+        kept = [stack.enter_context(grpc.insecure_channel(target, options)) for _ in range(4)]
+        on_kept = [lambda channel=channel: predict(channel, 0.01) for channel in kept[:2]]
+        long = [lambda channel=channel: predict(channel, 2.0) for channel in kept[2:]]
+        servers = [Server(config, shares_ports=True).start() for _ in range(2)]
+        with asking(*on_kept, *long, on_a_new_connection, over_rest) as (counts, errors):
+            for index in (0, 1):
+                until(lambda: min(counts[:2]) > 5)
+                time.sleep(1.0)  # the long ones are running
+                servers[index].stop()
+                servers[index] = Server(config, shares_ports=True).start()
+            done = sum(counts)
+            until(lambda: sum(counts) > done + 20)
+        for server in servers:
+            server.stop()
+    assert errors == []
+    assert min(counts) > 0
+
+
+def test_a_reload_of_one_server_of_several_is_refused(config, slow_base):
+    with Server(config, shares_ports=True) as server, Client(server.target, "slow") as client:
+        with pytest.raises(UnimplementedError, match="one server of several on this port"):
+            client.reload([ModelConfig("slow", slow_base)])
+        assert client.versions() == [1]
+
+
+def test_a_server_that_shares_its_port_with_nobody_keeps_others_out(config):
+    with Server(config), pytest.raises(ServerStartError, match="cannot listen on"):
+        Server(config, shares_ports=True).start()
+    with Server(config, shares_ports=True), pytest.raises(ServerStartError, match="cannot listen on"):
+        Server(config).start()
