@@ -376,6 +376,26 @@ def test_a_disk_that_fails_drops_and_counts_while_requests_are_answered(
 def writer():
     metrics = Metrics()
     writer = LogWriter(metrics)
+def test_an_entry_of_a_batch_holds_its_own_rows_alone(
+    half_base, start, logs, tmp_path, monkeypatch, in_background
+):
+    entries = []
+    monkeypatch.setattr(LogWriter, "put", lambda _, entry: entries.append(entry))
+    file = tmp_path / "batching"
+    file.write_text("max_batch_size { value: 2 } batch_timeout_micros { value: 2000000 }")
+    server = start(
+        listed(models_text(half_base, logs / "half")), enable_batching=True, batching_parameters_file=file
+    )
+    url = f"{server.rest_url}/v1/models/half:predict"
+    asked = [in_background(post, url, {"instances": [value]}) for value in (2.0, 4.0)]
+    assert [each.result(20)["predictions"] for each in asked] == [[3.0], [4.0]]
+    for entry in entries:
+        _, _, messages = entry.record.args
+        (values,) = messages.args[-1].values()
+        assert (values.shape, values.base) == ((1,), None)
+    assert len(entries) == 2
+
+
     writer.counts = lambda: {
         status: int(count)
         for status, count in re.findall(r'request_log_count.*status_code="(\w+)"} (\d+)', metrics.text())
