@@ -326,6 +326,9 @@ def test_a_changed_file_of_models_turns_a_log_on(half_base, start, logs, tmp_pat
             "filename_prefix in the logging_config of model half.*absolute.*'logs/half'",
         ),
         ({"prefix": "/proc/none/half"}, "filename_prefix.*where this process can write.*'/proc/none/half'"),
+        ({"prefix": "/logs/half/"}, "filename_prefix.*a file's name, such as /logs/half.*'/logs/half/'"),
+        ({"prefix": "/logs/."}, "filename_prefix.*a file's name.*'/logs/.'"),
+        ({"prefix": "/logs/.."}, "filename_prefix.*a file's name.*'/logs/..'"),
         ({"prefix": "/tmp/" + 250 * "x"}, "filename_prefix.*where this process can write.*too long"),
     ],
 )
