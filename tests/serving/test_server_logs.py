@@ -590,6 +590,34 @@ def test_the_python_of_the_page_makes_rows_of_a_log(tmp_path, start, logs, monke
         client.predict(["good", "bad"])
     server.stop()
     section = PAGE.read_text(encoding="utf-8").split("## Request logs")[1].split("\n## ")[0]
+def test_a_draft_that_another_server_removes_is_made_again(logs, monkeypatch):
+    lock = fcntl.flock
+
+    def remove_and_lock(descriptor, how):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        (draft,) = logs.iterdir()
+        assert record_files.publish_dead_drafts(str(logs / "half")) == []
+        assert not draft.exists()
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
+    file = record_files.RecordFile(str(logs / "half"))
+    file.write(b"a record")
+    file.publish()
+    (path,) = logs.iterdir()
+    assert read(path) == [b"a record"]
+
+
+def test_a_folder_without_locks_is_refused(logs, monkeypatch):
+    def refuse(*_):
+        raise OSError("No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OSError, match="No locks"):
+        record_files.check_prefix(str(logs / "half"))
+    assert list(logs.iterdir()) == []
+
+
     (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(compile(code.replace("/logs/", f"{logs}/"), "server.md", "exec"), {})
