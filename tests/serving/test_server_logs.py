@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -325,10 +326,10 @@ def test_a_changed_file_of_models_turns_a_log_on(half_base, start, logs, tmp_pat
             {"prefix": "logs/half"},
             "filename_prefix in the logging_config of model half.*absolute.*'logs/half'",
         ),
-        ({"prefix": "/proc/none/half"}, "filename_prefix.*where this process can write.*'/proc/none/half'"),
         ({"prefix": "/logs/half/"}, "filename_prefix.*a file's name, such as /logs/half.*'/logs/half/'"),
         ({"prefix": "/logs/."}, "filename_prefix.*a file's name.*'/logs/.'"),
         ({"prefix": "/logs/.."}, "filename_prefix.*a file's name.*'/logs/..'"),
+        ({"prefix": "/proc/none/half"}, "filename_prefix.*where this process can write.*'/proc/none/half'"),
         ({"prefix": "/tmp/" + 250 * "x"}, "filename_prefix.*where this process can write.*too long"),
     ],
 )
@@ -375,10 +376,6 @@ def test_a_disk_that_fails_drops_and_counts_while_requests_are_answered(
     assert caplog.text.count("requests are not logged") == 1
 
 
-@pytest.fixture
-def writer():
-    metrics = Metrics()
-    writer = LogWriter(metrics)
 def test_an_entry_of_a_batch_holds_its_own_rows_alone(
     half_base, start, logs, tmp_path, monkeypatch, in_background
 ):
@@ -399,6 +396,10 @@ def test_an_entry_of_a_batch_holds_its_own_rows_alone(
     assert len(entries) == 2
 
 
+@pytest.fixture
+def writer():
+    metrics = Metrics()
+    writer = LogWriter(metrics)
     writer.counts = lambda: {
         status: int(count)
         for status, count in re.findall(r'request_log_count.*status_code="(\w+)"} (\d+)', metrics.text())
@@ -479,6 +480,30 @@ def test_a_record_that_cannot_be_made_is_counted_and_the_next_is_written(writer,
     writer.close()
     assert writer.counts() == {"INTERNAL": 1, "OK": 1}
     assert "a request to model half cannot be logged" in caplog.text
+
+
+def test_a_prefix_that_fails_stops_no_other(writer, logs, tmp_path, caplog):
+    (tmp_path / "bad").write_text("a file")
+    with writer._changed:  # all are written together
+        for _ in range(3):
+            writer.put(entry(tmp_path / "bad" / "half", b"lost"))
+            writer.put(entry(logs / "half", b"a record"))
+    writer.close()
+    assert writer.counts() == {"OK": 3, "UNAVAILABLE": 3}
+    assert caplog.text.count("requests are not logged") == 1
+
+
+def test_a_hung_disk_holds_up_the_end_once(writer, logs, monkeypatch):
+    monkeypatch.setattr(log_writer, "_CLOSING_SECONDS", 0.3)
+    released = threading.Event()
+    writer.put(Entry(str(logs / "half"), "half", 1, lambda: released.wait(20) and b"a record"))
+    began = time.monotonic()
+    for _ in range(3):
+        writer.close()
+    assert 0.3 <= time.monotonic() - began < 0.6
+    released.set()
+    writer._thread.join(20)
+    assert writer.counts() == {"OK": 1}
 
 
 class FullDisk:
@@ -565,31 +590,6 @@ def test_a_dead_draft_without_a_record_is_removed_and_other_files_stay(logs):
     )
 
 
-@pytest.mark.process
-def test_each_worker_writes_files_of_its_own(half_base, logs, tmp_path):
-    file = tmp_path / "models.conf"
-    file.write_text(listed(models_text(half_base, logs / "half")))
-    served = Served(f"--model_config_file={file}")
-    try:
-        with Client(served.target, "half", connections=40) as client:
-            for _ in range(40):
-                client.predict([2.0])
-        assert served.end(signal.SIGTERM) == 0
-    finally:
-        served.close()
-    assert len(records(logs)) == 40
-    assert len({path.stem.split("-")[-2] for path in published(logs)}) == 2
-    assert len(list(logs.iterdir())) == 2
-
-
-def test_the_python_of_the_page_makes_rows_of_a_log(tmp_path, start, logs, monkeypatch):
-    module = Sentiment()
-    save(module, tmp_path / "reviews", serving_default=module.serve)
-    server = start(listed(models_text(tmp_path / "reviews", logs / "reviews", name="reviews")))
-    with Client(server.target, "reviews") as client:
-        client.predict(["good", "bad"])
-    server.stop()
-    section = PAGE.read_text(encoding="utf-8").split("## Request logs")[1].split("\n## ")[0]
 def test_a_draft_that_another_server_removes_is_made_again(logs, monkeypatch):
     lock = fcntl.flock
 
@@ -618,6 +618,31 @@ def test_a_folder_without_locks_is_refused(logs, monkeypatch):
     assert list(logs.iterdir()) == []
 
 
+@pytest.mark.process
+def test_each_worker_writes_files_of_its_own(half_base, logs, tmp_path):
+    file = tmp_path / "models.conf"
+    file.write_text(listed(models_text(half_base, logs / "half")))
+    served = Served(f"--model_config_file={file}")
+    try:
+        with Client(served.target, "half", connections=40) as client:
+            for _ in range(40):
+                client.predict([2.0])
+        assert served.end(signal.SIGTERM) == 0
+    finally:
+        served.close()
+    assert len(records(logs)) == 40
+    assert len({path.stem.split("-")[-2] for path in published(logs)}) == 2
+    assert len(list(logs.iterdir())) == 2
+
+
+def test_the_python_of_the_page_makes_rows_of_a_log(tmp_path, start, logs, monkeypatch):
+    module = Sentiment()
+    save(module, tmp_path / "reviews", serving_default=module.serve)
+    server = start(listed(models_text(tmp_path / "reviews", logs / "reviews", name="reviews")))
+    with Client(server.target, "reviews") as client:
+        client.predict(["good", "bad"])
+    server.stop()
+    section = PAGE.read_text(encoding="utf-8").split("## Request logs")[1].split("\n## ")[0]
     (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(compile(code.replace("/logs/", f"{logs}/"), "server.md", "exec"), {})
