@@ -439,8 +439,22 @@ def test_the_environment_names_the_service_and_the_sampler(half_base):
         ),
     ],
 )
-def test_an_exporter_that_is_not_there_is_an_error(monkeypatch, environment, words):
+def test_an_environment_that_cannot_be_is_an_error(monkeypatch, environment, words):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(errors.ServerStartError, match=words):
+        opentelemetry_sdk.provider_from_environment()
+        ({"OTEL_PROPAGATORS": "tracecontext,b3"}, "OTEL_PROPAGATORS must be of tracecontext.*'b3'"),
+        (
+            {"OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_MAX_QUEUE_SIZE": "10"},
+            "needs other OTEL_.* variables: ValueError: max_export_batch_size",
+        ),
+
+
+def test_an_exporter_that_refuses_its_variables_is_an_error(monkeypatch):
+    def exporter():
+        raise TypeError("no compression zip")
+
+    monkeypatch.setattr(opentelemetry_sdk, "_exporters", lambda: [exporter])
+    with pytest.raises(errors.ServerStartError, match="OTEL_.* variables: TypeError: no compression zip"):
         opentelemetry_sdk.provider_from_environment()
