@@ -421,6 +421,15 @@ def test_who_bears_no_token_has_no_span(half_base, tmp_path, spans):
         spans(6)
 
 
+def test_without_a_propagator_no_header_decides_on_a_trace(monkeypatch, all_spans):
+    sent = [("traceparent", UNSAMPLED)]
+    assert Tracing("1.0").request("Predict", {}, sent) is None
+    monkeypatch.setenv("OTEL_PROPAGATORS", "none")
+    trace = Tracing("1.0").request("Predict", {}, sent)
+    assert trace is not None
+    assert trace.span.parent is None
+
+
 def test_a_request_that_the_sampler_drops_has_no_trace(monkeypatch):
     provider = TracerProvider(sampler=ALWAYS_OFF)
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
