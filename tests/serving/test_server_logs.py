@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -325,6 +326,9 @@ def test_a_changed_file_of_models_turns_a_log_on(half_base, start, logs, tmp_pat
             {"prefix": "logs/half"},
             "filename_prefix in the logging_config of model half.*absolute.*'logs/half'",
         ),
+        ({"prefix": "/logs/half/"}, "filename_prefix.*a file's name, such as /logs/half.*'/logs/half/'"),
+        ({"prefix": "/logs/."}, "filename_prefix.*a file's name.*'/logs/.'"),
+        ({"prefix": "/logs/.."}, "filename_prefix.*a file's name.*'/logs/..'"),
         ({"prefix": "/proc/none/half"}, "filename_prefix.*where this process can write.*'/proc/none/half'"),
         ({"prefix": "/tmp/" + 250 * "x"}, "filename_prefix.*where this process can write.*too long"),
     ],
@@ -370,6 +374,26 @@ def test_a_disk_that_fails_drops_and_counts_while_requests_are_answered(
     server.stop()
     assert [tf.make_ndarray(log.predict_log.request.inputs["x"]).item() for log in records(logs)] == [3.0]
     assert caplog.text.count("requests are not logged") == 1
+
+
+def test_an_entry_of_a_batch_holds_its_own_rows_alone(
+    half_base, start, logs, tmp_path, monkeypatch, in_background
+):
+    entries = []
+    monkeypatch.setattr(LogWriter, "put", lambda _, entry: entries.append(entry))
+    file = tmp_path / "batching"
+    file.write_text("max_batch_size { value: 2 } batch_timeout_micros { value: 2000000 }")
+    server = start(
+        listed(models_text(half_base, logs / "half")), enable_batching=True, batching_parameters_file=file
+    )
+    url = f"{server.rest_url}/v1/models/half:predict"
+    asked = [in_background(post, url, {"instances": [value]}) for value in (2.0, 4.0)]
+    assert [each.result(20)["predictions"] for each in asked] == [[3.0], [4.0]]
+    for entry in entries:
+        _, _, messages = entry.record.args
+        (values,) = messages.args[-1].values()
+        assert (values.shape, values.base) == ((1,), None)
+    assert len(entries) == 2
 
 
 @pytest.fixture
@@ -458,6 +482,30 @@ def test_a_record_that_cannot_be_made_is_counted_and_the_next_is_written(writer,
     assert "a request to model half cannot be logged" in caplog.text
 
 
+def test_a_prefix_that_fails_stops_no_other(writer, logs, tmp_path, caplog):
+    (tmp_path / "bad").write_text("a file")
+    with writer._changed:  # all are written together
+        for _ in range(3):
+            writer.put(entry(tmp_path / "bad" / "half", b"lost"))
+            writer.put(entry(logs / "half", b"a record"))
+    writer.close()
+    assert writer.counts() == {"OK": 3, "UNAVAILABLE": 3}
+    assert caplog.text.count("requests are not logged") == 1
+
+
+def test_a_hung_disk_holds_up_the_end_once(writer, logs, monkeypatch):
+    monkeypatch.setattr(log_writer, "_CLOSING_SECONDS", 0.5)
+    released = threading.Event()
+    writer.put(Entry(str(logs / "half"), "half", 1, lambda: released.wait(20) and b"a record"))
+    began = time.monotonic()
+    for _ in range(3):
+        writer.close()
+    assert 0.5 <= time.monotonic() - began < 1.0
+    released.set()
+    writer._thread.join(20)
+    assert writer.counts() == {"OK": 1}
+
+
 class FullDisk:
     """A writer of records with room for two of them."""
 
@@ -542,6 +590,34 @@ def test_a_dead_draft_without_a_record_is_removed_and_other_files_stay(logs):
     )
 
 
+def test_a_draft_that_another_server_removes_is_made_again(logs, monkeypatch):
+    lock = fcntl.flock
+
+    def remove_and_lock(descriptor, how):
+        monkeypatch.setattr(fcntl, "flock", lock)
+        (draft,) = logs.iterdir()
+        assert record_files.publish_dead_drafts(str(logs / "half")) == []
+        assert not draft.exists()
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
+    file = record_files.RecordFile(str(logs / "half"))
+    file.write(b"a record")
+    file.publish()
+    (path,) = logs.iterdir()
+    assert read(path) == [b"a record"]
+
+
+def test_a_folder_without_locks_is_refused(logs, monkeypatch):
+    def refuse(*_):
+        raise OSError("No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OSError, match="No locks"):
+        record_files.check_prefix(str(logs / "half"))
+    assert list(logs.iterdir()) == []
+
+
 @pytest.mark.process
 def test_each_worker_writes_files_of_its_own(half_base, logs, tmp_path):
     file = tmp_path / "models.conf"
@@ -559,6 +635,32 @@ def test_each_worker_writes_files_of_its_own(half_base, logs, tmp_path):
     assert len(list(logs.iterdir())) == 2
 
 
+def page_code():
+    section = PAGE.read_text(encoding="utf-8").split("## Request logs")[1].split("\n## ")[0]
+    return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+
+
+def test_the_python_of_the_page_makes_a_warmup_file_of_a_log(writer, half_base, tmp_path, logs, monkeypatch):
+    for name in [*["reviews", "other"] * 1001, "reviews"]:
+        log = prediction_log_pb2.PredictionLog()
+        log.log_metadata.model_spec.name = name
+        log.predict_log.request.CopyFrom(predict_request(2.0, model=name))
+        writer.put(entry(logs / "reviews", log.SerializeToString()))
+    writer.close()
+    code, _ = page_code()
+    version = tmp_path / "base" / "4"
+    shutil.copytree(half_base / "3", version)
+    (version / "assets.extra").mkdir()
+    monkeypatch.chdir(version / "assets.extra")
+    exec(compile(code.replace("/logs/", f"{logs}/"), "server.md", "exec"), {})
+    records = [
+        prediction_log_pb2.PredictionLog.FromString(each) for each in read("tf_serving_warmup_requests")
+    ]
+    assert [each.log_metadata.model_spec.name for each in records] == ["reviews"] * 1000
+    with Server(ServerConfig("reviews", tmp_path / "base", port=0)) as server:
+        assert server.available() == {"reviews": [4]}
+
+
 def test_the_python_of_the_page_makes_rows_of_a_log(tmp_path, start, logs, monkeypatch):
     module = Sentiment()
     save(module, tmp_path / "reviews", serving_default=module.serve)
@@ -566,8 +668,7 @@ def test_the_python_of_the_page_makes_rows_of_a_log(tmp_path, start, logs, monke
     with Client(server.target, "reviews") as client:
         client.predict(["good", "bad"])
     server.stop()
-    section = PAGE.read_text(encoding="utf-8").split("## Request logs")[1].split("\n## ")[0]
-    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    _, code = page_code()
     monkeypatch.chdir(tmp_path)
     exec(compile(code.replace("/logs/", f"{logs}/"), "server.md", "exec"), {})
     assert (tmp_path / "reviews.csv").read_text() == "text,label\ngood,pos\nbad,neg\n"

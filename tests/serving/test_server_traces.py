@@ -2,7 +2,9 @@
 
 import http.client
 import json
+import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +20,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry import trace
 from opentelemetry.instrumentation.grpc import GrpcInstrumentorClient
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, SamplingResult
 from opentelemetry.trace import SpanKind, StatusCode
 from tensorflow_serving.apis import (
     get_model_status_pb2,
@@ -189,7 +191,9 @@ def test_the_open_inference_protocol_is_traced_on_both_ports(server, spans):
     [
         ("/v1/models", "/v1/models"),
         ("/v1/models/a%20b", "/v1/models/{model}"),
-        ("/V1/models/half:Predict", "/V1/models/{model}:Predict"),
+        ("/V1/mOdElS/Half:Predict", "/v1/models/{model}:predict"),
+        ("/v1/model\N{LATIN SMALL LETTER LONG S}", ""),
+        ("/v1/models/half/versions/\N{ARABIC-INDIC DIGIT ONE}", ""),
         ("/v1/models/a/labels/b/metadata", "/v1/models/{model}/labels/{label}/metadata"),
         ("/v2", "/v2"),
         ("/v2/models/a:b/versions/v/ready", "/v2/models/{model}/versions/{version}/ready"),
@@ -199,6 +203,78 @@ def test_the_open_inference_protocol_is_traced_on_both_ports(server, spans):
 )
 def test_a_route_has_placeholders_for_names(path, route):
     assert http_route(path) == route
+
+
+def test_a_path_in_a_span_is_bounded(server, spans):
+    assert post(f"{server.rest_url}/v1/models/{'x' * 5000}:predict", {}) == 404
+    (request,) = spans(1)["POST /v1/models/{model}:predict"]
+    assert len(request.attributes["url.path"]) == 1024
+
+
+def test_a_pipelined_request_that_is_not_sampled_adds_nothing_to_the_one_before(server, spans):
+    body = json.dumps({"instances": [2.0]})
+    head = f"POST /v1/models/half:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    both = "".join(f"{head}traceparent: {sent}\r\n\r\n{body}" for sent in (TRACEPARENT, UNSAMPLED))
+    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=20) as connection:
+        connection.sendall(both.encode())
+        answers = b""
+        while answers.count(b"predictions") < 2:
+            answers += connection.recv(4096)
+    spans(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("traceparent", TRACEPARENT.replace("-01", "-01" + " " * 8000)),
+        ("tracestate", "a=" + "b" * 8000),
+        ("tracestate", "not a state,a=b,a=b"),
+        ("baggage", "x" * 8000),
+    ],
+)
+def test_headers_of_strangers_are_not_logged(stub, spans, caplog, name, value):
+    caplog.set_level(logging.WARNING)
+    sent = {"traceparent": TRACEPARENT, name: value}
+    stub.Predict(predict_request(2.0), metadata=[*sent.items()], timeout=20)
+    (request,) = spans(3)[PREDICT]
+    assert (request.parent is None) == (name == "traceparent")
+    assert caplog.text == ""
+
+
+class Broken:
+    """A sampler and a span processor of a program that raise."""
+
+    def __init__(self, at):
+        self._at = at
+
+    def __getattr__(self, name):
+        def do(*_, **__):
+            if name == self._at:
+                raise OSError("broken")
+            return SamplingResult(Decision.RECORD_AND_SAMPLE)
+
+        return do
+
+
+@pytest.mark.parametrize("at", ["should_sample", "on_start", "on_end"])
+def test_an_opentelemetry_that_fails_fails_no_request_and_is_logged_once(
+    half_base, tmp_path, monkeypatch, caplog, in_background, at
+):
+    provider = TracerProvider(sampler=Broken(at))
+    provider.add_span_processor(Broken(at))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    tracing._log_failure.cache_clear()
+    file = tmp_path / "batching"
+    file.write_text(BATCHES.replace("8", "2"))
+    settings = {"enable_batching": True, "batching_parameters_file": file, "enable_tracing": True}
+    with Server(ServerConfig("half", half_base, port=0, rest_api_port=-1, **settings)) as server:
+        url = f"{server.rest_url}/v1/models/half:predict"
+        asked = [in_background(post, url, {"instances": [2.0]}) for _ in range(2)]
+        assert [each.result(20) for each in asked] == [200, 200]
+        with Client(server.target, "half") as client:
+            assert client.predict({"x": np.float32([2.0, 2.0])})["y"].tolist() == [3.0, 3.0]
+    assert caplog.text.count("OpenTelemetry failed with OSError") == 1
 
 
 def test_health_reflection_and_metrics_are_not_traced(server, spans, stub):
@@ -345,6 +421,15 @@ def test_who_bears_no_token_has_no_span(half_base, tmp_path, spans):
         spans(6)
 
 
+def test_without_a_propagator_no_header_decides_on_a_trace(monkeypatch, all_spans):
+    sent = [("traceparent", UNSAMPLED)]
+    assert Tracing("1.0").request("Predict", {}, sent) is None
+    monkeypatch.setenv("OTEL_PROPAGATORS", "none")
+    trace = Tracing("1.0").request("Predict", {}, sent)
+    assert trace is not None
+    assert trace.span.parent is None
+
+
 def test_a_request_that_the_sampler_drops_has_no_trace(monkeypatch):
     provider = TracerProvider(sampler=ALWAYS_OFF)
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
@@ -399,6 +484,14 @@ except ServerStartError as error:
 
 
 @pytest.mark.process
+def test_each_server_of_a_process_exports_its_last_spans(half_base):
+    program = START.format(before="", base=str(half_base))
+    again = f"{program}\n{program[program.index('try:') :]}\nimport os\nos._exit(0)"
+    done = in_a_process(again, OTEL_TRACES_EXPORTER="console", OTEL_BSP_SCHEDULE_DELAY="60000")
+    assert done.stdout.count(f'"name": "{PREDICT}"') == 2, done.stderr
+
+
+@pytest.mark.process
 def test_a_missing_opentelemetry_is_one_sentence(half_base):
     done = in_a_process(START.format(before="sys.modules['opentelemetry'] = None", base=str(half_base)))
     assert done.stdout == "enable_tracing needs OpenTelemetry: pip install 'keras-selfattn[tracing]'\n", (
@@ -437,10 +530,24 @@ def test_the_environment_names_the_service_and_the_sampler(half_base):
             {"OTEL_EXPORTER_OTLP_PROTOCOL": "smoke"},
             "OTEL_EXPORTER_OTLP_PROTOCOL must be one of grpc, http/protobuf",
         ),
+        ({"OTEL_PROPAGATORS": "tracecontext,b3"}, "OTEL_PROPAGATORS must be of tracecontext.*'b3'"),
+        (
+            {"OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_MAX_QUEUE_SIZE": "10"},
+            "needs other OTEL_.* variables: ValueError: max_export_batch_size",
+        ),
     ],
 )
-def test_an_exporter_that_is_not_there_is_an_error(monkeypatch, environment, words):
+def test_an_environment_that_cannot_be_is_an_error(monkeypatch, environment, words):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(errors.ServerStartError, match=words):
+        opentelemetry_sdk.provider_from_environment()
+
+
+def test_an_exporter_that_refuses_its_variables_is_an_error(monkeypatch):
+    def exporter():
+        raise TypeError("no compression zip")
+
+    monkeypatch.setattr(opentelemetry_sdk, "_exporters", lambda: [exporter])
+    with pytest.raises(errors.ServerStartError, match="OTEL_.* variables: TypeError: no compression zip"):
         opentelemetry_sdk.provider_from_environment()

@@ -71,8 +71,7 @@ class GrpcTracing(grpc.aio.ServerInterceptor):
             except BaseException as error:
                 _end_failed(trace, context, error)
                 raise
-            trace.span.set_attribute("rpc.grpc.status_code", 0)
-            trace.end()
+            trace.end({"rpc.grpc.status_code": 0})
             return answer
 
         return grpc.unary_unary_rpc_method_handler(handle_traced)
@@ -82,5 +81,4 @@ def _end_failed(trace: RequestTrace, context: Any, error: BaseException) -> None
     left = isinstance(error, asyncio.CancelledError)
     status = grpc.StatusCode.CANCELLED if left else context.code() or grpc.StatusCode.UNKNOWN
     text = "the client has gone, or its deadline has passed" if left else context.details() or str(error)
-    trace.span.set_attribute("rpc.grpc.status_code", status.value[0])
-    trace.end(status.name, text, status in _OWN_FAULTS)
+    trace.end({"rpc.grpc.status_code": status.value[0]}, status.name, text, status in _OWN_FAULTS)

@@ -124,9 +124,15 @@ class RequestLogs:
             messages: Callable[[], tuple[Message, Message]] = partial(tuple, (logged.message, response))
         else:
             signature = logged.servable.signatures[call.signature_name]
-            feeds, fetched = call.feeds, dict(zip(call.fetches, logged.arrays, strict=True))
+            feeds, fetched = call.feeds, dict(zip(call.fetches, map(_own, logged.arrays), strict=True))
             messages = partial(_predict_messages, signature, logged.spec, spec, feeds, fetched)
         return partial(_serialized, _FIELDS.get(logged.api, _PREDICT), metadata, messages)
+
+
+def _own(array: np.ndarray) -> np.ndarray:
+    """Return an array, or a copy if it is a part of a batch's, which would stay in memory as a whole."""
+    whole = array.base
+    return array.copy() if isinstance(whole, np.ndarray) and whole.nbytes > array.nbytes else array
 
 
 def _serialized(

@@ -12,6 +12,8 @@ from ...wire import messages_pb2 as pb
 from ..runtime.record_files import check_prefix
 
 _TYPES = ("", "file")
+# A path without them is another folder.
+_NO_NAMES = ("", ".", "..")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ def logging_settings(model: str, config: pb.LoggingConfig) -> LoggingSettings:
         raise InvalidArgumentError(
             f"filename_prefix in the {at} must be an absolute path, such as /logs/{model}; the time, the "
             f"process and a number follow in the names of files. Received {prefix!r}"
+        )
+    if prefix.rpartition("/")[2] in _NO_NAMES:
+        raise InvalidArgumentError(
+            f"filename_prefix in the {at} must end in the beginning of a file's name, such as "
+            f"/logs/{model}. Received {prefix!r}"
         )
     try:
         check_prefix(prefix)

@@ -17,11 +17,13 @@ App = Callable[[dict[str, Any], Receive, Callable[[dict[str, Any]], Awaitable[No
 _V1 = re.compile(
     r"/v1/models(?:/(?P<model>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
     r"(?::(?:classify|regress|predict)|/metadata)?)?",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,  # ASCII: its fixed text in lower case is the route
 )
 _V2 = re.compile(r"/v2(?:/models/(?P<model>[^/]+)(?:/versions/(?P<version>[^/]+))?(?:/(?:infer|ready))?)?")
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _FIRST_ERROR, _FIRST_OWN_FAULT = 400, 500
+# Of a path in a span: collectors may refuse what is very long.
+_PATH_BYTES = 1024
 
 
 class TracedApp:
@@ -44,29 +46,28 @@ class TracedApp:
     ) -> None:
         """Answer one request."""
         trace = self._start(scope)
+        # Without a trace, too: uvicorn begins a pipelined request in the context of the one before it.
+        current.set(trace)
         if trace is None:
             await self._app(scope, receive, send)
             return
-        current.set(trace)
         sent = _Sent(send)
         try:
             await self._app(scope, receive, sent)
         finally:
-            trace.span.set_attribute("http.response.status_code", sent.status)
+            path = scope["path"].encode(errors="replace")[:_PATH_BYTES].decode(errors="ignore")
+            told = {"url.path": path, "http.response.status_code": sent.status}
             failed = str(sent.status) if sent.status >= _FIRST_ERROR else ""
-            trace.end(failed, sent.error, is_own_fault=sent.status >= _FIRST_OWN_FAULT)
+            trace.end(told, failed, sent.error, is_own_fault=sent.status >= _FIRST_OWN_FAULT)
 
     def _start(self, scope: dict[str, Any]) -> RequestTrace | None:
-        path, method = scope["path"], scope["method"] if scope["method"] in _METHODS else "_OTHER"
-        route = http_route(path)
+        method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+        route = http_route(scope["path"])
         if not route:
             return None
         attributes = {"http.request.method": method, "http.route": route, "url.scheme": scope["scheme"]}
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
-        trace = self._tracing.request(f"{method} {route}", attributes, headers)
-        if trace is not None:
-            trace.span.set_attribute("url.path", path)
-        return trace
+        return self._tracing.request(f"{method} {route}", attributes, headers)
 
 
 class _Sent:
@@ -86,10 +87,10 @@ class _Sent:
 
 
 def http_route(path: str) -> str:
-    """Return a path with placeholders for its names; empty if the protocols have no such path.
+    """Return a path in lower case with placeholders for its names; empty if the protocols have no such path.
 
     Example:
-        >>> http_route("/v1/models/half/versions/3:predict")
+        >>> http_route("/V1/models/half/versions/3:predict")
         '/v1/models/{model}/versions/{version}:predict'
     """
     found = _V1.fullmatch(path) or _V2.fullmatch(path)
@@ -98,4 +99,4 @@ def http_route(path: str) -> str:
     parts = {name: span for name in found.groupdict() if (span := found.span(name)) != (-1, -1)}
     for name, (start, end) in sorted(parts.items(), key=lambda part: part[1], reverse=True):
         path = f"{path[:start]}{{{name}}}{path[end:]}"
-    return path
+    return path.lower()

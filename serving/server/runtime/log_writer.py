@@ -23,10 +23,10 @@ _WAITING_BYTES = 2**26
 _ENTRY_BYTES = 2**12
 # Entries are written together: each wake-up of a thread takes time from the requests.
 _PAUSE_SECONDS = 0.05
-# Time without files after a failure of the disk.
+# Time without files at a prefix after a failure of its disk.
 _FAILED_SECONDS = 1.0
 # Time for the last entries when the server stops.
-_CLOSING_SECONDS = 10.0
+_CLOSING_SECONDS = 5.0
 
 
 class Entry(NamedTuple):
@@ -67,14 +67,16 @@ class LogWriter:
         self._metrics = metrics
         self._changed = threading.Condition()
         self._closing = threading.Event()
+        # The time at which `close` gives up; None before it is called.
+        self._closed_by: float | None = None
         self._entries: deque[Entry] = deque()
         self._bytes = 0
         self._prefixes: frozenset[str] = frozenset()
         # Of the thread alone.
         self._known: frozenset[str] = frozenset()
         self._open: dict[str, _Open] = {}
-        self._next_try = 0.0
-        self._failing = False
+        # The prefixes that have failed since their last success, and the times of their next tries.
+        self._failing: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="log-requests", daemon=True)
         self._thread.start()
 
@@ -97,11 +99,16 @@ class LogWriter:
             self._changed.notify()
 
     def close(self) -> None:
-        """Write the entries that wait, let the files appear, and end the thread."""
+        """Write the entries that wait, let the files appear, and end the thread; wait at most five seconds.
+
+        A second call waits for what the first has left of them: a server may stop twice.
+        """
         self._closing.set()
         with self._changed:
+            if self._closed_by is None:
+                self._closed_by = time.monotonic() + _CLOSING_SECONDS
             self._changed.notify()
-        self._thread.join(_CLOSING_SECONDS)
+        self._thread.join(max(0.0, self._closed_by - time.monotonic()))
 
     def _run(self) -> None:
         while True:
@@ -164,7 +171,7 @@ class LogWriter:
 
     def _file_of(self, prefix: str) -> _Open | None:
         """Return the file at a prefix, a new one if need be; None if the disk fails."""
-        if prefix not in self._open and time.monotonic() >= self._next_try:
+        if prefix not in self._open and time.monotonic() >= self._failing.get(prefix, 0.0):
             try:
                 self._open[prefix] = _Open(RecordFile(prefix), [])
             except Exception as error:  # noqa: BLE001 - as above
@@ -183,7 +190,7 @@ class LogWriter:
             self._give_up(prefix, error)
             return
         self._count(each, grpc.StatusCode.OK)
-        self._failing = False
+        self._failing.pop(prefix, None)
         if publish:
             del self._open[prefix]
 
@@ -199,8 +206,7 @@ class LogWriter:
         each.models.clear()
 
     def _complain(self, prefix: str, error: Exception) -> None:
-        """Log a failure, unless the disk has failed since the last success."""
-        self._next_try = time.monotonic() + _FAILED_SECONDS
-        if not self._failing:
+        """Log a failure, unless the prefix has failed since its last success."""
+        if prefix not in self._failing:
             _log.error("requests are not logged, and are counted: %s cannot be written: %s", prefix, error)
-        self._failing = True
+        self._failing[prefix] = time.monotonic() + _FAILED_SECONDS

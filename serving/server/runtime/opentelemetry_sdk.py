@@ -12,6 +12,7 @@ from ...errors import ServerStartError
 
 _SERVICE = "keras-selfattn"
 _UNNAMED = "unknown_service"
+_PROPAGATORS = ("tracecontext", "baggage", "none")
 # What OTEL_EXPORTER_OTLP_PROTOCOL says, the exporter's name, and its package.
 _PROTOCOLS = {
     "grpc": ("otlp_proto_grpc", "opentelemetry-exporter-otlp-proto-grpc"),
@@ -25,8 +26,30 @@ def provider_from_environment() -> Any:
     The SDK itself reads OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_..., OTEL_EXPORTER_OTLP_...
 
     Raises:
-        ServerStartError: the SDK or the exporter that OTEL_TRACES_EXPORTER names is not installed.
+        ServerStartError: the SDK or the exporter that OTEL_TRACES_EXPORTER names is not installed, or a
+            variable is wrong.
     """
+    _check_propagators()
+    try:
+        return _provider()
+    except ServerStartError:
+        raise
+    except Exception as error:  # the SDK and each exporter have errors of their own
+        raise ServerStartError(
+            f"enable_tracing needs other OTEL_... environment variables: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _check_propagators() -> None:
+    for name in os.environ.get("OTEL_PROPAGATORS", "").split(","):
+        if name.strip() not in ("", *_PROPAGATORS):
+            raise ServerStartError(
+                f"OTEL_PROPAGATORS must be of {', '.join(_PROPAGATORS)}: the server reads no other headers. "
+                f"Received {name.strip()!r}"
+            )
+
+
+def _provider() -> Any:
     try:
         from opentelemetry import trace
         from opentelemetry.sdk.resources import SERVICE_NAME, Resource

@@ -31,6 +31,8 @@ _DRAFT_SUFFIX = f"{_SUFFIX}.tmp"
 _NAME = r"-\d{8}T\d{6}\.\d{6}Z-\d+-\d+"
 # Of a record: 8 bytes of length and 4 of its checksum before the data, 4 of a checksum after it.
 _HEAD, _AROUND = 12, 16
+# Another server that starts takes a draft that is not locked yet for a dead one, and removes it.
+_DRAFT_TRIES = 3
 
 # One sequence for all servers in a process.
 _numbers = itertools.count(1)
@@ -52,21 +54,14 @@ class RecordFile:
     """
 
     def __init__(self, prefix: str):
-        now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        self.path = Path(f"{prefix}-{now}-{os.getpid()}-{next(_numbers)}{_SUFFIX}")
-        self._draft = self.path.with_name(f".{self.path.stem}{_DRAFT_SUFFIX}")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(self._draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        Path(prefix).parent.mkdir(parents=True, exist_ok=True)
+        self.path, self._draft, self._descriptor = _locked_draft(prefix)
         self.opened = time.monotonic()
         """The time of `time.monotonic` at which it was opened."""
         self.size = 0
         """The bytes of the records written."""
         self._flushed = 0
         try:
-            if fcntl is not None:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-            if not self._draft.exists():
-                raise FileNotFoundError(f"{self._draft} was removed before it was locked")
             self._writer = _records.RecordWriter(os.fsencode(self._draft), _records.RecordWriterOptions(""))
         except BaseException:
             os.close(self._descriptor)
@@ -114,6 +109,26 @@ class RecordFile:
         self._draft.rename(self.path)
 
 
+def _locked_draft(prefix: str) -> tuple[Path, Path, int]:
+    """Create a draft and lock it; return the path to publish it at, its own, and its descriptor."""
+    for _ in range(_DRAFT_TRIES):
+        now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        path = Path(f"{prefix}-{now}-{os.getpid()}-{next(_numbers)}{_SUFFIX}")
+        draft = path.with_name(f".{path.stem}{_DRAFT_SUFFIX}")
+        descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if draft.exists():
+                return path, draft, descriptor
+        except BaseException:
+            os.close(descriptor)
+            draft.unlink(missing_ok=True)
+            raise
+        os.close(descriptor)
+    raise FileNotFoundError(f"each draft at {prefix} was removed before it was locked")
+
+
 def check_prefix(prefix: str) -> None:
     """Raise OSError if no file could be created at a prefix. The folder is created."""
     path = Path(prefix)
@@ -121,8 +136,12 @@ def check_prefix(prefix: str) -> None:
     # Flags of the folder are not enough: file systems can be read-only, names too long.
     longest = f".{path.name}-{'0' * 60}-"
     descriptor, probe = tempfile.mkstemp(prefix=longest, suffix=_DRAFT_SUFFIX, dir=path.parent)
-    os.close(descriptor)
-    Path(probe).unlink()
+    try:
+        if fcntl is not None:  # some network file systems have no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(descriptor)
+        Path(probe).unlink()
 
 
 def publish_dead_drafts(prefix: str) -> list[Path]:
