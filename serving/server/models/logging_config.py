@@ -44,6 +44,11 @@ def logging_settings(model: str, config: pb.LoggingConfig) -> LoggingSettings:
     if not math.isfinite(rate) or not 0 <= rate <= 1:
         raise InvalidArgumentError(f"sampling_rate in the {at} must be a number from 0 to 1. Received {rate}")
     prefix = collector.filename_prefix
+    _check(prefix, model, at)
+    return LoggingSettings(prefix, rate)
+
+
+def _check(prefix: str, model: str, at: str) -> None:
     if not prefix.startswith("/"):
         raise InvalidArgumentError(
             f"filename_prefix in the {at} must be an absolute path, such as /logs/{model}; the time, the "
@@ -60,4 +65,3 @@ def logging_settings(model: str, config: pb.LoggingConfig) -> LoggingSettings:
         raise InvalidArgumentError(
             f"filename_prefix in the {at} must be where this process can write. Received {prefix!r}: {error}"
         ) from error
-    return LoggingSettings(prefix, rate)
