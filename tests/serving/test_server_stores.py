@@ -298,6 +298,19 @@ def test_a_stop_does_not_wait_for_a_slow_store(config, store, bucket, put, versi
     assert time.monotonic() - before < 10
 
 
+def test_a_folder_that_has_gone_changes_nothing_that_is_served(config, bucket, put, versions, until):
+    import fsspec
+
+    put(versions[3], f"{bucket}/half/3")
+    with Server(config) as server:
+        fsspec.filesystem("s3").rm(f"{bucket.removeprefix('s3://')}/half", recursive=True)
+        until(lambda: "has no version" in problem(server))
+        time.sleep(3 * POLL)
+        assert server.available() == {"half": [3]}
+        put(versions[4], f"{bucket}/half/4", names(versions[4]))
+        until(lambda: server.available() == {"half": [4]})
+
+
 def test_a_restart_fetches_nothing_that_it_has(config, store, bucket, put, versions):
     put(versions[3], f"{bucket}/half/3")
     with Server(config):
