@@ -197,8 +197,8 @@ class ServedModel:
                 available.append(number)
             else:
                 problems.append(problem)
-        # A half copied or broken version leaves the earlier ones in place. So does an object store's folder that
-        # has gone: it cannot be told from one without versions.
+        # A half copied or broken version leaves the earlier ones in place. So does a folder of an object store
+        # that has gone: it cannot be told from one without versions.
         gone = not versions and is_stored(settings.base_path)
         if available or not (candidates or gone):
             self._loaded.retire([number for number in self.versions if number not in available])
