@@ -197,7 +197,7 @@ class ServedModel:
                 available.append(number)
             else:
                 problems.append(problem)
-        # A half copied or broken version leaves the earlier ones in place. So does a folder of an object store
+        # A half copied or broken version leaves the earlier ones in place. So does an object store's folder
         # that has gone: it cannot be told from one without versions.
         gone = not versions and is_stored(settings.base_path)
         if available or not (candidates or gone):
