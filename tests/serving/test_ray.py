@@ -124,7 +124,7 @@ def stock_load(target):
                 except grpc.RpcError as error:
                     errors.append(error)
 
-    asking = [threading.Thread(target=ask, args=(seconds,)) for seconds in (0.01, 0.01, 2.0, 2.0)]
+    asking = [threading.Thread(target=ask, args=(seconds,)) for seconds in (0.01, 2.0)]
     for thread in asking:
         thread.start()
     try:

@@ -12,12 +12,13 @@ from typing import Any
 from tensorflow_serving.config import model_server_config_pb2  # pyright: ignore[reportMissingImports]
 
 from keras_selfattn.errors import StorageError
+from keras_selfattn.object_stores import uri_of
 
 from ...errors import InvalidArgumentError
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from ..runtime.text_files import read_text_file
-from ..storage.places import BasePath, check_uri, uri_of
+from ..storage.base_path import BasePath, check_uri
 from .logging_config import LoggingSettings, logging_settings
 
 Policy = pb.FileSystemStoragePathSourceConfig.ServableVersionPolicy

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..storage.places import shown
+from ..storage.base_path import shown
 from .model_config import ModelSettings
 
 

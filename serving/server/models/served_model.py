@@ -20,7 +20,8 @@ from pathlib import Path
 from keras_selfattn.errors import StorageError
 
 from ..config import ServerConfig
-from ..storage.places import BasePath, is_stored, shown, versions_at
+from ..storage.base_path import BasePath, is_stored, shown
+from ..storage.places import versions_at
 from ..storage.versions import Look, Version, Versions
 from .loaded_versions import LoadedVersions
 from .loader import Loader

@@ -17,14 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tensorflow.python.lib.io import _pywrap_record_io
-
 try:
     import fcntl
 except ImportError:  # Windows: drafts of dead processes stay
     fcntl = None
 
-_records: Any = _pywrap_record_io
 _SUFFIX = ".tfrecord"
 _DRAFT_SUFFIX = f"{_SUFFIX}.tmp"
 # A name has a time, a process and a number.
@@ -62,7 +59,7 @@ class RecordFile:
         """The bytes of the records written."""
         self._flushed = 0
         try:
-            self._writer = _records.RecordWriter(os.fsencode(self._draft), _records.RecordWriterOptions(""))
+            self._writer = _record_writer(self._draft)
         except BaseException:
             os.close(self._descriptor)
             self._draft.unlink(missing_ok=True)
@@ -107,6 +104,14 @@ class RecordFile:
     def _reveal(self) -> None:
         os.fsync(self._descriptor)
         self._draft.rename(self.path)
+
+
+def _record_writer(path: Path) -> Any:
+    # Imported late: the supervisor of workers checks prefixes, and leaves TensorFlow to the workers.
+    from tensorflow.python.lib.io import _pywrap_record_io
+
+    records: Any = _pywrap_record_io
+    return records.RecordWriter(os.fsencode(path), records.RecordWriterOptions(""))
 
 
 def _locked_draft(prefix: str) -> tuple[Path, Path, int]:

@@ -1,34 +1,16 @@
-"""Base paths: folders of this machine, and URIs of object stores."""
+"""The versions under a base path, wherever it is."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from keras_selfattn.errors import StorageError
-from keras_selfattn.object_stores import StoreFolder, uri_of
-from keras_selfattn.store_calls import without_secrets
 
 from ..config import ServerConfig
+from .base_path import BasePath, shown
 from .version_folders import VersionFolders
 from .versions import Versions
 
-# An absolute folder of this machine, or a URI.
-BasePath = Path | str
 _CACHE = "~/.cache/keras-selfattn/models"
-
-
-def is_stored(base: BasePath) -> bool:
-    """Return True for a URI."""
-    return isinstance(base, str)
-
-
-def shown(base: BasePath) -> str:
-    """Return a base path for a message: without secrets."""
-    return without_secrets(base) if isinstance(base, str) else str(base)
-
-
-def check_uri(uri: str) -> None:
-    """Raise StorageError if no file system has this URI's scheme, or its package is missing."""
-    StoreFolder(uri)
 
 
 def versions_at(base: BasePath, config: ServerConfig, stopping: Callable[[], bool]) -> Versions:
@@ -55,6 +37,3 @@ def versions_at(base: BasePath, config: ServerConfig, stopping: Callable[[], boo
         raise StorageError(f"model_cache_path must be a folder: {error}") from error
     cache = ModelCache(folder.absolute(), config.model_cache_max_bytes)
     return StoredVersions(base, cache, config.prefer_tflite_model, stopping)
-
-
-__all__ = ["BasePath", "check_uri", "is_stored", "shown", "uri_of", "versions_at"]
