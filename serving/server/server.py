@@ -331,7 +331,9 @@ class Server:
         leaving: asyncio.Future[None] | None = None
         if self._shares_ports:
             # Others listen on the ports: this server's close first, so that new connections go to them. Calls
-            # that are here are answered, instead of refused for another try.
+            # that are here are answered, instead of refused for another try. gRPC cancels a call that arrives
+            # in the moment in which it closes, so clients that watch the health have time to move before it.
+            await asyncio.sleep(min(self._grace, _LEAVING_SECONDS))
             leaving = asyncio.ensure_future(server.stop(self._grace))
             draining = asyncio.ensure_future(_answered(in_flight))
         else:
