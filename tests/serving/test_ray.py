@@ -110,7 +110,7 @@ def request(**inputs):
 
 @contextlib.contextmanager
 def stock_load(target):
-    """Asks with stock stubs that try once, for a short run and for a long one; gives answers and errors."""
+    """Asks with stock stubs that do not retry, for a short run and a long one; gives answers and errors."""
     answers, errors, stop = [], [], threading.Event()
 
     def ask(seconds):
@@ -120,7 +120,8 @@ def stock_load(target):
             stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
             while not stop.is_set():
                 try:
-                    answers.append(stub.Predict(request(seconds=seconds), timeout=60))
+                    # Without waiting, one refused connection would fail all calls of the next second.
+                    answers.append(stub.Predict(request(seconds=seconds), timeout=60, wait_for_ready=True))
                 except grpc.RpcError as error:
                     errors.append(error)
 

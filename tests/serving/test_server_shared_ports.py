@@ -51,24 +51,26 @@ def asking(*functions):
             thread.join()
 
 
-def test_a_server_that_leaves_fails_no_request_of_clients_that_try_once(config, until):
+def test_a_server_that_leaves_fails_no_request_of_clients_that_do_not_retry(config, until):
     target = f"127.0.0.1:{config.port}"
     options = [("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1)]
 
-    def predict(channel, seconds, wait_for_ready=False):
+    def predict(channel, seconds):
         request = predict_pb2.PredictRequest()
         request.model_spec.name = "slow"
         request.inputs["seconds"].dtype = 1
         request.inputs["seconds"].tensor_shape.SetInParent()
         request.inputs["seconds"].float_val.append(seconds)
         prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(
-            request, timeout=60, wait_for_ready=wait_for_ready
+            # A connection that is opened just when the port closes is refused; gRPC opens another one.
+            request,
+            timeout=60,
+            wait_for_ready=True,
         )
 
     def on_a_new_connection():
         with grpc.insecure_channel(target, options) as channel:
-            # A connection that is opened just when the port closes is refused; gRPC opens another one.
-            predict(channel, 0.01, wait_for_ready=True)
+            predict(channel, 0.01)
 
     def over_rest():
         connection = http.client.HTTPConnection("127.0.0.1", config.rest_api_port, timeout=60)
