@@ -45,7 +45,8 @@ def upload(folder: Path, uri: str, numbers: Iterator[int]) -> str:
 
     Raises:
         FileExistsError: none is free.
-        StorageError: the store refuses, or does not answer; what was written is removed.
+        StorageError: the store refuses, or does not answer; what was written is removed, but for a first
+            object of which that is not known.
     """
     store = StoreFolder(uri)
     first, *rest = _in_order(
@@ -61,7 +62,8 @@ def upload(folder: Path, uri: str, numbers: Iterator[int]) -> str:
             continue
         except BaseException:
             try:
-                store.remove(written)
+                # A first write that failed has claimed nothing: the object may be another upload's.
+                store.remove(written if len(written) > 1 else [])
             except StorageError as error:
                 _log.warning("what was written to %s/%s is left there: %s", store.shown, number, error)
             raise

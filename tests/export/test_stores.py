@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from film_model import TRAINING, make_model
 
 from keras_selfattn.cli.main import main
-from keras_selfattn.errors import ExportError
+from keras_selfattn.errors import ExportError, StorageError
 from keras_selfattn.export import (
     export_saved_model,
     keep_newest,
@@ -111,6 +111,15 @@ def test_an_upload_that_fails_leaves_nothing(small, bucket, store, unchecked):
         export_saved_model(small, f"{bucket}/film")
     store.fault = lambda request: None
     assert StoreFolder(bucket).files() == {}
+
+
+def test_an_upload_whose_first_write_fails_removes_nothing_of_another_one(bucket, store, put, tmp_path):
+    (tmp_path / "fingerprint.pb").write_bytes(b"x")
+    put(tmp_path, f"{bucket}/m/1")  # another export was faster
+    store.fault = lambda request: "denied" if request.startswith("PUT") else None
+    with pytest.raises(StorageError, match="refuses the credentials"):
+        upload(tmp_path, f"{bucket}/m", iter([1]))
+    assert [*StoreFolder(bucket).files()] == ["m/1/fingerprint.pb"]
 
 
 def test_a_graph_goes_first_when_a_version_is_removed(bucket, store, put, tmp_path):

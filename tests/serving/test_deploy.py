@@ -245,7 +245,7 @@ class Probed:
             connection.close()
 
     def health(self):
-        """What the health service says."""
+        """The answer of the health service."""
         with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
             asked = health_pb2.HealthCheckRequest()
             return health_pb2_grpc.HealthStub(channel).Check(asked, timeout=20).status
