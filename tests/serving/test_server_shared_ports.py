@@ -1,14 +1,15 @@
 """Servers of one program each share ports: one of them leaves, and no request fails."""
 
 import contextlib
+import functools
 import http.client
 import json
 import sys
-import threading
 import time
 
 import grpc
 import pytest
+from asking import asking
 from ports import free_port
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
@@ -27,65 +28,43 @@ def config(slow_base):
     return ServerConfig("slow", slow_base, port=free_port(), rest_api_port=free_port())
 
 
-@contextlib.contextmanager
-def asking(*functions):
-    """Calls functions again and again, each in a thread; gives the number of calls and the errors."""
-    counts, errors, stop = [0] * len(functions), [], threading.Event()
+def predict(channel, seconds):
+    """Asks with a stock stub."""
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "slow"
+    request.inputs["seconds"].dtype = 1
+    request.inputs["seconds"].tensor_shape.SetInParent()
+    request.inputs["seconds"].float_val.append(seconds)
+    # A connection that is opened just when the port closes is refused; gRPC opens another one.
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+    stub.Predict(request, timeout=60, wait_for_ready=True)
 
-    def ask(index, function):
-        while not stop.is_set():
-            try:
-                function()
-                counts[index] += 1
-            except Exception as error:  # noqa: BLE001 - the test looks at them
-                errors.append(error)
 
-    threads = [threading.Thread(target=ask, args=each) for each in enumerate(functions)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield counts, errors
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
+def over_rest(port):
+    """Asks over a new connection."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.closing(connection):
+        connection.request("POST", "/v1/models/slow:predict", json.dumps({"inputs": 0.01}))
+        response = connection.getresponse()
+        body = response.read()
+        assert response.status == 200, body
 
 
 def test_a_server_that_leaves_answers_what_it_has_and_refuses_no_more(config, until):
     target = f"127.0.0.1:{config.port}"
     options = [("grpc.use_local_subchannel_pool", 1)]  # a connection each
 
-    def predict(channel, seconds):
-        request = predict_pb2.PredictRequest()
-        request.model_spec.name = "slow"
-        request.inputs["seconds"].dtype = 1
-        request.inputs["seconds"].tensor_shape.SetInParent()
-        request.inputs["seconds"].float_val.append(seconds)
-        prediction_service_pb2_grpc.PredictionServiceStub(channel).Predict(
-            # A connection that is opened just when the port closes is refused; gRPC opens another one.
-            request,
-            timeout=60,
-            wait_for_ready=True,
-        )
-
     def on_a_new_connection():
         with grpc.insecure_channel(target, options) as channel:
             predict(channel, 0.01)
 
-    def over_rest():
-        connection = http.client.HTTPConnection("127.0.0.1", config.rest_api_port, timeout=60)
-        with contextlib.closing(connection):
-            connection.request("POST", "/v1/models/slow:predict", json.dumps({"inputs": 0.01}))
-            response = connection.getresponse()
-            body = response.read()
-            assert response.status == 200, body
-
+    rest = functools.partial(over_rest, config.rest_api_port)
     with contextlib.ExitStack() as stack:
         kept = [stack.enter_context(grpc.insecure_channel(target, options)) for _ in range(4)]
         on_kept = [lambda channel=channel: predict(channel, 0.01) for channel in kept[:2]]
         long = [lambda channel=channel: predict(channel, 2.0) for channel in kept[2:]]
         servers = [Server(config, shares_ports=True).start() for _ in range(2)]
-        with asking(*on_kept, *long, on_a_new_connection, over_rest) as (counts, errors):
+        with asking(*on_kept, *long, on_a_new_connection, rest) as (counts, errors):
             for index in (0, 1):
                 until(lambda: min(counts[:2]) > 5)
                 time.sleep(1.0)  # the long ones are running
