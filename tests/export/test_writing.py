@@ -18,6 +18,7 @@ from film_model import CONFIG, make_model
 from keras_selfattn import atomic, models
 from keras_selfattn.errors import ExportError
 from keras_selfattn.export import (
+    check,
     export_saved_model,
     keep_newest,
     latest_version,
@@ -307,6 +308,22 @@ def test_a_graph_that_answers_differently_is_refused_and_nothing_is_left(model, 
     with pytest.raises(ExportError, match=reason):
         export_saved_model(model, tmp_path)
     assert names(tmp_path) == []
+
+
+def test_two_runs_may_differ_by_rounding_and_by_no_more():
+    """On a busy machine threads add partial sums in another order; dropout would change much more."""
+    labels = np.array([b"a", b"b"])
+
+    def reason(changed_score, changed_label=b"b", run=1):
+        answers = [{"score": np.float32([0.5, 0.7]), "label": labels} for _ in range(4)]
+        answers[run] = {"score": np.float32([0.5, changed_score]), "label": np.array([b"a", changed_label])}
+        return check._change(answers, tolerance=1e-5)
+
+    assert reason(0.7 + 6e-8) is None
+    assert reason(0.7 + 1e-3) == "score changed by 0.001 (allowed: 1e-05) between two runs"
+    assert reason(0.7 + 1e-3, run=3) == "score changed by 0.001 (allowed: 1e-05) between two runs"
+    assert reason(float("nan")).startswith("score changed")
+    assert reason(0.7, b"c") == "label changed between two runs"
 
 
 @pytest.mark.process
