@@ -233,14 +233,25 @@ def scaling(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     default=(1, 64),
     help="Clients that ask at the same time; for several loads, several times.",
 )
+@click.option(
+    "--sleep",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Milliseconds that each run of the model sleeps: shows how replicas grow where cores are few.",
+)
 def serving(
-    csv_file: Path | None, plot: Path | None, seconds: float, connections: tuple[int, ...], **settings: Any
+    csv_file: Path | None,
+    plot: Path | None,
+    seconds: float,
+    connections: tuple[int, ...],
+    sleep: float,
+    **settings: Any,
 ) -> None:
     """Our server beside others in Python on the same model: requests, latency, CPU time, memory, start-up."""
     from benchmarks import serving as benchmark
 
     check_plot(plot)
-    table = benchmark.run(replace(_settings(settings), seconds=seconds), connections)
+    table = benchmark.run(replace(_settings(settings), seconds=seconds), connections, sleep=sleep / 1e3)
     report(table, _SERVED, csv_file, plot, ("requests/s", "requests/s"))
 
 

@@ -37,6 +37,7 @@ def run(
     settings: Settings,
     connections: Sequence[int] = CONNECTIONS,
     *,
+    sleep: float = 0.0,
     servers: Sequence[Server] = SERVERS,
     in_process: Sequence[Contestant] = IN_PROCESS,
 ) -> Table:
@@ -45,6 +46,7 @@ def run(
     Args:
         settings: the settings of the measurement; `seconds` are for one load on one server in one round.
         connections: the number of simultaneous clients, for each load.
+        sleep: seconds that each run of the model sleeps before it computes.
         servers: the servers to compare.
         in_process: the contestants that run the model without a server.
 
@@ -59,11 +61,11 @@ def run(
         entries = _entries(place, servers, in_process)
         if entries:
             settings.progress("exporting the model")
-            _write_model(place)
+            _write_model(place, sleep)
         _measure(entries, settings)
     rows = [*BATCHES, *loads, START_UP]
     found = [entry.found(row) for row in rows for entry in entries if row in entry.rows]
-    return Table(found, _notes(settings))
+    return Table(found, _notes(settings, sleep))
 
 
 class _Entry:
@@ -132,9 +134,9 @@ def _entries(place: Place, servers: Sequence[Server], in_process: Sequence[Conte
     return [entry for entry in entries if entry.rows]
 
 
-def _write_model(place: Place) -> None:
+def _write_model(place: Place, sleep: float) -> None:
     try:
-        write_model(place.folder, place.settings)
+        write_model(place.folder, place.settings, sleep)
     except WorkerError as error:
         raise ConfigError(f"The model to serve could not be exported: {error}") from None
 
@@ -147,8 +149,10 @@ def _measure(entries: list[_Entry], settings: Settings) -> None:
             entry.measure()
 
 
-def _notes(settings: Settings) -> list[str]:
+def _notes(settings: Settings, sleep: float) -> list[str]:
     model = "1 layer, d=32" if settings.quick else "2 layers, d=128"
+    if sleep:
+        model += f", each run sleeps {1e3 * sleep:g} ms first"
     return [
         f"Text classifier, {model}, random weights; a request is one text of {TOKENS} tokens, as a string.",
         f"Median of {settings.rounds} rounds of {settings.seconds:g} s for each load, every round in a fresh "

@@ -76,15 +76,19 @@ TWO_OF_OURS = Server(
     one_port=False,
     target=f"ipv4:{HOST}:{{port}},{HOST}:{{health_port}}",
 )
-OURS_ON_RAY = Server("ours on Ray Serve, gRPC", (*_OTHERS, "ours-on-ray", "{folder}", "{port}"))
 PLAIN = Server("grpc.server, 8 threads", (*_OTHERS, "plain", "{folder}", "{port}"))
 NO_MODEL = Server("grpc.aio, no model", (*_OTHERS, "no-model", "{folder}", "{port}"))
-RAY = Server("Ray Serve, gRPC", (*_OTHERS, "ray-serve", "{folder}", "{port}"))
 
 
 def _fastapi(name: str, server: str) -> Server:
     command = (*_OTHERS, server, "{folder}", "{port}")
     return Server(name, command, protocol="http", path="/predict", health="http")
+
+
+def _on_ray(name: str, server: str) -> Server:
+    """The health port answers when all replicas run."""
+    command = (*_OTHERS, server, "{folder}", "{port}", "{health_port}")
+    return Server(name, command, health="http", one_port=False)
 
 
 SERVERS = (
@@ -94,11 +98,15 @@ SERVERS = (
     OURS_OPEN_REST,
     OURS_WORKERS,
     TWO_OF_OURS,
-    OURS_ON_RAY,
+    _on_ray("ours on Ray Serve, gRPC", "ours-on-ray"),
+    _on_ray("ours on Ray Serve, gRPC, 2 replicas", "ours-on-ray-2"),
+    _on_ray("ours on Ray Serve, gRPC, 4 replicas", "ours-on-ray-4"),
     PLAIN,
     _fastapi("FastAPI, SavedModel", "fastapi-saved-model"),
     _fastapi("FastAPI, model.predict", "fastapi-keras"),
-    RAY,
+    _on_ray("Ray Serve, gRPC", "ray-serve"),
+    _on_ray("Ray Serve, gRPC, 2 replicas", "ray-serve-2"),
+    _on_ray("Ray Serve, gRPC, 4 replicas", "ray-serve-4"),
     NO_MODEL,
 )
 IN_PROCESS = (
@@ -137,14 +145,14 @@ def clients(settings: Settings) -> Worker:
     return Worker(one_thread=False, deadline=settings.deadline, program=_CLIENTS)
 
 
-def write_model(folder: Path, settings: Settings) -> None:
-    """Write the model that all contestants serve.
+def write_model(folder: Path, settings: Settings, sleep: float) -> None:
+    """Write the model that all contestants serve; each of its runs sleeps for `sleep` seconds first.
 
     Raises:
         WorkerError: the model cannot be written.
     """
     with Worker(f"{_MODEL}:write", one_thread=False, deadline=settings.deadline) as worker:
-        worker.ask("prepare", case={"folder": str(folder), "quick": settings.quick})
+        worker.ask("prepare", case={"folder": str(folder), "quick": settings.quick, "sleep": sleep})
 
 
 def measure_in_process(contestant: Contestant, rows: list[str], place: Place) -> dict[str, Measured]:

@@ -6,6 +6,8 @@ They serve the model that `peers.served_model` wrote into FOLDER, on 127.0.0.1:P
 """
 
 import contextlib
+import functools
+import http.server
 import json
 import socket
 import subprocess
@@ -14,7 +16,7 @@ from concurrent import futures
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.served_model import EXPECTED, KERAS_FILE, NAME, export_base
+from benchmarks.peers.served_model import EXPECTED, KERAS_FILE, NAME, export_base, texts
 
 HOST = "127.0.0.1"
 HEALTH_PATH = "/health"
@@ -123,50 +125,69 @@ def _fastapi(predict: Any, port: int) -> None:
     uvicorn.run(app, host=HOST, port=port, log_level="warning", access_log=False)
 
 
-def ray_serve(folder: Path, port: int) -> None:
-    """Ray Serve's gRPC proxy, as it is set up by default, in front of one replica."""
+def ray_serve(folder: Path, port: int, health_port: int, *, replicas: int = 1) -> None:
+    """Ray Serve's gRPC proxy, as it is set up by default, in front of replicas."""
     import ray  # pyright: ignore[reportMissingImports]
     from ray import serve  # pyright: ignore[reportMissingImports]
 
-    adders = (
-        "tensorflow_serving.apis.prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server",
-        "grpc_health.v1.health_pb2_grpc.add_HealthServicer_to_server",
-    )
+    adder = "tensorflow_serving.apis.prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server"
 
-    @serve.deployment(max_ongoing_requests=_REPLICA_REQUESTS)
+    @serve.deployment(
+        max_ongoing_requests=_REPLICA_REQUESTS, num_replicas=replicas, ray_actor_options={"num_cpus": 0}
+    )
     class Model:
         def __init__(self) -> None:
             self._predict = _predict_rpc(folder)
+            self._predict(_stock_request())  # prepares the graph before the replica counts as running
 
         def Predict(self, request: Any) -> Any:  # noqa: N802
             return self._predict(request)
 
-        def Check(self, _request: Any) -> Any:  # noqa: N802
-            from grpc_health.v1 import health_pb2
-
-            return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
-
+    health = _health_server(health_port)  # first: Ray takes ports at random
     ray.init(include_dashboard=False, log_to_driver=False, _temp_dir=str(folder / "ray"))
     serve.start(
         http_options={"host": HOST, "port": free_ports(1)[0]},
-        grpc_options={"port": port, "grpc_servicer_functions": list(adders)},
+        grpc_options={"port": port, "grpc_servicer_functions": [adder]},
     )
     application: Any = Model
-    serve.run(application.bind(), blocking=True)
+    serve.run(application.bind())
+    health.serve_forever()
 
 
-def ours_on_ray(folder: Path, port: int) -> None:
-    """Ray Serve with one replica that runs our server."""
+def ours_on_ray(folder: Path, port: int, health_port: int, *, replicas: int = 1) -> None:
+    """Ray Serve with replicas that each run our server."""
     import ray  # pyright: ignore[reportMissingImports]
     from ray import serve  # pyright: ignore[reportMissingImports]
 
-    from keras_selfattn.serving.ray import application
+    from keras_selfattn.serving.ray import application as ray_application
     from keras_selfattn.serving.server import ServerConfig
 
+    health = _health_server(health_port)  # first: Ray takes ports at random
     ray.init(include_dashboard=False, log_to_driver=False, _temp_dir=str(folder / "ray"))
     serve.start(proxy_location="Disabled")
     config = ServerConfig(NAME, folder / NAME, port=port)
-    serve.run(application(config), route_prefix=None, blocking=True)
+    application = ray_application(
+        config, min_replicas=replicas, max_replicas=replicas, ray_actor_options={"num_cpus": 0}
+    )
+    serve.run(application, route_prefix=None)
+    health.serve_forever()
+
+
+def _health_server(port: int) -> http.server.HTTPServer:
+    """Return a server of health checks, to be run when all replicas run; the port is taken at once.
+
+    The ports of the replicas themselves listen as soon as the first one runs.
+    """
+
+    class Healthy(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(http.HTTPStatus.OK)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Print nothing."""
+
+    return http.server.HTTPServer((HOST, port), Healthy)
 
 
 def two_of_ours(folder: Path, port: int, second_port: int) -> None:
@@ -195,6 +216,15 @@ def _signature(folder: Path) -> Any:
     return signature
 
 
+def _stock_request() -> Any:
+    """Return a stock PredictRequest of the first text."""
+    import tensorflow as tf
+    from tensorflow_serving.apis import predict_pb2
+
+    stock: Any = predict_pb2
+    return stock.PredictRequest(inputs={"text": tf.make_tensor_proto(texts()[:1])})
+
+
 def _predict_rpc(folder: Path) -> Any:
     """Return the function from a stock PredictRequest to a stock PredictResponse."""
     import tensorflow as tf
@@ -219,7 +249,11 @@ SERVERS = {
     "fastapi-keras": fastapi_keras,
     "fastapi-saved-model": fastapi_saved_model,
     "ray-serve": ray_serve,
+    "ray-serve-2": functools.partial(ray_serve, replicas=2),
+    "ray-serve-4": functools.partial(ray_serve, replicas=4),
     "ours-on-ray": ours_on_ray,
+    "ours-on-ray-2": functools.partial(ours_on_ray, replicas=2),
+    "ours-on-ray-4": functools.partial(ours_on_ray, replicas=4),
     "two-of-ours": two_of_ours,
 }
 

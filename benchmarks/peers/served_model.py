@@ -1,6 +1,7 @@
 """The model of `bench serving`: a text classifier, exported like a user's; and the same without a server."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +41,40 @@ def write(case: dict[str, Any]) -> Prepared:
     if len(tokens) != TOKENS:
         raise RuntimeError(f"a text has {len(tokens)} tokens instead of {TOKENS}")
     export_saved_model(model, export_base(folder))
+    if case["sleep"]:
+        _replace_by_a_sleeper(export_base(folder) / "1", case["sleep"])
     model.save(folder / KERAS_FILE)
     expected = model.predict(texts()[:1], verbose=0)[0]
     (folder / EXPECTED).write_text(json.dumps(expected.tolist()), encoding="utf-8")
     return Prepared(run=lambda: None, warm=lambda: None)
+
+
+def _replace_by_a_sleeper(version: Path, seconds: float) -> None:
+    """Replace a SavedModel by one that sleeps before it computes, as one does that waits for a device."""
+    import tensorflow as tf
+
+    loaded: Any = tf.saved_model.load(str(version))
+    signature = loaded.signatures["serving_default"]
+    spec, like = [tf.string], [[None]]
+    # The row is read, and then the end is looked for: it sleeps twice.
+    microseconds = tf.constant(round(seconds * 1e6 / 2), tf.int64)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def serve(text: Any) -> Any:
+        rows: Any = tf.data.Dataset.from_tensors(text)
+        variant = tf.raw_ops.SleepDataset(
+            input_dataset=rows._variant_tensor,
+            sleep_microseconds=microseconds,
+            output_types=spec,
+            output_shapes=like,
+        )
+        (late,) = tf.raw_ops.DatasetToSingleElement(dataset=variant, output_types=spec, output_shapes=like)
+        return signature(text=late)
+
+    loaded.serve = serve
+    shutil.rmtree(version)
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    tf.saved_model.save(loaded, str(version), signatures=serve, options=options)
 
 
 def in_process(case: dict[str, Any]) -> Prepared:
