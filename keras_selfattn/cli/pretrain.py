@@ -10,6 +10,7 @@ from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.starting import check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
     OUTPUT,
+    RESUME,
     SEED,
     SEPARATOR,
     TRAINING,
@@ -58,6 +59,7 @@ _PANELS = {
             help="Highest learning rate of the schedule.",
             without="0.002; with --from 0.0001",
         ),
+        RESUME,
         SEED,
     ),
 }
@@ -72,6 +74,7 @@ def command(
     output: Path,
     validation_file: Path | None,
     overwrite: bool,
+    resume: bool,
     start: Path | None,
     **options: Any,
 ) -> None:
@@ -111,8 +114,10 @@ def command(
             source=source,
             reading={"text": text} | ({} if separator is None else {"separator": separator}),
             overwrite=overwrite,
+            resume=resume,
             callbacks=[progress],
             verbose=0,
+            report=console.print,
         )
     print_report(run.figures, "validation")
     console.print(

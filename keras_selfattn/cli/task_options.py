@@ -127,6 +127,11 @@ OUTPUT = (
     Option("--output", type=PATH, required=True, metavar="RUN", help="Run folder to write."),
     Option("--overwrite", is_flag=True, help="Replace an existing run folder once the new one is complete."),
 )
+RESUME = Option(
+    "--resume",
+    is_flag=True,
+    help="Go on where this command was killed: it keeps a checkpoint beside --output until it ends.",
+)
 SEED = Option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),

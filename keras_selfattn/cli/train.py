@@ -13,6 +13,7 @@ from keras_selfattn.cli.task_options import (
     COLUMNS,
     OUTPUT,
     READING,
+    RESUME,
     SEED,
     TRAINING,
     advised_config,
@@ -98,6 +99,7 @@ _PANELS = {
             help="Train again on all rows, where a tenth was held out.",
             without="refit; of images, and over 2000 rows of a pretrained encoder, no-refit",
         ),
+        RESUME,
         SEED,
     ),
 }
@@ -112,6 +114,7 @@ def command(
     task_name: str | None,
     validation_file: Path | None,
     tune: float | None,
+    resume: bool,
     start: Path | None,
     **options: Any,
 ) -> None:
@@ -135,6 +138,10 @@ def command(
     _check_refit(asked, validation_file)
     if tune is not None and not math.isfinite(tune):
         raise ConfigError(f"--tune must be minutes, more than 0. Received {tune}.")
+    if resume and tune is not None:
+        raise ConfigError(
+            "--resume goes on with one training; --tune makes many, until its time is over. Leave one out."
+        )
     task = task_named(task_name, table)
     check_task(task, {**options, "start": start}, ", or name another task with --task")
     _check_labels_asked(task, asked)
@@ -169,6 +176,7 @@ def command(
             reading=reading,
             tune=60 * (tune or 0),
             overwrite=overwrite,
+            resume=resume,
             callbacks=[progress],
             verbose=0,
             report=console.print,

@@ -146,7 +146,8 @@ class RawModel(DeferredCompile):
             validation_split: share of the rows, taken from the end, for validation instead.
             shuffle: draw a new order each epoch.
             seed: of that order.
-            kwargs: `epochs`, `verbose`, `callbacks`, … of `keras.Model.fit`.
+            kwargs: `epochs`, `verbose`, `callbacks`, … of `keras.Model.fit`. After `initial_epoch` epochs the
+                rows have the order that they had then.
 
         Raises:
             DataError: for rows that cannot train the model, or a label that training did not have.
@@ -175,6 +176,7 @@ class RawModel(DeferredCompile):
         if isinstance(validation_data, Rows):
             validation_data = self.batches(validation_data, batch_size).dataset()
         batches = self.batches(rows, batch_size, training=True, shuffle=shuffle, seed=seed)
+        batches.skip(kwargs.get("initial_epoch", 0))
         self._create_metrics(rows.targets)
         # The batches have their order already.
         return super().fit(batches.dataset(), validation_data=validation_data, shuffle=False, **kwargs)

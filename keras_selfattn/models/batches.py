@@ -88,6 +88,12 @@ class LengthSortedBatches:
         """The most rows in a batch of the longest rows."""
         return min(size for _, size in self._classes)
 
+    def skip(self, iterations: int) -> None:
+        """Draw what so many iterations draw, so that the next one is as it is after them."""
+        for _ in range(iterations):
+            for _batch in self:
+                pass
+
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for chosen in self._chosen():
             rows: Any = self.padded_rows(chosen)

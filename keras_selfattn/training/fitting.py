@@ -16,6 +16,7 @@ from keras_selfattn.models.heads import Head
 from keras_selfattn.models.probabilities import Mixture
 from keras_selfattn.models.sample_weights import weights_of
 from keras_selfattn.training.calibration import Calibration, SharesFitted, copy_calibration
+from keras_selfattn.training.checkpoints import Checkpoints
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.few_rows import fit_on_pairs, trains_on_pairs
 from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_optimizer
@@ -63,6 +64,7 @@ def fit_monitored(
     verbose: str | int,
     *,
     choose_epoch: bool = True,
+    checkpoints: Checkpoints | None = None,
 ) -> Fitted:
     """Train a model, keep the weights of its best or last epoch, and calibrate it.
 
@@ -75,6 +77,7 @@ def fit_monitored(
         verbose: as in `keras.Model.fit`.
         choose_epoch: False trains for all epochs and keeps the weights of the last, as training on pairs
             always does.
+        checkpoints: to go on from and to write; training on pairs, which is short, has none.
 
     Raises:
         TrainingError: if the loss became NaN or infinite.
@@ -89,9 +92,10 @@ def fit_monitored(
         history = _fit_on_pairs(model, rows, config, config.epochs, callbacks, verbose=verbose)
     else:
         shares = [SharesFitted(calibration)] if calibration.mixes else []
-        stopping = [_stopping(model.head.monitored, config)] if choose_epoch else []
-        used = [*shares, *callbacks, *stopping]
-        history = _fit(model, rows, config, config.epochs, used, validation_data=measured, verbose=verbose)
+        stopping = _stopping(model.head.monitored, config) if choose_epoch else None
+        settings: dict[str, Any] = {"validation_data": measured, "verbose": verbose}
+        settings |= {"stopping": stopping, "checkpoints": checkpoints}
+        history = _fit(model, rows, config, config.epochs, [*shares, *callbacks], **settings)
         check_finite(history["val_loss"], config)
     if calibration.possible:
         calibration.set()
@@ -135,6 +139,7 @@ def fit_again(
     verbose: str | int,
     report: Callable[[str], None],
     on_pairs: bool = False,
+    checkpoints: Checkpoints | None = None,
 ) -> None:
     """Train a model, each of its encoders separately, without monitoring.
 
@@ -150,6 +155,7 @@ def fit_again(
         verbose: as in `keras.Model.fit`.
         report: called with a line as each training begins.
         on_pairs: True if the monitored model was trained on pairs.
+        checkpoints: as in `fit_monitored`.
 
     Raises:
         TrainingError: if the loss became NaN or infinite.
@@ -160,6 +166,8 @@ def fit_again(
     )
     _adapted(model, rows, config)
     settings: dict[str, Any] = {"callbacks": list(callbacks), "verbose": verbose}
+    if not on_pairs:
+        settings["checkpoints"] = checkpoints
     for place, trained in enumerate(encoders or [model]):
         which = f", encoder {place + 1} of {members}" if encoders else ""
         report(f"Again, on {len(rows):,} rows{which}:")
@@ -230,19 +238,30 @@ def _fit(
     config: TrainConfig,
     epochs: int,
     callbacks: Sequence[keras.callbacks.Callback],
+    stopping: keras.callbacks.EarlyStopping | None = None,
+    checkpoints: Checkpoints | None = None,
     **settings: Any,
 ) -> dict[str, list[float]]:
-    scheduled = _compile(model, rows, config, epochs)
-    return model.fit(
+    """Train a model, from the last checkpoint on if there is one, and return the values of all epochs."""
+    used = [_compile(model, rows, config, epochs), *callbacks]
+    used += [] if stopping is None else [stopping]
+    checkpoint = None
+    if checkpoints is not None:
+        checkpoint = checkpoints.next_fit(model, stopping)
+        settings["initial_epoch"] = checkpoint.epochs
+        epochs = checkpoint.epochs if checkpoint.ended else epochs
+        used.append(checkpoint)
+    history = model.fit(
         rows.inputs,
         rows.targets,
         batch_size=config.batch_size,
         epochs=epochs,
         class_weight=config.class_weight,
         seed=config.seed,
-        callbacks=[scheduled, *callbacks],
+        callbacks=used,
         **settings,
     ).history
+    return history if checkpoint is None else checkpoint.history
 
 
 def _fit_on_pairs(

@@ -3,7 +3,8 @@
 import dataclasses
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,17 @@ from keras_selfattn.models.raw_inputs import as_texts
 from keras_selfattn.models.text.masked_model import MaskedTokenModel
 from keras_selfattn.models.text.windows import windows
 from keras_selfattn.run_folder import write_run, writing
+from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import fit_monitored
-from keras_selfattn.training.supervised import Run, as_json, data_record, draft_run
+from keras_selfattn.training.supervised import (
+    Run,
+    as_json,
+    check_resume,
+    data_record,
+    draft_run,
+    training_digests,
+)
 
 
 def pretrain(
@@ -32,8 +41,10 @@ def pretrain(
     source: str = "texts",
     reading: Mapping[str, Any] | None = None,
     overwrite: bool = False,
+    resume: bool = False,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
+    report: Callable[[str], None] = lambda _line: None,
 ) -> Run:
     """Train a model to predict hidden tokens of texts, and write its run folder.
 
@@ -48,8 +59,10 @@ def pretrain(
         source: the name of the texts' source, for messages and records.
         reading: the arguments of their reader, such as the column.
         overwrite: True replaces an existing run folder, once the new one is whole.
+        resume: True goes on from the checkpoint of the same call, as in `train`.
         callbacks: more Keras callbacks, such as a progress bar.
         verbose: as in `keras.Model.fit`.
+        report: called with a line if the training goes on from a checkpoint.
 
     Raises:
         ConfigError: for `reading` that is not JSON, or settings of labels, such as `class_weight`.
@@ -80,9 +93,13 @@ def pretrain(
         "data": {"train": data_record(rows), "validation": data_record(held_out)},
         "reading": as_json("reading", dict(reading or {})),
     }
-    with draft_run(Path(output), overwrite=overwrite) as draft:
+    check_resume(resume)
+    kept_in = checkpoint_folder(Path(output)) if resume else nullcontext()
+    with kept_in as kept, draft_run(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
-        found = fit_monitored(model, rows, held_out, config, callbacks, verbose)
+        digests = training_digests(model, config, rows, held_out)
+        checkpoints = kept and Checkpoints(kept, digests, report)
+        found = fit_monitored(model, rows, held_out, config, callbacks, verbose, checkpoints=checkpoints)
         seconds = time.perf_counter() - started
         figures = evaluate_pretrained(model, held_out.inputs, config.batch_size)
         settings |= {"best_epoch": found.best_epoch, "trained_on": len(rows), "seconds": round(seconds, 1)}

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import is_number
 from keras_selfattn.models.heads import Head
 from keras_selfattn.run_folder import check_output, write_run, writing
+from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder, digest_of
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.evaluation import measured
 from keras_selfattn.training.fitting import (
@@ -76,6 +77,7 @@ def train(
     reading: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     tune: float = 0.0,
+    resume: bool = False,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
     report: Callable[[str], None] = lambda _line: None,
@@ -97,6 +99,9 @@ def train(
         overwrite: True replaces an existing run folder, once the new one is whole.
         tune: seconds for trials of other settings on the validation rows (`tuning.tuned`). The run's model is
             then a new one with the best settings, not `model`.
+        resume: True goes on from the checkpoint that the same call left when it was killed, and writes one
+            after an epoch, at most each ten seconds. It is in a hidden folder beside `output`, which is
+            removed at the end. The result is that of a call that was never killed. Not with `tune`.
         callbacks: more Keras callbacks, such as a progress bar; used for every training if there are several.
         verbose: as in `keras.Model.fit`.
         report: called with a line as each training begins.
@@ -127,6 +132,7 @@ def train(
     tables = _checked(model, rows, validation, test, config)
     if not (is_number(tune) and tune >= 0):
         raise ConfigError(f"`tune` must be seconds, 0 or more. Received {tune!r}.")
+    check_resume(resume, tune)
     refit = config.refit and validation is None
     split = "validation" if test is None else "test"
     settings = {
@@ -135,10 +141,14 @@ def train(
         },
         "reading": as_json("reading", dict(reading or {})),
     }
-    with draft_run(Path(output), overwrite=overwrite) as draft:
+    shown = {"callbacks": callbacks, "verbose": verbose}
+    kept_in = checkpoint_folder(Path(output)) if resume else nullcontext()
+    with kept_in as kept, draft_run(Path(output), overwrite=overwrite) as draft:
         report(f"Training on {rows_in_words(rows)}")
         started = time.perf_counter()
-        done = _trained(model, tables, config, refit, tune, report, callbacks=callbacks, verbose=verbose)
+        digests = training_digests(model, config, tables["all"], tables["validation"])
+        checkpoints = kept and Checkpoints(kept, digests, report)
+        done = _trained(model, tables, config, refit, tune, report, checkpoints, **shown)
         seconds = time.perf_counter() - started
         # A refitted model has seen the validation rows, so figures on them come from the monitored model.
         told = done.monitored.model if refit and test is None else done.model
@@ -185,6 +195,7 @@ def _trained(
     refit: bool,
     tune: float,
     report: Callable[[str], None],
+    checkpoints: Checkpoints | None,
     **shown: Any,
 ) -> _Trained:
     """Train a monitored model and, with `refit` or several encoders, again without monitoring."""
@@ -198,11 +209,12 @@ def _trained(
     else:
         # A copy, if `model` itself is trained afterwards.
         first = copy_of(model, {"members": 1}) if again else model
-        fitted = fit_monitored(first, *parts, config, choose_epoch=choose, **shown)
+        kept_epochs: Any = {"choose_epoch": choose, "checkpoints": checkpoints}
+        fitted = fit_monitored(first, *parts, config, **kept_epochs, **shown)
         monitored = Candidate(first, config, fitted, {}, [])
     kept = tables["all" if refit else "train"]
     if again:
-        shown |= {"report": report, "on_pairs": monitored.fitted.on_pairs}
+        shown |= {"report": report, "on_pairs": monitored.fitted.on_pairs, "checkpoints": checkpoints}
         fit_again(model, kept, monitored.fitted.best_epoch, monitored.model, monitored.config, **shown)
     return _Trained(model, monitored, len(kept), again)
 
@@ -218,6 +230,30 @@ def draft_run(target: Path, *, overwrite: bool) -> Iterator[Path]:
         yield draft
         with writing(target):
             stack.close()
+
+
+def check_resume(resume: Any, tune: float = 0.0) -> None:
+    """Raise ConfigError for a `resume` that is no flag, or of a search for settings, which ends by time."""
+    if not isinstance(resume, bool):
+        raise ConfigError(f"`resume` must be True or False. Received {resume!r}.")
+    if resume and tune:
+        raise ConfigError(
+            "`resume` (--resume) goes on with one training; `tune` (--tune) makes many, until its time is "
+            "over. Leave one of them out."
+        )
+
+
+def training_digests(
+    model: RawModel, config: TrainConfig, rows: LabelledRows, validation: LabelledRows
+) -> dict[str, str]:
+    """Return the digests of all that a training depends on, by the name for messages."""
+    described = [type(model).__name__, model.config.to_dict(), str(model.get_config().get("start"))]
+    return {
+        "rows": digest_of([rows.inputs, rows.targets]),
+        "validation rows": digest_of([validation.inputs, validation.targets]),
+        "settings": digest_of([described, dataclasses.asdict(config)]),
+        "backend of Keras": keras.backend.backend(),
+    }
 
 
 def _checked(
