@@ -1,0 +1,1 @@
+"""Answers for many rows."""
