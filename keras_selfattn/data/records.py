@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,9 @@ _SPELLED = {
     "pipe": "|",
     "space": " ",
 }
+
+# Rows of JSON Lines that tell the columns.
+_FIRST_ROWS = 1000
 
 # The line of a row's beginning, and its values by column.
 Record = tuple[int, dict[str, Any]]
@@ -113,6 +117,23 @@ def iter_rows(
         finally:
             if content is not opened:
                 content.detach()
+
+
+def columns_of(path: str | Path, *, separator: str | None = None) -> list[str]:
+    """Return the columns of a table: those of the header, or all of the first 1,000 rows of JSON Lines.
+
+    Raises:
+        ConfigError: as for `iter_records`.
+        DataError: if the file is missing, empty, of another kind, or has no header.
+    """
+    file = Path(path)
+    ending = checked_ending(file, _SEPARATORS)
+    separator = as_separator(separator, file) or _SEPARATORS[ending]
+    if separator is None:
+        rows = itertools.islice(iter_rows(file), _FIRST_ROWS)
+        return list(dict.fromkeys(name for row in rows for name in row.values or ()))
+    with _opened(file) as opened:
+        return _header(file, opened, separator, ending != ".tsv")[0]
 
 
 def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
