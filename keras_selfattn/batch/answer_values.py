@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,17 @@ def default_outputs(signature: Signature) -> list[str]:
     if "labels" in signature.outputs:
         return ["labels"]
     return list(_ANSWER) if set(_ANSWER) <= signature.outputs.keys() else list(signature.outputs)
+
+
+def answer_name(output: str, columns: Sequence[str]) -> str:
+    """Return the column of an output beside the columns of a row.
+
+    Example:
+
+        >>> answer_name("label", ["text"]), answer_name("score", ["text"]), answer_name("score", ["score"])
+        ('predicted_label', 'score', 'predicted_score')
+    """
+    return f"predicted_{output}" if output in ("label", "labels") or output in columns else output
 
 
 def plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ a `.keras` file, traced in this process, as an export would write it.
 
 import hashlib
 import logging
-import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,24 +62,13 @@ def find_model(model: str | Path) -> ModelPath:
     if holds_pretrained(path):
         raise DataError(
             f"{path} is a pretrained model's folder. Make a run of a classifier of texts with "
-            f"`keras-selfattn import {path} --output RUN`, or train one with `keras-selfattn train TABLE --from {path}`."
+            f"`keras-selfattn import {path} --output RUN`, or train one with `keras-selfattn train TABLE "
+            f"--from {path}`."
         )
     raise DataError(
         f"{lacks(path)} Or give a SavedModel: the folder of `keras-selfattn export`, or of one version. A "
         "served model is asked with --target."
     )
-
-
-def limit_threads() -> int:
-    """Give each graph one thread, in a process that has run none yet; return the number of CPUs.
-
-    Several batches at once then use the CPUs: preprocessing uses one thread, whatever the number.
-    """
-    from keras_selfattn.serving.server.runtime.cpus import available_cpus
-
-    for name in ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"):
-        os.environ.setdefault(name, "1")
-    return available_cpus()
 
 
 class Graph:
@@ -119,11 +108,11 @@ class Graph:
             found = self._run(tensors)
             return {name: found[name].numpy() for name in outputs}
         except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError) as error:
-            raise RowError(_first_line(error.message)) from error
+            raise RowError(_reason(error)) from error
         except tf.errors.ResourceExhaustedError as error:
-            raise RowError(f"out of memory: {_first_line(error.message)}") from error
+            raise RowError(f"out of memory: {_reason(error)}") from error
         except tf.errors.OpError as error:
-            raise DataError(f"The model failed: {_first_line(error.message)}.") from error
+            raise DataError(f"The model failed: {_reason(error)}.") from error
 
 
 _HERE = ServerRef("this process", "model")
@@ -207,6 +196,13 @@ def _trained_column(folder: Path) -> str | None:
         return None
     column = reading.get("text") if isinstance(reading, dict) else None
     return column if isinstance(column, str) else None
+
+
+def _reason(error: Any) -> str:
+    """Return the words of TensorFlow's message, without the names of nodes and the frames around them."""
+    words = re.split(r"\s*\[(?:\[\{\{node|Op:)", error.message)[0]
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:300].rstrip(".")
 
 
 def _first_line(message: str) -> str:

@@ -49,6 +49,11 @@ class State:
     failed: int = 0
     read: bool = False
 
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing is counted yet."""
+        return (self.part, self.place, self.rows_bytes) == (0, None, 0)
+
 
 class Journal:
     """The hidden folder of an output, locked by this process; make it with `open_journal`.
@@ -177,6 +182,8 @@ def open_journal(output: Path, made_of: Mapping[str, Any], *, overwrite: bool) -
         lock = _locked(folder, output)
         try:
             state = _read(folder)
+            if state is not None and state.is_empty:
+                state = None
             if state is not None and state.made_of != _as_json(made_of):
                 if not overwrite:
                     raise DataError(_differs(folder, output, state.made_of, made_of))
@@ -187,7 +194,11 @@ def open_journal(output: Path, made_of: Mapping[str, Any], *, overwrite: bool) -
                 state = State(made_of)
             journal = Journal(folder, output, state, resumed=resumed)
             journal.save()
-            yield journal
+            try:
+                yield journal
+            finally:
+                if journal.state.is_empty:
+                    shutil.rmtree(folder, ignore_errors=True)
         finally:
             os.close(lock)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.batch.answer_values import default_outputs
+from keras_selfattn.batch.answer_values import answer_name, default_outputs
 from keras_selfattn.batch.cells import input_columns, input_value
 from keras_selfattn.batch.length_batches import Model, PendingAnswers
 from keras_selfattn.batch.row_files import PARQUET, Window, open_rows, values_of
@@ -44,9 +44,18 @@ class Part:
         """Return the form of the output."""
         return writer_for(self.target, self.columns, list(self.outputs.values()))
 
-    def windows(self, place: Sequence[int] | None) -> Iterator[Window]:
-        """Yield the windows from a place on."""
-        return open_rows(self.file, self.separator).windows(place)
+    def windows(self, place: Sequence[int] | None, end: Sequence[int] | None = None) -> Iterator[Window]:
+        """Yield the windows from a place on, up to another one if it is given."""
+        for window in open_rows(self.file, self.separator).windows(place):
+            yield window if end is None else window.cut(end)
+            if end is not None and window.end[0] >= end[0]:
+                return
+
+    def places(self, place: Sequence[int] | None) -> Iterator[tuple[Sequence[int] | None, list[int]]]:
+        """Yield beginning and end of each window from a place on."""
+        for end in open_rows(self.file, self.separator).ends(place):
+            yield place, end
+            place = end
 
 
 @dataclass(frozen=True)
@@ -208,12 +217,8 @@ def part_for(
         column = trained_column
     # A JSON Lines file without a readable row has no columns; its rows are errors.
     inputs = input_columns(signature, file, columns, column) if columns else {}
-    names = {name: _answer_name(name, columns) for name in outputs}
+    names = {name: answer_name(name, columns) for name in outputs}
     for name in names.values():
         if name in columns:
             raise DataError(f"{file} has a column {name!r} already, which is that of the answers. Rename it.")
     return Part(file, target, separator, tuple(columns), inputs, names, batch_size, named)
-
-
-def _answer_name(output: str, columns: Sequence[str]) -> str:
-    return f"predicted_{output}" if output in ("label", "labels") or output in columns else output

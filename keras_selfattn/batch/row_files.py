@@ -40,6 +40,14 @@ class Window:
     problems: dict[int, str] = field(default_factory=dict)
     table: Any = None
 
+    def cut(self, end: Sequence[int]) -> "Window":
+        """Return the rows before a place; of a text file a window ends there or before."""
+        extra = self.end[0] - end[0]
+        if self.table is None or extra <= 0:
+            return self
+        table = self.table.slice(0, len(self.table) - extra)
+        return Window(self.lines[: len(table)], _Records(table), [*end], end[0], self.problems, table)
+
 
 class RowFile(Protocol):
     """A table that is read window by window.
@@ -54,6 +62,10 @@ class RowFile(Protocol):
 
     def windows(self, start: Sequence[int] | None) -> Iterator[Window]:
         """Yield the windows from a place on; None begins with the first row."""
+        ...
+
+    def ends(self, start: Sequence[int] | None) -> Iterator[list[int]]:
+        """Yield the ends of windows from a place on, for others to read."""
         ...
 
 
@@ -94,6 +106,9 @@ class _Text:
         if window.lines or window.problems:
             yield window
 
+    def ends(self, start: Sequence[int] | None) -> Iterator[list[int]]:
+        return (window.end for window in self.windows(start))
+
 
 class _Parquet:
     def __init__(self, path: Path) -> None:
@@ -131,6 +146,12 @@ class _Parquet:
                     yield Window(lines, _Records(rest), [row], row, table=rest)
         except (OSError, arrow().ArrowException) as error:
             raise self._broken(error) from error
+
+    def ends(self, start: Sequence[int] | None) -> Iterator[list[int]]:
+        row = start[0] if start else 0
+        while row < self.total:
+            row = min(row + self._rows, self.total)
+            yield [row]
 
     def _broken(self, error: Exception) -> DataError:
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else "no reason"

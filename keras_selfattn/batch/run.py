@@ -82,7 +82,29 @@ class Files:
             arrow()
         for _, target in parts:
             writer_for(target, (), ())
-        _check_output(self)
+        self.check_places()
+        if self.output.exists() and not self.overwrite:
+            raise DataError(
+                f"{self.output} exists already. Replace it with --overwrite, or choose another --output."
+            )
+        with writing(self.output):
+            check_writable(self.output)
+
+    def check_places(self) -> None:
+        """Raise ConfigError if the output cannot be what the source makes it."""
+        output, folder = self.output, self.source.is_dir()
+        if output.exists() and self.source.exists() and output.samefile(self.source):
+            raise ConfigError(
+                f"--output must be another place than --file. Received {str(output)!r} for both."
+            )
+        if output.exists() and output.is_dir() != folder:
+            wanted = "a folder" if folder else "a file"
+            raise ConfigError(f"--output must be {wanted}, since --file is one. Received {str(output)!r}.")
+        if output.exists() and not folder and is_stream(output):
+            raise ConfigError(
+                f"--output must be a file, which is written piece by piece. Received {str(output)!r}; `query` "
+                "writes to standard output."
+            )
 
     def parts(self) -> list[tuple[Path, Path]]:
         """Return each input with the name of its output."""
@@ -121,6 +143,7 @@ def predict_files(
     Raises:
         DataError: if a file cannot be read or written; the rows so far are kept for the next run.
     """
+    files.check_places()
     identity = files.identity()
     whole = {"input": identity, **made_of}
     if (state := published(files.output, whole)) is not None:
@@ -181,21 +204,3 @@ def _check_ending(file: Path) -> None:
             f"{file} is no table of rows. Give a file, or a folder of files, ending in {', '.join(ENDINGS)}; "
             "series, tokens and names of images are columns of such tables."
         )
-
-
-def _check_output(files: Files) -> None:
-    output, folder = files.output, files.source.is_dir()
-    if output.exists() and output.resolve() == files.source.resolve():
-        raise ConfigError(f"--output must be another place than --file. Received {str(output)!r} for both.")
-    if output.is_dir() != folder and output.exists():
-        wanted = "a folder, since --file is one" if folder else "a file, since --file is one"
-        raise ConfigError(f"--output must be {wanted}. Received {str(output)!r}.")
-    if output.exists() and not folder and is_stream(output):
-        raise ConfigError(
-            f"--output must be a file that can be written piece by piece. Received {str(output)!r}; `query` "
-            "writes to standard output."
-        )
-    if output.exists() and not files.overwrite:
-        raise DataError(f"{output} exists already. Replace it with --overwrite, or choose another --output.")
-    with writing(output):
-        check_writable(output)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,9 @@ from keras_selfattn.cli.console import clock, console, error_console, import_ten
 from keras_selfattn.cli.exit_status import SOME_ROWS
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import SEPARATOR
+from keras_selfattn.serving.client import Signature
 
 if TYPE_CHECKING:
-    from keras_selfattn.batch.length_batches import Model
     from keras_selfattn.batch.part import Part
 
 # Seconds between lines about a run, where there is no terminal.
@@ -88,7 +88,7 @@ _PANELS = {
     cls=PanelCommand,
     panels=_PANELS,
     epilog="Exit status: 0 all rows are answered, 6 some are not (OUTPUT.errors.jsonl says why), 1 failed; "
-    "of a server 3 no such model, 4 no answer now, 5 not allowed. After any of these but 0 and 6 the same command "
+    "of a server 3 no such model, 4 no answer now, 5 not allowed. After all but 0 and 6 the same command "
     "goes on where it stopped.",
 )
 @click.argument("model")
@@ -102,7 +102,7 @@ def command(model: str, file: Path, output: Path, overwrite: bool, **options: An
     files = Files(file, output, overwrite)
     files.parts()
     _check_options(model, options)
-    made_of, engine = _served(model, files, options) if options["target"] else _loaded(model, files, options)
+    made_of, engine = (_served if options["target"] else _loaded)(model, options)
     with _shown(output) as shown:
         done = predict_files(files, made_of, engine, shown)
     seconds = time.monotonic() - shown.started
@@ -125,7 +125,7 @@ def _check_options(model: str, options: dict[str, Any]) -> None:
         raise click.UsageError("--workers is that of --ray.")
 
 
-def _loaded(model: str, files: Files, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """Return what the answers are made of, and the maker of an engine that loads the model."""
     from keras_selfattn.batch.graphs import find_model
 
@@ -134,18 +134,36 @@ def _loaded(model: str, files: Files, options: dict[str, Any]) -> tuple[dict[str
 
     @contextmanager
     def local() -> Iterator[Engine]:
-        from keras_selfattn.batch.graphs import Graph, limit_threads
+        from keras_selfattn.batch.graphs import Graph
         from keras_selfattn.batch.run import LocalEngine
+        from keras_selfattn.serving.server.runtime.cpus import available_cpus
 
-        threads = limit_threads()
         import_tensorflow(batches=True)
         graph = Graph(found, options["signature"])
-        yield LocalEngine(graph, partial(_part, graph, found.column, options), threads)
+        # One batch at a time leaves cores idle: reading its texts takes one, whatever TensorFlow has.
+        yield LocalEngine(
+            graph,
+            partial(_part, graph.signature, trained_column=found.column, options=options),
+            available_cpus(),
+        )
 
-    return made_of, local
+    @contextmanager
+    def on_ray() -> Iterator[Engine]:
+        from keras_selfattn.batch.on_ray import RayEngine
+
+        make_part = partial(_part, trained_column=found.column, options=options)
+        yield RayEngine(found, options["signature"], make_part, options["workers"])
+
+    if options["ray"] is None:
+        return made_of, local
+    from keras_selfattn.batch.on_ray import connect
+
+    with console.status("Connecting to Ray") if console.is_terminal else nullcontext():
+        connect(options["ray"], options["timeout"])
+    return made_of, on_ray
 
 
-def _served(model: str, files: Files, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _served(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """Return what the answers are made of, and the maker of an engine that asks a server."""
     from keras_selfattn.batch.run import LocalEngine
     from keras_selfattn.batch.served import ServedModel
@@ -157,7 +175,9 @@ def _served(model: str, files: Files, options: dict[str, Any]) -> tuple[dict[str
     @contextmanager
     def engine() -> Iterator[Engine]:
         with client:
-            yield LocalEngine(served, partial(_part, served, None, options), _CALLS)
+            yield LocalEngine(
+                served, partial(_part, served.signature, trained_column=None, options=options), _CALLS
+            )
 
     return made_of, engine
 
@@ -172,12 +192,12 @@ def _read(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part(
-    model: "Model",
-    trained_column: str | None,
-    options: dict[str, Any],
+    signature: Signature,
     file: Path,
     target: Path,
     *,
+    trained_column: str | None,
+    options: dict[str, Any],
     named: bool,
 ) -> "Part":
     from keras_selfattn.batch.part import part_for
@@ -185,7 +205,7 @@ def _part(
     return part_for(
         file,
         target,
-        model.signature,
+        signature,
         options["outputs"],
         column=options["column"],
         trained_column=trained_column,

@@ -1,0 +1,32 @@
+"""A small model of texts that fails for some, and the processes that answer with it."""
+
+import subprocess
+import sys
+
+
+def save(folder, limit):
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def answer(text):
+        length = tf.strings.length(text, unit="UTF8_CHAR")
+        fails = tf.debugging.assert_none_equal(text, "FAIL", message="a text is FAIL")
+        with tf.control_dependencies([fails]):
+            label = tf.where(length > limit, "long", "short")
+        numbers = tf.cast(length, tf.float32)
+        return {"label": label, "score": numbers / 10, "halves": tf.stack([numbers / 2, -numbers], axis=1)}
+
+    module = tf.Module()
+    tf.saved_model.save(module, str(folder), {"serving_default": answer})
+    return folder.parent
+
+
+def command(model, source, output, *options):
+    """The same as the words of a process."""
+    program = "from keras_selfattn.cli.entry import main; main()"
+    words = ["predict", str(model), "--file", str(source), "--output", str(output), *map(str, options)]
+    return [sys.executable, "-c", program, *words]
+
+
+def ran(*words, **settings):
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, **settings)
