@@ -164,16 +164,22 @@ def answered(
     executor: Executor,
 ) -> Iterator[Answered]:
     """Yield the windows of a part from a place on, answered; the next is being answered meanwhile."""
-    writer = part.writer()
+    writer, windows = part.writer(), part.windows(place)
     before: PendingWindow | None = None
     try:
-        for window in part.windows(place):
-            pending = PendingWindow(part, window, model, executor)
+        while True:
+            try:
+                window = next(windows, None)
+            except Exception:
+                if before is not None:  # what stands before the trouble is kept
+                    yield before.result(writer)
+                raise
+            after = None if window is None else PendingWindow(part, window, model, executor)
             if before is not None:
                 yield before.result(writer)
-            before = pending
-        if before is not None:
-            yield before.result(writer)
+            before = after
+            if before is None:
+                return
     finally:
         if before is not None:
             before.cancel()

@@ -102,8 +102,8 @@ class Files:
             raise ConfigError(f"--output must be {wanted}, since --file is one. Received {str(output)!r}.")
         if output.exists() and not folder and is_stream(output):
             raise ConfigError(
-                f"--output must be a file, which is written piece by piece. Received {str(output)!r}; `query` "
-                "writes to standard output."
+                f"--output must be a file, which is written piece by piece. Received {str(output)!r}; "
+                "`query` writes to standard output."
             )
 
     def parts(self) -> list[tuple[Path, Path]]:
