@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 
 import pytest
 from batch_models import command, ran
@@ -23,6 +24,7 @@ def address():
     pytest.importorskip("ray.data")
     from ray.cluster_utils import Cluster
 
+    Path("/tmp/ray").mkdir(exist_ok=True)  # Ray writes the cluster's address there, and does not make it
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets' names have at most 107 bytes
     head = {"num_cpus": 1, "include_dashboard": False, "temp_dir": folder}
     cluster = Cluster(initialize_head=True, head_node_args=head)
