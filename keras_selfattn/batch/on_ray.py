@@ -144,6 +144,7 @@ def connect(address: str, timeout: float) -> None:
         ConfigError: if Ray Data is not installed, or no cluster answers.
     """
     ray = _ray()
+    logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of its thread
     failed: list[BaseException] = []
 
     def begin() -> None:

@@ -100,8 +100,9 @@ def command(model: str, file: Path, output: Path, overwrite: bool, **options: An
     all of it is written. A run that ends early goes on where it stopped when the same command is given again.
     """
     files = Files(file, output, overwrite)
-    files.parts()
     _check_options(model, options)
+    if not partial_of(output).exists():  # or a run that was killed at its very end could not end
+        files.check()
     made_of, engine = (_served if options["target"] else _loaded)(model, options)
     with _shown(output) as shown:
         done = predict_files(files, made_of, engine, shown)
@@ -149,18 +150,14 @@ def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
     @contextmanager
     def on_ray() -> Iterator[Engine]:
-        from keras_selfattn.batch.on_ray import RayEngine
+        from keras_selfattn.batch.on_ray import RayEngine, connect
 
+        with error_console.status("Connecting to Ray") if error_console.is_terminal else nullcontext():
+            connect(options["ray"], options["timeout"])
         make_part = partial(_part, trained_column=found.column, options=options)
         yield RayEngine(found, options["signature"], make_part, options["workers"])
 
-    if options["ray"] is None:
-        return made_of, local
-    from keras_selfattn.batch.on_ray import connect
-
-    with console.status("Connecting to Ray") if console.is_terminal else nullcontext():
-        connect(options["ray"], options["timeout"])
-    return made_of, on_ray
+    return made_of, local if options["ray"] is None else on_ray
 
 
 def _served(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
