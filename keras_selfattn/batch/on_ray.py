@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ class RayEngine:
         self._parts.append(part)
         return part
 
-    def answered(self, part: Part, place: Sequence[int] | None) -> Iterator[Answered]:
+    def answered(self, part: Part, place: Sequence[int] | None) -> Generator[Answered, None, None]:
         """As in `run.Engine`; the first call starts the actors, for all parts from this one on."""
         number = self._parts.index(part)
         with _errors():

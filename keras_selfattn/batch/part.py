@@ -1,7 +1,7 @@
 """One file of the input with its output: its windows of rows, each answered and made into bytes."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,7 +162,7 @@ def answered(
     place: Sequence[int] | None,
     model: Model,
     executor: Executor,
-) -> Iterator[Answered]:
+) -> Generator[Answered, None, None]:
     """Yield the windows of a part from a place on, answered; the next is being answered meanwhile."""
     writer, windows = part.writer(), part.windows(place)
     before: PendingWindow | None = None

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from keras_selfattn.atomic import new_file
-from keras_selfattn.batch.answer_values import cell_text, plain
+from keras_selfattn.batch.answer_values import plain
 from keras_selfattn.batch.row_files import PARQUET, Window, arrow
-from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.errors import ConfigError
 
 Answers = Mapping[str, Sequence[Any]]
 
@@ -60,7 +60,7 @@ def writer_for(path: Path, columns: Sequence[str], names: Sequence[str]) -> RowW
     if ending in (".jsonl", ".ndjson"):
         return _JsonLines()
     if ending == PARQUET:
-        return _Parquet(columns)
+        return _Parquet([*columns, *names])
     raise ConfigError(
         f"--output must end in .csv, .tsv, .jsonl or .parquet; for a folder of parts it is a folder. "
         f"Received {str(path)!r}."
@@ -156,7 +156,11 @@ class _Parquet:
         else:
             records = [window.records[row] for row in kept]
             names = dict.fromkeys([*self._columns, *(name for record in records for name in record)])
-            columns = {name: _arrow_column([record.get(name) for record in records]) for name in names}
+            columns = {
+                name: _arrow_column([record.get(name) for record in records])
+                for name in names
+                if name not in answers
+            }
         columns |= {name: _arrow_column(values) for name, values in answers.items()}
         batch = pa.record_batch(columns)
         sink = pa.BufferOutputStream()
@@ -172,10 +176,11 @@ class _Parquet:
             if schema is None:
                 schema = found
             elif found != schema:
-                schema = _unified(pa, schema, found, target)
-        with new_file(target) as file, parquet.ParquetWriter(file, schema or pa.schema([])) as whole:
+                schema = _unified(schema, found)
+        schema = schema or pa.schema([(name, pa.null()) for name in self._columns])
+        with new_file(target) as file, parquet.ParquetWriter(file, schema) as whole:
             for batch in _streams(draft):
-                whole.write_table(_as_schema(pa, batch, schema))
+                whole.write_table(_as_schema(batch, schema))
         draft.unlink()
 
 
@@ -188,27 +193,39 @@ def _streams(draft: Path) -> Any:
                 yield from stream
 
 
-def _unified(pa: Any, one: Any, other: Any, target: Path) -> Any:
-    try:
-        return pa.unify_schemas([one, other], promote_options="permissive")
-    except pa.ArrowException as error:
-        raise DataError(
-            f"--output {target.name} cannot be written: a column has values of several types ({error}). "
-            "Write .jsonl instead, which takes any."
-        ) from error
+def _unified(one: Any, other: Any) -> Any:
+    """Return the schema of both; a column whose types have nothing in common becomes text."""
+    pa = arrow()
+    found = []
+    for name in dict.fromkeys([*one.names, *other.names]):
+        fields = [schema.field(name) for schema in (one, other) if name in schema.names]
+        try:
+            schemas = [pa.schema([field]) for field in fields]
+            found.append(pa.unify_schemas(schemas, promote_options="permissive").field(0))
+        except pa.ArrowException:
+            found.append(pa.field(name, pa.string()))
+    return pa.schema(found)
 
 
-def _as_schema(pa: Any, batch: Any, schema: Any) -> Any:
+def _as_schema(batch: Any, schema: Any) -> Any:
+    pa = arrow()
     table = pa.Table.from_batches([batch])
     if table.schema == schema:
         return table
-    columns = [
-        table.column(field.name).cast(field.type)
-        if field.name in table.schema.names
-        else pa.nulls(len(table), field.type)
-        for field in schema
-    ]
+    columns = []
+    for field in schema:
+        if field.name not in table.schema.names:
+            columns.append(pa.nulls(len(table), field.type))
+            continue
+        column = table.column(field.name)
+        is_other = field.type == pa.string() and column.type not in (pa.string(), pa.null())
+        columns.append(_as_texts(column.to_pylist()) if is_other else column.cast(field.type))
     return pa.table(columns, schema=schema)
+
+
+def _as_texts(values: Sequence[Any]) -> Any:
+    texts = [None if value is None else _cell(value).encode(errors="replace").decode() for value in values]
+    return arrow().array(texts, arrow().string())
 
 
 def _arrow_column(values: Sequence[Any]) -> Any:
@@ -224,8 +241,7 @@ def _arrow_column(values: Sequence[Any]) -> Any:
         return pa.array(rows)
     except (UnicodeEncodeError, pa.ArrowException):
         # Values of several types, and halves of surrogate pairs, which have no UTF-8.
-        texts = [None if value is None else cell_text(value) for value in rows]
-        return pa.array([text if text is None else text.encode(errors="replace").decode() for text in texts])
+        return _as_texts(rows)
 
 
 def _json_line(record: dict[str, Any]) -> bytes:

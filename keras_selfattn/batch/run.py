@@ -1,6 +1,7 @@
 """Answer a file of rows, or a folder of such files, in bounded memory; go on where a killed run stopped."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ class Engine(Protocol):
         """Return a part, after a check that its columns fit the model."""
         ...
 
-    def answered(self, part: Part, place: Sequence[int] | None) -> Iterator[Answered]:
+    def answered(self, part: Part, place: Sequence[int] | None) -> Generator[Answered, None, None]:
         """Yield the windows of a part from a place on, with their answers."""
         ...
 
@@ -40,7 +41,7 @@ class LocalEngine:
     def __init__(self, model: Model, make_part: Callable[..., Part], threads: int) -> None:
         self._model, self.part, self._threads = model, make_part, threads
 
-    def answered(self, part: Part, place: Sequence[int] | None) -> Iterator[Answered]:
+    def answered(self, part: Part, place: Sequence[int] | None) -> Generator[Answered, None, None]:
         """As in `Engine`."""
         with ThreadPoolExecutor(self._threads) as executor:
             yield from answered(part, place, self._model, executor)
@@ -191,10 +192,12 @@ def _answer_part(part: Part, journal: Journal, engine: Engine, progress: Callabl
         progress(place[0] / total if place else 0.0)
         if place is None and journal.state.rows_bytes == 0:
             draft.append(part.writer().header(), b"")
-        for window in engine.answered(part, place):
-            draft.append(window.rows, window.errors)
-            draft.commit(window.place, rows=window.count, failed=window.failed)
-            progress(window.done / total)
+        # Closed at once on Ctrl-C, so that no thread works on.
+        with contextlib.closing(engine.answered(part, place)) as windows:
+            for window in windows:
+                draft.append(window.rows, window.errors)
+                draft.commit(window.place, rows=window.count, failed=window.failed)
+                progress(window.done / total)
         draft.commit(journal.state.place, rows=0, failed=0, read=True)
 
 

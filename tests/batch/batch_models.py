@@ -30,3 +30,15 @@ def command(model, source, output, *options):
 
 def ran(*words, **settings):
     return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, **settings)
+
+
+def save_tokens(folder):
+    """A labeller: the label of a token is itself in capitals."""
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string, name="tokens")])
+    def answer(tokens):
+        return {"label": tf.strings.upper(tokens), "score": tf.cast(tf.strings.length(tokens), tf.float32)}
+
+    tf.saved_model.save(tf.Module(), str(folder), {"serving_default": answer})
+    return folder.parent

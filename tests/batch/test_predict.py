@@ -9,7 +9,7 @@ import random
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from batch_models import save
+from batch_models import save, save_tokens
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 # Of all lengths, and whatever a form has to protect.
@@ -218,3 +218,49 @@ def test_texts_between_quotes_stay_in_one_cell(predict, tmp_path):
     (tmp_path / "in.csv").write_bytes(b"id,text\n" + row.getvalue().encode())
     assert predict(tmp_path / "in.csv", tmp_path / "out.csv").exit_code == 0
     assert [found["text"] for found in read(tmp_path / "out.csv")] == [text]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
+def test_rows_of_tokens_have_an_answer_for_each_token_and_none_for_padding(predict, tmp_path, ending):
+    model = save_tokens(tmp_path / "labeller" / "1")
+    rows = [["ab", "c"], ["d"], ["e", "f", "ghi"], []]
+    tokens = [" ".join(row) for row in rows] if ending == ".csv" else rows
+    source = tmp_path / f"in{ending}"
+    if ending == ".csv":
+        source.write_text("tokens,n\n" + "".join(f"{row},{n}\n" for n, row in enumerate(tokens)))
+    elif ending == ".jsonl":
+        source.write_text("".join(json.dumps({"tokens": row}) + "\n" for row in tokens))
+    else:
+        pq.write_table(pa.table({"tokens": pa.array(tokens, pa.list_(pa.string()))}), source)
+    done = predict(source, tmp_path / "out.jsonl", of=model)
+    assert done.exit_code == 0, done.output
+    found = read(tmp_path / "out.jsonl")
+    assert [row["predicted_label"] for row in found] == [[token.upper() for token in row] for row in rows]
+    assert [row["score"] for row in found] == [[float(len(token)) for token in row] for row in rows]
+
+
+def test_a_column_of_several_types_becomes_text_in_parquet(predict, tmp_path):
+    source = tmp_path / "in.jsonl"
+    ids = [*range(9000), "x", None, 2.5]
+    source.write_text("".join(json.dumps({"id": one, "text": "a"}) + "\n" for one in ids))
+    done = predict(source, tmp_path / "out.parquet")
+    assert done.exit_code == 0, done.output
+    found = pq.read_table(tmp_path / "out.parquet").column("id").to_pylist()
+    assert found == [None if one is None else str(one) for one in ids]
+
+
+def test_a_served_model_gives_the_same_and_its_version_belongs_to_the_output(predict, tmp_path, model):
+    from keras_selfattn.serving.server import Server, ServerConfig
+
+    rows = [*rows_of(300), {"id": "300", "text": "FAIL"}]
+    source = write(tmp_path / "in.csv", rows)
+    assert predict(source, tmp_path / "alone.csv").exit_code == 6
+    with Server(ServerConfig("lengths", model, port=0)) as server:
+        done = predict(source, tmp_path / "out.csv", "--target", f"localhost:{server.port}", of="lengths")
+        assert done.exit_code == 6, done.output
+        missing = predict(source, tmp_path / "no.csv", "--target", f"localhost:{server.port}", of="none")
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "alone.csv").read_bytes()
+    assert [error["line"] for error in errors(tmp_path / "out.csv")] == [
+        error["line"] for error in errors(tmp_path / "alone.csv")
+    ]
+    assert missing.exit_code == 3

@@ -1,4 +1,4 @@
-"""`predict --ray` gives what one machine gives, also while an actor is killed; and tells of a missing cluster."""
+"""`predict --ray` gives what one machine gives, even while an actor is killed; a missing cluster is told."""
 
 import json
 import os
