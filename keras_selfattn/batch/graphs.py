@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.errors import ConfigError, DataError
-from keras_selfattn.folder_kinds import holds_pretrained, lacks
+from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.serving.client import Signature, TensorSpec
 from keras_selfattn.serving.client.failures import ServerRef
 from keras_selfattn.serving.client.inputs import checked_inputs
@@ -66,8 +66,8 @@ def find_model(model: str | Path) -> ModelPath:
             f"--from {path}`."
         )
     raise DataError(
-        f"{lacks(path)} Or give a SavedModel: the folder of `keras-selfattn export`, or of one version. A "
-        "served model is asked with --target."
+        f"There is no model at {path} that answers. Give a run folder of `keras-selfattn train`, a .keras "
+        "file, or a folder of `keras-selfattn export`; a served model is asked with --target."
     )
 
 

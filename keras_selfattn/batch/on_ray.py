@@ -184,6 +184,7 @@ def _one_thread() -> None:
     for name in ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the command has it: see `import_tensorflow`
 
 
 class _errors:  # noqa: N801  used like a function

@@ -111,7 +111,8 @@ def command(model: str, file: Path, output: Path, overwrite: bool, **options: An
         f"Wrote {done.rows:,} rows to {output}, in {seconds:,.0f} s.", soft_wrap=True, highlight=False
     )
     if done.failed:
-        click.echo(f"{done.failed:,} rows have no answer: {errors_of(output)} says why.", err=True)
+        rows = "1 row has" if done.failed == 1 else f"{done.failed:,} rows have"
+        click.echo(f"{rows} no answer: {errors_of(output)} says why.", err=True)
         raise SystemExit(SOME_ROWS)
 
 
