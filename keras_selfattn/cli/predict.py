@@ -99,6 +99,7 @@ def command(model: str, file: Path, output: Path, overwrite: bool, **options: An
     output has the columns of the rows, predicted_label and score, in the order of the rows. It appears when
     all of it is written. A run that ends early goes on where it stopped when the same command is given again.
     """
+    output = output.resolve() if output.is_symlink() else output  # a link stays one
     files = Files(file, output, overwrite)
     _check_options(model, options)
     if not partial_of(output).exists():  # or a run that was killed at its very end could not end

@@ -67,6 +67,23 @@ def test_the_answers_are_those_of_one_machine_though_an_actor_is_killed(address,
     assert errors[0] == errors[1]
 
 
+def test_a_job_of_ones_own_maps_batches_with_the_predictor(address, model):
+    import ray
+
+    from keras_selfattn import batch
+
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    try:
+        rows = ray.data.from_items([{"id": n, "text": "x" * (n % 9)} for n in range(500)])
+        answered = rows.map_batches(
+            batch.Predictor, fn_constructor_args=(str(model),), concurrency=1, batch_size=64
+        )
+        found = {row["id"]: row["predicted_label"] for row in answered.take_all()}
+    finally:
+        ray.shutdown()
+    assert found == {n: "long" if n % 9 > 3 else "short" for n in range(500)}
+
+
 def test_more_workers_than_cpus_are_refused(address, source, model, tmp_path):
     words = command(model, source, tmp_path / "out.jsonl", "--ray", address, "--workers", 3, "--timeout", 60)
     done = ran(*words)
