@@ -42,6 +42,7 @@ class RowLines:
             content.seek(self._offset)
         self._row_start = self._offset
         self._problem = ""
+        self._reading = self._read()
 
     @property
     def end(self) -> Place:
@@ -55,6 +56,10 @@ class RowLines:
         return problem
 
     def __iter__(self) -> Iterator[str]:
+        """Return the lines from the place so far, whoever has read those before."""
+        return self._reading
+
+    def _read(self) -> Iterator[str]:
         while line := self._content.readline(_MOST_BYTES + 1):
             if self._offset + len(line) - self._row_start > _MOST_BYTES:
                 raise DataError(
