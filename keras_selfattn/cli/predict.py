@@ -102,6 +102,7 @@ def command(model: str, file: Path, output: Path, overwrite: bool, **options: An
     output = output.resolve() if output.is_symlink() else output  # a link stays one
     files = Files(file, output, overwrite)
     _check_options(model, options)
+    files.check_places()
     if not partial_of(output).exists():  # or a run that was killed at its very end could not end
         files.check()
     made_of, engine = (_served if options["target"] else _loaded)(model, options)

@@ -5,6 +5,7 @@ import datetime
 import io
 import json
 import random
+import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -264,3 +265,21 @@ def test_a_served_model_gives_the_same_and_its_version_belongs_to_the_output(pre
         error["line"] for error in errors(tmp_path / "alone.csv")
     ]
     assert missing.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("missing", "options", "said"),
+    [
+        ("pyarrow", [], "Parquet needs pyarrow: pip install 'keras-selfattn[parquet]'"),
+        ("ray.data", ["--ray", "auto"], "Ray Data is not installed: pip install 'keras-selfattn[ray]'"),
+    ],
+)
+def test_a_missing_package_is_told_with_the_extra_that_brings_it(
+    predict, tmp_path, monkeypatch, missing, options, said
+):
+    monkeypatch.setitem(sys.modules, missing, None)
+    source = write(tmp_path / "in.csv", rows_of(3))
+    done = predict(source, tmp_path / ("out.csv" if options else "out.parquet"), *options)
+    assert done.exit_code == 1
+    assert done.output == f"Error: {said}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
