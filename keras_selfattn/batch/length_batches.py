@@ -117,8 +117,8 @@ def row_lengths(inputs: Mapping[str, Sequence[Any]]) -> np.ndarray:
         >>> row_lengths({"text": ["ab", "", "abc"]}).tolist()
         [2, 0, 3]
     """
-    columns = [[_length(value) for value in values] for values in inputs.values()]
-    return np.array(columns, dtype=np.int64).reshape(len(columns), -1).sum(axis=0)
+    columns = [np.array([_length(value) for value in values], np.int64) for values in inputs.values()]
+    return np.sum(columns, axis=0, dtype=np.int64) if columns else np.zeros(0, np.int64)
 
 
 def batches_by_length(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
@@ -143,7 +143,8 @@ def batches_by_length(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:
 
 
 def _length(value: Any) -> int:
-    return len(value) if hasattr(value, "__len__") else 1
+    # The bytes of a file tell nothing: images of one model have one size.
+    return len(value) if hasattr(value, "__len__") and not isinstance(value, bytes) else 1
 
 
 def _decoded(array: np.ndarray) -> np.ndarray:

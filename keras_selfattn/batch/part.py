@@ -117,6 +117,10 @@ class PendingWindow:
     def _read(self, signature: Signature) -> tuple[list[int], dict[str, list[Any]]]:
         """Return the places of the rows that can be asked, and their inputs."""
         columns = {name: values_of(self._window, column) for name, column in self._part.inputs.items()}
+        if not columns:
+            reason = "the first 1,000 rows cannot be read, so the columns of the model are not known"
+            self._problems |= dict.fromkeys(self._window.lines, reason)
+            return [], {}
         kept, inputs = [], {name: [] for name in columns}
         taken = set(self._part.outputs.values())
         for place in range(len(self._window.lines)):

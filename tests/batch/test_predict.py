@@ -283,3 +283,10 @@ def test_a_missing_package_is_told_with_the_extra_that_brings_it(
     assert done.exit_code == 1
     assert done.output == f"Error: {said}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_json_lines_whose_rows_cannot_be_read_have_only_errors(predict, tmp_path):
+    (tmp_path / "in.jsonl").write_text("{]\n" * 1000 + '{"text": "a"}\n')
+    done = predict(tmp_path / "in.jsonl", tmp_path / "out.csv")
+    assert done.exit_code == 6, done.output
+    assert [error["line"] for error in errors(tmp_path / "out.csv")] == list(range(1, 1002))
