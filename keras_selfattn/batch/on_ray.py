@@ -198,10 +198,11 @@ class _errors:  # noqa: N801  used like a function
         if error is None or not isinstance(error, ray.RayError):
             return
         cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, SelfAttentionError):
+        while cause is not None:
+            # Ray's error of an actor is an instance of the class of the actor's, too.
+            if isinstance(cause, SelfAttentionError) and not isinstance(cause, ray.RayError):
+                raise cause from error
             cause = getattr(cause, "cause", None) or cause.__cause__
-        if cause is not None:
-            raise type(cause)(str(cause).splitlines()[-1]) from error
         raise DataError(f"Ray failed: {_first_line(error)}.") from error
 
 

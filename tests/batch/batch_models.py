@@ -42,3 +42,17 @@ def save_tokens(folder):
 
     tf.saved_model.save(tf.Module(), str(folder), {"serving_default": answer})
     return folder.parent
+
+
+def damaged(path):
+    """A Parquet file of 30,000 rows with a page in the middle that holds other bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"text": [f"{n:07}" for n in range(30_000)]})
+    pq.write_table(table, path, row_group_size=5000, use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 2000] = b"\xff" * 2000
+    path.write_bytes(content)
+    return path

@@ -5,12 +5,13 @@ import datetime
 import io
 import json
 import random
+import re
 import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from batch_models import save, save_tokens
+from batch_models import damaged, save, save_tokens
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 # Of all lengths, and whatever a form has to protect.
@@ -172,6 +173,14 @@ def test_files_that_cannot_be_answered_are_refused_in_a_sentence(predict, tmp_pa
     assert done.exit_code == 1
     assert said in done.output
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_parquet_file_with_a_damaged_page_is_told_and_what_stands_before_it_is_kept(predict, tmp_path):
+    done = predict(damaged(tmp_path / "in.parquet"), tmp_path / "out.csv")
+    assert done.exit_code == 1
+    kept, said = done.output.splitlines()
+    assert re.match(r"[1-9][\d,]+ rows are kept in ", kept)
+    assert f"Error: {tmp_path / 'in.parquet'} is not a whole Parquet file: " in said
 
 
 def test_an_existing_output_is_replaced_only_if_asked(predict, tmp_path):

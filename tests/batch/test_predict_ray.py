@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from batch_models import command, ran
+from batch_models import command, damaged, ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.filterwarnings("ignore")]
 
@@ -82,6 +82,14 @@ def test_a_job_of_ones_own_maps_batches_with_the_predictor(address, model):
     finally:
         ray.shutdown()
     assert found == {n: "long" if n % 9 > 3 else "short" for n in range(500)}
+
+
+def test_a_damaged_file_is_told_in_the_words_of_one_machine(address, model, tmp_path):
+    source = damaged(tmp_path / "in.parquet")
+    words = command(model, source, tmp_path / "out.csv", "--ray", address, "--workers", 1, "--timeout", 60)
+    done = ran(*words)
+    assert done.returncode == 1
+    assert f"Error: {source} is not a whole Parquet file: " in done.stderr.splitlines()[-1]
 
 
 def test_more_workers_than_cpus_are_refused(address, source, model, tmp_path):
