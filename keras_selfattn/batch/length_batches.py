@@ -118,7 +118,7 @@ def row_lengths(inputs: Mapping[str, Sequence[Any]]) -> np.ndarray:
         [2, 0, 3]
     """
     columns = [np.array([_length(value) for value in values], np.int64) for values in inputs.values()]
-    return np.sum(columns, axis=0, dtype=np.int64) if columns else np.zeros(0, np.int64)
+    return np.stack(columns).sum(axis=0) if columns else np.zeros(0, np.int64)
 
 
 def batches_by_length(lengths: np.ndarray, batch_size: int) -> list[np.ndarray]:

@@ -68,6 +68,8 @@ class RayEngine:
                 self._next = next(self._answers, None)
             while self._next is not None and self._next["part"] == number:
                 row = self._next
+                if row["problem"]:
+                    raise DataError(row["problem"])
                 yield Answered(
                     row["rows"],
                     row["errors"],
@@ -112,8 +114,13 @@ class _Answerer:
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         found: dict[str, list[Any]] = {}
         for number, start, end in zip(batch["part"], batch["start"], batch["end"], strict=True):
-            answer = self._answered(self._parts[number], json.loads(start), json.loads(end))
-            named = {**vars(answer), "part": int(number), "place": json.dumps(answer.place)}
+            answer, problem = Answered(b"", b"", 0, 0, [], 0), ""
+            try:
+                answer = self._answered(self._parts[number], json.loads(start), json.loads(end))
+            except SelfAttentionError as error:  # Ray would hand on its own error, without this one
+                problem = str(error)
+            place = json.dumps(answer.place)
+            named = {**vars(answer), "part": int(number), "place": place, "problem": problem}
             for name, value in named.items():
                 found.setdefault(name, []).append(value)
         return found
@@ -197,12 +204,10 @@ class _errors:  # noqa: N801  used like a function
         ray = importlib.import_module("ray.exceptions")
         if error is None or not isinstance(error, ray.RayError):
             return
-        cause: BaseException | None = error
-        while cause is not None:
-            # Ray's error of an actor is an instance of the class of the actor's, too.
-            if isinstance(cause, SelfAttentionError) and not isinstance(cause, ray.RayError):
-                raise cause from error
-            cause = getattr(cause, "cause", None) or cause.__cause__
+        # Of a task the error itself; of an actor's constructor only Ray's words.
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, SelfAttentionError):
+            raise DataError(str(cause)) from error
         raise DataError(f"Ray failed: {_first_line(error)}.") from error
 
 
