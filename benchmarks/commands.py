@@ -249,7 +249,7 @@ def serving(
 @click.option(
     "--model", type=click.Path(path_type=Path, exists=True), required=True, help="Run folder of texts."
 )
-@click.option("--rows", type=click.IntRange(1), default=40_000, help="Texts of one measurement.")
+@click.option("--rows", type=click.IntRange(1), default=60_000, help="Texts of one measurement.")
 def prediction(model: Path, rows: int, csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     """Answers for a file of texts: the command `predict`, the bare graph, and a loop over `predict`."""
     from benchmarks import prediction as benchmark

@@ -88,6 +88,13 @@ class Files:
             raise DataError(
                 f"{self.output} exists already. Replace it with --overwrite, or choose another --output."
             )
+        if self.output.is_dir():
+            foreign = next((each for each in self.output.iterdir() if not _is_table(each)), None)
+            if foreign is not None:
+                raise DataError(
+                    f"{self.output} is no folder of parts, since it holds {foreign.name}: it is not "
+                    "replaced. Choose another --output."
+                )
         with writing(self.output):
             check_writable(self.output)
 
@@ -202,8 +209,12 @@ def _answer_part(part: Part, journal: Journal, engine: Engine, progress: Callabl
 
 
 def _check_ending(file: Path) -> None:
-    if file.suffix.lower() not in ENDINGS or file.is_dir():
+    if not _is_table(file):
         raise DataError(
             f"{file} is no table of rows. Give a file, or a folder of files, ending in {', '.join(ENDINGS)}; "
             "series, tokens and names of images are columns of such tables."
         )
+
+
+def _is_table(file: Path) -> bool:
+    return file.suffix.lower() in ENDINGS and not file.is_dir()

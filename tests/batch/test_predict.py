@@ -194,6 +194,20 @@ def test_an_existing_output_is_replaced_only_if_asked(predict, tmp_path):
     assert len(read(output)) == 3
 
 
+def test_a_folder_with_other_files_is_not_replaced(predict, tmp_path):
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "part.csv", rows_of(3))
+    output = tmp_path / "home"
+    output.mkdir()
+    (output / "thesis.tex").write_text("mine")
+    done = predict(tmp_path / "in", output, "--overwrite")
+    assert done.exit_code == 1
+    assert "is no folder of parts, since it holds thesis.tex: it is not replaced" in done.output
+    (output / "thesis.tex").rename(output / "old.csv")
+    assert predict(tmp_path / "in", output, "--overwrite").exit_code == 0
+    assert [path.name for path in output.iterdir()] == ["part.csv"]
+
+
 @pytest.mark.parametrize("output", ["/dev/full", "."])
 def test_an_output_that_is_no_file_is_refused(predict, tmp_path, output):
     done = predict(write(tmp_path / "in.csv", rows_of(3)), output, "--overwrite")
