@@ -255,6 +255,22 @@ def serving(
     report(table, _SERVED, csv_file, plot, ("requests/s", "requests/s"))
 
 
+@main.command("predict")
+@_options
+@click.option(
+    "--model", type=click.Path(path_type=Path, exists=True), required=True, help="Run folder of texts."
+)
+@click.option("--rows", type=click.IntRange(1), default=60_000, help="Texts of one measurement.")
+def prediction(model: Path, rows: int, csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
+    """Answers for a file of texts: the command `predict`, the bare graph, and a loop over `predict`."""
+    from benchmarks import prediction as benchmark
+
+    check_plot(plot)
+    table = benchmark.run(_settings(settings), model, rows)
+    shown = {"rows/s": "rows/s", "cpu us of one": "CPU µs of one", **_MEMORY}
+    report(table, shown, csv_file, plot, ("rows/s", "rows/s"))
+
+
 @main.command("client")
 @click.option("--rounds", type=click.IntRange(1), default=7, help="Measurements of each client.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path, dir_okay=False), help="CSV to write.")

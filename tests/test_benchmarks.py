@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import encoders, memory, pretrained, reference, scaling, serving, serving_worker
+from benchmarks import encoders, memory, prediction, pretrained, reference, scaling, serving, serving_worker
 from benchmarks.case import Case, seeded_lengths
 from benchmarks.commands import main
 from benchmarks.figures import bars
@@ -105,6 +105,11 @@ def test_a_worker_answers_on_after_a_failure_and_is_gone_after_close(worker):
 def test_memory_is_what_the_first_call_needs():
     result = measure_memory("row", {"bytes": 200_000_000}, contestant("allocates"), SETTINGS)
     assert result.figures["memory MB"] == pytest.approx(200, rel=0.02)
+
+
+def test_the_clock_of_predict_begins_with_its_first_window_on_the_disk():
+    told = [(0.0, 0.0, 0.0), (1.0, 2.0, 0.25), (5.0, 6.0, 0.75), (7.0, 9.0, 1.0)]
+    assert prediction._between(told) == (6.0, 7.0, 0.75)
 
 
 def test_the_summary_has_median_and_least_in_milliseconds():

@@ -12,7 +12,7 @@ import pytest
 import keras_selfattn.layers
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ("tensorflow", "keras", "tensorflow_serving", "pandas", "sklearn", "matplotlib")
+HEAVY = ("tensorflow", "keras", "tensorflow_serving", "pandas", "sklearn", "matplotlib", "pyarrow", "ray")
 
 
 def imported(statement):
@@ -33,6 +33,7 @@ def imported(statement):
         "import keras_selfattn.plots",
         "import keras_selfattn.cli.main",
         "import keras_selfattn.cli.query",
+        "from keras_selfattn.batch import predictor; import keras_selfattn.cli.predict",
         "import keras_selfattn.cli.status, keras_selfattn.cli.metadata",
         "import benchmarks.commands",
     ],

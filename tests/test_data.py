@@ -6,6 +6,7 @@ import pytest
 
 from keras_selfattn.data.labelled import LabelledRows, labels_in, split_rows
 from keras_selfattn.data.multilingual_names import LANGUAGES, load_names, split_by_thing
+from keras_selfattn.data.records import iter_rows
 from keras_selfattn.data.texts import read_corpus, read_table
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches import LengthSortedBatches
@@ -313,3 +314,32 @@ def test_one_row_of_each_label_cannot_be_split():
             match=f"one row of each of its {labels} labels, or rows that are all alike, so that none",
         ):
             split_rows(given, 0.1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", b'\xef\xbb\xbftext,n\r\na,1\r\n"b\n\r\n""c""",2\r\n\r\nd\r\ne\xff,3\r\n"f"g,4\r\nh,5'),
+        ("t.csv", b'text,n\ra,1\r"b\rc",2\rd,3\r'),
+        ("t.tsv", b'text\tn\na"\t1\nb\n"c\t2\n'),
+        ("t.jsonl", b'\xef\xbb\xbf{"a": 1}\n\n{]\n[1]\n{"a": "\xff"}\r\n{"a": "\\ud800"}\n  \n{"a": 2}'),
+    ],
+)
+def test_reading_goes_on_from_the_end_of_any_row(tmp_path, name, content):
+    """Also after rows that cannot be read, and within line ends of every kind."""
+    file = tmp_path / name
+    file.write_bytes(content)
+    rows = list(iter_rows(file))
+    assert len(rows) >= 3
+    for number, row in enumerate(rows):
+        assert list(iter_rows(file, start=row.end)) == rows[number + 1 :]
+        assert (row.values is None) == bool(row.problem)
+    assert [row.line for row in rows] == sorted({row.line for row in rows})
+
+
+def test_a_quote_that_nobody_closes_does_not_read_a_file_into_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_selfattn.data.row_lines._MOST_BYTES", 100)
+    file = tmp_path / "t.csv"
+    file.write_text('text\n"a\n' + "b\n" * 100)
+    with pytest.raises(DataError, match=r"the row from line \d+ on has over 0 MiB. Is a quote missing"):
+        list(iter_rows(file))

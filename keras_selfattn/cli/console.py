@@ -97,3 +97,16 @@ def columns(title: str | None, *headers: str, right: Sequence[str] = ()) -> Tabl
     for header in headers:
         table.add_column(header, justify="right" if header in right else "left", overflow="fold")
     return table
+
+
+def clock(seconds: float) -> str:
+    """Return a duration as clocks show it.
+
+    Example:
+
+        >>> clock(5), clock(3725)
+        ('0:05', '1:02:05')
+    """
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -9,6 +9,7 @@ REFUSED = 2  # click's own for a wrong option
 NOT_FOUND = 3
 NOT_NOW = 4
 NOT_ALLOWED = 5
+SOME_ROWS = 6  # of `predict`: written, but some rows have no answer
 
 _OF_CODE = {
     grpc.StatusCode.NOT_FOUND: NOT_FOUND,

@@ -31,6 +31,7 @@ _COMMANDS = (
     "export",
     "inspect",
     "versions",
+    "predict",
     "serve",
     "query",
     "embed",

@@ -7,7 +7,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from keras_selfattn.cli.console import console
+from keras_selfattn.cli.console import clock, console
 from keras_selfattn.training.few_rows import PairLoss
 from keras_selfattn.training.fitting import has_two_paths
 
@@ -101,20 +101,7 @@ class _Times(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         elapsed, left = task.elapsed or 0.0, task.time_remaining
-        return Text(f"{_clock(elapsed)} elapsed" + ("" if left is None else f", {_clock(left)} left"))
-
-
-def _clock(seconds: float) -> str:
-    """Return a duration as clocks show it.
-
-    Example:
-
-        >>> _clock(5), _clock(3725)
-        ('0:05', '1:02:05')
-    """
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+        return Text(f"{clock(elapsed)} elapsed" + ("" if left is None else f", {clock(left)} left"))
 
 
 def _figures(logs: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 They are a table for people, or JSON Lines or CSV for programs, on standard output or in a file.
 """
 
-import base64
 import csv
 import json
 import sys
@@ -17,10 +16,12 @@ import click
 import numpy as np
 
 from keras_selfattn.atomic import text_destination
+from keras_selfattn.batch.answer_values import cell_text, default_outputs, plain
+from keras_selfattn.batch.cells import without_padding
 from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.query_rows import QueryRow, asked_rows, check_asked, without_padding
+from keras_selfattn.cli.query_rows import QueryRow, asked_rows, check_asked
 from keras_selfattn.cli.task_options import SEPARATOR
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Client, Signature
@@ -72,7 +73,7 @@ def _show(answers: Iterator[Answer]) -> None:
 def _cell(name: str, value: Any) -> str:
     if name == "score" and isinstance(value, float | np.floating):
         return f"{value:.1%}"
-    return _text(value)
+    return cell_text(value)
 
 
 def _write_json(stream: TextIO, answers: Iterable[Answer]) -> None:
@@ -88,33 +89,10 @@ def _write_csv(stream: TextIO, answers: Iterable[Answer]) -> None:
         if first:
             writer.writerow(answer)
             first = False
-        writer.writerow(_text(value) for value in answer.values())
+        writer.writerow(cell_text(value) for value in answer.values())
 
 
 _WRITERS = {"json": _write_json, "csv": _write_csv, "table": _write_csv}
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON types; bytes become what TensorFlow Serving's REST API writes."""
-    if isinstance(value, bytes):
-        return {"b64": base64.b64encode(value).decode()}
-    if isinstance(value, np.ndarray | np.generic):
-        # The fewest digits that identify a float32, not those of the nearest double.
-        short = value.dtype in (np.float16, np.float32)
-        return plain(np.asarray(value).astype(str).astype(float).tolist() if short else value.tolist())
-    if isinstance(value, list):
-        return [plain(item) for item in value]
-    if isinstance(value, complex):
-        return [value.real, value.imag]
-    return value
-
-
-def _text(value: Any) -> str:
-    found = plain(value)
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-
-
-_ANSWER = ("label", "score")
 
 
 _PANELS = {
@@ -184,7 +162,7 @@ def command(
     check_asked(texts, file, column, options["separator"])
     with connected(model, options) as client:
         signature = _signature(client, options)
-        outputs = list(options["outputs"]) or _default_outputs(signature)
+        outputs = list(options["outputs"]) or default_outputs(signature)
         with asked_rows(signature, texts, file, column, options["separator"]) as asked:
             answers = _answered(client, signature, asked, outputs, options)
             write_answers(answers, options["form"], options["output"])
@@ -196,13 +174,6 @@ def _signature(client: Client, options: dict[str, Any]) -> Signature:
     if name in metadata.signatures:
         return metadata.signatures[name]
     raise FailedPreconditionError(f"The model has no signature {name!r}. It is:\n{metadata!r}")
-
-
-def _default_outputs(signature: Signature) -> list[str]:
-    """Return a classifier's label and score, or all labels of a row; all outputs of any other signature."""
-    if "labels" in signature.outputs:
-        return ["labels"]
-    return list(_ANSWER) if set(_ANSWER) <= signature.outputs.keys() else list(signature.outputs)
 
 
 def _answered(

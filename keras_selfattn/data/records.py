@@ -2,11 +2,13 @@
 
 import csv
 import io
+import itertools
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple, cast
 
+from keras_selfattn.data.row_lines import Place, RowLines
 from keras_selfattn.errors import ConfigError, DataError
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
@@ -18,6 +20,9 @@ _SPELLED = {
     "pipe": "|",
     "space": " ",
 }
+
+# Rows of JSON Lines that tell the columns.
+_FIRST_ROWS = 1000
 
 # The line of a row's beginning, and its values by column.
 Record = tuple[int, dict[str, Any]]
@@ -54,23 +59,81 @@ def iter_records(
         ...     list(iter_records(file))
         [(2, {'text': 'good', 'label': '+'})]
     """
+    for row in iter_rows(path, wrap, separator=separator):
+        if row.values is None:
+            raise DataError(row.problem)
+        yield row.line, row.values
+
+
+class Row(NamedTuple):
+    """A row of a file: its values by column, or its problem, and the place after it."""
+
+    line: int
+    values: dict[str, Any] | None
+    problem: str
+    end: Place
+
+
+def iter_rows(
+    path: str | Path,
+    wrap: Callable[[BinaryIO], BinaryIO] | None = None,
+    *,
+    separator: str | None = None,
+    start: Place | None = None,
+) -> Iterator[Row]:
+    """Yield the rows as `iter_records` does, and go on after a row that cannot be read.
+
+    Args:
+        path: as for `iter_records`.
+        wrap: as for `iter_records`.
+        separator: as for `iter_records`.
+        start: the end of an earlier row, to go on from there.
+
+    Raises:
+        ConfigError: as for `iter_records`.
+        DataError: if the file is missing, empty, of another kind, or has no header; for a row of over 64 MiB.
+
+    Example:
+
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "reviews.csv")
+        ...     _ = file.write_text("text,label\\ngood,+\\nbad\\nfine,+\\n")
+        ...     rows = list(iter_rows(file))
+        ...     again = list(iter_rows(file, start=rows[1].end))
+        >>> [row.line for row in rows if row.problem], again == rows[2:]
+        ([3], True)
+    """
     file = Path(path)
     ending = checked_ending(file, _SEPARATORS)
     separator = as_separator(separator, file) or _SEPARATORS[ending]
     with _opened(file) as opened:
-        content: Any = opened if wrap is None else wrap(opened)
-        # Split only at line feeds: JSON strings and quoted fields may hold other line separators.
-        newline = "\n" if separator is None else ""
-        lines = io.TextIOWrapper(content, encoding="utf-8-sig", newline=newline)
+        content: Any = opened if wrap is None else io.BufferedReader(cast(Any, wrap(opened)))
         try:
             if separator is None:
-                yield from _json_records(file, lines)
+                yield from _json_rows(RowLines(file, content, start))
             else:
-                yield from _rows(file, lines, separator, quoted=ending != ".tsv")
-        except UnicodeDecodeError:
-            raise _not_utf8(file) from None
+                yield from _rows(file, content, separator, start, quoted=ending != ".tsv")
         finally:
-            lines.detach()
+            if content is not opened:
+                content.detach()
+
+
+def columns_of(path: str | Path, *, separator: str | None = None) -> list[str]:
+    """Return the columns of a table: those of the header, or all of the first 1,000 rows of JSON Lines.
+
+    Raises:
+        ConfigError: as for `iter_records`.
+        DataError: if the file is missing, empty, of another kind, or has no header.
+    """
+    file = Path(path)
+    ending = checked_ending(file, _SEPARATORS)
+    separator = as_separator(separator, file) or _SEPARATORS[ending]
+    if separator is None:
+        rows = itertools.islice(iter_rows(file), _FIRST_ROWS)
+        return list(dict.fromkeys(name for row in rows for name in row.values or ()))
+    with _opened(file) as opened:
+        return _header(file, opened, separator, ending != ".tsv")[0]
 
 
 def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
@@ -90,14 +153,11 @@ def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """
     file = Path(path)
     with _opened(file) as opened:
-        lines = io.TextIOWrapper(opened, encoding="utf-8-sig", newline="\n")
-        try:
-            for number, line in enumerate(lines, start=1):
-                yield number, line.rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise _not_utf8(file) from None
-        finally:
-            lines.detach()
+        lines = RowLines(file, opened)
+        for number, line in enumerate(lines, start=1):
+            if problem := lines.next_row():
+                raise DataError(problem)
+            yield number, line.rstrip("\r\n")
 
 
 def checked_ending(file: Path, endings: Collection[str]) -> str:
@@ -172,52 +232,63 @@ def _opened(file: Path) -> BinaryIO:
     return opened
 
 
-def _not_utf8(file: Path) -> DataError:
-    """Return the error with the line, which decoding in pieces does not know."""
-    with file.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                return DataError(
-                    f"{file} is not UTF-8: byte 0x{line[error.start]:02x} in line {number}. Convert it "
-                    f"first, for example with `iconv -f latin1 -t utf-8 {file} > utf8{file.suffix}`."
-                )
-    return DataError(f"{file} is not UTF-8. Convert it first.")
-
-
-def _rows(file: Path, lines: io.TextIOBase, separator: str, *, quoted: bool) -> Iterator[Record]:
+def _rows(
+    file: Path, content: BinaryIO, separator: str, start: Place | None, *, quoted: bool
+) -> Iterator[Row]:
     """Rows of separated values. pandas is not used: it accepts an extra comma."""
+    header, lines = _header(file, content, separator, quoted)
+    if start is not None and start.offset > lines.end.offset:
+        lines = RowLines(file, content, start, lone_returns=True)
+    reader = _reader(lines, separator, quoted)
+    while True:
+        begin = lines.end.line
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            hint = other_separator(file, header)
+            problem = f"{file} cannot be parsed: {error}, in the row from line {begin} on.{hint}"
+            yield Row(begin, None, lines.next_row() or problem, lines.end)
+            continue
+        problem = lines.next_row()
+        if record:
+            problem = problem or _width_problem(file, begin, header, record)
+            values = None if problem else dict(zip(header, record, strict=True))
+            yield Row(begin, values, problem, lines.end)
+
+
+def _header(file: Path, content: BinaryIO, separator: str, quoted: bool) -> tuple[list[str], RowLines]:
+    """Return the names of the columns, and the lines from there on."""
+    lines = RowLines(file, content, lone_returns=True)
+    try:
+        header = next(filter(None, _reader(lines, separator, quoted)), None)
+    except csv.Error as error:
+        hint = other_separator(file, [_first_line(file)])
+        raise DataError(f"{file} cannot be parsed: {error}, in the row from line 1 on.{hint}") from error
+    if problem := lines.next_row():
+        raise DataError(problem)
+    if header is None:
+        raise DataError(f"{file} is empty.")
+    return _checked_header(file, header), lines
+
+
+def _reader(lines: RowLines, separator: str, quoted: bool) -> Any:
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     # Larger than any field: Python's limit of 131,072 characters is for untrusted input of unknown size.
     csv.field_size_limit(2**31 - 1)
-    reader = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
-    header: list[str] | None = None
-    end = 0
-    try:
-        for record in reader:
-            start, end = end + 1, reader.line_num
-            if not record:
-                continue
-            if header is None:
-                header = _checked_header(file, record)
-            elif len(record) != len(header):
-                hint = other_separator(file, header) or (
-                    " Text that holds the separator goes in quotes, in a .csv."
-                )
-                raise DataError(
-                    f"{file} cannot be parsed: line {start} has {len(record)} fields where the header has "
-                    f"{len(header)}.{hint}"
-                )
-            else:
-                yield start, dict(zip(header, record, strict=True))
-    except csv.Error as error:
-        hint = other_separator(file, header or [_first_line(file)])
-        raise DataError(
-            f"{file} cannot be parsed: {error}, in the row from line {end + 1} on.{hint}"
-        ) from error
-    if header is None:
-        raise DataError(f"{file} is empty.")
+    return csv.reader(iter(lines), delimiter=separator, quoting=quoting, strict=True)
+
+
+def _width_problem(file: Path, line: int, header: list[str], record: list[str]) -> str:
+    """Return the problem of a row with other fields than the header; "" if there is none."""
+    if len(record) == len(header):
+        return ""
+    hint = other_separator(file, header) or " Text that holds the separator goes in quotes, in a .csv."
+    return (
+        f"{file} cannot be parsed: line {line} has {len(record)} fields where the header has "
+        f"{len(header)}.{hint}"
+    )
 
 
 def _first_line(file: Path) -> str:
@@ -233,22 +304,27 @@ def _checked_header(file: Path, names: list[str]) -> list[str]:
     return names
 
 
-def _json_records(file: Path, lines: io.TextIOBase) -> Iterator[Record]:
-    blank = True
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            blank = False
-            yield number, _json_record(file, number, line)
+def _json_rows(lines: RowLines) -> Iterator[Row]:
+    blank = lines.end.offset == 0
+    line = lines.end.line
+    for content in lines:
+        problem = lines.next_row()
+        if content.strip():
+            blank, values = False, None
+            if not problem:
+                values, problem = _json_record(lines.file, line, content)
+            yield Row(line, values, problem, lines.end)
+        line = lines.end.line
     if blank:
-        raise DataError(f"{file} is empty.")
+        raise DataError(f"{lines.file} is empty.")
 
 
-def _json_record(file: Path, line: int, content: str) -> dict[str, Any]:
+def _json_record(file: Path, line: int, content: str) -> tuple[dict[str, Any] | None, str]:
     try:
         record = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{file} cannot be parsed: line {line} is not JSON ({error}).") from error
+        return None, f"{file} cannot be parsed: line {line} is not JSON ({error})."
     if not isinstance(record, dict):
         found = content.strip()[:40]
-        raise DataError(f"{file} cannot be parsed: line {line} must be a JSON object. Received {found!r}.")
-    return record
+        return None, f"{file} cannot be parsed: line {line} must be a JSON object. Received {found!r}."
+    return record, ""

@@ -1,0 +1,142 @@
+"""Cells of a table as the inputs of a signature, and its answers without padding."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_selfattn.data.records import other_separator
+from keras_selfattn.errors import DataError
+from keras_selfattn.serving.client import Signature, TensorSpec
+
+# Name of the input for files: the user gives their names, and their content is sent.
+_FILES = "encoded"
+# Name of the input for series, and the rank of a batch of series.
+_VALUES = "values"
+_SERIES_RANK = 3
+
+
+def input_columns(
+    signature: Signature, file: Path, record: Sequence[str], column: str | None
+) -> dict[str, str]:
+    """Return the column of each input: that of its name; for a single input, `column` or the only one.
+
+    Args:
+        signature: of the model.
+        file: of the rows, for messages.
+        record: the names of its columns.
+        column: the column of a model with a single input, if it was named.
+
+    Raises:
+        DataError: if the columns do not fit the inputs.
+    """
+    if column is not None and column not in record:
+        known = ", ".join(map(repr, record))
+        hint = other_separator(file, record)
+        raise DataError(f"{file} has no column {column!r}. Its columns are {known}.{hint}")
+    if column is not None:
+        found = {next(iter(signature.inputs)): column}
+    else:
+        found = {name: name for name in signature.inputs if name in record}
+        if not found and len(signature.inputs) == len(record) == 1:
+            found = {next(iter(signature.inputs)): _only_column(file, next(iter(record)))}
+    wanted = set(signature.inputs) - set(signature.defaults)
+    if not wanted <= found.keys() or not set(found.values()) <= set(record):
+        known, inputs = ", ".join(map(repr, record)), ", ".join(map(repr, signature.inputs))
+        hint = other_separator(file, record) or " Name the column of a single input with --column."
+        raise DataError(f"{file} has the columns {known}; the model takes {inputs}.{hint}")
+    return found
+
+
+def _only_column(file: Path, name: str) -> str:
+    if hint := other_separator(file, [name]):
+        raise DataError(
+            f"{file} has the column {name!r}.{hint} If it is one column all the same, name it with --column."
+        )
+    return name
+
+
+def input_value(signature: Signature, name: str, value: Any, where: str) -> Any:
+    """Return a cell as its input: text unchanged, tokens split, files read, numbers and lists from JSON.
+
+    Args:
+        signature: of the model.
+        name: of the input.
+        value: of the cell.
+        where: the place of the cell, for messages.
+
+    Raises:
+        DataError: for a cell that cannot be such an input.
+    """
+    if name == _tokens_input(signature):
+        return _tokens(value, where)
+    if name == _FILES and signature.inputs[name].dtype == "string" and isinstance(value, str):
+        return _content(Path(value), where)
+    spec = signature.inputs[name]
+    if spec.dtype == "string":
+        return value
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+        return _frames(found, spec) if name == _VALUES and len(spec.shape or ()) == _SERIES_RANK else found
+    except ValueError:
+        raise DataError(
+            f"{where}: {name!r} must be one row of {signature.inputs[name]!r}, written as JSON. "
+            f"Received {value[:40]!r}."
+        ) from None
+
+
+def _frames(value: Any, spec: TensorSpec) -> Any:
+    """Return a series as our exports take it: null becomes NaN, and a bare number a frame of one feature."""
+    value = _with_gaps(value)
+    bare = isinstance(value, list) and value and not any(isinstance(each, list) for each in value)
+    return [[each] for each in value] if bare and (spec.shape or ())[-1] == 1 else value
+
+
+def _with_gaps(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_gaps(each) for each in value]
+    return math.nan if value is None else value
+
+
+def without_padding(signature: Signature, row: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to a row of tokens, cut to its number of tokens: rows are padded to be sent."""
+    name = _tokens_input(signature)
+    if name is None:
+        return answer
+    positions = {
+        output
+        for output, spec in signature.outputs.items()
+        if spec.shape is not None and len(spec.shape) > 1 and spec.shape[1] is None
+    }
+    count = len(row[name])
+    return {output: value[:count] if output in positions else value for output, value in answer.items()}
+
+
+def _tokens_input(signature: Signature) -> str | None:
+    """Return the name of the input for rows of tokens, string `[batch, length]`, if there is one."""
+    found = [name for name, spec in signature.inputs.items() if spec.dtype == "string"]
+    return next((name for name in found if (signature.inputs[name].shape or ())[1:] == (None,)), None)
+
+
+def _tokens(value: Any, where: str) -> list[str]:
+    """Return the tokens of a row from a list, a list as JSON, or a text that is split at blanks."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.startswith("[") else value.split()
+        except ValueError:
+            value = value.split()
+    if not isinstance(value, list) or not all(isinstance(token, str) for token in value):
+        raise DataError(f"{where}: a row of tokens must be a list of strings. Received {value!r:.60}.")
+    if "" in value:
+        raise DataError(
+            f"{where} has an empty token, which is padding: leave it out. Received {value!r:.60}."
+        )
+    return value
+
+
+def _content(file: Path, where: str) -> bytes:
+    try:
+        return file.read_bytes()
+    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+        raise DataError(f"{where}: the file {str(file)!r} cannot be read: {error}.") from error

@@ -1,0 +1,143 @@
+"""A callable that answers batches of columns, for a job of one's own on Ray, Spark or anything else."""
+
+import functools
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.batch.answer_values import answer_name, default_outputs
+from keras_selfattn.batch.cells import input_columns, input_value
+from keras_selfattn.batch.graphs import DEFAULT_SIGNATURE, Graph, ModelPath, find_model
+from keras_selfattn.batch.length_batches import DEFAULT_BATCH_SIZE, PendingAnswers
+from keras_selfattn.errors import DataError
+
+Columns = Mapping[str, Any]
+
+
+class Predictor:
+    """Adds the answers of a model to batches of rows.
+
+    Its pickle has the model's path, not its content. Each process loads the model once, at the first batch,
+    however many copies it gets; so the path must lead to the same model on every machine.
+
+    Args:
+        model: a run folder, a `.keras` file, or a SavedModel's folder, of one version or of all of them.
+        outputs: the outputs to add; by default a classifier's label and score, and all of other models.
+        column: the column to read, of a model with one input; by default that of its training, or of the
+            input's name.
+        signature: the signature to call.
+        batch_size: the most rows in a call of the graph; those of a batch are sorted by length.
+
+    Call arguments:
+        columns: an array or list for each column, all of one length, such as Ray and Spark give them; or
+            None for no rows.
+
+    Returns:
+        A new dict with the same columns and an array for each output: `predicted_label`, `score`, or the
+        output's name (with `predicted_` before it if there is such a column).
+
+    Raises:
+        DataError: if there is no model at the path; in a call, if a row is no input of the model.
+
+    Example:
+
+        >>> import tempfile
+        >>> from keras_selfattn import models
+        >>> small = models.TextConfig(width=8, num_layers=1, num_heads=1, ngram_buckets=64, wide=False)
+        >>> model = models.TextClassifier(small, vocabulary=["good", "bad"], labels=["+", "-"])
+        >>> folder = tempfile.mkdtemp()
+        >>> model.save(f"{folder}/model.keras")
+        >>> answered = Predictor(folder)({"id": [7, 8], "text": ["good", "bad"]})
+        >>> list(answered), answered["score"].shape
+        (['id', 'text', 'predicted_label', 'score'], (2,))
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        outputs: Sequence[str] | None = None,
+        column: str | None = None,
+        signature: str = DEFAULT_SIGNATURE,
+        batch_size: int = DEFAULT_BATCH_SIZE,
+    ) -> None:
+        self._model = find_model(model)
+        self._outputs, self._column = None if outputs is None else list(outputs), column
+        self._signature, self._batch_size = signature, batch_size
+
+    def __call__(self, columns: Columns) -> dict[str, Any]:
+        names = list(columns)
+        rows = len(columns[names[0]]) if names else 0
+        graph = loaded(self._model, self._signature)
+        outputs = self._outputs or default_outputs(graph.signature)
+        inputs = self._inputs(graph, columns, names)
+        with ThreadPoolExecutor(1) as executor:
+            found, failed = PendingAnswers(graph, inputs, outputs, self._batch_size, executor).result()
+        if failed:
+            row = min(failed)
+            raise DataError(f"row {row} of {rows} (counted from 0): {failed[row]}")
+        return {**columns, **{answer_name(name, names): _array(values) for name, values in found.items()}}
+
+    def _inputs(self, graph: Graph, columns: Columns, names: list[str]) -> dict[str, list[Any]]:
+        column = self._column
+        if column is None and self._model.column in names and len(graph.signature.inputs) == 1:
+            column = self._model.column
+        chosen = input_columns(graph.signature, Path("the batch"), names, column)
+        return {
+            name: [
+                input_value(graph.signature, name, _value(value), f"row {row} (counted from 0)")
+                for row, value in enumerate(columns[source])
+            ]
+            for name, source in chosen.items()
+        }
+
+
+def predictor(model: str | Path, **options: Any) -> Predictor:
+    """Return a callable from a dict of columns to the same with the answers added; see `Predictor`.
+
+    Args:
+        model: a run folder, a `.keras` file, or a SavedModel's folder.
+        options: those of `Predictor`.
+
+    Raises:
+        DataError: if there is no model at the path.
+
+    Example (of Ray):
+
+        ray.data.read_parquet("rows/").map_batches(batch.predictor("models/reviews")).write_parquet("answers/")
+    """
+    return Predictor(model, **options)
+
+
+_LOADING = threading.Lock()
+
+
+def loaded(found: ModelPath, signature: str) -> Graph:
+    """Return the model of a path: one for each process, whoever asks, until its content changes."""
+    with _LOADING:
+        return _loaded(found, signature)
+
+
+@functools.lru_cache(maxsize=2)
+def _loaded(found: ModelPath, signature: str) -> Graph:
+    return Graph(found, signature)
+
+
+def _value(value: Any) -> Any:
+    """Return a cell of an array, a Series or a list of Arrow values as Python has it."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.as_py() if hasattr(value, "as_py") else value
+
+
+def _array(values: list[Any]) -> np.ndarray:
+    """Return the values of an output as one array, of objects if their shapes differ or they are texts."""
+    if values and isinstance(values[0], np.ndarray) and len({value.shape for value in values}) > 1:
+        found = np.empty(len(values), dtype=object)
+        found[:] = values
+        return found
+    return np.array(values, dtype=object if values and isinstance(values[0], str) else None)

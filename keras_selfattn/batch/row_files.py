@@ -1,0 +1,199 @@
+"""Tables that are read a window of rows at a time, from any place on: CSV, TSV, JSON Lines and Parquet."""
+
+import bisect
+import importlib
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from keras_selfattn.data.records import Place, as_separator, columns_of, iter_rows
+from keras_selfattn.errors import ConfigError, DataError
+
+TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson")
+PARQUET = ".parquet"
+ENDINGS = (*TEXT_ENDINGS, PARQUET)
+
+# Rows that are sorted by length together: enough that a batch holds similar lengths, few enough for memory.
+_WINDOW_ROWS = 8192
+_WINDOW_BYTES = 2**24
+
+
+@dataclass
+class Window:
+    """Some rows of a table, one after another.
+
+    Args:
+        lines: the number of each row: of its first line in a text file, of itself in Parquet; from 1 on.
+        records: the values of each row by column.
+        end: the place after the window, as JSON types.
+        done: bytes, or rows of Parquet, before that place.
+        problems: the reasons of the rows that cannot be read, by number.
+        table: the rows of a Parquet file as Arrow has them, a RecordBatch.
+    """
+
+    lines: list[int]
+    records: Sequence[dict[str, Any]]
+    end: list[int]
+    done: int
+    problems: dict[int, str] = field(default_factory=dict)
+    table: Any = None
+
+    def cut(self, end: Sequence[int]) -> "Window":
+        """Return the rows before a place; of a text file a window ends there or before."""
+        extra = self.end[0] - end[0]
+        if self.table is None or extra <= 0:
+            return self
+        table = self.table.slice(0, len(self.table) - extra)
+        return Window(self.lines[: len(table)], _Records(table), [*end], end[0], self.problems, table)
+
+
+class RowFile(Protocol):
+    """A table that is read window by window.
+
+    Attributes:
+        columns: names of the columns; of JSON Lines those of the first 1,000 rows.
+        total: bytes, or rows of Parquet.
+    """
+
+    columns: list[str]
+    total: int
+
+    def windows(self, start: Sequence[int] | None) -> Iterator[Window]:
+        """Yield the windows from a place on; None begins with the first row."""
+        ...
+
+    def ends(self, start: Sequence[int] | None) -> Iterator[list[int]]:
+        """Yield the ends of windows from a place on, for others to read."""
+        ...
+
+
+def open_rows(path: Path, separator: str | None = None) -> RowFile:
+    """Return the table of a file.
+
+    Raises:
+        ConfigError: for a separator of a file without one, and if pyarrow is missing.
+        DataError: for a file that is missing, empty, of another kind, or not whole.
+    """
+    if path.suffix.lower() == PARQUET:
+        as_separator(separator, path)
+        return _Parquet(path)
+    return _Text(path, separator)
+
+
+class _Text:
+    def __init__(self, path: Path, separator: str | None) -> None:
+        self._path, self._separator = path, separator
+        self.columns = columns_of(path, separator=separator)
+        self.total = path.stat().st_size
+
+    def windows(self, start: Sequence[int] | None) -> Iterator[Window]:
+        begin = Place(*start) if start else Place()
+        window = Window([], [], [*begin], 0)
+        for row in iter_rows(self._path, separator=self._separator, start=begin):
+            if row.values is None:
+                window.problems[row.line] = row.problem
+            else:
+                window.lines.append(row.line)
+                window.records.append(row.values)  # type: ignore[attr-defined]
+            window.end, window.done = [*row.end], row.end.offset
+            rows = len(window.lines) + len(window.problems)
+            if rows >= _WINDOW_ROWS or row.end.offset - begin.offset > _WINDOW_BYTES:
+                yield window
+                begin = row.end
+                window = Window([], [], [*begin], begin.offset)
+        if window.lines or window.problems:
+            yield window
+
+    def ends(self, start: Sequence[int] | None) -> Iterator[list[int]]:
+        return (window.end for window in self.windows(start))
+
+
+class _Parquet:
+    def __init__(self, path: Path) -> None:
+        parquet = arrow("pyarrow.parquet")
+        if not path.is_file():
+            raise DataError(f"There is no file {path}. Current folder: {Path.cwd()}.")
+        self._path = path
+        try:
+            self._file = parquet.ParquetFile(path, buffer_size=2**20, pre_buffer=False)
+        except (OSError, arrow().ArrowException) as error:
+            raise self._broken(error) from error
+        self.columns = self._file.schema_arrow.names
+        twice = [name for name in self.columns if self.columns.count(name) > 1]
+        if twice:
+            raise DataError(f"{path} has two columns named {twice[0]!r}. Rename one.")
+        known = self._file.metadata
+        self.total = known.num_rows
+        groups = [known.row_group(place) for place in range(known.num_row_groups)]
+        self._ends = list(itertools.accumulate(group.num_rows for group in groups))
+        size = sum(group.total_byte_size for group in groups) // max(1, self.total)
+        self._rows = max(1, min(_WINDOW_ROWS, _WINDOW_BYTES // max(1, size)))
+
+    def windows(self, start: Sequence[int] | None) -> Iterator[Window]:
+        row = start[0] if start else 0
+        group = bisect.bisect_right(self._ends, row)
+        skipped = row - (self._ends[group - 1] if group else 0)
+        try:
+            batches = self._file.iter_batches(self._rows, row_groups=range(group, len(self._ends)))
+            for batch in batches:
+                rest = batch.slice(min(skipped, len(batch)))
+                skipped -= len(batch) - len(rest)
+                if len(rest):
+                    lines = list(range(row + 1, row + len(rest) + 1))
+                    row += len(rest)
+                    yield Window(lines, _Records(rest), [row], row, table=rest)
+        except (OSError, arrow().ArrowException) as error:
+            raise self._broken(error) from error
+
+    def ends(self, start: Sequence[int] | None) -> Iterator[list[int]]:
+        row = start[0] if start else 0
+        while row < self.total:
+            row = min(row + self._rows, self.total)
+            yield [row]
+
+    def _broken(self, error: Exception) -> DataError:
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else "no reason"
+        return DataError(
+            f"{self._path} is not a whole Parquet file: {reason}. Write or copy it again, and run the "
+            "command again."
+        )
+
+
+class _Records(Sequence):
+    """The rows of a RecordBatch, made into records when they are asked for."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+        self._made: list[dict[str, Any]] | None = None
+
+    def column(self, name: str) -> list[Any]:
+        return self._batch.column(name).to_pylist()
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    def __getitem__(self, place: Any) -> Any:
+        if self._made is None:
+            self._made = self._batch.to_pylist()
+        return self._made[place]
+
+
+def values_of(window: Window, column: str) -> list[Any]:
+    """Return a column of a window; None where a row has none."""
+    if isinstance(window.records, _Records):
+        return window.records.column(column)
+    return [record.get(column) for record in window.records]
+
+
+def arrow(name: str = "pyarrow") -> Any:
+    """Return pyarrow or a module of it.
+
+    Raises:
+        ConfigError: if it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError("Parquet needs pyarrow: pip install 'keras-selfattn[parquet]'") from error

@@ -1,0 +1,40 @@
+"""A served model that answers batches of rows, through the client."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from keras_selfattn.batch.graphs import RowError
+from keras_selfattn.serving.client import Client, Signature
+from keras_selfattn.serving.errors import FailedPreconditionError, InvalidArgumentError, InvalidInputError
+
+
+class ServedModel:
+    """One version of a served model: all rows are answered by the same one.
+
+    Args:
+        client: connected to the server.
+        name: of the signature.
+        version: the version; None for the latest as of now.
+
+    Attributes:
+        signature: its inputs and outputs.
+        version: the version that answers.
+
+    Raises:
+        ServingError: if the server or the model is not there, or has no such signature.
+    """
+
+    def __init__(self, client: Client, name: str, version: int | None) -> None:
+        metadata = client.metadata(version)
+        if name not in metadata.signatures:
+            raise FailedPreconditionError(f"The model has no signature {name!r}. It is:\n{metadata!r}")
+        self._client, self._name = client, name
+        self.signature: Signature = metadata.signatures[name]
+        self.version = metadata.version
+
+    def answers(self, inputs: Mapping[str, Sequence[Any]], outputs: Sequence[str]) -> Mapping[str, Any]:
+        """As in `length_batches.Model`."""
+        try:
+            return self._client.predict(dict(inputs), self._name, outputs, self.version)
+        except (InvalidArgumentError, InvalidInputError) as error:
+            raise RowError(error.details) from error

@@ -1,0 +1,266 @@
+"""`keras-selfattn predict`: the answers of a model for files of any number of rows."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.progress import BarColumn, Progress, TextColumn
+
+from keras_selfattn.batch.journal import errors_of, partial_of
+from keras_selfattn.batch.run import Engine, Files, predict_files
+from keras_selfattn.batch.run import Progress as Done
+from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
+from keras_selfattn.cli.console import clock, console, error_console, import_tensorflow
+from keras_selfattn.cli.exit_status import SOME_ROWS
+from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.task_options import SEPARATOR
+from keras_selfattn.serving.client import Signature
+
+if TYPE_CHECKING:
+    from keras_selfattn.batch.part import Part
+
+# Seconds between lines about a run, where there is no terminal.
+_LINE_SECONDS = 60.0
+_TARGET = Option(
+    "--target",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Ask a server: MODEL is then the name of its model. Given again, the calls are spread over all.",
+)
+_PANELS = {
+    "Most used": (
+        Option(
+            "--file",
+            type=PATH,
+            required=True,
+            help="Rows: a .csv, .tsv, .jsonl or .parquet file, or a folder of such files.",
+        ),
+        Option(
+            "--output",
+            type=PATH,
+            required=True,
+            help="File to write, with the rows' columns and the answers, in the form of its ending; for a "
+            "folder a folder.",
+        ),
+        Option("--overwrite", is_flag=True, help="Replace an existing output, once the new one is whole."),
+        Option(
+            "--column",
+            metavar="COLUMN",
+            help="Column to read, of a model with one input.",
+            without="the one of its training, or named as the input",
+        ),
+        SEPARATOR,
+    ),
+    "Answers": (
+        Option(
+            "--outputs",
+            multiple=True,
+            metavar="NAME",
+            help="Output to write; may be given again.",
+            without="label and score, or all",
+        ),
+        Option("--signature", default="serving_default", metavar="NAME", help="Signature to call."),
+        Option("--batch-size", type=COUNT, default=128, help="The most rows in a batch."),
+    ),
+    "Ray": (
+        Option(
+            "--ray",
+            metavar="ADDRESS",
+            help="Answer on a Ray cluster: its address, auto, or local for one of its own.",
+        ),
+        Option("--workers", type=COUNT, help="Actors on the cluster.", without="one for each of its CPUs"),
+    ),
+    "Connection": (
+        _TARGET,
+        Option("--version", type=int, metavar="N", help="Version to ask.", without="the latest"),
+        *CONNECTION_PANELS["Connection"][1:],
+    ),
+    "Encryption": CONNECTION_PANELS["Encryption"],
+}
+
+
+@click.command(
+    "predict",
+    cls=PanelCommand,
+    panels=_PANELS,
+    epilog="Exit status: 0 all rows are answered, 6 some are not (OUTPUT.errors.jsonl says why), 1 failed; "
+    "of a server 3 no such model, 4 no answer now, 5 not allowed. After all but 0 and 6 the same command "
+    "goes on where it stopped.",
+)
+@click.argument("model")
+def command(model: str, file: Path, output: Path, overwrite: bool, **options: Any) -> None:
+    """Write the answers of MODEL for any number of rows.
+
+    MODEL is a run folder, a .keras file, a SavedModel or, with --target, the name of a served model. The
+    output has the columns of the rows, predicted_label and score, in the order of the rows. It appears when
+    all of it is written. A run that ends early goes on where it stopped when the same command is given again.
+    """
+    output = output.resolve() if output.is_symlink() else output  # a link stays one
+    files = Files(file, output, overwrite)
+    _check_options(model, options)
+    files.check_places()
+    if not partial_of(output).exists():  # or a run that was killed at its very end could not end
+        files.check()
+    made_of, engine = (_served if options["target"] else _loaded)(model, options)
+    with _shown(output) as shown:
+        done = predict_files(files, made_of, engine, shown)
+    seconds = time.monotonic() - shown.started
+    console.print(
+        f"Wrote {done.rows:,} rows to {output}, in {seconds:,.0f} s.", soft_wrap=True, highlight=False
+    )
+    if done.failed:
+        rows = "1 row has" if done.failed == 1 else f"{done.failed:,} rows have"
+        click.echo(f"{rows} no answer: {errors_of(output)} says why.", err=True)
+        raise SystemExit(SOME_ROWS)
+
+
+def _check_options(model: str, options: dict[str, Any]) -> None:
+    """Raise an error for options that do not go together."""
+    target, ray = options["target"], options["ray"]
+    if target and ray is not None:
+        raise click.UsageError("Give --target or --ray: a server does not need a cluster to be asked.")
+    if options["version"] is not None and not target:
+        raise click.UsageError("--version is that of a served model: give --target, or the version's folder.")
+    if options["workers"] is not None and ray is None:
+        raise click.UsageError("--workers is that of --ray.")
+
+
+def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return what the answers are made of, and the maker of an engine that loads the model."""
+    from keras_selfattn.batch.graphs import find_model
+
+    found = find_model(model)
+    made_of = {"model": found.digest, "options": _read(options)}
+
+    @contextmanager
+    def local() -> Iterator[Engine]:
+        from keras_selfattn.batch.graphs import Graph
+        from keras_selfattn.batch.run import LocalEngine
+        from keras_selfattn.serving.server.runtime.cpus import available_cpus
+
+        import_tensorflow(batches=True)
+        graph = Graph(found, options["signature"])
+        # One batch at a time leaves cores idle: reading its texts takes one, whatever TensorFlow has.
+        yield LocalEngine(
+            graph,
+            partial(_part, graph.signature, trained_column=found.column, options=options),
+            available_cpus(),
+        )
+
+    @contextmanager
+    def on_ray() -> Iterator[Engine]:
+        from keras_selfattn.batch.on_ray import RayEngine, connect
+
+        with error_console.status("Connecting to Ray") if error_console.is_terminal else nullcontext():
+            connect(options["ray"], options["timeout"])
+        make_part = partial(_part, trained_column=found.column, options=options)
+        yield RayEngine(found, options["signature"], make_part, options["workers"])
+
+    return made_of, local if options["ray"] is None else on_ray
+
+
+def _served(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return what the answers are made of, and the maker of an engine that asks a server."""
+    from keras_selfattn.batch.run import LocalEngine
+    from keras_selfattn.batch.served import ServedModel
+
+    client = connected(model, options)
+    served = ServedModel(client, options["signature"], options["version"])
+    made_of = {"model": f"{model}, version {served.version}", "options": _read(options)}
+
+    @contextmanager
+    def engine() -> Iterator[Engine]:
+        with client:
+            yield LocalEngine(
+                served, partial(_part, served.signature, trained_column=None, options=options), _CALLS
+            )
+
+    return made_of, engine
+
+
+# Calls at once: some are computed while others travel.
+_CALLS = 4
+
+
+def _read(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that answers depend on."""
+    return {name: options[name] for name in ("column", "separator", "outputs", "signature")}
+
+
+def _part(
+    signature: Signature,
+    file: Path,
+    target: Path,
+    *,
+    trained_column: str | None,
+    options: dict[str, Any],
+    named: bool,
+) -> "Part":
+    from keras_selfattn.batch.part import part_for
+
+    return part_for(
+        file,
+        target,
+        signature,
+        options["outputs"],
+        column=options["column"],
+        trained_column=trained_column,
+        separator=options["separator"],
+        batch_size=options["batch_size"],
+        named=named,
+    )
+
+
+class _Shown:
+    """A bar with rows a second and the time left; without a terminal a line a minute."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.last: Done | None = None
+        self._first: Done | None = None
+        self._line = self.started
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[told]}"),
+            console=error_console,
+            disable=not error_console.is_terminal,
+            transient=True,
+        )
+        self._task = self.bar.add_task("starting", total=1.0, told="")
+
+    def __call__(self, done: Done) -> None:
+        now = time.monotonic()
+        if self._first is None:
+            self._first, self._began = done, now
+        self.last = done
+        told = self._told(done, now - self._began)
+        self.bar.update(self._task, completed=done.share, description=f"{done.share:.0%}", told=told)
+        if not error_console.is_terminal and now - self._line >= _LINE_SECONDS:
+            self._line = now
+            click.echo(f"{done.share:.0%}: {told}", err=True)
+
+    def _told(self, done: Done, seconds: float) -> str:
+        assert self._first is not None
+        rows, share = done.rows - self._first.rows, done.share - self._first.share
+        if not rows or seconds <= 0 or share <= 0:
+            return f"{done.rows:,} rows"
+        left = clock(seconds / share * (1 - done.share))
+        return f"{done.rows:,} rows, {rows / seconds:,.0f} rows/s, {left} left"
+
+
+@contextmanager
+def _shown(output: Path) -> Iterator[_Shown]:
+    shown = _Shown()
+    try:
+        with shown.bar:
+            yield shown
+    except BaseException:
+        if shown.last is not None:
+            kept = f"{shown.last.rows:,} rows are kept in {partial_of(output)}"
+            click.echo(f"{kept}: the same command goes on with them.", err=True)
+        raise
