@@ -1,4 +1,4 @@
-"""Batches of rows of similar length, each padded to its own longest row."""
+"""Batches of rows of similar length, each padded to its own longest row or to one of few lengths."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.batch_shapes import FewLengths, few_groups
 
 # Number of batches whose rows are sorted by length together: enough that a batch holds similar lengths, few
 # enough that every epoch mixes the rows.
@@ -38,6 +39,9 @@ class LengthSortedBatches:
         shuffle: True draws a new order at each iteration; otherwise the longest rows come last, and `order`
             has the positions of the rows.
         seed: of the shuffling and of the spans. The nth iterations of equal seeds are equal.
+        lengths: the most lengths of batches; by default each batch is as long as its longest row. With it,
+            all batches of a length have one number of rows, except the last of the longest rows. Without
+            targets that one is filled with copies of its last row, whose outputs are to be left out.
 
     Attributes:
         lengths: T of each row in a batch, int64 `[rows]`.
@@ -62,6 +66,7 @@ class LengthSortedBatches:
         span: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
+        lengths: int | None = None,
     ) -> None:
         self._rows = rows
         self.lengths = np.array([len(row) for row in rows], dtype=np.int64)
@@ -71,13 +76,20 @@ class LengthSortedBatches:
         self._random = np.random.default_rng(seed) if shuffle else None
         self._starts = np.random.default_rng([seed, 2])
         # Rows with the same batch size are batched together, so that all epochs have as many batches.
-        lengths = np.maximum(self.lengths, 1)
-        pairs = lengths * (lengths if window is None else np.minimum(lengths, 2 * window + 1))
+        real = np.maximum(self.lengths, 1)
+        pairs = real * (real if window is None else np.minimum(real, 2 * window + 1))
+        if lengths is not None and targets is None:
+            batch_size = min(batch_size, 2 ** math.ceil(math.log2(len(rows))))
         halvings = np.ceil(np.log2(batch_size * pairs / _MAX_PAIRS)).clip(0).astype(int)
         self._classes = [
             (np.flatnonzero(halvings == count), max(1, batch_size // 2 ** int(count)))
             for count in np.unique(halvings)
         ]
+        self._few: FewLengths | None = None
+        if lengths is not None:
+            self._classes = few_groups(self._classes, self.lengths)
+            self._few = FewLengths(self._classes, self.lengths, lengths)
+        self._widest = np.max([row.shape[1:] for row in rows], axis=0, initial=0)
         self.order = np.argsort(self.lengths, kind="stable")
 
     def __len__(self) -> int:
@@ -90,6 +102,8 @@ class LengthSortedBatches:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for chosen in self._chosen():
+            if self._few is not None and self._targets is None:
+                chosen = self._filled(chosen)
             rows: Any = self.padded_rows(chosen)
             if self._side_inputs is not None:
                 rows = (rows, self._side_inputs[chosen])
@@ -97,7 +111,18 @@ class LengthSortedBatches:
 
     def padded_rows(self, chosen: np.ndarray) -> np.ndarray:
         """Return the rows at the chosen places, padded, without other inputs."""
-        return padded([self._spanned(row) for row in chosen])
+        return padded([self._spanned(row) for row in chosen], self._least_shape(chosen))
+
+    def _least_shape(self, chosen: np.ndarray) -> tuple[int, ...]:
+        """Return the least size of each axis of a batch of rows after the first."""
+        if self._few is None:
+            return ()
+        return self._few.of(self.lengths[chosen]), *self._widest.tolist()
+
+    def _filled(self, chosen: np.ndarray) -> np.ndarray:
+        """Return the rows of a batch, the last one repeated if they are too few."""
+        lacking = self.smallest_size - len(chosen)
+        return np.append(chosen, np.repeat(chosen[-1:], max(0, lacking)))
 
     def dataset(self) -> tf.data.Dataset:
         """Return the batches in Keras' form: with a known number, and unknown sizes where they vary."""
@@ -132,7 +157,7 @@ class LengthSortedBatches:
         if self._targets is not None and not self._per_position:
             yield np.asarray(self._targets)[chosen]
         elif self._targets is not None:
-            yield padded([self._targets[row] for row in chosen])
+            yield padded([self._targets[row] for row in chosen], self._least_shape(chosen)[:1])
         if self._weights is not None:
             yield self._weights[chosen]
 
@@ -163,14 +188,14 @@ def checked_size(batch_size: int | None) -> int:
     return int(batch_size)
 
 
-def padded(rows: Sequence[np.ndarray]) -> np.ndarray:
+def padded(rows: Sequence[np.ndarray], least: Sequence[int] = ()) -> np.ndarray:
     """Return rows `[T, ...]` as one array `[rows, longest, ...]`, filled with 0 or, for floats, NaN.
 
-    Every axis has the size of its longest row.
+    Every axis has the size of its longest row, and at least that of `least`, if it is given.
     """
     dtype = rows[0].dtype
     fill = np.nan if dtype.kind == "f" else 0
-    sizes = np.max([row.shape for row in rows], axis=0)
+    sizes = np.max([row.shape for row in rows] + ([tuple(least)] if least else []), axis=0)
     found = np.full((len(rows), *sizes), fill, dtype=dtype)
     for place, row in enumerate(rows):
         found[(place, *map(slice, row.shape))] = row
