@@ -61,12 +61,12 @@ def few_lengths(lengths: np.ndarray, most: int) -> list[int]:
         counts = np.add.reduceat(counts, np.concatenate([[0], ends[:-1] + 1]))
         sizes = sizes[ends]
     rows = np.concatenate([[0], np.cumsum(counts)])  # rows of the first n sizes
-    # Positions of the first n sizes with k lengths, the last of which is the nth size.
-    positions, begins = rows[1:] * sizes, []
-    chosen = [len(sizes)]
-    tables = [positions]
+    # Positions of the first n sizes with k lengths, the last of which is the nth size; and of the sizes from
+    # the mth to the nth with one length, [n, m].
+    tables, begins, chosen = [rows[1:] * sizes], [], [len(sizes)]
+    of_one = (rows[1:, None] - rows[None, :-1]) * sizes[:, None]
     for _ in range(most - 1):
-        tried = np.concatenate([[0], tables[-1]])[None, :-1] + (rows[1:, None] - rows[None, :-1]) * sizes[:, None]
+        tried = np.concatenate([[0], tables[-1]])[None, :-1] + of_one
         tried = np.where(np.tri(len(sizes), dtype=bool), tried, np.iinfo(np.int64).max)
         begins.append(tried.argmin(axis=1))
         tables.append(tried.min(axis=1))

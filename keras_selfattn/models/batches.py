@@ -101,9 +101,9 @@ class LengthSortedBatches:
         return min(size for _, size in self._classes)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for chosen in self._chosen():
-            if self._few is not None and self._targets is None:
-                chosen = self._filled(chosen)
+        fills = self._few is not None and self._targets is None
+        for drawn in self._chosen():
+            chosen = self._filled(drawn) if fills else drawn
             rows: Any = self.padded_rows(chosen)
             if self._side_inputs is not None:
                 rows = (rows, self._side_inputs[chosen])
