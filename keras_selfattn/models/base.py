@@ -333,7 +333,7 @@ class RawModel(DeferredCompile):
             told.on_predict_batch_begin(step)
             outputs = np.asarray(self.predict_on_batch(features))
             told.on_predict_batch_end(step, {"outputs": outputs})
-            for place, row in zip(places, outputs, strict=False):  # the last rows may be copies
+            for row, place in zip(outputs, places, strict=False):  # the last rows may be copies
                 found[place] = row[: batches.lengths[place]]
         told.on_predict_end()
         return found
