@@ -32,9 +32,8 @@ STEPS = ("train_step", "test_step", "predict_step")
 
 def _lengths():
     """Short and long rows, the first without any token."""
-    return np.random.default_rng(1).permutation(
-        [0] + [1 + n % 9 for n in range(59)] + [40 + n for n in range(10)]
-    )
+    lengths = [0, *(1 + n % 9 for n in range(59)), *range(40, 50)]
+    return np.random.default_rng(1).permutation(lengths)
 
 
 def texts(count=ROWS):
@@ -44,10 +43,9 @@ def texts(count=ROWS):
 
 
 def labels_of(rows):
-    return [
-        "+" if row.count("good") + row.count("fine") > row.count("bad") + row.count("poor") else "-"
-        for row in rows
-    ]
+    liked = [sum(row.count(word) for word in ("good", "fine")) for row in rows]
+    disliked = [sum(row.count(word) for word in ("bad", "poor")) for row in rows]
+    return ["+" if more > fewer else "-" for more, fewer in zip(liked, disliked, strict=True)]
 
 
 def _tagged():
@@ -127,17 +125,10 @@ def observed(model, rows, targets):
     """Return what a model answers, before and after two epochs, their losses, and its figures."""
     asked = asked_of(model, rows)
     answers, losses = flat(model.predict(asked, verbose=0)), Losses()
-    held_out = None if targets is None else (rows[:20], targets[:20])
-    model.fit(
-        rows,
-        targets,
-        batch_size=16,
-        epochs=2,
-        seed=3,
-        validation_data=held_out,
-        callbacks=[losses],
-        verbose=0,
-    )
+    settings = {"batch_size": 16, "epochs": 2, "seed": 3, "callbacks": [losses], "verbose": 0}
+    if targets is not None:
+        settings["validation_data"] = (rows[:20], targets[:20])
+    model.fit(rows, targets, **settings)
     figures = model.evaluate(rows, targets, verbose=0)
     return {
         "answers": answers.tolist(),

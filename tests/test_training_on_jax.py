@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import backend_training
 import keras
@@ -16,8 +15,6 @@ from pretrained_folders import BERT, write_folder
 
 from keras_selfattn import models
 from keras_selfattn.cli.main import main
-from keras_selfattn.models.batch_shapes import FewLengths, few_groups, few_lengths
-from keras_selfattn.models.batches import LengthSortedBatches
 
 # The least optimisation: the steps are small, and compiling them is most of the time.
 FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"

@@ -17,13 +17,16 @@ _POOL = 50
 _BATCH_SIZE = 32  # Keras' own
 # Most attention pairs in a batch, which determine its memory: 64 rows of 362 tokens, or 1 of 2,896.
 _MAX_PAIRS = 2**23
+# The target of padding in batches of few lengths, which no position has.
+PADDED_TARGET = -1
 
 
 class LengthSortedBatches:
     """Yield padded rows `[batch, longest row, ...]` with their targets and weights.
 
     Rows of integers are padded with 0, rows of floats with NaN: neither is a value that a row can hold.
-    Targets with one array for each row are padded with 0; the mask of the outputs excludes the padding.
+    Targets with one array for each row are padded with 0, or with `lengths` with -1; the mask of the outputs
+    excludes the padding.
 
     Args:
         rows: an array for each row, `[T, ...]`, all of one dtype and rank. Axes after the first that differ
@@ -157,7 +160,9 @@ class LengthSortedBatches:
         if self._targets is not None and not self._per_position:
             yield np.asarray(self._targets)[chosen]
         elif self._targets is not None:
-            yield padded([self._targets[row] for row in chosen], self._least_shape(chosen)[:1])
+            # Compiled steps hand no mask to the metrics.
+            fill = 0 if self._few is None else PADDED_TARGET
+            yield padded([self._targets[row] for row in chosen], self._least_shape(chosen)[:1], fill)
         if self._weights is not None:
             yield self._weights[chosen]
 
@@ -188,15 +193,14 @@ def checked_size(batch_size: int | None) -> int:
     return int(batch_size)
 
 
-def padded(rows: Sequence[np.ndarray], least: Sequence[int] = ()) -> np.ndarray:
-    """Return rows `[T, ...]` as one array `[rows, longest, ...]`, filled with 0 or, for floats, NaN.
+def padded(rows: Sequence[np.ndarray], least: Sequence[int] = (), fill: int = 0) -> np.ndarray:
+    """Return rows `[T, ...]` as one array `[rows, longest, ...]`, filled with `fill` or, for floats, NaN.
 
     Every axis has the size of its longest row, and at least that of `least`, if it is given.
     """
     dtype = rows[0].dtype
-    fill = np.nan if dtype.kind == "f" else 0
     sizes = np.max([row.shape for row in rows] + ([tuple(least)] if least else []), axis=0)
-    found = np.full((len(rows), *sizes), fill, dtype=dtype)
+    found = np.full((len(rows), *sizes), np.nan if dtype.kind == "f" else fill, dtype=dtype)
     for place, row in enumerate(rows):
         found[(place, *map(slice, row.shape))] = row
     return found
