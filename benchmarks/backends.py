@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -100,7 +101,7 @@ def trained(row: str, count: int) -> dict[str, float]:
     """Train on this process's backend and return the figures."""
     import keras
 
-    counts = dict.fromkeys(_STEPS, 0)
+    counts: Counter[str] = Counter()
 
     def counting(name: str) -> Callable[..., Any]:
         step = getattr(keras.Model, name)

@@ -79,23 +79,23 @@ class FineTuningAdamW(keras.optimizers.AdamW):
         iterations: Any = self.iterations
         count: Any = ops.cast(iterations + 1, dtype)
         decayed = self.weight_decay and self._use_weight_decay(known) and not path.endswith(_UNDECAYED)
-        moments: Any = self._momentums[index], self._velocities[index]
-        if keras.backend.backend() == "tensorflow":
-            moments = moments[0].value, moments[1].value
+        first: Any = self._momentums[index]
+        second: Any = self._velocities[index]
         powers = self.beta_1**count, self.beta_2**count
-        step = _Step(*moments, powers, rate, rate * self.weight_decay if decayed else None)
+        step = _Step(first, second, powers, rate, rate * self.weight_decay if decayed else None)
         if keras.backend.backend() != "tensorflow":
             self._update_dense(gradient, variable, step, keeps_rows=path.endswith(_TABLE))
             return
+        step = step._replace(first=first.value, second=second.value)
         update = self._update_rows if isinstance(gradient, tf.IndexedSlices) else self._update_all
         update(gradient, variable, step)
 
-    def _update_dense(self, gradient: Tensor, weight: Any, step: _Step, *, keeps_rows: bool) -> None:
+    def _update_dense(self, given: Tensor, weight: Any, step: _Step, *, keeps_rows: bool) -> None:
         """Update a weight on a backend without sparse gradients."""
         old: tuple[Any, ...] = tuple(each.value for each in (step.first, step.second, weight))
-        gradient = ops.cast(gradient, weight.dtype)
+        gradient: Any = ops.cast(given, weight.dtype)
         first: Any = self.beta_1 * old[0] + (1 - self.beta_1) * gradient
-        second: Any = self.beta_2 * old[1] + (1 - self.beta_2) * ops.square(gradient)
+        second: Any = self.beta_2 * old[1] + (1 - self.beta_2) * gradient**2
         rate = step.rate * ops.sqrt(1 - step.powers[1]) / (1 - step.powers[0])
         kept = old[2] if step.decay is None else old[2] * (1 - step.decay)
         new = (first, second, kept - rate * first / (ops.sqrt(second) + self.epsilon))

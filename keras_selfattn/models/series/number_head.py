@@ -94,8 +94,10 @@ class InUnits(keras.layers.Layer):
         self.mean, self.deviation = list(mean), list(deviation)
 
     def call(self, inputs: Tensor) -> Tensor:
-        scale, shift = (ops.convert_to_tensor(each, "float32") for each in (self.deviation, self.mean))
-        return ops.cast(inputs, "float32") * scale + shift
+        numbers: Any = ops.cast(inputs, "float32")
+        return numbers * ops.convert_to_tensor(self.deviation, "float32") + ops.convert_to_tensor(
+            self.mean, "float32"
+        )
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape

@@ -288,7 +288,7 @@ class HiddenAccuracy(keras.metrics.Mean):
     """
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
-        chosen = ops.argmax(y_pred, axis=-1)
+        chosen: Any = ops.argmax(y_pred, axis=-1)
         known = ops.reshape(ops.cast(y_true, chosen.dtype), ops.shape(chosen))
         super().update_state(ops.equal(chosen, known), ops.cast(ops.not_equal(known, PADDING_ID), self.dtype))
 

@@ -98,7 +98,7 @@ class PositionAccuracy(keras.metrics.Mean):
     """
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
-        chosen = ops.argmax(y_pred, axis=-1)  # [B, T]
+        chosen: Any = ops.argmax(y_pred, axis=-1)  # [B, T]
         known = ops.reshape(ops.cast(y_true, chosen.dtype), ops.shape(chosen))
         right, mask = ops.equal(chosen, known), getattr(y_pred, "_keras_mask", None)
         real = ops.greater_equal(known, 0)
