@@ -28,8 +28,8 @@ TASKS = list(backend_training.DATA)
 on_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
 
 
-def run(words, backend="jax"):
-    env = {**os.environ, "KERAS_BACKEND": backend, "XLA_FLAGS": FLAGS}
+def run(words, backend="jax", **variables):
+    env = {**os.environ, "KERAS_BACKEND": backend, "XLA_FLAGS": FLAGS, **variables}
     return subprocess.run(words, env=env, capture_output=True, text=True, timeout=900, check=False)
 
 
@@ -59,7 +59,9 @@ def wanted(folder):
 @pytest.fixture(scope="module")
 def found(folder, wanted):
     """What JAX finds."""
-    done = run([sys.executable, backend_training.__file__, str(folder)])
+    # The training that is repeated finds its steps there.
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache")}
+    done = run([sys.executable, backend_training.__file__, str(folder)], **cache)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads((folder / "found.json").read_text("utf-8"))
 
