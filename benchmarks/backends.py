@@ -69,11 +69,14 @@ def _in_process(backend: str, row: str, settings: Settings) -> dict[str, float] 
 
 
 def _texts(count: int) -> tuple[Any, list[Any], list[Any]]:
+    import numpy as np
+
     from keras_selfattn.data.languages import language_rows
     from keras_selfattn.models import TextClassifier
 
     rows = language_rows(["de", "en", "fr", "it"], 0).train
-    return TextClassifier({"wide": False}), list(rows.inputs[:count]), list(rows.targets[:count])
+    rows = rows.take(np.random.default_rng(0).permutation(len(rows))[:count].tolist())
+    return TextClassifier({"wide": False}), list(rows.inputs), list(rows.targets)
 
 
 def _series(count: int) -> tuple[Any, list[Any], list[Any]]:
