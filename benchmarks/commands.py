@@ -186,6 +186,17 @@ def fine_tuning(
     report(table, shown, csv_file, plot, ("cpu s", "CPU seconds of training"))
 
 
+@main.command("backends")
+@_options
+def backends(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
+    """The same training on TensorFlow, JAX and PyTorch: seconds, compilations, accuracy."""
+    from benchmarks import backends as benchmark
+
+    check_plot(plot)
+    shown = {name: name for name in ("first epoch s", "epoch s", "compiled", "accuracy")}
+    report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("epoch s", "seconds of an epoch"))
+
+
 @main.command("memory")
 @_options
 def memory(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:

@@ -207,8 +207,8 @@ def _check_model(model: keras.Model) -> None:
         raise ExportError("`model` has no weights yet. Train it, or call it once.")
     if keras.backend.backend() != "tensorflow":
         raise ExportError(
-            f"A SavedModel needs TensorFlow. Keras runs on {keras.backend.backend()!r}; save the model "
-            "as .keras and load it with KERAS_BACKEND=tensorflow."
+            f"A SavedModel needs TensorFlow. Keras runs on {keras.backend.backend()!r}: save the model "
+            "as .keras, and export the file with `keras-selfattn export`, in a process of its own."
         )
     for weight in model.weights:
         if not np.isfinite(np.asarray(weight, dtype="float32")).all():

@@ -459,3 +459,17 @@ def test_vectors_of_each_type_are_those_of_the_reference(sentence_encoder, dtype
     wanted = pretrained_encoders.in_units(pretrained.vectors(sentence_encoder, texts))
     for contestant in (pretrained_encoders.ours, pretrained_encoders.ours_exported):
         np.testing.assert_allclose(contestant(fields).outputs(), wanted, atol=limit)
+
+
+@pytest.mark.process
+def test_backends_are_trained_and_their_compilations_counted(tmp_path):
+    pytest.importorskip("jax")
+    table = tmp_path / "found.csv"
+    arguments = ["backends", "--quick", "--only", "JAX", "--only", "series", "--csv", str(table)]
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    with table.open(newline="", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["contestant"], row["skipped"]) == ("JAX", "")
+    assert 2 <= float(row["compiled"]) <= 7
+    assert 0 <= float(row["accuracy"]) <= 1

@@ -1,5 +1,6 @@
-"""The console of all subcommands, and the import of TensorFlow without its messages."""
+"""The console of all subcommands, and the import of TensorFlow and Keras' backend without their messages."""
 
+import importlib.util
 import os
 import platform
 import shlex
@@ -13,6 +14,12 @@ from typing import IO
 
 from rich.console import Console
 from rich.table import Table
+
+from keras_selfattn.errors import ConfigError
+
+# Backends of Keras, and the variable that chooses one.
+_BACKENDS = ("tensorflow", "jax", "torch")
+_VARIABLE = "KERAS_BACKEND"
 
 
 @contextmanager
@@ -54,7 +61,11 @@ def import_tensorflow(*, batches: bool = False) -> None:
     Args:
         batches: True for a command that computes batches, as in training: oneDNN's kernels are then on unless
             the environment decides.
+
+    Raises:
+        ConfigError: if the environment asks for a backend of Keras that is unknown or not installed.
     """
+    check_backend()
     if batches and platform.machine() in ("x86_64", "AMD64"):
         # TensorFlow leaves them off on processors without AVX-512, where they halve the time of a step and
         # take a quarter off a batch of answers. For single rows they can be slower.
@@ -65,6 +76,26 @@ def import_tensorflow(*, batches: bool = False) -> None:
         tf.config.list_physical_devices()  # looks for GPUs, and prints a message if there are none
         # A command that trains several models builds new graphs, and TensorFlow would warn of that.
         tf.get_logger().setLevel("ERROR")
+
+
+def check_backend() -> None:
+    """Raise ConfigError for a backend that Keras cannot use, before it fails with a traceback."""
+    name = os.environ.get(_VARIABLE) or _BACKENDS[0]
+    if name not in _BACKENDS:
+        raise ConfigError(f"{_VARIABLE} must be one of {', '.join(_BACKENDS)}. Received {name!r}.")
+    if importlib.util.find_spec(name) is None:
+        raise ConfigError(
+            f"{_VARIABLE} is {name!r}, which is not installed. Install it (`pip install {name}`), or leave "
+            f"{_VARIABLE} out to use TensorFlow."
+        )
+
+
+def use_tensorflow() -> None:
+    """Let Keras compute with TensorFlow in this process, whatever the environment asks for.
+
+    A SavedModel needs it; a `.keras` file of another backend loads there. Keras must not be imported yet.
+    """
+    os.environ[_VARIABLE] = _BACKENDS[0]
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
+from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command, use_tensorflow
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
@@ -79,6 +79,7 @@ def command(
             f"--data compares labels, of a run or a .keras file. {run} is a pretrained model's folder: if it "
             "holds a classifier, write a run of it first, with `keras-selfattn import`."
         )
+    use_tensorflow()
     labels = None if labels_file is None else _labels(labels_file)
     _check_places(run, base_path)
     rows = None if data is None else _rows(run, data, given(options, READING))

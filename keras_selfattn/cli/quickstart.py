@@ -3,6 +3,8 @@
 import csv
 import io
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +23,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.languages import LanguageRows, language_rows, names_table
 from keras_selfattn.data.multilingual_names import LANGUAGES, Name, english_name
 from keras_selfattn.data.sentences import SENTENCES
-from keras_selfattn.errors import DataError, RunError
+from keras_selfattn.errors import DataError, ExportError, RunError
 
 if TYPE_CHECKING:
     from keras_selfattn.training import Run
@@ -41,6 +43,7 @@ BATCH_SIZE = 128
 _MODEL = "languages"
 _NAMES, _SENTENCES = 10, 2  # in the table of answers
 _ANSWERS = 3  # answers for each
+_EXPORT_TIMEOUT = 900  # seconds, with those of the export's own check
 
 
 _PANELS = {
@@ -151,9 +154,22 @@ def _train(output: Path, rows: LanguageRows, epochs: int, seed: int) -> "Run":
 
 
 def _export(run: "Run", output: Path, model: str) -> Path:
-    from keras_selfattn.export import export_saved_model
+    import keras
 
-    return Path(export_saved_model(run.model, output / "models" / model, training=training_of(run.path)))
+    base_path = output / "models" / model
+    if keras.backend.backend() == "tensorflow":
+        from keras_selfattn.export import export_saved_model
+
+        return Path(export_saved_model(run.model, base_path, training=training_of(run.path)))
+    from keras_selfattn.export.versions import list_versions
+
+    # Only a process of its own can compute with TensorFlow.
+    program = "from keras_selfattn.cli.entry import main; main()"
+    words = [sys.executable, "-c", program, "export", str(run.path), str(base_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=_EXPORT_TIMEOUT, check=False)
+    if done.returncode:
+        raise ExportError(f"The export failed. {done.stderr.strip()}")
+    return base_path / str(max(list_versions(base_path)))
 
 
 def _ask(base_path: Path, model: str, texts: Sequence[str]) -> np.ndarray:

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.batch_shapes import compiles_each_shape, lengths_allowed
 from keras_selfattn.models.batches import LengthSortedBatches, checked_size
 from keras_selfattn.models.config import EncoderConfig, checked_config
 from keras_selfattn.models.deferred_compile import DeferredCompile
@@ -44,8 +45,9 @@ class RawModel(DeferredCompile):
     def __init__(self, config: EncoderConfig | dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.config = self._read_config(config)
-        # XLA cannot compile raw rows, and would compile for every new shape of a batch.
-        self.supports_jit = False
+        # On TensorFlow XLA cannot compile raw rows, and would compile for every new shape of a batch. JAX
+        # compiles all that it runs, so its batches have few shapes.
+        self.supports_jit = compiles_each_shape()
 
     def _read_config(self, config: Any) -> Any:
         """Return the config of the model's kind: the given one, one from its dict, or the default."""
@@ -228,6 +230,9 @@ class RawModel(DeferredCompile):
         ]
         self.compute_metrics(None, encoded, np.zeros(sizes, "float32"))
         self.reset_metrics()
+        if compiles_each_shape():
+            # Otherwise Keras draws a first epoch to build the loss with, and training begins with the second.
+            self.compute_loss(None, encoded, np.zeros(sizes, "float32"), training=False)
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
         """Return the predictions of the usual baselines for raw rows, by name, if there are any."""
@@ -304,13 +309,14 @@ class RawModel(DeferredCompile):
             span=self._training_span if training else None,
             shuffle=shuffle,
             seed=seed,
+            lengths=lengths_allowed(training=training),
         )
 
     def predict_batches(self, batches: LengthSortedBatches, **kwargs: Any) -> Any:
         """Return the outputs of preprocessed rows, in their order, like `predict`."""
         if self.head.per_position:
             return self._predicted_positions(batches, **kwargs)
-        found = super().predict(batches.dataset(), **kwargs)
+        found = super().predict(batches.dataset(), **kwargs)[: len(batches.order)]
         in_order = np.empty_like(found)
         in_order[batches.order] = found
         return in_order
@@ -329,8 +335,7 @@ class RawModel(DeferredCompile):
             told.on_predict_batch_begin(step)
             outputs = np.asarray(self.predict_on_batch(features))
             told.on_predict_batch_end(step, {"outputs": outputs})
-            for row in outputs:
-                place = next(places)
+            for row, place in zip(outputs, places, strict=False):  # the last rows may be copies
                 found[place] = row[: batches.lengths[place]]
         told.on_predict_end()
         return found

@@ -1,4 +1,4 @@
-"""Batches of rows of similar length, each padded to its own longest row."""
+"""Batches of rows of similar length, each padded to its own longest row or to one of few lengths."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.batch_shapes import FewLengths, few_groups
 
 # Number of batches whose rows are sorted by length together: enough that a batch holds similar lengths, few
 # enough that every epoch mixes the rows.
@@ -16,13 +17,16 @@ _POOL = 50
 _BATCH_SIZE = 32  # Keras' own
 # Most attention pairs in a batch, which determine its memory: 64 rows of 362 tokens, or 1 of 2,896.
 _MAX_PAIRS = 2**23
+# The target of padding in batches of few lengths, which no position has.
+PADDED_TARGET = -1
 
 
 class LengthSortedBatches:
     """Yield padded rows `[batch, longest row, ...]` with their targets and weights.
 
     Rows of integers are padded with 0, rows of floats with NaN: neither is a value that a row can hold.
-    Targets with one array for each row are padded with 0; the mask of the outputs excludes the padding.
+    Targets with one array for each row are padded with 0, or with `lengths` with -1; the mask of the outputs
+    excludes the padding.
 
     Args:
         rows: an array for each row, `[T, ...]`, all of one dtype and rank. Axes after the first that differ
@@ -38,6 +42,9 @@ class LengthSortedBatches:
         shuffle: True draws a new order at each iteration; otherwise the longest rows come last, and `order`
             has the positions of the rows.
         seed: of the shuffling and of the spans. The nth iterations of equal seeds are equal.
+        lengths: the most lengths of batches; by default each batch is as long as its longest row. With it,
+            all batches of a length have one number of rows, except the last of the longest rows. Without
+            targets that one is filled with copies of its last row, whose outputs are to be left out.
 
     Attributes:
         lengths: T of each row in a batch, int64 `[rows]`.
@@ -62,6 +69,7 @@ class LengthSortedBatches:
         span: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
+        lengths: int | None = None,
     ) -> None:
         self._rows = rows
         self.lengths = np.array([len(row) for row in rows], dtype=np.int64)
@@ -71,13 +79,20 @@ class LengthSortedBatches:
         self._random = np.random.default_rng(seed) if shuffle else None
         self._starts = np.random.default_rng([seed, 2])
         # Rows with the same batch size are batched together, so that all epochs have as many batches.
-        lengths = np.maximum(self.lengths, 1)
-        pairs = lengths * (lengths if window is None else np.minimum(lengths, 2 * window + 1))
+        real = np.maximum(self.lengths, 1)
+        pairs = real * (real if window is None else np.minimum(real, 2 * window + 1))
+        if lengths is not None and targets is None:
+            batch_size = min(batch_size, 2 ** math.ceil(math.log2(len(rows))))
         halvings = np.ceil(np.log2(batch_size * pairs / _MAX_PAIRS)).clip(0).astype(int)
         self._classes = [
             (np.flatnonzero(halvings == count), max(1, batch_size // 2 ** int(count)))
             for count in np.unique(halvings)
         ]
+        self._few: FewLengths | None = None
+        if lengths is not None:
+            self._classes = few_groups(self._classes, self.lengths)
+            self._few = FewLengths(self._classes, self.lengths, lengths)
+        self._widest = np.max([row.shape[1:] for row in rows], axis=0, initial=0)
         self.order = np.argsort(self.lengths, kind="stable")
 
     def __len__(self) -> int:
@@ -95,7 +110,9 @@ class LengthSortedBatches:
                 pass
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        for chosen in self._chosen():
+        fills = self._few is not None and self._targets is None
+        for drawn in self._chosen():
+            chosen = self._filled(drawn) if fills else drawn
             rows: Any = self.padded_rows(chosen)
             if self._side_inputs is not None:
                 rows = (rows, self._side_inputs[chosen])
@@ -103,7 +120,18 @@ class LengthSortedBatches:
 
     def padded_rows(self, chosen: np.ndarray) -> np.ndarray:
         """Return the rows at the chosen places, padded, without other inputs."""
-        return padded([self._spanned(row) for row in chosen])
+        return padded([self._spanned(row) for row in chosen], self._least_shape(chosen))
+
+    def _least_shape(self, chosen: np.ndarray) -> tuple[int, ...]:
+        """Return the least size of each axis of a batch of rows after the first."""
+        if self._few is None:
+            return ()
+        return self._few.of(self.lengths[chosen]), *self._widest.tolist()
+
+    def _filled(self, chosen: np.ndarray) -> np.ndarray:
+        """Return the rows of a batch, the last one repeated if they are too few."""
+        lacking = self.smallest_size - len(chosen)
+        return np.append(chosen, np.repeat(chosen[-1:], max(0, lacking)))
 
     def dataset(self) -> tf.data.Dataset:
         """Return the batches in Keras' form: with a known number, and unknown sizes where they vary."""
@@ -138,7 +166,9 @@ class LengthSortedBatches:
         if self._targets is not None and not self._per_position:
             yield np.asarray(self._targets)[chosen]
         elif self._targets is not None:
-            yield padded([self._targets[row] for row in chosen])
+            # Compiled steps hand no mask to the metrics.
+            fill = 0 if self._few is None else PADDED_TARGET
+            yield padded([self._targets[row] for row in chosen], self._least_shape(chosen)[:1], fill)
         if self._weights is not None:
             yield self._weights[chosen]
 
@@ -169,15 +199,14 @@ def checked_size(batch_size: int | None) -> int:
     return int(batch_size)
 
 
-def padded(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Return rows `[T, ...]` as one array `[rows, longest, ...]`, filled with 0 or, for floats, NaN.
+def padded(rows: Sequence[np.ndarray], least: Sequence[int] = (), fill: int = 0) -> np.ndarray:
+    """Return rows `[T, ...]` as one array `[rows, longest, ...]`, filled with `fill` or, for floats, NaN.
 
-    Every axis has the size of its longest row.
+    Every axis has the size of its longest row, and at least that of `least`, if it is given.
     """
     dtype = rows[0].dtype
-    fill = np.nan if dtype.kind == "f" else 0
-    sizes = np.max([row.shape for row in rows], axis=0)
-    found = np.full((len(rows), *sizes), fill, dtype=dtype)
+    sizes = np.max([row.shape for row in rows] + ([tuple(least)] if least else []), axis=0)
+    found = np.full((len(rows), *sizes), np.nan if dtype.kind == "f" else fill, dtype=dtype)
     for place, row in enumerate(rows):
         found[(place, *map(slice, row.shape))] = row
     return found

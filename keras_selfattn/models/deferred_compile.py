@@ -50,7 +50,9 @@ class DeferredCompile(keras.Model):
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile like the saved model; Keras requires this of classes that override `compile`."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
+        # Keras saves if steps were compiled on the backend that saved the model; another one needs its own.
+        others = {name: value for name, value in config.items() if name != "jit_compile"}
+        self.compile(**keras.saving.deserialize_keras_object(others))
 
     def compile_again(self) -> None:
         """Compile with the stored arguments, and the head's loss and metrics where they were left out."""

@@ -13,6 +13,7 @@ from keras import ops
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.batch_shapes import compiles_each_shape
 from keras_selfattn.models.heads import ClassHead
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.raw_inputs import Rows
@@ -83,7 +84,8 @@ def fit_on_pairs(
     encoder = keras.Model(model.core.get_layer("embedding").input, model.core.get_layer("logits").input)
     peak = _RATE_SHARE * config.learning_rate
     optimizer, scheduled = scheduled_optimizer(model, config, peak, _STEPS * epochs)
-    encoder.compile(optimizer, PairLoss(), jit_compile=False)  # pyright: ignore[reportArgumentType]
+    jit_compile: Any = "auto" if compiles_each_shape() else False
+    encoder.compile(optimizer, PairLoss(), jit_compile=jit_compile)  # pyright: ignore[reportArgumentType]
     trained = rows if weights is None else rows.take(np.flatnonzero(weights).tolist())
     history = encoder.fit(
         _batches(model, trained, config),
@@ -177,8 +179,8 @@ def _vectors(model: RawModel, encoder: keras.Model, rows: LabelledRows) -> np.nd
     batches = model.batches(Rows(list(rows.inputs), []), _PREDICT_BATCH)
     ids = (features[0] if isinstance(features, tuple) else features for (features,) in batches)
     sorted_by_length = np.concatenate([encoder.predict_on_batch(batch) for batch in ids])
-    vectors = np.empty(sorted_by_length.shape)
-    vectors[batches.order] = sorted_by_length
+    vectors = np.empty((len(rows), sorted_by_length.shape[1]))
+    vectors[batches.order] = sorted_by_length[: len(rows)]
     return vectors
 
 

@@ -151,7 +151,8 @@ class PatchEmbedding(keras.layers.Layer):
         size: Any = ops.shape(inputs)
         batch, *shape = size
         # TensorFlow gives a convolution of no images its input's shape, so one image is added temporarily.
-        spare = ops.zeros((ops.subtract(1, ops.minimum(batch, 1)), *shape), dtype=inputs.dtype)
+        lacking = max(1 - batch, 0) if isinstance(batch, int) else ops.subtract(1, ops.minimum(batch, 1))
+        spare = ops.zeros((lacking, *shape), dtype=inputs.dtype)
         x = self._stem(ops.concatenate([inputs, spare]))  # [B or 1, H, W, D / 2]
         return self._patches(x)[:batch]  # [B, R, Q, D]
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
+from keras import ops
 
 from keras_selfattn.errors import ConfigError
 
@@ -15,6 +16,8 @@ Tensor = Any
 
 # Biases, and gains of normalisations, are not decayed.
 _UNDECAYED = ("bias", "gamma", "beta")
+# The table of tokens of `PretrainedEmbedding`.
+_TABLE = "/tokens"
 
 
 class _Step(NamedTuple):
@@ -33,8 +36,9 @@ class FineTuningAdamW(keras.optimizers.AdamW):
 
     For weights with dense gradients it computes what `keras.optimizers.AdamW` does. Of a table of vectors
     only the rows of a step's tokens change, with their moments: a step costs as much as its tokens, not as
-    much as the vocabulary. Biases and normalisations are not decayed. It needs the TensorFlow backend. With
-    `gradient_accumulation_steps` Keras makes the gradients of tables dense, so all rows change.
+    much as the vocabulary. Biases and normalisations are not decayed. With `gradient_accumulation_steps`
+    Keras makes the gradients of tables dense, so all rows change. JAX and PyTorch have dense gradients only:
+    a row of the table of tokens stays as it is if its gradient is zero, and a step costs the whole table.
 
     Args:
         learning_rate: of layers without a factor, or a schedule.
@@ -71,19 +75,35 @@ class FineTuningAdamW(keras.optimizers.AdamW):
         index = self._get_variable_index(variable)
         known = self._trainable_variables[index]
         path, dtype = known.path, variable.dtype
-        rate = tf.cast(learning_rate, dtype) * self.rate_of(path)
+        rate: Any = ops.cast(learning_rate, dtype) * self.rate_of(path)
         iterations: Any = self.iterations
-        count = tf.cast(iterations + 1, dtype)
+        count: Any = ops.cast(iterations + 1, dtype)
         decayed = self.weight_decay and self._use_weight_decay(known) and not path.endswith(_UNDECAYED)
-        step = _Step(
-            self._momentums[index].value,
-            self._velocities[index].value,
-            (self.beta_1**count, self.beta_2**count),
-            rate,
-            rate * self.weight_decay if decayed else None,
-        )
+        first: Any = self._momentums[index]
+        second: Any = self._velocities[index]
+        powers = self.beta_1**count, self.beta_2**count
+        step = _Step(first, second, powers, rate, rate * self.weight_decay if decayed else None)
+        if keras.backend.backend() != "tensorflow":
+            self._update_dense(gradient, variable, step, keeps_rows=path.endswith(_TABLE))
+            return
+        step = step._replace(first=first.value, second=second.value)
         update = self._update_rows if isinstance(gradient, tf.IndexedSlices) else self._update_all
         update(gradient, variable, step)
+
+    def _update_dense(self, given: Tensor, weight: Any, step: _Step, *, keeps_rows: bool) -> None:
+        """Update a weight on a backend without sparse gradients."""
+        old: tuple[Any, ...] = tuple(each.value for each in (step.first, step.second, weight))
+        gradient: Any = ops.cast(given, weight.dtype)
+        first: Any = self.beta_1 * old[0] + (1 - self.beta_1) * gradient
+        second: Any = self.beta_2 * old[1] + (1 - self.beta_2) * gradient**2
+        rate = step.rate * ops.sqrt(1 - step.powers[1]) / (1 - step.powers[0])
+        kept = old[2] if step.decay is None else old[2] * (1 - step.decay)
+        new = (first, second, kept - rate * first / (ops.sqrt(second) + self.epsilon))
+        if keeps_rows:
+            used = ops.any(ops.not_equal(gradient, 0), axis=-1, keepdims=True)  # [rows, 1]
+            new = tuple(ops.where(used, now, then) for now, then in zip(new, old, strict=True))
+        for variable, found in zip((step.first, step.second, weight), new, strict=True):
+            variable.assign(found)
 
     def _update_all(self, gradient: Tensor, weight: Any, step: _Step) -> None:
         if step.decay is not None:
@@ -116,6 +136,8 @@ class FineTuningAdamW(keras.optimizers.AdamW):
             variable.scatter_update(tf.IndexedSlices(found, rows))
 
     def _clip_gradients(self, grads: list[Any]) -> list[Any]:
+        if keras.backend.backend() != "tensorflow":
+            return super()._clip_gradients(grads)
         grads = [_without_repeats(each) if isinstance(each, tf.IndexedSlices) else each for each in grads]
         if self.global_clipnorm is None:
             return super()._clip_gradients(grads)

@@ -10,13 +10,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_selfattn.models.batches import padded
+from keras_selfattn.models.batch_shapes import compiled, lengths_allowed
+from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.series.frame_layers import last_values, real_frames
 from keras_selfattn.models.series.random_convolutions import POINTS, sampled
 
 Tensor = Any
 
-_BATCH = 256
+# Rows in a batch, and its `window`, the cost of a frame: long rows come in smaller batches.
+_BATCH, _WINDOW = 256, 48
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -174,9 +176,9 @@ class NaiveForecast(keras.layers.Layer):
 
 def batched(function: Callable, rows: Sequence[np.ndarray]) -> np.ndarray:
     """Apply a function of padded rows `[B, T, F]` to rows `[T, F]`, and return the results in their order."""
-    order = np.argsort([len(row) for row in rows], kind="stable")
-    parts = [order[start : start + _BATCH] for start in range(0, len(order), _BATCH)]
-    found = np.concatenate([np.asarray(function(padded([rows[row] for row in part]))) for part in parts])
+    batches = LengthSortedBatches(rows, batch_size=_BATCH, window=_WINDOW, lengths=lengths_allowed())
+    function = compiled(function)
+    found = np.concatenate([np.asarray(function(values)) for (values,) in batches])[: len(rows)]
     in_order = np.empty_like(found)
-    in_order[order] = found
+    in_order[batches.order] = found
     return in_order

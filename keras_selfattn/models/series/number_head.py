@@ -94,8 +94,10 @@ class InUnits(keras.layers.Layer):
         self.mean, self.deviation = list(mean), list(deviation)
 
     def call(self, inputs: Tensor) -> Tensor:
-        scale, shift = (np.asarray(values, np.float32) for values in (self.deviation, self.mean))
-        return ops.cast(inputs, "float32") * scale + shift
+        numbers: Any = ops.cast(inputs, "float32")
+        return numbers * ops.convert_to_tensor(self.deviation, "float32") + ops.convert_to_tensor(
+            self.mean, "float32"
+        )
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape
@@ -137,7 +139,8 @@ class StandardisedSquaredError(keras.losses.Loss):
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         # With one number a row, targets may lack the last axis; a difference would then pair all rows with
         # all.
-        error = (ops.reshape(y_true, ops.shape(y_pred)) - y_pred) / np.asarray(self.deviation, np.float32)
+        error = ops.reshape(y_true, ops.shape(y_pred)) - y_pred
+        error = error / ops.convert_to_tensor(self.deviation, error.dtype)
         return ops.mean(ops.square(error), axis=-1)
 
 

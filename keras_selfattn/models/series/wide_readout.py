@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import keras
 import numpy as np
 
+from keras_selfattn.models.batch_shapes import compiled, lengths_allowed
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.models.series.frame_layers import real_frames
 from keras_selfattn.models.series.ridge import fit_ridge, kind_products, left_out
@@ -69,10 +70,11 @@ def fit_wide(
 
 def _features(core: keras.Model, rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return the features of rows, float32 `[B, N]`, in another order, and that order."""
-    batches = LengthSortedBatches(rows, batch_size=_BATCH, window=_WINDOW)
+    batches = LengthSortedBatches(rows, batch_size=_BATCH, window=_WINDOW, lengths=lengths_allowed())
     frames, wide = core.get_layer("frames"), core.get_layer("wide")
-    found = [np.asarray(wide(frames(values), mask=real_frames(values))) for (values,) in batches]
-    return np.concatenate(found), batches.order
+    features = compiled(lambda values: wide(frames(values), mask=real_frames(values)))
+    found = [np.asarray(features(values)) for (values,) in batches]
+    return np.concatenate(found)[: len(rows)], batches.order
 
 
 def _chosen_weights(loss: Callable[[Sequence[float]], float]) -> list[float]:

@@ -13,6 +13,7 @@ from keras import ops
 
 from keras_selfattn.errors import ConfigError, DataError, RunError
 from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.batch_shapes import lengths_allowed
 from keras_selfattn.models.batches import checked_size
 from keras_selfattn.models.config import TextConfig, checked_config, differing
 from keras_selfattn.models.heads import Head
@@ -143,8 +144,9 @@ class MaskedTokenModel(RawModel):
         if not any(len(places) for places in hidden.places):
             return found
         size = checked_size(batch_size)
-        batches = MaskedBatches(rows, masking, hidden, batch_size=size, window=self._window)
-        logits = keras.Model.predict(self, batches.dataset(), **kwargs)  # [N, V]
+        shape: Any = {"batch_size": size, "window": self._window, "lengths": lengths_allowed()}
+        batches = MaskedBatches(rows, masking, hidden, **shape)
+        logits = keras.Model.predict(self, batches.dataset(), **kwargs)[batches.real]  # [N, V]
         ends = np.cumsum([len(hidden.places[row]) for row in batches.order])
         of_rows = np.split(np.asarray(ops.softmax(logits)), ends[:-1])
         for row, probabilities in zip(batches.order, of_rows, strict=True):
@@ -237,7 +239,8 @@ class MaskedTokenModel(RawModel):
                 "like those of training, or more of them."
             )
         hidden = None if training else hide(features, masking, np.random.default_rng(0))
-        order = {"window": self._window, "shuffle": shuffle, "seed": seed}
+        order: Any = {"window": self._window, "shuffle": shuffle, "seed": seed}
+        order["lengths"] = lengths_allowed(training=training)
         return MaskedBatches(features, masking, hidden, batch_size=checked_size(batch_size), **order)
 
     def _build_core(self, head: Head) -> keras.Model:

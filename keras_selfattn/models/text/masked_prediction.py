@@ -123,6 +123,10 @@ class MaskedBatches(LengthSortedBatches):
     `places`, int32 `[chosen]`, are indices into the batch's concatenated padded rows. `ids`, int32
     `[chosen]`, are the ids of the tokens there.
 
+    With `lengths`, the number of places depends only on the length and the number of rows: each batch then
+    ends with places 0 whose id is that of padding, and yields weights, float32 `[chosen]`, 0 for those. With
+    the weights, loss and accuracy are the means over the hidden tokens alone.
+
     Args:
         rows: int32 `[T]` or `[T, K]`.
         masking: the ids that hiding needs.
@@ -131,9 +135,11 @@ class MaskedBatches(LengthSortedBatches):
         window: as in `LengthSortedBatches`.
         shuffle: as in `LengthSortedBatches`.
         seed: of the shuffling and of the draws.
+        lengths: as in `LengthSortedBatches`.
 
     Attributes:
         ids: of the tokens that are hidden each time, int32 `[chosen]`; empty if each iteration selects anew.
+        real: False for each place that only fills a batch, bool; of the tokens that are hidden each time.
     """
 
     def __init__(
@@ -146,11 +152,21 @@ class MaskedBatches(LengthSortedBatches):
         window: int | None = None,
         shuffle: bool = False,
         seed: int = 0,
+        lengths: int | None = None,
     ) -> None:
-        super().__init__(rows, batch_size=batch_size, window=window, shuffle=shuffle, seed=seed)
+        order: Any = {"window": window, "shuffle": shuffle, "seed": seed, "lengths": lengths}
+        super().__init__(rows, batch_size=batch_size, **order)
         self._masking, self._hidden = masking, hidden
         self.ids = np.zeros(0, np.int32) if hidden is None else np.concatenate(hidden.ids)
         self._draws = np.random.default_rng([seed, 1])
+        if hidden is None:
+            self._counts = _asked(np.array([masking.hidable(_ids(row)).sum() for row in rows]))
+        else:
+            self._counts = np.array([len(each) for each in hidden.places])
+        self.real = np.ones(len(self.ids), bool)
+        if hidden is not None and self._few is not None:
+            each = [np.arange(self._places(rows)) < self._counts[rows].sum() for rows in self._chosen()]
+            self.real = np.concatenate(each)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for chosen in self._chosen():
@@ -158,15 +174,38 @@ class MaskedBatches(LengthSortedBatches):
                 rows, places, ids = hide([self._rows[row] for row in chosen], self._masking, self._draws)
             else:
                 rows, places, ids = ([column[row] for row in chosen] for column in self._hidden)
-            seen = padded(rows)  # [B, T] or [B, T, K]
+            seen = padded(rows, self._least_shape(chosen))  # [B, T] or [B, T, K]
             starts = np.repeat(np.arange(len(rows)) * seen.shape[1], [len(each) for each in places])
-            yield ((np.concatenate(places) + starts).astype(np.int32), seen), np.concatenate(ids)
+            where, ids = (np.concatenate(places) + starts).astype(np.int32), np.concatenate(ids)
+            if self._few is None:
+                yield (where, seen), ids
+                continue
+            room = self._places(chosen)
+            where, known = (np.pad(each, (0, room - len(ids))) for each in (where, ids))
+            yield (where, seen), known, (np.arange(room) < len(ids)) * self._weight(room, len(ids))
+
+    def _places(self, chosen: np.ndarray) -> int:
+        """Return the number of places of a batch of few lengths."""
+        fit = self.lengths <= self._least_shape(chosen)[0]
+        return max(1, len(chosen) * int(self._counts[fit].max()))
+
+    def _weight(self, places: int, hidden: int) -> np.float32:
+        """Return the weight of each hidden token of a batch, for Keras, which divides by the places.
+
+        Keras' loss of an epoch weights each batch by its places, too. Where the same tokens are hidden each
+        time, one weight for all batches corrects this.
+        """
+        if self._hidden is not None:
+            return np.float32(len(self.real) / max(1, len(self.ids)))
+        return np.float32(places / max(1, hidden))
 
     def dataset(self) -> tf.data.Dataset:
         """Return the batches in Keras' form: with a known number, and unknown sizes where they vary."""
         shape = [None, None, *self._rows[0].shape[1:]]
         flat = tf.TensorSpec([None], tf.int32)
         specs = ((flat, tf.TensorSpec(shape, tf.int32)), flat)
+        if self._few is not None:
+            specs = (*specs, tf.TensorSpec([None], tf.float32))
         dataset = tf.data.Dataset.from_generator(lambda: iter(self), output_signature=specs)
         return dataset.apply(tf.data.experimental.assert_cardinality(len(self))).prefetch(2)
 
@@ -175,10 +214,15 @@ def _ids(tokens: np.ndarray) -> np.ndarray:
     return tokens if tokens.ndim == 1 else tokens[:, 0]
 
 
+def _asked(there: np.ndarray) -> np.ndarray:
+    """Return how many of the tokens of each row are selected, from the number that may be."""
+    return np.minimum(there, np.maximum(1, np.rint(_CHOSEN * there).astype(int)))
+
+
 def _chosen(known: np.ndarray, owner: np.ndarray, rows: int, random: np.random.Generator) -> np.ndarray:
     """Return a random share of the known tokens of each row; `owner`, their row, is ascending."""
     there = np.bincount(owner, minlength=rows)
-    asked = np.minimum(there, np.maximum(1, np.rint(_CHOSEN * there).astype(int)))
+    asked = _asked(there)
     # Each row's tokens in random order; the first of them are selected.
     order = np.lexsort((random.random(len(known)), owner))
     rank = np.arange(len(known)) - (np.cumsum(there) - there)[owner]
@@ -223,7 +267,30 @@ class MaskedTokenHead(Head):
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def metrics(self) -> list[Any]:
-        return ["accuracy"]
+        return [HiddenAccuracy(name="accuracy")]
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+class HiddenAccuracy(keras.metrics.Mean):
+    """Share of the hidden tokens that are the most likely ones; places that only fill a batch do not count.
+
+    Call arguments:
+        y_true: int `[places]`, 0 for a place that fills the batch.
+        y_pred: float `[places, vocabulary]`.
+
+    Example:
+
+        >>> import numpy as np
+        >>> accuracy = HiddenAccuracy()
+        >>> accuracy.update_state(np.array([1, 0]), np.array([[0.1, 0.9], [0.8, 0.2]]))
+        >>> float(accuracy.result())
+        1.0
+    """
+
+    def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
+        chosen: Any = ops.argmax(y_pred, axis=-1)
+        known = ops.reshape(ops.cast(y_true, chosen.dtype), ops.shape(chosen))
+        super().update_state(ops.equal(chosen, known), ops.cast(ops.not_equal(known, PADDING_ID), self.dtype))
 
 
 class Gathered(keras.layers.Layer):

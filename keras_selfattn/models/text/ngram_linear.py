@@ -51,10 +51,14 @@ class NGramLogits(keras.layers.Layer):
         self.classes = classes
         self.exclusive = exclusive
         self.columns = 1 if exclusive and classes == 2 else classes
-        self.keys = self.add_weight(shape=(features,), dtype="int32", initializer="zeros", name="keys")
-        self.idf = self.add_weight(shape=(features,), initializer="ones", name="idf")
-        self.kernel = self.add_weight(shape=(features, self.columns), initializer="zeros", name="kernel")
-        self.bias = self.add_weight(shape=(self.columns,), initializer="zeros", name="bias")
+        fixed: Any = {"trainable": False}  # of the layer alone, integers on PyTorch would ask for gradients
+        columns = self.columns
+        self.keys = self.add_weight(
+            shape=(features,), dtype="int32", initializer="zeros", name="keys", **fixed
+        )
+        self.idf = self.add_weight(shape=(features,), initializer="ones", name="idf", **fixed)
+        self.kernel = self.add_weight(shape=(features, columns), initializer="zeros", name="kernel", **fixed)
+        self.bias = self.add_weight(shape=(columns,), initializer="zeros", name="bias", **fixed)
         self.built = True
 
     def call(self, inputs: NGrams) -> Tensor:

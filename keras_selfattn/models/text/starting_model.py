@@ -1,6 +1,7 @@
 """The start of a text model: vocabulary, config and weights of a trained one."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -106,7 +107,7 @@ class StartingModel:
     def described(self, texts: Sequence[str], _targets: Sequence[Any] = ()) -> str:
         """Return a line with the number of copied weights and of unknown distinct tokens in the texts."""
         weights = [weight for layer in self._body() for weight in layer.trainable_weights]
-        numbers = sum(int(weight.shape.num_elements()) for weight in weights)
+        numbers = sum(math.prod(weight.shape) for weight in weights)
         config = dataclasses.replace(self.config(None), min_count=1, vocabulary_size=2**31 - 1)
         tokens = set(learn_vocabulary(config, texts)[0])
         unknown = len(tokens - set(self.vocabulary))

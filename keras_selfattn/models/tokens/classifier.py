@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.config import TokenConfig
 from keras_selfattn.models.ensemble import side_by_side
 from keras_selfattn.models.heads import Head
@@ -82,6 +82,12 @@ class TokenClassifier(WordModel):
         **kwargs: Any,
     ) -> None:
         super().__init__(config, start=start, **kwargs)
+        if self.fine_tuned and keras.backend.backend() != "tensorflow":
+            raise ConfigError(
+                "Tokens with a pretrained encoder need TensorFlow, which cuts their rows into parts. Keras "
+                f"runs on {keras.backend.backend()!r}: set KERAS_BACKEND=tensorflow, or leave `start` "
+                "(--from) out."
+            )
         self._side = PretrainedTokens(self.config) if self.fine_tuned else LearnedTokens(self.config)
         self._check_state(vocabulary, labels)
         if vocabulary is not None and labels is not None:

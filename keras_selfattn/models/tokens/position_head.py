@@ -84,7 +84,7 @@ class PositionAccuracy(keras.metrics.Mean):
     Keras' own metric averages over each batch first, so a position counts less in a batch of longer rows.
 
     Call arguments:
-        y_true: int `[batch, length]`, or a column of them `[batch, length, 1]`.
+        y_true: int `[batch, length]`, or a column of them `[batch, length, 1]`; negative for padding.
         y_pred: float `[batch, length, classes]`, with its Keras mask if there is padding.
         sample_weight: float `[batch]`, or None.
 
@@ -98,11 +98,11 @@ class PositionAccuracy(keras.metrics.Mean):
     """
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
-        chosen = ops.argmax(y_pred, axis=-1)  # [B, T]
-        right = ops.equal(chosen, ops.reshape(ops.cast(y_true, "int32"), ops.shape(chosen)))
-        mask = getattr(y_pred, "_keras_mask", None)
-        weights = ops.ones_like(right) if mask is None else mask
-        weights = ops.cast(weights, self.dtype)
+        chosen: Any = ops.argmax(y_pred, axis=-1)  # [B, T]
+        known = ops.reshape(ops.cast(y_true, chosen.dtype), ops.shape(chosen))
+        right, mask = ops.equal(chosen, known), getattr(y_pred, "_keras_mask", None)
+        real = ops.greater_equal(known, 0)
+        weights = ops.cast(real if mask is None else ops.logical_and(real, mask), self.dtype)
         if sample_weight is not None:
             weights = weights * ops.cast(sample_weight, self.dtype)[:, None]
         super().update_state(ops.reshape(right, [-1]), ops.reshape(weights, [-1]))
