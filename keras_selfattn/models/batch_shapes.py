@@ -38,7 +38,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of arrays, compiled as a whole where otherwise each operation would be compiled."""
     if not compiles_each_shape():
         return function
-    import jax
+    import jax  # pyright: ignore[reportMissingImports]
 
     return jax.jit(function)
 
