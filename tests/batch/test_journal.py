@@ -1,0 +1,118 @@
+"""A run that ends between two calls of the disk, or while a window waits: what is left fits the next run."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from keras_selfattn.batch import journal as journals
+from keras_selfattn.batch.journal import open_journal, partial_of, published
+from keras_selfattn.batch.part import answered, part_for
+from keras_selfattn.errors import DataError
+from keras_selfattn.serving.client import Signature, TensorSpec
+
+MADE_OF = {"input": [["rows.csv", 1, 1]]}
+
+
+def finish(draft, target):
+    draft.replace(target)
+
+
+def whole(journal, content=b"rows"):
+    with journal.writing() as draft:
+        draft.append(content, b"")
+        draft.commit([1], rows=1, failed=0, read=True)
+    journal.end_part("rows.csv", finish)
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_file_that_a_kill_left_half_made_is_no_part_of_the_output(tmp_path, folder):
+    output = tmp_path / "out"
+    with open_journal(output, MADE_OF, overwrite=False) as journal:
+        for number in range(9):  # the order of a folder is that of the disk: one of many comes first
+            half = partial_of(output) / "done" / f".rows.csv.tmp-{number:08}"
+            half.parent.mkdir(exist_ok=True)
+            half.write_bytes(b"ro")
+        whole(journal)
+        journal.publish(overwrite=False, whole_folder=folder)
+    if folder:
+        assert [path.name for path in output.iterdir()] == ["rows.csv"]
+    else:
+        assert output.read_bytes() == b"rows"
+
+
+def test_a_run_killed_while_it_removes_its_folder_is_known_as_whole(tmp_path, monkeypatch):
+    output = tmp_path / "out.csv"
+    with open_journal(output, MADE_OF, overwrite=False) as journal:
+        whole(journal)
+        unlink = os.unlink
+
+        def killed(path, **options):
+            unlink(path, **options)
+            raise SystemError("killed")
+
+        with monkeypatch.context() as patch, pytest.raises(SystemError):
+            patch.setattr(os, "unlink", killed)
+            journal.publish(overwrite=False, whole_folder=False)
+    assert partial_of(output).exists()
+    assert published(output, MADE_OF) is not None
+    assert not partial_of(output).exists()
+
+
+def test_an_output_that_another_run_has_made_meanwhile_is_kept(tmp_path):
+    output = tmp_path / "out.csv"
+    with open_journal(output, MADE_OF, overwrite=False) as journal:
+        whole(journal)
+        output.write_bytes(b"other")
+        with pytest.raises(FileExistsError, match="appeared meanwhile"):
+            journal.publish(overwrite=False, whole_folder=False)
+    assert output.read_bytes() == b"other"
+
+
+def test_the_lock_of_a_removed_folder_is_none(tmp_path, monkeypatch):
+    def flock(_descriptor, _how):
+        partial_of(output).rename(tmp_path / "gone")  # as the run that held it ends
+
+    output = tmp_path / "out.csv"
+    monkeypatch.setattr(journals.fcntl, "flock", flock)
+    with (
+        pytest.raises(DataError, match="Another process is writing"),
+        open_journal(output, MADE_OF, overwrite=False),
+    ):
+        pass
+
+
+class Gone:
+    """A model that fails at its first batch, as a server that went away does."""
+
+    signature = Signature({"text": TensorSpec("string", (None,))}, {"score": TensorSpec("float32", (None,))})
+
+    def __init__(self):
+        self.calls = 0
+
+    def answers(self, inputs, outputs):
+        self.calls += 1
+        if self.calls == 1:
+            raise DataError("gone")
+        return dict.fromkeys(outputs, np.zeros(len(inputs["text"]), np.float32))
+
+
+def test_after_a_failed_batch_the_batches_of_the_next_window_are_dropped(tmp_path):
+    source = tmp_path / "rows.csv"
+    source.write_text("text\n" + "a\n" * 20_000)
+    model = Gone()
+    part = part_for(
+        source,
+        tmp_path / "out.csv",
+        model.signature,
+        (),
+        column=None,
+        trained_column=None,
+        separator=None,
+        batch_size=1,
+        named=False,
+    )
+    with ThreadPoolExecutor(1) as executor, pytest.raises(DataError, match="gone"):
+        list(answered(part, None, model, executor))
+    assert model.calls < 16_000  # two windows have 16,384 rows
