@@ -1,9 +1,8 @@
 """A run that ends between two calls of the disk, or while a window waits: what is left fits the next run."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 
-import numpy as np
 import pytest
 
 from keras_selfattn.batch import journal as journals
@@ -52,9 +51,10 @@ def test_a_run_killed_while_it_removes_its_folder_is_known_as_whole(tmp_path, mo
             unlink(path, **options)
             raise SystemError("killed")
 
-        with monkeypatch.context() as patch, pytest.raises(SystemError):
-            patch.setattr(os, "unlink", killed)
+        monkeypatch.setattr(os, "unlink", killed)
+        with pytest.raises(SystemError):
             journal.publish(overwrite=False, whole_folder=False)
+        monkeypatch.undo()
     assert partial_of(output).exists()
     assert published(output, MADE_OF) is not None
     assert not partial_of(output).exists()
@@ -83,25 +83,27 @@ def test_the_lock_of_a_removed_folder_is_none(tmp_path, monkeypatch):
         pass
 
 
-class Gone:
-    """A model that fails at its first batch, as a server that went away does."""
-
-    signature = Signature({"text": TensorSpec("string", (None,))}, {"score": TensorSpec("float32", (None,))})
+class Queue(Executor):
+    """Runs nothing; its first call fails, as that of a server that went away does."""
 
     def __init__(self):
-        self.calls = 0
+        self.calls = []
 
-    def answers(self, inputs, outputs):
-        self.calls += 1
-        if self.calls == 1:
-            raise DataError("gone")
-        return dict.fromkeys(outputs, np.zeros(len(inputs["text"]), np.float32))
+    def submit(self, *_call, **_options):
+        self.calls.append(Future())
+        if len(self.calls) == 1:
+            self.calls[0].set_exception(DataError("gone"))
+        return self.calls[-1]
+
+
+class Model:
+    signature = Signature({"text": TensorSpec("string", (None,))}, {"score": TensorSpec("float32", (None,))})
 
 
 def test_after_a_failed_batch_the_batches_of_the_next_window_are_dropped(tmp_path):
     source = tmp_path / "rows.csv"
     source.write_text("text\n" + "a\n" * 20_000)
-    model = Gone()
+    model, queue = Model(), Queue()
     part = part_for(
         source,
         tmp_path / "out.csv",
@@ -110,9 +112,10 @@ def test_after_a_failed_batch_the_batches_of_the_next_window_are_dropped(tmp_pat
         column=None,
         trained_column=None,
         separator=None,
-        batch_size=1,
+        batch_size=128,
         named=False,
     )
-    with ThreadPoolExecutor(1) as executor, pytest.raises(DataError, match="gone"):
-        list(answered(part, None, model, executor))
-    assert model.calls < 16_000  # two windows have 16,384 rows
+    with pytest.raises(DataError, match="gone"):
+        list(answered(part, None, model, queue))
+    assert len(queue.calls) == 2 * 64  # two windows of 8,192 rows
+    assert all(call.cancelled() for call in queue.calls[1:])
