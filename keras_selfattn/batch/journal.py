@@ -267,7 +267,7 @@ def _empty(folder: Path) -> None:
 
 
 def _differs(folder: Path, output: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    names = [name for name in now if before.get(name) != now[name]]
+    names = [name for name in now if before.get(name) != _as_json(now[name])]
     told = " and ".join(f"{name} {_shown(before.get(name))}, now {_shown(now[name])}" for name in names)
     return (
         f"An unfinished {output} is in {folder}, made of something else: {told}. Give the same as before to "

@@ -119,3 +119,15 @@ def test_after_a_failed_batch_the_batches_of_the_next_window_are_dropped(tmp_pat
         list(answered(part, None, model, queue))
     assert len(queue.calls) == 2 * 64  # two windows of 8,192 rows
     assert all(call.cancelled() for call in queue.calls[1:])
+
+
+def test_only_what_differs_is_told(tmp_path):
+    output = tmp_path / "out.csv"
+    made_of = {"model": "one", "options": {"outputs": ()}}
+    with open_journal(output, made_of, overwrite=False) as journal:
+        whole(journal)
+    with (
+        pytest.raises(DataError, match='made of something else: model "one", now "two"[.]'),
+        open_journal(output, made_of | {"model": "two"}, overwrite=False),
+    ):
+        pass
