@@ -90,6 +90,9 @@ class Journal:
         self._done.mkdir(exist_ok=True)
         # If a run was killed after the draft became the file, only the state is behind.
         if self.draft().exists():
+            for child in self._done.iterdir():  # of a run that was killed while it made the file
+                if child.name.startswith(f".{name}.tmp-"):
+                    child.unlink()
             finish(self.draft(), self._done / name)
         state = self.state
         state.part, state.place, state.rows_bytes, state.read = state.part + 1, None, 0, False
@@ -98,19 +101,23 @@ class Journal:
     def publish(self, *, overwrite: bool, whole_folder: bool) -> None:
         """Let errors and output appear, in this order, and remove the folder."""
         target = errors_of(self.output)
+        found = self._done if whole_folder else next(self._done.iterdir(), None)
+        appears = found is not None and found.exists()
+        if appears and self.output.exists() and not overwrite:
+            raise FileExistsError(errno.EEXIST, "it has appeared meanwhile")
         if self._errors.exists():
             if self.state.errors_bytes:
                 self._errors.replace(target)
             else:
                 target.unlink(missing_ok=True)
-        found = self._done if whole_folder else next(self._done.iterdir(), None)
-        if found is not None and found.exists():
+        if found is not None and appears:
             if whole_folder:
                 publish(found, self.output, overwrite=overwrite)
             else:
                 found.replace(self.output)
                 sync(self.output.parent)
-        shutil.rmtree(self.folder)
+        _empty(self.folder)
+        self.folder.rmdir()
 
 
 class DraftWriter:
@@ -223,6 +230,9 @@ def _locked(folder: Path, output: Path) -> int:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The folder of a run that ended between the two calls is gone, and its lock locks nothing.
+        if not folder.exists() or not os.path.samestat(os.fstat(descriptor), folder.stat()):
+            raise BlockingIOError
     except BlockingIOError:
         os.close(descriptor)
         raise DataError(
@@ -247,7 +257,8 @@ def _is_last(state: State) -> bool:
 
 
 def _empty(folder: Path) -> None:
-    for child in folder.iterdir():
+    # The state goes last: without it, the next run could not tell that the output is whole.
+    for child in sorted(folder.iterdir(), key=lambda child: child.name == "state.json"):
         if child.is_dir():
             shutil.rmtree(child)
         else:
@@ -256,7 +267,7 @@ def _empty(folder: Path) -> None:
 
 
 def _differs(folder: Path, output: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    names = [name for name in now if before.get(name) != now[name]]
+    names = [name for name in now if before.get(name) != _as_json(now[name])]
     told = " and ".join(f"{name} {_shown(before.get(name))}, now {_shown(now[name])}" for name in names)
     return (
         f"An unfinished {output} is in {folder}, made of something else: {told}. Give the same as before to "

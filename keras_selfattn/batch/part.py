@@ -170,6 +170,7 @@ def answered(
     """Yield the windows of a part from a place on, answered; the next is being answered meanwhile."""
     writer, windows = part.writer(), part.windows(place)
     before: PendingWindow | None = None
+    after: PendingWindow | None = None
     try:
         while True:
             try:
@@ -185,8 +186,9 @@ def answered(
             if before is None:
                 return
     finally:
-        if before is not None:
-            before.cancel()
+        for pending in (before, after):
+            if pending is not None:
+                pending.cancel()
 
 
 def part_for(

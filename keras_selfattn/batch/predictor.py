@@ -41,7 +41,8 @@ class Predictor:
         output's name (with `predicted_` before it if there is such a column).
 
     Raises:
-        DataError: if there is no model at the path; in a call, if a row is no input of the model.
+        DataError: if there is no model at the path; in a call, if a row is no input of the model, or a
+            column has the name of an answer.
 
     Example:
 
@@ -74,13 +75,18 @@ class Predictor:
         rows = len(columns[names[0]]) if names else 0
         graph = loaded(self._model, self._signature)
         outputs = self._outputs or default_outputs(graph.signature)
+        added = {name: answer_name(name, names) for name in outputs}
+        for name in added.values():
+            if name in names:
+                raise DataError(f"the batch has a column {name!r} already, which is that of the answers.")
         inputs = self._inputs(graph, columns, names)
         with ThreadPoolExecutor(1) as executor:
             found, failed = PendingAnswers(graph, inputs, outputs, self._batch_size, executor).result()
         if failed:
             row = min(failed)
             raise DataError(f"row {row} of {rows} (counted from 0): {failed[row]}")
-        return {**columns, **{answer_name(name, names): _array(values) for name, values in found.items()}}
+        dtypes = {name: graph.signature.outputs[name].dtype for name in outputs}
+        return {**columns, **{added[name]: _array(values, dtypes[name]) for name, values in found.items()}}
 
     def _inputs(self, graph: Graph, columns: Columns, names: list[str]) -> dict[str, list[Any]]:
         column = self._column
@@ -134,10 +140,12 @@ def _value(value: Any) -> Any:
     return value.as_py() if hasattr(value, "as_py") else value
 
 
-def _array(values: list[Any]) -> np.ndarray:
+def _array(values: list[Any], dtype: str) -> np.ndarray:
     """Return the values of an output as one array, of objects if their shapes differ or they are texts."""
-    if values and isinstance(values[0], np.ndarray) and len({value.shape for value in values}) > 1:
+    if not values:
+        return np.empty(0, dtype=object if dtype == "string" else dtype)
+    if isinstance(values[0], np.ndarray) and len({value.shape for value in values}) > 1:
         found = np.empty(len(values), dtype=object)
         found[:] = values
         return found
-    return np.array(values, dtype=object if values and isinstance(values[0], str) else None)
+    return np.array(values, dtype=object if isinstance(values[0], str) else None)

@@ -16,7 +16,7 @@ import numpy as np
 from keras_selfattn.atomic import new_file
 from keras_selfattn.batch.answer_values import plain
 from keras_selfattn.batch.row_files import PARQUET, Window, arrow
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.errors import ConfigError, DataError
 
 Answers = Mapping[str, Sequence[Any]]
 
@@ -105,7 +105,12 @@ class _Separated(_Text):
         self._columns, self._separator = columns, separator
 
     def header(self) -> bytes:
-        return self._line(self._columns)
+        try:
+            return self._line(self._columns)
+        except csv.Error:
+            raise DataError(
+                "The name of a column holds a tab or a line break, which a .tsv cannot: write .csv instead."
+            ) from None
 
     def encoded(self, window: Window, kept: Sequence[int], answers: Answers) -> tuple[bytes, dict[int, str]]:
         columns = {name: plain_values(values) for name, values in answers.items()}

@@ -105,6 +105,13 @@ class Files:
             raise ConfigError(
                 f"--output must be another place than --file. Received {str(output)!r} for both."
             )
+        if folder and self.source.resolve() in output.resolve().parents:
+            raise ConfigError(
+                f"--output must be outside --file, whose files are all read. Received {str(output)!r}."
+            )
+        parent = next((parent for parent in output.parents if parent.exists()), output.parent)
+        if not parent.is_dir():
+            raise ConfigError(f"--output must be in a folder. {parent} is a file.")
         if output.exists() and output.is_dir() != folder:
             wanted = "a folder" if folder else "a file"
             raise ConfigError(f"--output must be {wanted}, since --file is one. Received {str(output)!r}.")
@@ -217,4 +224,4 @@ def _check_ending(file: Path) -> None:
 
 
 def _is_table(file: Path) -> bool:
-    return file.suffix.lower() in ENDINGS and not file.is_dir()
+    return file.suffix.lower() in ENDINGS and file.is_file()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.progress import BarColumn, Progress, TextColumn
 
-from keras_selfattn.batch.journal import errors_of, partial_of
+from keras_selfattn.batch.journal import errors_of, partial_of, writing
 from keras_selfattn.batch.run import Engine, Files, predict_files
 from keras_selfattn.batch.run import Progress as Done
 from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
@@ -103,7 +103,9 @@ def command(model: str, file: Path, output: Path, overwrite: bool, **options: An
     files = Files(file, output, overwrite)
     _check_options(model, options)
     files.check_places()
-    if not partial_of(output).exists():  # or a run that was killed at its very end could not end
+    with writing(output):
+        begun = partial_of(output).exists()
+    if not begun:  # or a run that was killed at its very end could not end
         files.check()
     made_of, engine = (_served if options["target"] else _loaded)(model, options)
     with _shown(output) as shown:

@@ -4,6 +4,7 @@ import csv
 import datetime
 import io
 import json
+import os
 import random
 import re
 import sys
@@ -313,3 +314,33 @@ def test_json_lines_whose_rows_cannot_be_read_have_only_errors(predict, tmp_path
     done = predict(tmp_path / "in.jsonl", tmp_path / "out.csv")
     assert done.exit_code == 6, done.output
     assert [error["line"] for error in errors(tmp_path / "out.csv")] == list(range(1, 1002))
+
+
+def test_a_folder_of_rows_does_not_take_the_output(predict, tmp_path):
+    write(tmp_path / "rows.csv", rows_of(3))
+    done = predict(tmp_path, tmp_path / "out")
+    assert done.exit_code == 1
+    assert "--output must be outside --file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("rows.csv/out.csv", "--output must be in a folder"),
+        ("y" * 246 + ".csv", "cannot be written: File name too long"),
+        ("out.tsv", "The name of a column holds a tab"),
+    ],
+)
+def test_outputs_that_cannot_be_made_are_refused_in_a_sentence(predict, tmp_path, output, said):
+    source = tmp_path / "rows.csv"
+    source.write_text('text,"a\tb"\nx,y\n')
+    done = predict(source, tmp_path / output)
+    assert done.exit_code == 1
+    assert said in done.stderr
+
+
+def test_a_pipe_is_no_file_of_rows(predict, tmp_path):
+    os.mkfifo(tmp_path / "rows.csv")
+    done = predict(tmp_path / "rows.csv", tmp_path / "out.csv")
+    assert done.exit_code == 1
+    assert "is no table of rows" in done.stderr

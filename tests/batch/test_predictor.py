@@ -27,6 +27,16 @@ def test_columns_may_be_series_and_no_rows_give_empty_columns(model):
     assert batch.predictor(model)({"text": []})["score"].shape == (0,)
 
 
+def test_columns_of_no_rows_have_the_types_of_the_answers(model):
+    answered = batch.predictor(model)({"text": []})
+    assert (answered["predicted_label"].dtype, answered["score"].dtype) == (object, np.float32)
+
+
+def test_a_column_with_the_name_of_an_answer_is_not_replaced(model):
+    with pytest.raises(DataError, match="has a column 'predicted_label' already"):
+        batch.predictor(model)({"text": ["a"], "predicted_label": ["mine"]})
+
+
 def test_a_row_that_is_no_input_is_named(model):
     with pytest.raises(DataError, match=r"row 2 of 3 \(counted from 0\): .*a text is FAIL"):
         batch.predictor(model)({"text": ["a", "b", "FAIL"]})
