@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.serving.client import Signature
 
 _ANSWER = ("label", "score")
@@ -28,6 +29,34 @@ def answer_name(output: str, columns: Sequence[str]) -> str:
         ('predicted_label', 'score', 'predicted_score')
     """
     return f"predicted_{output}" if output in ("label", "labels") or output in columns else output
+
+
+def answer_columns(
+    signature: Signature, outputs: Sequence[str], columns: Sequence[str], where: str
+) -> dict[str, str]:
+    """Return the column of each output beside the columns of rows.
+
+    Args:
+        signature: of the model.
+        outputs: names of outputs; none for the usual ones.
+        columns: of the rows.
+        where: the place of the rows, for messages.
+
+    Raises:
+        ConfigError: for an unknown output.
+        DataError: if a column has the name of an answer.
+    """
+    outputs = list(outputs) or default_outputs(signature)
+    for name in outputs:
+        if name not in signature.outputs:
+            raise ConfigError(f"The model has no output {name!r}. It has {', '.join(signature.outputs)}.")
+    names = {name: answer_name(name, columns) for name in outputs}
+    for name in names.values():
+        if name in columns:
+            raise DataError(
+                f"{where} has a column {name!r} already, which is that of the answers. Rename it."
+            )
+    return names
 
 
 def plain(value: Any) -> Any:

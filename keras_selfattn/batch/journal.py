@@ -94,6 +94,9 @@ class Journal:
                 if child.name.startswith(f".{name}.tmp-"):
                     child.unlink()
             finish(self.draft(), self._done / name)
+            sync(self._done)
+        elif not (self._done / name).exists():
+            raise DataError(f"{self.folder} is damaged: {name} is not in it. Begin anew with --overwrite.")
         state = self.state
         state.part, state.place, state.rows_bytes, state.read = state.part + 1, None, 0, False
         self.save()

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.batch.answer_values import answer_name, default_outputs
+from keras_selfattn.batch.answer_values import answer_columns
 from keras_selfattn.batch.cells import input_columns, input_value
 from keras_selfattn.batch.length_batches import Model, PendingAnswers
 from keras_selfattn.batch.row_files import PARQUET, Window, open_rows, values_of
 from keras_selfattn.batch.row_writers import RowWriter, writer_for
-from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
 
 
@@ -220,17 +220,10 @@ def part_for(
         ConfigError: for an unknown output.
         DataError: if columns are missing, or have the name of an answer.
     """
-    outputs = list(outputs) or default_outputs(signature)
-    for name in outputs:
-        if name not in signature.outputs:
-            raise ConfigError(f"The model has no output {name!r}. It has {', '.join(signature.outputs)}.")
     columns = open_rows(file, separator).columns
     if column is None and trained_column in columns and len(signature.inputs) == 1:
         column = trained_column
     # A JSON Lines file without a readable row has no columns; its rows are errors.
     inputs = input_columns(signature, file, columns, column) if columns else {}
-    names = {name: answer_name(name, columns) for name in outputs}
-    for name in names.values():
-        if name in columns:
-            raise DataError(f"{file} has a column {name!r} already, which is that of the answers. Rename it.")
+    names = answer_columns(signature, outputs, columns, str(file))
     return Part(file, target, separator, tuple(columns), inputs, names, batch_size, named)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn.batch.answer_values import answer_name, default_outputs
+from keras_selfattn.batch.answer_values import answer_columns
 from keras_selfattn.batch.cells import input_columns, input_value
 from keras_selfattn.batch.graphs import DEFAULT_SIGNATURE, Graph, ModelPath, find_model
 from keras_selfattn.batch.length_batches import DEFAULT_BATCH_SIZE, PendingAnswers
@@ -41,6 +41,7 @@ class Predictor:
         output's name (with `predicted_` before it if there is such a column).
 
     Raises:
+        ConfigError: in the first call, for an unknown output.
         DataError: if there is no model at the path; in a call, if a row is no input of the model, or a
             column has the name of an answer.
 
@@ -67,25 +68,21 @@ class Predictor:
         batch_size: int = DEFAULT_BATCH_SIZE,
     ) -> None:
         self._model = find_model(model)
-        self._outputs, self._column = None if outputs is None else list(outputs), column
+        self._outputs, self._column = list(outputs or ()), column
         self._signature, self._batch_size = signature, batch_size
 
     def __call__(self, columns: Columns) -> dict[str, Any]:
         names = list(columns)
         rows = len(columns[names[0]]) if names else 0
         graph = loaded(self._model, self._signature)
-        outputs = self._outputs or default_outputs(graph.signature)
-        added = {name: answer_name(name, names) for name in outputs}
-        for name in added.values():
-            if name in names:
-                raise DataError(f"the batch has a column {name!r} already, which is that of the answers.")
+        added = answer_columns(graph.signature, self._outputs, names, "the batch")
         inputs = self._inputs(graph, columns, names)
         with ThreadPoolExecutor(1) as executor:
-            found, failed = PendingAnswers(graph, inputs, outputs, self._batch_size, executor).result()
+            found, failed = PendingAnswers(graph, inputs, list(added), self._batch_size, executor).result()
         if failed:
             row = min(failed)
             raise DataError(f"row {row} of {rows} (counted from 0): {failed[row]}")
-        dtypes = {name: graph.signature.outputs[name].dtype for name in outputs}
+        dtypes = {name: graph.signature.outputs[name].dtype for name in added}
         return {**columns, **{added[name]: _array(values, dtypes[name]) for name, values in found.items()}}
 
     def _inputs(self, graph: Graph, columns: Columns, names: list[str]) -> dict[str, list[Any]]:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from keras_selfattn import batch
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
 
 
 def test_the_answers_stand_beside_the_columns_in_the_order_of_the_rows(model):
@@ -35,6 +35,11 @@ def test_columns_of_no_rows_have_the_types_of_the_answers(model):
 def test_a_column_with_the_name_of_an_answer_is_not_replaced(model):
     with pytest.raises(DataError, match="has a column 'predicted_label' already"):
         batch.predictor(model)({"text": ["a"], "predicted_label": ["mine"]})
+
+
+def test_an_unknown_output_is_told_with_those_there_are(model):
+    with pytest.raises(ConfigError, match="The model has no output 'nope'. It has .*score"):
+        batch.predictor(model, outputs=["nope"])({"text": ["a"]})
 
 
 def test_a_row_that_is_no_input_is_named(model):
