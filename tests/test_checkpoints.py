@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from keras_selfattn import models, training
-from keras_selfattn.errors import ConfigError, RunError
+from keras_selfattn.errors import ConfigError, RunError, TrainingError
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.training import TrainConfig, checkpoints
-from keras_selfattn.training.checkpoints import digest_of
+from keras_selfattn.training.checkpoints import digest_of, digest_of_files
 
 WORDS = ["film", "bore", "plot", "cast", "scene", "music", "end", "start", "hero", "villain"]
 
@@ -186,6 +186,53 @@ def test_a_second_process_is_refused(tmp_path):
     ):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_process_leaves_the_folder_of_the_first_one(tmp_path):
+    """Otherwise a third one would train beside the first."""
+    with checkpoints.checkpoint_folder(tmp_path / "run") as folder:
+        for _ in range(2):
+            with (
+                pytest.raises(RunError, match="Another process"),
+                checkpoints.checkpoint_folder(tmp_path / "run"),
+            ):
+                pass
+        assert folder.exists()
+
+
+def test_the_drafts_of_a_killed_training_are_removed(tmp_path):
+    killed, other = tmp_path / ".run.tmp-abcdefgh", tmp_path / ".run2.tmp-abcdefgh"
+    file = tmp_path / ".run.checkpoint" / ".fit-1.npz.tmp-abcdefgh"
+    for folder in (killed, other, file.parent):
+        folder.mkdir()
+    file.touch()
+    with checkpoints.checkpoint_folder(tmp_path / "run"):
+        assert not file.exists()
+    assert list(tmp_path.iterdir()) == [other]
+
+
+def test_a_training_that_failed_leaves_no_checkpoint(tmp_path):
+    """The error advises a lower learning rate, with which the checkpoint would be refused."""
+
+    def fails():
+        with checkpoints.checkpoint_folder(tmp_path / "run") as folder:
+            (folder / "fit-1.npz").touch()
+            raise TrainingError("The loss became NaN.")
+
+    with pytest.raises(TrainingError):
+        fails()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_files_to_start_from_are_told_apart_by_their_content(tmp_path):
+    found = []
+    for content in ("one", "other"):
+        (tmp_path / "base").mkdir(exist_ok=True)
+        (tmp_path / "base" / "model.keras").write_text(content)
+        found += [digest_of_files(tmp_path / "base"), digest_of_files(tmp_path / "base" / "model.keras")]
+    assert len(set(found)) == 4
+    (tmp_path / "base").rename(tmp_path / "moved")
+    assert digest_of_files(tmp_path / "moved") == found[2]
 
 
 def test_an_output_that_exists_leaves_no_folder_of_checkpoints(tmp_path):

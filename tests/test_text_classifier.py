@@ -440,6 +440,23 @@ def test_class_weights_go_by_name_by_place_or_balanced():
         head.class_weights({"d": 1.0}, targets)
 
 
+def test_a_negative_label_of_a_row_is_refused():
+    """Only that of a position can be padding."""
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="-1"):
+        SmoothedCrossentropy()(np.array([-1]), np.array([[0.2, 0.8]], "float32"))
+
+
+@pytest.mark.parametrize("asked", [{}, {"jit_compile": False}])
+def test_the_choice_to_compile_steps_is_saved_for_its_backend(asked):
+    model = models.TextClassifier()
+    model.compile(**asked)
+    saved = model.get_compile_config()
+    assert saved["jit_compile"] == ({keras.backend.backend(): False} if asked else {})
+    again = models.TextClassifier()
+    again.compile_from_config(saved)
+    assert again.get_compile_config()["jit_compile"] == saved["jit_compile"]
+
+
 def test_smoothed_losses_by_numpy():
     random = np.random.default_rng(0)
     probabilities = random.dirichlet(np.ones(3), size=5).astype("float32")

@@ -46,13 +46,19 @@ class DeferredCompile(keras.Model):
         if config and asked:
             config |= {"loss": None} if asked["loss"] is None else {}
             config |= {"metrics": _DEFAULT} if asked["metrics"] == _DEFAULT else {}
+            # Keras would save its own choice for this backend, too. Another backend needs another one.
+            given = asked.get("jit_compile", "auto")
+            config["jit_compile"] = {} if given == "auto" else {keras.backend.backend(): given}
         return config
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile like the saved model; Keras requires this of classes that override `compile`."""
-        # Keras saves if steps were compiled on the backend that saved the model; another one needs its own.
         others = {name: value for name, value in config.items() if name != "jit_compile"}
-        self.compile(**keras.saving.deserialize_keras_object(others))
+        asked = config.get("jit_compile")
+        # Older files have a bool, Keras' choice for the backend that saved them.
+        known = asked if isinstance(asked, dict) else {}
+        jit_compile = known.get(keras.backend.backend(), "auto")
+        self.compile(**keras.saving.deserialize_keras_object(others), jit_compile=jit_compile)
 
     def compile_again(self) -> None:
         """Compile with the stored arguments, and the head's loss and metrics where they were left out."""

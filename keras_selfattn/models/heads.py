@@ -59,7 +59,8 @@ class SmoothedCrossentropy(_Smoothed):
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         if len(y_true.shape) == len(y_pred.shape):  # a column of labels
             y_true = ops.squeeze(y_true, axis=-1)
-        y_true = ops.maximum(y_true, 0)  # that of padding, which the mask leaves out, may be negative
+        if len(y_pred.shape) == 3:  # those of padding, which the mask leaves out, may be negative
+            y_true = ops.maximum(y_true, 0)
         if not self.label_smoothing:
             return keras.losses.sparse_categorical_crossentropy(y_true, y_pred)  # [B] or [B, T]
         borne = ops.one_hot(y_true, y_pred.shape[-1], dtype=y_pred.dtype)

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,8 +20,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_selfattn.atomic import new_file
-from keras_selfattn.errors import ConfigError, RunError
+from keras_selfattn.atomic import new_file, remove_dead_drafts
+from keras_selfattn.errors import ConfigError, RunError, TrainingError
 from keras_selfattn.run_folder import writing
 
 # Epochs can be shorter than the writing of a file.
@@ -63,10 +64,29 @@ class Checkpoints:
 def checkpoint_folder(target: Path) -> Iterator[Path]:
     """Yield the folder of the checkpoints of a run folder's training; remove it if the block succeeds.
 
+    It is also removed after a TrainingError, with which every repetition would end.
+
     Raises:
         RunError: if it cannot be written, or another process trains there.
     """
     folder = target.parent / f".{target.name}.checkpoint"
+    with _locked(folder, target):
+        _remove_remains(folder, target)
+        try:
+            yield folder
+        except TrainingError:  # the same call would fail again, and other settings would be refused
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            with suppress(OSError):  # one that holds checkpoints stays
+                folder.rmdir()
+
+
+@contextmanager
+def _locked(folder: Path, target: Path) -> Iterator[None]:
+    """Make a folder of checkpoints and hold its lock; leave that of another process as it is."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder, os.O_RDONLY)
@@ -78,12 +98,17 @@ def checkpoint_folder(target: Path) -> Iterator[Path]:
                 f"Another process trains {target} with resume (--resume). Wait for it, or choose another "
                 "output."
             ) from error
-        yield folder
-        shutil.rmtree(folder, ignore_errors=True)
+        yield
     finally:
-        with suppress(OSError):  # one that holds checkpoints stays
-            folder.rmdir()
         os.close(lock)
+
+
+def _remove_remains(folder: Path, target: Path) -> None:
+    """Remove the drafts that a killed training left: of checkpoints, and of the run folder."""
+    with writing(folder):
+        for draft in folder.glob(".fit-*.tmp-*"):
+            draft.unlink()
+        remove_dead_drafts(target.parent, re.escape(target.name))
 
 
 class FitCheckpoint(keras.callbacks.Callback):
@@ -199,6 +224,16 @@ def digest_of(value: Any) -> str:
     found = hashlib.sha256()
     _add(found, value)
     return found.hexdigest()
+
+
+def digest_of_files(path: Path) -> str:
+    """Return a digest of a file, or of the names and contents of all files in a folder."""
+    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    parts = []
+    for each in files:
+        with each.open("rb") as file:
+            parts.append([str(each.relative_to(path)), hashlib.file_digest(file, "sha256").hexdigest()])
+    return digest_of(parts)
 
 
 def _add(digest: Any, value: Any) -> None:

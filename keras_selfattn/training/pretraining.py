@@ -97,8 +97,7 @@ def pretrain(
     kept_in = checkpoint_folder(Path(output)) if resume else nullcontext()
     with kept_in as kept, draft_run(Path(output), overwrite=overwrite) as draft:
         started = time.perf_counter()
-        digests = training_digests(model, config, rows, held_out)
-        checkpoints = kept and Checkpoints(kept, digests, report)
+        checkpoints = kept and Checkpoints(kept, training_digests(model, config, rows, held_out), report)
         found = fit_monitored(model, rows, held_out, config, callbacks, verbose, checkpoints=checkpoints)
         seconds = time.perf_counter() - started
         figures = evaluate_pretrained(model, held_out.inputs, config.batch_size)

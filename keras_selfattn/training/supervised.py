@@ -20,7 +20,7 @@ from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import is_number
 from keras_selfattn.models.heads import Head
 from keras_selfattn.run_folder import check_output, write_run, writing
-from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder, digest_of
+from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder, digest_of, digest_of_files
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.evaluation import measured
 from keras_selfattn.training.fitting import (
@@ -146,8 +146,9 @@ def train(
     with kept_in as kept, draft_run(Path(output), overwrite=overwrite) as draft:
         report(f"Training on {rows_in_words(rows)}")
         started = time.perf_counter()
-        digests = training_digests(model, config, tables["all"], tables["validation"])
-        checkpoints = kept and Checkpoints(kept, digests, report)
+        checkpoints = kept and Checkpoints(
+            kept, training_digests(model, config, tables["all"], tables["validation"]), report
+        )
         done = _trained(model, tables, config, refit, tune, report, checkpoints, **shown)
         seconds = time.perf_counter() - started
         # A refitted model has seen the validation rows, so figures on them come from the monitored model.
@@ -247,11 +248,13 @@ def training_digests(
     model: RawModel, config: TrainConfig, rows: LabelledRows, validation: LabelledRows
 ) -> dict[str, str]:
     """Return the digests of all that a training depends on, by the name for messages."""
-    described = [type(model).__name__, model.config.to_dict(), str(model.get_config().get("start"))]
+    described = [type(model).__name__, model.config.to_dict()]
+    start = model.get_config().get("start")
     return {
         "rows": digest_of([rows.inputs, rows.targets]),
         "validation rows": digest_of([validation.inputs, validation.targets]),
         "settings": digest_of([described, dataclasses.asdict(config)]),
+        "files to start from (--from)": "" if start is None else digest_of_files(Path(start)),
         "backend of Keras": keras.backend.backend(),
     }
 
