@@ -76,6 +76,20 @@ def remove_dead_drafts(parent: Path, names: str) -> list[Path]:
     return removed
 
 
+def lock_folder(folder: Path) -> int:
+    """Return a descriptor that holds the lock of a folder until it is closed.
+
+    Raises:
+        BlockingIOError: if another process holds it, or has just removed the folder.
+    """
+    descriptor = _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # The folder may have been removed, and another one made, between the two calls: this lock locks nothing.
+    if not folder.exists() or not os.path.samestat(os.fstat(descriptor), folder.stat()):
+        os.close(descriptor)
+        raise BlockingIOError(f"{folder} has just been removed")
+    return descriptor
+
+
 def remove_directory(target: Path) -> None:
     """Remove a folder; a reader sees all of it or, after one rename, nothing."""
     grave, lock = _locked_draft(target)

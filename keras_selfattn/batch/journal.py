@@ -11,7 +11,6 @@ counts is cut off before more is written.
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -21,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from keras_selfattn.atomic import publish, sync, write_file
+from keras_selfattn.atomic import lock_folder, publish, sync, write_file
 from keras_selfattn.errors import DataError
 
 
@@ -230,18 +229,12 @@ def writing(output: Path) -> Iterator[None]:
 
 
 def _locked(folder: Path, output: Path) -> int:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The folder of a run that ended between the two calls is gone, and its lock locks nothing.
-        if not folder.exists() or not os.path.samestat(os.fstat(descriptor), folder.stat()):
-            raise BlockingIOError
+        return lock_folder(folder)
     except BlockingIOError:
-        os.close(descriptor)
         raise DataError(
             f"Another process is writing {output} now. Wait for it, or choose another --output."
         ) from None
-    return descriptor
 
 
 def _read(folder: Path) -> State | None:

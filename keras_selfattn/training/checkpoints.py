@@ -5,7 +5,6 @@ the next epoch depends on. So a training that was killed and goes on ends with t
 never killed.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -20,7 +19,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_selfattn.atomic import new_file, remove_dead_drafts
+from keras_selfattn.atomic import lock_folder, new_file, remove_dead_drafts
 from keras_selfattn.errors import ConfigError, RunError, TrainingError
 from keras_selfattn.run_folder import writing
 
@@ -89,15 +88,14 @@ def _locked(folder: Path, target: Path) -> Iterator[None]:
     """Make a folder of checkpoints and hold its lock; leave that of another process as it is."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder, os.O_RDONLY)
-    try:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = lock_folder(folder)
         except BlockingIOError as error:
             raise RunError(
                 f"Another process trains {target} with resume (--resume). Wait for it, or choose another "
                 "output."
             ) from error
+    try:
         yield
     finally:
         os.close(lock)

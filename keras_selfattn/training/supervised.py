@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import keras
 
+from keras_selfattn import __version__
 from keras_selfattn.atomic import new_directory
 from keras_selfattn.data.labelled import LabelledRows, as_rows, labels_in
 from keras_selfattn.errors import ConfigError, DataError
@@ -255,7 +256,8 @@ def training_digests(
         "validation rows": digest_of([validation.inputs, validation.targets]),
         "settings": digest_of([described, dataclasses.asdict(config)]),
         "files to start from (--from)": "" if start is None else digest_of_files(Path(start)),
-        "backend of Keras": keras.backend.backend(),
+        "backend or version of Keras": f"{keras.backend.backend()} {keras.__version__}",
+        "version of keras-selfattn": __version__,
     }
 
 

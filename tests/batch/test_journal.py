@@ -5,7 +5,7 @@ from concurrent.futures import Executor, Future
 
 import pytest
 
-from keras_selfattn.batch import journal as journals
+from keras_selfattn import atomic
 from keras_selfattn.batch.journal import open_journal, partial_of, published
 from keras_selfattn.batch.part import answered, part_for
 from keras_selfattn.errors import DataError
@@ -75,7 +75,7 @@ def test_the_lock_of_a_removed_folder_is_none(tmp_path, monkeypatch):
         partial_of(output).rename(tmp_path / "gone")  # as the run that held it ends
 
     output = tmp_path / "out.csv"
-    monkeypatch.setattr(journals.fcntl, "flock", flock)
+    monkeypatch.setattr(atomic.fcntl, "flock", flock)
     with (
         pytest.raises(DataError, match="Another process is writing"),
         open_journal(output, MADE_OF, overwrite=False),
