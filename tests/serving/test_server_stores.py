@@ -414,8 +414,8 @@ def test_an_object_whose_name_leads_out_of_its_folder_is_not_fetched(
 
 def test_a_missing_package_or_scheme_is_told_at_once(monkeypatch):
     pytest.importorskip("fsspec")
-    with pytest.raises(InvalidArgumentError, match="hdfs://name:8020/m needs a package"):
-        Server(ServerConfig("m", "hdfs://name:8020/m"))
+    with pytest.raises(InvalidArgumentError, match="oss://bucket/m needs a package"):
+        Server(ServerConfig("m", "oss://bucket/m"))
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(InvalidArgumentError, match=r"pip install 'keras-selfattn\[stores\]'"):
         Server(ServerConfig("m", "s3://bucket/m"))
