@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wanted(folder):
-    """What TensorFlow finds, from the weights that JAX begins with, too."""
+    """The findings of TensorFlow, from the weights that JAX begins with, too."""
     found = {}
     start = write_folder(folder / "pretrained", BERT)
     with pytest.MonkeyPatch.context() as patch:
@@ -58,7 +58,7 @@ def wanted(folder):
 
 @pytest.fixture(scope="module")
 def found(folder, wanted):
-    """What JAX finds."""
+    """The findings of JAX."""
     # The training that is repeated finds its steps there.
     cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache")}
     done = run([sys.executable, backend_training.__file__, str(folder)], **cache)

@@ -128,9 +128,7 @@ def _loaded_saved_model(path: Path, name: str) -> tuple[_Run, Signature]:
     try:
         loaded: Any = tf.saved_model.load(str(path))
     except (OSError, ValueError, tf.errors.OpError) as error:
-        raise DataError(
-            f"{path} is not a SavedModel that can be loaded: {_first_line(str(error))}"
-        ) from error
+        raise DataError(f"{path} is not a SavedModel that can be loaded: {first_line(error)}") from error
     finally:
         log.setLevel(level)
     functions = loaded.signatures
@@ -205,6 +203,7 @@ def _reason(error: Any) -> str:
     return (lines[-1] if lines else type(error).__name__)[:300].rstrip(".")
 
 
-def _first_line(message: str) -> str:
-    lines = [line.strip() for line in str(message).splitlines() if line.strip()]
-    return (lines[0] if lines else "no message")[:300].rstrip(".")
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its kind if there is none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")

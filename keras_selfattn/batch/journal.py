@@ -26,7 +26,7 @@ from keras_selfattn.errors import DataError
 
 @dataclass
 class State:
-    """How far an output is.
+    """The progress of an output.
 
     Args:
         made_of: input, model and options, as JSON types; an output goes on only with the same.

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.batch.graphs import ModelPath
+from keras_selfattn.batch.graphs import ModelPath, first_line
 from keras_selfattn.batch.part import Answered, Part, PendingWindow
 from keras_selfattn.batch.predictor import loaded
 from keras_selfattn.errors import ConfigError, DataError, SelfAttentionError
@@ -165,7 +165,7 @@ def connect(address: str, timeout: float) -> None:
     thread.start()
     thread.join(timeout)
     if thread.is_alive() or failed:
-        reason = f": {_first_line(failed[0])}" if failed else f" within {timeout:g} s"
+        reason = f": {first_line(failed[0])}" if failed else f" within {timeout:g} s"
         raise ConfigError(
             f"No Ray cluster answers at {address!r}{reason}. Name the address of its head, such as "
             "10.0.0.1:6379, or local for a cluster of this machine; --timeout gives it more seconds."
@@ -208,9 +208,4 @@ class _errors:  # noqa: N801  used like a function
         cause = getattr(error, "cause", None)
         if isinstance(cause, SelfAttentionError):
             raise DataError(str(cause)) from error
-        raise DataError(f"Ray failed: {_first_line(error)}.") from error
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")
+        raise DataError(f"Ray failed: {first_line(error)}.") from error

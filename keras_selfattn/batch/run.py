@@ -49,7 +49,7 @@ class LocalEngine:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
+    """The progress of a run.
 
     Args:
         rows: rows with answers, of earlier runs too.

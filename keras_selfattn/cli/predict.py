@@ -17,7 +17,7 @@ from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
 from keras_selfattn.cli.console import clock, console, error_console, import_tensorflow
 from keras_selfattn.cli.exit_status import SOME_ROWS
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.task_options import SEPARATOR
+from keras_selfattn.cli.task_options import OUTPUTS, SEPARATOR, SIGNATURE
 from keras_selfattn.serving.client import Signature
 
 if TYPE_CHECKING:
@@ -56,14 +56,8 @@ _PANELS = {
         SEPARATOR,
     ),
     "Answers": (
-        Option(
-            "--outputs",
-            multiple=True,
-            metavar="NAME",
-            help="Output to write; may be given again.",
-            without="label and score, or all",
-        ),
-        Option("--signature", default="serving_default", metavar="NAME", help="Signature to call."),
+        OUTPUTS,
+        SIGNATURE,
         Option("--batch-size", type=COUNT, default=128, help="The most rows in a batch."),
     ),
     "Ray": (

@@ -22,7 +22,7 @@ from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.query_rows import QueryRow, asked_rows, check_asked
-from keras_selfattn.cli.task_options import SEPARATOR
+from keras_selfattn.cli.task_options import OUTPUTS, SEPARATOR, SIGNATURE
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Client, Signature
 from keras_selfattn.serving.errors import FailedPreconditionError, ServingError
@@ -121,14 +121,8 @@ _PANELS = {
     "Call": (
         Option("--version", type=int, metavar="N", help="Version to ask.", without="the latest"),
         Option("--label", metavar="NAME", help="Label of the version to ask, such as stable."),
-        Option("--signature", default="serving_default", metavar="NAME", help="Signature to call."),
-        Option(
-            "--outputs",
-            multiple=True,
-            metavar="NAME",
-            help="Output to write; may be given again.",
-            without="label and score, or all",
-        ),
+        SIGNATURE,
+        OUTPUTS,
         Option("--batch-size", type=COUNT, default=64, help="Rows in a call."),
     ),
     **CONNECTION_PANELS,

@@ -127,6 +127,14 @@ OUTPUT = (
     Option("--output", type=PATH, required=True, metavar="RUN", help="Run folder to write."),
     Option("--overwrite", is_flag=True, help="Replace an existing run folder once the new one is complete."),
 )
+SIGNATURE = Option("--signature", default="serving_default", metavar="NAME", help="Signature to call.")
+OUTPUTS = Option(
+    "--outputs",
+    multiple=True,
+    metavar="NAME",
+    help="Output to write; may be given again.",
+    without="label and score, or all",
+)
 RESUME = Option(
     "--resume",
     is_flag=True,

@@ -5,7 +5,6 @@ the next epoch depends on. So a training that was killed and goes on ends with t
 never killed.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -148,7 +147,7 @@ class FitCheckpoint(keras.callbacks.Callback):
             _assign(variables, [arrays[f"{name}/{place}"] for place in range(len(variables))])
         self.epochs, self.ended, self.history = known["epochs"], known["ended"], known["history"]
         self._stopping_state = known["stopping"]
-        if self._stopping is not None and f"best/{0}" in arrays:
+        if self._stopping is not None and "best/0" in arrays:
             count = sum(name.startswith("best/") for name in arrays)
             self._stopping_state["best_weights"] = [arrays[f"best/{place}"] for place in range(count)]
 
@@ -207,44 +206,3 @@ def _variables(model: Any) -> dict[str, list[Any]]:
 def _assign(variables: list[Any], values: list[np.ndarray]) -> None:
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
-
-
-def digest_of(value: Any) -> str:
-    """Return a digest of rows or settings: equal for equal values in equal containers.
-
-    Example:
-
-        >>> digest_of(["good", 1.5]) == digest_of(["good", 1.5])
-        True
-        >>> digest_of(["good", "bad"]) == digest_of(["goodbad"])
-        False
-    """
-    found = hashlib.sha256()
-    _add(found, value)
-    return found.hexdigest()
-
-
-def digest_of_files(path: Path) -> str:
-    """Return a digest of a file, or of the names and contents of all files in a folder."""
-    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
-    parts = []
-    for each in files:
-        with each.open("rb") as file:
-            parts.append([str(each.relative_to(path)), hashlib.file_digest(file, "sha256").hexdigest()])
-    return digest_of(parts)
-
-
-def _add(digest: Any, value: Any) -> None:
-    """Add a value with its kind and size, so that no two values give the same bytes."""
-    if isinstance(value, Mapping):
-        value = [each for pair in value.items() for each in pair]
-    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
-        content, parts, kind = np.ascontiguousarray(value).tobytes(), [], f"{value.dtype} {value.shape}"
-    elif isinstance(value, list | tuple | np.ndarray):
-        content, parts, kind = b"", value, f"list {len(value)}"
-    else:
-        content, parts = repr(value).encode(errors="surrogatepass"), []
-        kind = f"{type(value).__name__} {len(content)}"
-    digest.update(f"<{kind}>".encode() + content)
-    for part in parts:
-        _add(digest, part)

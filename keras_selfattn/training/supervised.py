@@ -21,8 +21,9 @@ from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.config import is_number
 from keras_selfattn.models.heads import Head
 from keras_selfattn.run_folder import check_output, write_run, writing
-from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder, digest_of, digest_of_files
+from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
 from keras_selfattn.training.config import TrainConfig
+from keras_selfattn.training.digests import digest_of, digest_of_files
 from keras_selfattn.training.evaluation import measured
 from keras_selfattn.training.fitting import (
     copy_of,

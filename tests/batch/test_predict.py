@@ -32,7 +32,7 @@ TEXTS = [
 
 
 def expected(text):
-    """What the model answers, without it."""
+    """The answers of the model, computed without it."""
     return ("long" if len(text) > 3 else "short", len(text) / 10)
 
 

@@ -38,7 +38,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(source, model, tmp_path_factory):
-    """What a run gives that nothing stops."""
+    """The output of a run that nothing stops."""
     output = tmp_path_factory.mktemp("whole") / "out"
     done = ran(*command(model, source, output))
     assert done.returncode == 6, done.stderr
