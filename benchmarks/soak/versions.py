@@ -39,6 +39,7 @@ class Versions:
         self._staging = base.with_name("staging")
         self._removed: dict[int, float] = {}  # the time of removal, by version
         self._whole: list[int] = []
+        self._copying: set[int] = set()  # the thread that copies one may remove it, and nobody else
         self._ending = threading.Event()
         self._ways = itertools.cycle((self._finished, self._graph_alone, self._without_version, self._cut))
         self._running: list[threading.Thread] = []
@@ -82,6 +83,7 @@ class Versions:
                 self._place(version)
             else:
                 self.half_copied += 1
+                self._copying.add(version)
                 self._thread(self._half_copy, version, next(self._ways))
             self._remove_before(newest_served())
 
@@ -100,7 +102,7 @@ class Versions:
 
     def _remove_before(self, served: int | None) -> None:
         for version in sorted(self._whole)[:-_KEPT]:
-            if served is not None and version < served:
+            if served is not None and version < served and version not in self._copying:
                 self._removed[version] = time.monotonic()
                 self._whole.remove(version)
                 shutil.rmtree(self._base / str(version))
@@ -113,6 +115,7 @@ class Versions:
         if version not in self._whole:
             self._ending.wait(_LEFT_SECONDS)
             shutil.rmtree(folder)
+        self._copying.discard(version)
 
     def _finished(self, folder: Path, version: int) -> Iterator[None]:
         """Copy slowly; the version is whole in the end."""
