@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batch_shapes import compiles_each_shape, lengths_allowed
+from keras_selfattn.models.batch_shares import WHOLE, current_share
 from keras_selfattn.models.batches import LengthSortedBatches, checked_size
 from keras_selfattn.models.config import EncoderConfig, checked_config
 from keras_selfattn.models.deferred_compile import DeferredCompile
@@ -310,6 +311,7 @@ class RawModel(DeferredCompile):
             shuffle=shuffle,
             seed=seed,
             lengths=lengths_allowed(training=training),
+            share=current_share() if training else WHOLE,
         )
 
     def predict_batches(self, batches: LengthSortedBatches, **kwargs: Any) -> Any:

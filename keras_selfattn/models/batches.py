@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batch_shapes import FewLengths, few_groups
+from keras_selfattn.models.batch_shares import WHOLE, Share
 
 # Number of batches whose rows are sorted by length together: enough that a batch holds similar lengths, few
 # enough that every epoch mixes the rows.
@@ -45,6 +46,11 @@ class LengthSortedBatches:
         lengths: the most lengths of batches; by default each batch is as long as its longest row. With it,
             all batches of a length have one number of rows, except the last of the longest rows. Without
             targets that one is filled with copies of its last row, whose outputs are to be left out.
+        share: the part of each batch to yield; by default all. All shares are of the same batches and have
+            the same shapes, so an incomplete batch leaves out the rows that cannot be shared equally.
+
+    Raises:
+        DataError: if there are fewer rows than shares.
 
     Attributes:
         lengths: T of each row in a batch, int64 `[rows]`.
@@ -70,8 +76,9 @@ class LengthSortedBatches:
         shuffle: bool = False,
         seed: int = 0,
         lengths: int | None = None,
+        share: Share = WHOLE,
     ) -> None:
-        self._rows = rows
+        self._rows, self._share = rows, share
         self.lengths = np.array([len(row) for row in rows], dtype=np.int64)
         if span is not None:
             self.lengths = np.minimum(self.lengths, span)
@@ -85,7 +92,7 @@ class LengthSortedBatches:
             batch_size = min(batch_size, 2 ** math.ceil(math.log2(len(rows))))
         halvings = np.ceil(np.log2(batch_size * pairs / _MAX_PAIRS)).clip(0).astype(int)
         self._classes = [
-            (np.flatnonzero(halvings == count), max(1, batch_size // 2 ** int(count)))
+            (np.flatnonzero(halvings == count), share.size(batch_size // 2 ** int(count)))
             for count in np.unique(halvings)
         ]
         self._few: FewLengths | None = None
@@ -94,9 +101,15 @@ class LengthSortedBatches:
             self._few = FewLengths(self._classes, self.lengths, lengths)
         self._widest = np.max([row.shape[1:] for row in rows], axis=0, initial=0)
         self.order = np.argsort(self.lengths, kind="stable")
+        if len(self.lengths) and not len(self):
+            raise DataError(
+                f"{share.count} processes cannot share {len(rows)} training rows. Start fewer processes."
+            )
 
     def __len__(self) -> int:
-        return sum(math.ceil(len(rows) / size) for rows, size in self._classes)
+        return sum(
+            len(rows) // size + (self._share.divisible(len(rows) % size) > 0) for rows, size in self._classes
+        )
 
     @property
     def smallest_size(self) -> int:
@@ -116,7 +129,7 @@ class LengthSortedBatches:
             rows: Any = self.padded_rows(chosen)
             if self._side_inputs is not None:
                 rows = (rows, self._side_inputs[chosen])
-            yield (rows, *self._columns(chosen))
+            yield self._share.of((rows, *self._columns(chosen)))
 
     def padded_rows(self, chosen: np.ndarray) -> np.ndarray:
         """Return the rows at the chosen places, padded, without other inputs."""
@@ -174,6 +187,11 @@ class LengthSortedBatches:
 
     def _chosen(self) -> list[np.ndarray]:
         """Return the row indices of each batch."""
+        shared = (batch[: self._share.divisible(len(batch))] for batch in self._drawn())
+        return [batch for batch in shared if len(batch)]
+
+    def _drawn(self) -> list[np.ndarray]:
+        """Return the row indices of each batch, as they are without shares."""
         if self._random is None:
             return [batch for rows, size in self._classes for batch in _slices(self._by_length(rows), size)]
         batches: list[np.ndarray] = []

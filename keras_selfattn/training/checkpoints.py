@@ -21,6 +21,7 @@ import numpy as np
 from keras_selfattn.atomic import lock_folder, new_file, remove_dead_drafts
 from keras_selfattn.errors import ConfigError, RunError, TrainingError
 from keras_selfattn.run_folder import writing
+from keras_selfattn.training.process_group import ProcessGroup
 
 # Epochs can be shorter than the writing of a file.
 _SECONDS_BETWEEN = 10.0
@@ -34,10 +35,18 @@ class Checkpoints:
         folder: the folder of their files, which exists.
         digests: of all that the training depends on, by name.
         report: called with a line about each fit that goes on.
+        group: the processes that train together; process 0 reads and writes the files.
     """
 
-    def __init__(self, folder: Path, digests: Mapping[str, str], report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        digests: Mapping[str, str],
+        report: Callable[[str], None],
+        group: ProcessGroup | None = None,
+    ) -> None:
         self._folder, self._digests, self._report, self._fits = folder, dict(digests), report, 0
+        self._group = group
 
     def next_fit(self, model: keras.Model, stopping: keras.callbacks.EarlyStopping | None) -> "FitCheckpoint":
         """Return the checkpoint of the next fit, with the state of the model's last one.
@@ -51,7 +60,8 @@ class Checkpoints:
             RunError: if the file cannot be read.
         """
         self._fits += 1
-        found = FitCheckpoint(self._folder / f"fit-{self._fits}.npz", self._digests, stopping)
+        path = self._folder / f"fit-{self._fits}.npz"
+        found = FitCheckpoint(path, self._digests, stopping, self._group)
         found.restore(model)
         if found.epochs:
             self._report(f"Goes on after epoch {found.epochs}, from {self._folder}")
@@ -115,6 +125,7 @@ class FitCheckpoint(keras.callbacks.Callback):
         path: the file.
         digests: of all that the training depends on, by name.
         stopping: the callback that stops the fit, if there is one.
+        group: as in `Checkpoints`.
 
     Attributes:
         epochs: the epochs that were trained before this fit begins, 0 without a file.
@@ -123,19 +134,39 @@ class FitCheckpoint(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, path: Path, digests: Mapping[str, str], stopping: keras.callbacks.EarlyStopping | None
+        self,
+        path: Path,
+        digests: Mapping[str, str],
+        stopping: keras.callbacks.EarlyStopping | None,
+        group: ProcessGroup | None = None,
     ) -> None:
         super().__init__()
         self._path, self._digests, self._stopping = path, dict(digests), stopping
+        self._group, self._writes = group, group is None or group.is_first
         self._stopping_state: dict[str, Any] = {}
         self._written = time.monotonic()
         self.epochs, self.ended = 0, False
         self.history: dict[str, list[float]] = {}
 
     def restore(self, model: keras.Model) -> None:
-        """Set a model and its optimizer to the state in the file, if there is one."""
-        if not self._path.exists():
+        """Set a model and its optimizer to the state in the file, if there is one.
+
+        Of several processes, only process 0 sets the variables. The others get them before the first step.
+        """
+        known = self._restored(model) if self._writes and self._path.exists() else {}
+        if self._group is not None:
+            best = known.pop("best_weights", None)
+            known = self._group.from_first(known)
+            known |= {} if best is None else {"best_weights": best}
+        if not known:
             return
+        self.epochs, self.ended, self.history = known["epochs"], known["ended"], known["history"]
+        self._stopping_state = known["stopping"]
+        if "best_weights" in known:
+            self._stopping_state["best_weights"] = known["best_weights"]
+
+    def _restored(self, model: keras.Model) -> dict[str, Any]:
+        """Set a model and its optimizer to the state in the file; return the rest of the state."""
         arrays, known = self._read()
         for name, digest in self._digests.items():
             if known["digests"].get(name) != digest:
@@ -145,11 +176,10 @@ class FitCheckpoint(keras.callbacks.Callback):
                 )
         for name, variables in _variables(model).items():
             _assign(variables, [arrays[f"{name}/{place}"] for place in range(len(variables))])
-        self.epochs, self.ended, self.history = known["epochs"], known["ended"], known["history"]
-        self._stopping_state = known["stopping"]
         if self._stopping is not None and "best/0" in arrays:
             count = sum(name.startswith("best/") for name in arrays)
-            self._stopping_state["best_weights"] = [arrays[f"best/{place}"] for place in range(count)]
+            known["best_weights"] = [arrays[f"best/{place}"] for place in range(count)]
+        return known
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # After the other callback, which has just forgotten what it knew.
@@ -162,7 +192,8 @@ class FitCheckpoint(keras.callbacks.Callback):
             self.history.setdefault(name, []).append(float(value))
         self.epochs = epoch + 1
         self.ended = bool(model.stop_training) or self.epochs == (self.params or {}).get("epochs")
-        if self.ended or time.monotonic() - self._written >= _SECONDS_BETWEEN:
+        due = self.ended or time.monotonic() - self._written >= _SECONDS_BETWEEN
+        if self._writes and due:
             self._write(model)
             self._written = time.monotonic()
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.batch_shares import WHOLE, feeding
 from keras_selfattn.models.ensemble import copy_member
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.probabilities import Mixture
@@ -18,7 +19,9 @@ from keras_selfattn.models.sample_weights import weights_of
 from keras_selfattn.training.calibration import Calibration, SharesFitted, copy_calibration
 from keras_selfattn.training.checkpoints import Checkpoints
 from keras_selfattn.training.config import TrainConfig
+from keras_selfattn.training.data_parallel import AgreedLogs, SharedSteps, make_equal
 from keras_selfattn.training.few_rows import fit_on_pairs, trains_on_pairs
+from keras_selfattn.training.process_group import ProcessGroup
 from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_optimizer
 
 # Fewer validation rows are too few to compare epochs: on data sets of series with 5 to 24 of them,
@@ -65,6 +68,7 @@ def fit_monitored(
     *,
     choose_epoch: bool = True,
     checkpoints: Checkpoints | None = None,
+    group: ProcessGroup | None = None,
 ) -> Fitted:
     """Train a model, keep the weights of its best or last epoch, and calibrate it.
 
@@ -78,6 +82,7 @@ def fit_monitored(
         choose_epoch: False trains for all epochs and keeps the weights of the last, as training on pairs
             always does.
         checkpoints: to go on from and to write; training on pairs, which is short, has none.
+        group: the processes that train together; on pairs, each makes all steps.
 
     Raises:
         TrainingError: if the loss became NaN or infinite.
@@ -94,7 +99,7 @@ def fit_monitored(
         shares = [SharesFitted(calibration)] if calibration.mixes else []
         stopping = _stopping(model.head.monitored, config) if choose_epoch else None
         settings: dict[str, Any] = {"validation_data": measured, "verbose": verbose}
-        settings |= {"stopping": stopping, "checkpoints": checkpoints}
+        settings |= {"stopping": stopping, "checkpoints": checkpoints, "group": group}
         history = _fit(model, rows, config, config.epochs, [*shares, *callbacks], **settings)
         check_finite(history["val_loss"], config)
     if calibration.possible:
@@ -140,6 +145,7 @@ def fit_again(
     report: Callable[[str], None],
     on_pairs: bool = False,
     checkpoints: Checkpoints | None = None,
+    group: ProcessGroup | None = None,
 ) -> None:
     """Train a model, each of its encoders separately, without monitoring.
 
@@ -156,6 +162,7 @@ def fit_again(
         report: called with a line as each training begins.
         on_pairs: True if the monitored model was trained on pairs.
         checkpoints: as in `fit_monitored`.
+        group: as in `fit_monitored`.
 
     Raises:
         TrainingError: if the loss became NaN or infinite.
@@ -167,7 +174,7 @@ def fit_again(
     _adapted(model, rows, config)
     settings: dict[str, Any] = {"callbacks": list(callbacks), "verbose": verbose}
     if not on_pairs:
-        settings["checkpoints"] = checkpoints
+        settings |= {"checkpoints": checkpoints, "group": group}
     for place, trained in enumerate(encoders or [model]):
         which = f", encoder {place + 1} of {members}" if encoders else ""
         report(f"Again, on {len(rows):,} rows{which}:")
@@ -240,10 +247,13 @@ def _fit(
     callbacks: Sequence[keras.callbacks.Callback],
     stopping: keras.callbacks.EarlyStopping | None = None,
     checkpoints: Checkpoints | None = None,
+    group: ProcessGroup | None = None,
     **settings: Any,
 ) -> dict[str, list[float]]:
     """Train a model, from the last checkpoint on if there is one, and return the values of all epochs."""
-    used = [_compile(model, rows, config, epochs), *callbacks]
+    # Those before which a model is one of this process alone again, and those that decide.
+    before, after = ([], []) if group is None else ([SharedSteps(group)], [AgreedLogs(group)])
+    used = [*before, _compile(model, rows, config, epochs), *callbacks, *after]
     used += [] if stopping is None else [stopping]
     checkpoint = None
     if checkpoints is not None:
@@ -251,16 +261,19 @@ def _fit(
         settings["initial_epoch"] = checkpoint.epochs
         epochs = checkpoint.epochs if checkpoint.ended else epochs
         used.append(checkpoint)
-    history = model.fit(
-        rows.inputs,
-        rows.targets,
-        batch_size=config.batch_size,
-        epochs=epochs,
-        class_weight=config.class_weight,
-        seed=config.seed,
-        callbacks=used,
-        **settings,
-    ).history
+    with feeding(WHOLE if group is None else group.share):
+        history = model.fit(
+            rows.inputs,
+            rows.targets,
+            batch_size=config.batch_size,
+            epochs=epochs,
+            class_weight=config.class_weight,
+            seed=config.seed,
+            callbacks=used,
+            **settings,
+        ).history
+    if group is not None:
+        make_equal(model)
     return history if checkpoint is None else checkpoint.history
 
 

@@ -33,6 +33,7 @@ from keras_selfattn.training.fitting import (
     members_of,
     named_history,
 )
+from keras_selfattn.training.process_group import ProcessGroup
 from keras_selfattn.training.rows_for_model import read_rows, source_named, split_unknown_labels
 from keras_selfattn.training.tuning import Candidate, tuned
 from keras_selfattn.user_warnings import warn_user
@@ -80,6 +81,7 @@ def train(
     overwrite: bool = False,
     tune: float = 0.0,
     resume: bool = False,
+    group: ProcessGroup | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
     report: Callable[[str], None] = lambda _line: None,
@@ -104,6 +106,10 @@ def train(
         resume: True goes on from the checkpoint that the same call left when it was killed, and writes one
             after an epoch, at most each ten seconds. It is in a hidden folder beside `output`, which is
             removed at the end. The result is that of a call that was never killed. Not with `tune`.
+        group: the processes that train together, each with the same arguments. Process 0 writes the run
+            folder and the checkpoints. The result is that of one process, but for the rounding of sums, and
+            for rows that do not divide among the processes: an epoch leaves out fewer than there are
+            processes. Not with `tune`.
         callbacks: more Keras callbacks, such as a progress bar; used for every training if there are several.
         verbose: as in `keras.Model.fit`.
         report: called with a line as each training begins.
@@ -135,6 +141,7 @@ def train(
     if not (is_number(tune) and tune >= 0):
         raise ConfigError(f"`tune` must be seconds, 0 or more. Received {tune!r}.")
     check_resume(resume, tune)
+    check_group(group, tune)
     refit = config.refit and validation is None
     split = "validation" if test is None else "test"
     settings = {
@@ -143,14 +150,17 @@ def train(
         },
         "reading": as_json("reading", dict(reading or {})),
     }
-    shown = {"callbacks": callbacks, "verbose": verbose}
-    kept_in = checkpoint_folder(Path(output)) if resume else nullcontext()
-    with kept_in as kept, draft_run(Path(output), overwrite=overwrite) as draft:
+    shown = {"callbacks": callbacks, "verbose": verbose, "group": group}
+    with _places(Path(output), resume, overwrite, group) as (kept, draft):
         report(f"Training on {rows_in_words(rows)}")
         started = time.perf_counter()
-        checkpoints = kept and Checkpoints(
-            kept, training_digests(model, config, tables["all"], tables["validation"]), report
+        digests = (
+            training_digests(model, config, tables["all"], tables["validation"]) if resume or group else {}
         )
+        if group is not None:
+            options = digest_of([resume, refit, split])
+            group.agree({**digests, "options (--resume, --refit, --validation)": options})
+        checkpoints = Checkpoints(kept, digests, report, group) if resume else None
         done = _trained(model, tables, config, refit, tune, report, checkpoints, **shown)
         seconds = time.perf_counter() - started
         # A refitted model has seen the validation rows, so figures on them come from the monitored model.
@@ -167,19 +177,33 @@ def train(
             changes=done.monitored.changes,
             epoch_chosen=done.monitored.fitted.chosen,
         )
-        settings |= _training_record(run, done.monitored)
-        history = named_history(done.monitored.model, done.monitored.fitted.history)
-        with writing(run.path):
-            write_run(
-                draft,
-                run.model,
-                run.figures,
-                split=split,
-                history=history,
-                settings=settings,
-                example=found.example(),
-            )
+        if draft is not None:
+            settings |= _training_record(run, done.monitored)
+            history = named_history(done.monitored.model, done.monitored.fitted.history)
+            with writing(run.path):
+                write_run(
+                    draft,
+                    run.model,
+                    run.figures,
+                    split=split,
+                    history=history,
+                    settings=settings,
+                    example=found.example(),
+                )
     return run
+
+
+@contextmanager
+def _places(
+    output: Path, resume: bool, overwrite: bool, group: ProcessGroup | None
+) -> Iterator[tuple[Path, Path | None]]:
+    """Yield the folder of the checkpoints and the draft of the run folder, None where another one writes."""
+    if group is not None and not group.is_first:
+        yield output, None
+        return
+    kept_in = checkpoint_folder(output) if resume else nullcontext(output)
+    with kept_in as kept, draft_run(output, overwrite=overwrite) as draft:
+        yield kept, draft
 
 
 class _Trained(NamedTuple):
@@ -207,6 +231,7 @@ def _trained(
     # The epochs of a training on all rows are those of the monitored model, whose rows are fewer.
     choose = not refit or enough_to_choose_epoch(tables["monitored"])
     if tune > 0:
+        shown.pop("group")
         monitored = tuned(model, *parts, config, tune, choose_epoch=choose, report=report, **shown)
         model = copy_of(model, monitored.changes) if again else monitored.model
     else:
@@ -243,6 +268,15 @@ def check_resume(resume: Any, tune: float = 0.0) -> None:
         raise ConfigError(
             "`resume` (--resume) goes on with one training; `tune` (--tune) makes many, until its time is "
             "over. Leave one of them out."
+        )
+
+
+def check_group(group: ProcessGroup | None, tune: float) -> None:
+    """Raise ConfigError for a group of processes in a search for settings."""
+    if group is not None and tune:
+        raise ConfigError(
+            "`group` (--processes, --coordinator) is for one training; `tune` (--tune) makes many, until its "
+            "time is over, by each process' clock. Leave one of them out."
         )
 
 
