@@ -49,3 +49,9 @@ class TrainingError(SelfAttentionError, RuntimeError):
 
 class ExportError(SelfAttentionError, RuntimeError):
     """A SavedModel cannot be written, or did not pass the check before it became visible."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its kind if there is none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.errors import ConfigError, DataError, first_line
 from keras_selfattn.folder_kinds import holds_pretrained
 from keras_selfattn.serving.client import Signature, TensorSpec
 from keras_selfattn.serving.client.failures import ServerRef
@@ -201,9 +201,3 @@ def _reason(error: Any) -> str:
     words = re.split(r"\s*\[(?:\[\{\{node|Op:)", error.message)[0]
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__)[:300].rstrip(".")
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its kind if there is none."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:300].rstrip(".")

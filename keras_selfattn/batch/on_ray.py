@@ -10,17 +10,16 @@ Reference: https://docs.ray.io/en/latest/data/transforming-data.html, "Stateful 
 import importlib
 import json
 import logging
-import os
-import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.batch.graphs import ModelPath, first_line
+from keras_selfattn.batch.graphs import ModelPath
 from keras_selfattn.batch.part import Answered, Part, PendingWindow
 from keras_selfattn.batch.predictor import loaded
 from keras_selfattn.errors import ConfigError, DataError, SelfAttentionError
+from keras_selfattn.ray_cluster import ray_errors, use_cores
 from keras_selfattn.serving.client import Signature
 
 
@@ -41,7 +40,7 @@ class RayEngine:
     def __init__(
         self, found: ModelPath, signature: str, make_part: Callable[..., Part], workers: int | None
     ) -> None:
-        ray = _ray()
+        ray = importlib.import_module("ray")  # by name: it is there only with the extra
         cpus = int(ray.cluster_resources().get("CPU", 0))
         if cpus < (workers or 1):
             raise ConfigError(f"--workers {workers or 1} need as many CPUs. The Ray cluster has {cpus}.")
@@ -50,7 +49,7 @@ class RayEngine:
         self._parts: list[Part] = []
         self._answers: Iterator[dict[str, Any]] | None = None
         self._next: dict[str, Any] | None = None
-        with _errors():
+        with ray_errors():
             self._signature = ray.get(ray.remote(_signature).remote(found, signature))
 
     def part(self, file: Path, target: Path, *, named: bool) -> Part:
@@ -62,7 +61,7 @@ class RayEngine:
     def answered(self, part: Part, place: Sequence[int] | None) -> Generator[Answered, None, None]:
         """As in `run.Engine`; the first call starts the actors, for all parts from this one on."""
         number = self._parts.index(part)
-        with _errors():
+        with ray_errors():
             if self._answers is None:
                 self._answers = self._started(number, place)
                 self._next = next(self._answers, None)
@@ -108,7 +107,7 @@ class _Answerer:
     """An actor: answers the windows of a batch, on one CPU."""
 
     def __init__(self, found: ModelPath, signature: str, parts: Sequence[Part]) -> None:
-        _one_thread()
+        use_cores(1)
         self._model, self._parts = loaded(found, signature), parts
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
@@ -140,72 +139,8 @@ class _Answerer:
         )
 
 
-def connect(address: str, timeout: float) -> None:
-    """Connect to a Ray cluster; "local" starts one of this machine, which ends with the process.
-
-    Args:
-        address: as `ray.init` takes it: host:port, auto or local.
-        timeout: seconds until the cluster must have answered.
-
-    Raises:
-        ConfigError: if Ray Data is not installed, or no cluster answers.
-    """
-    ray = _ray()
-    logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of its thread
-    failed: list[BaseException] = []
-
-    def begin() -> None:
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
-        except BaseException as error:  # noqa: BLE001  whatever Ray raises, it is told
-            failed.append(error)
-
-    # Ray itself tries for a minute and more.
-    thread = threading.Thread(target=begin, daemon=True)
-    thread.start()
-    thread.join(timeout)
-    if thread.is_alive() or failed:
-        reason = f": {first_line(failed[0])}" if failed else f" within {timeout:g} s"
-        raise ConfigError(
-            f"No Ray cluster answers at {address!r}{reason}. Name the address of its head, such as "
-            "10.0.0.1:6379, or local for a cluster of this machine; --timeout gives it more seconds."
-        )
-
-
-def _ray() -> Any:
-    try:
-        importlib.import_module("ray.data")
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise ConfigError("Ray Data is not installed: pip install 'keras-selfattn[ray]'") from error
-
-
 def _signature(found: ModelPath, name: str) -> Signature:
-    _one_thread()
+    use_cores(1)
     if not found.path.exists():
         raise DataError(f"A node of the cluster does not find {found.path}: put it where all nodes do.")
     return loaded(found, name).signature
-
-
-def _one_thread() -> None:
-    for name in ("TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"):
-        os.environ.setdefault(name, "1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the command has it: see `import_tensorflow`
-
-
-class _errors:  # noqa: N801  used like a function
-    """Raise errors of Ray as the error of ours that caused them, or as DataError."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
-        ray = importlib.import_module("ray.exceptions")
-        if error is None or not isinstance(error, ray.RayError):
-            return
-        # Of a task the error itself; of an actor's constructor only Ray's words.
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, SelfAttentionError):
-            raise DataError(str(cause)) from error
-        raise DataError(f"Ray failed: {first_line(error)}.") from error

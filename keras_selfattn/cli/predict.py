@@ -17,7 +17,7 @@ from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
 from keras_selfattn.cli.console import clock, console, error_console, import_tensorflow
 from keras_selfattn.cli.exit_status import SOME_ROWS
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.task_options import OUTPUTS, SEPARATOR, SIGNATURE
+from keras_selfattn.cli.task_options import OUTPUTS, RAY, SEPARATOR, SIGNATURE, WORKERS
 from keras_selfattn.serving.client import Signature
 
 if TYPE_CHECKING:
@@ -61,12 +61,8 @@ _PANELS = {
         Option("--batch-size", type=COUNT, default=128, help="The most rows in a batch."),
     ),
     "Ray": (
-        Option(
-            "--ray",
-            metavar="ADDRESS",
-            help="Answer on a Ray cluster: its address, auto, or local for one of its own.",
-        ),
-        Option("--workers", type=COUNT, help="Actors on the cluster.", without="one for each of its CPUs"),
+        RAY,
+        WORKERS,
     ),
     "Connection": (
         _TARGET,
@@ -149,10 +145,11 @@ def _loaded(model: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
 
     @contextmanager
     def on_ray() -> Iterator[Engine]:
-        from keras_selfattn.batch.on_ray import RayEngine, connect
+        from keras_selfattn.batch.on_ray import RayEngine
+        from keras_selfattn.ray_cluster import connect
 
         with error_console.status("Connecting to Ray") if error_console.is_terminal else nullcontext():
-            connect(options["ray"], options["timeout"])
+            connect(options["ray"], options["timeout"], "ray.data")
         make_part = partial(_part, trained_column=found.column, options=options)
         yield RayEngine(found, options["signature"], make_part, options["workers"])
 

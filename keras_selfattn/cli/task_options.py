@@ -135,6 +135,17 @@ OUTPUTS = Option(
     help="Output to write; may be given again.",
     without="label and score, or all",
 )
+RAY = Option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Work on a Ray cluster: its address, auto, or local for one of this machine.",
+)
+WORKERS = Option(
+    "--workers",
+    type=COUNT,
+    help="Processes on the Ray cluster at once.",
+    without="what its CPUs have room for",
+)
 RESUME = Option(
     "--resume",
     is_flag=True,

@@ -1,0 +1,98 @@
+"""A Ray cluster: the connection within a deadline, its threads and its errors, for all that runs on one."""
+
+import importlib
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from keras_selfattn.errors import ConfigError, DataError, SelfAttentionError, first_line
+
+
+def connect(address: str, timeout: float, *needed: str) -> Any:
+    """Connect to a Ray cluster and return the module `ray`.
+
+    The address "local" starts a cluster of this machine, which ends with the process or `ray.shutdown`.
+
+    Args:
+        address: as `ray.init` takes it: host:port, auto or local.
+        timeout: seconds until the cluster must have answered.
+        needed: modules of Ray that are needed besides, such as "ray.data".
+
+    Raises:
+        ConfigError: if Ray is not installed, or no cluster answers.
+    """
+    ray = _imported(needed)
+    logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of its thread
+    failed: list[BaseException] = []
+
+    def begin() -> None:
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
+        except BaseException as error:  # noqa: BLE001  whatever Ray raises, it is told
+            failed.append(error)
+
+    # Ray itself tries for a minute and more.
+    thread = threading.Thread(target=begin, daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if thread.is_alive() or failed:
+        reason = f": {first_line(failed[0])}" if failed else f" within {timeout:g} s"
+        raise ConfigError(
+            f"No Ray cluster answers at {address!r}{reason}. Name the address of its head, such as "
+            "10.0.0.1:6379, or local for a cluster of this machine; --timeout gives it more seconds."
+        )
+    return ray
+
+
+def _imported(needed: tuple[str, ...]) -> Any:
+    try:
+        for name in needed:
+            importlib.import_module(name)
+        return importlib.import_module("ray")  # by name: it is there only with the extra
+    except ImportError as error:
+        raise ConfigError("Ray is not installed: pip install 'keras-selfattn[ray]'") from error
+
+
+def thread_variables(cores: int) -> dict[str, str]:
+    """Return the environment of a process that computes on so many cores, on any backend of Keras.
+
+    It must be set before the backend is imported. On a machine with more cores each process would otherwise
+    start a thread for each of them.
+
+    Example:
+
+        >>> thread_variables(2)["TF_NUM_INTRAOP_THREADS"]
+        '2'
+    """
+    return {
+        "TF_NUM_INTRAOP_THREADS": str(cores),
+        "TF_NUM_INTEROP_THREADS": str(cores),
+        "NPROC": str(cores),  # JAX's CPU client
+        "OMP_NUM_THREADS": str(cores),  # PyTorch, and the linear algebra of NumPy
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "TF_ENABLE_ONEDNN_OPTS": "1",  # as the commands have it: see `import_tensorflow`
+    }
+
+
+def use_cores(cores: int) -> None:
+    """Set what of `thread_variables` the environment of this process leaves open."""
+    for name, value in thread_variables(cores).items():
+        os.environ.setdefault(name, value)
+
+
+@contextmanager
+def ray_errors() -> Iterator[None]:
+    """Raise errors of Ray as the error of ours that caused them, or as DataError."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, importlib.import_module("ray.exceptions").RayError):
+            raise
+        # Of a task the error itself; of an actor's constructor only Ray's words.
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, SelfAttentionError):
+            raise DataError(str(cause)) from error
+        raise DataError(f"Ray failed: {first_line(error)}.") from error
