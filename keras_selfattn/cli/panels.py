@@ -9,6 +9,8 @@ import click
 COUNT = click.IntRange(min=1)
 PATH = click.Path(path_type=Path)
 
+ARGUMENTS = "keras_selfattn.arguments"
+"""Where a context keeps the words after the command's name, for a command that starts itself again."""
 # Names of values in the help, for options without a `metavar`.
 _METAVARS = {COUNT: "N", PATH: "FILE"}
 # A name that is wider than this has a line of its own.
@@ -53,6 +55,10 @@ class PanelCommand(click.Command):
         super().__init__(*arguments, **settings)
         self.panels = {heading: tuple(options) for heading, options in panels.items()}
         self.params += [option for options in self.panels.values() for option in options]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[ARGUMENTS] = list(args)
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = {heading: _rows(ctx, options) for heading, options in self.panels.items()}

@@ -8,6 +8,7 @@ import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
+from keras_selfattn.cli.processes import PROCESSES, check_processes, joined, launch_if_asked, use_jax
 from keras_selfattn.cli.starting import check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
     COLUMNS,
@@ -102,6 +103,7 @@ _PANELS = {
         RESUME,
         SEED,
     ),
+    "Several processes": PROCESSES,
 }
 
 
@@ -142,6 +144,7 @@ def command(
         raise ConfigError(
             "--resume goes on with one training; --tune makes many, until its time is over. Leave one out."
         )
+    several = check_processes(options, tune)
     task = task_named(task_name, table)
     check_task(task, {**options, "start": start}, ", or name another task with --task")
     _check_labels_asked(task, asked)
@@ -151,6 +154,9 @@ def command(
         _check_freeze(settings)
     else:
         check_start_exists(start)
+    if several:
+        use_jax()
+        launch_if_asked(options)
     rows = task.rows(table, reading)
     validation = None if validation_file is None else task.rows(validation_file, reading)
     import_tensorflow(batches=True)
@@ -159,14 +165,14 @@ def command(
     from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.training.tuning import changes_in_words
 
-    begun = None if start is None else task.begun(start)
-    if begun is not None:
-        check_start(begun, settings)
-    model: Any = task.model(settings, begun)
-    config = advised_config(model, len(rows), asked)
-    if start is not None:
-        console.print(model.start.described(rows.inputs, rows.targets))
-    with TrainingProgress() as progress:
+    with joined(options) as group, TrainingProgress() as progress:
+        begun = None if start is None else task.begun(start)
+        if begun is not None:
+            check_start(begun, settings)
+        model: Any = task.model(settings, begun)
+        config = advised_config(model, len(rows), asked)
+        if start is not None:
+            console.print(model.start.described(rows.inputs, rows.targets))
         run = training.train(
             rows,
             output,
@@ -177,6 +183,7 @@ def command(
             tune=60 * (tune or 0),
             overwrite=overwrite,
             resume=resume,
+            group=group,
             callbacks=[progress],
             verbose=0,
             report=console.print,

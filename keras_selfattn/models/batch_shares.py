@@ -27,7 +27,7 @@ class Share(NamedTuple):
         return rows - rows % self.count
 
     def of(self, batch: Any) -> Any:
-        """Return this part of arrays with a row count that is `divisible`, in tuples of any depth."""
+        """Return this part of arrays, in tuples of any depth, without the rows that are not `divisible`."""
         if isinstance(batch, tuple):
             return tuple(self.of(each) for each in batch)
         rows = len(batch) // self.count

@@ -129,7 +129,9 @@ class LengthSortedBatches:
             rows: Any = self.padded_rows(chosen)
             if self._side_inputs is not None:
                 rows = (rows, self._side_inputs[chosen])
-            yield self._share.of((rows, *self._columns(chosen)))
+            # Drawn and padded as a whole, so that all processes go on alike.
+            if self._share.divisible(len(chosen)):
+                yield self._share.of((rows, *self._columns(chosen)))
 
     def padded_rows(self, chosen: np.ndarray) -> np.ndarray:
         """Return the rows at the chosen places, padded, without other inputs."""
@@ -187,11 +189,6 @@ class LengthSortedBatches:
 
     def _chosen(self) -> list[np.ndarray]:
         """Return the row indices of each batch."""
-        shared = (batch[: self._share.divisible(len(batch))] for batch in self._drawn())
-        return [batch for batch in shared if len(batch)]
-
-    def _drawn(self) -> list[np.ndarray]:
-        """Return the row indices of each batch, as they are without shares."""
         if self._random is None:
             return [batch for rows, size in self._classes for batch in _slices(self._by_length(rows), size)]
         batches: list[np.ndarray] = []

@@ -102,7 +102,7 @@ def _replicated() -> Any:
 
 
 def _on_all(value: Any, layout: Any) -> Any:
-    """Return an array of this process, which all others have too, as one that lies on all; nothing is sent."""
+    """Return an array that all processes have as one that lies on all of them; nothing is sent."""
     import jax  # pyright: ignore[reportMissingImports]
 
     return jax.make_array_from_single_device_arrays(value.shape, layout, [value])

@@ -96,19 +96,19 @@ class Channel:
                     raise TrainingError(self.failure) from None
 
     def _read(self, other: int) -> None:
-        """Take what another process sends; if it leaves without a word, it has died."""
+        """Take what another process sends until it leaves; if that is without a word, it has died."""
+        explained = False
         with suppress(OSError, ValueError):
             for message in self._lines[other].messages():
                 if "value" in message:
                     self._values[other].put(message["value"])
-                elif "failed" in message:
-                    self._fail(message["failed"])
-                    return
                 else:
-                    return
-        if not self._closing:
+                    explained = True
+                    if "failed" in message:
+                        self._fail(message["failed"])
+        if not (explained or self._closing):
             self._fail(
-                f"Process {other} has gone without a word: it was killed, or the network or its machine failed."
+                f"Process {other} has gone without a word. It was killed, or its machine or network failed."
             )
 
     def _fail(self, failure: str) -> None:
@@ -169,6 +169,7 @@ class Lines:
         """Close the connection, which also ends a thread that reads from it."""
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
+        self._file.close()
         self._connection.close()
 
 
@@ -260,6 +261,8 @@ def _gathered(listener: socket.socket, count: int, timeout: float, end: float) -
             lines.close()
             continue
         if refused is None:
+            if hello["index"] in met:
+                met[hello["index"]].close()
             met[hello["index"]] = lines
         else:
             _refuse(lines, refused)
@@ -303,15 +306,23 @@ def _join(host: str, port: int, count: int, index: int, timeout: float, end: flo
     while (left := end - time.monotonic()) > 0:
         try:
             lines = Lines(socket.create_connection((host, port), timeout=min(_HELLO_SECONDS, left)))
-            lines.send({"index": index, "count": count})
-            answer = lines.first(end - time.monotonic())
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it sent no answer of a process 0"
+        except OSError as error:
+            reason = error.strerror or "it did not answer"
             time.sleep(_RETRY_SECONDS)
             continue
+        try:
+            lines.send({"index": index, "count": count})
+            # Process 0 answers when its own time is over.
+            answer = lines.first(timeout + _HELLO_SECONDS)
+        except (OSError, ValueError):
+            answer = {}
+        if "port" in answer:
+            return lines, answer["port"]
+        lines.close()
         if "refused" in answer:
             raise TrainingError(answer["refused"])
-        return lines, answer["port"]
+        reason = "what listens there is no process 0, or it has ended"
+        time.sleep(_RETRY_SECONDS)
     raise TrainingError(
         f"Process {index} found no process 0 at {host}:{port} (--coordinator) within {timeout:g} s "
         f"(--timeout): {reason}. Start it, or give its address."

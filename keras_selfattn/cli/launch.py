@@ -1,0 +1,137 @@
+"""Start a command as several processes of this machine, and end all of them together."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import IO
+
+from keras_selfattn.cli.console import error_console
+from keras_selfattn.ray_cluster import thread_variables
+
+_VARIABLE = "KERAS_SELFATTN_LAUNCHED"
+# For the others to end after one process has failed, or all were interrupted: they notice within seconds.
+_END_SECONDS = 30.0
+_POLL_SECONDS = 0.1
+_PROGRAM = "from keras_selfattn.cli.launch import run; run()"
+_SIGNALLED = 128
+
+
+def launch(count: int, arguments: Sequence[str]) -> int:
+    """Run `keras-selfattn` with the arguments as several processes, and return the status for this one.
+
+    Process 0 has this one's output; of the others, the last line of a failure is shown. If this process is
+    interrupted or killed, all of them end.
+
+    Args:
+        count: the number of processes.
+        arguments: those of each process; what a process needs besides is added.
+    """
+    cores = max(1, (os.cpu_count() or 1) // count)
+    environment = {**os.environ, **thread_variables(cores), _VARIABLE: "1"}
+    coordinator = f"127.0.0.1:{_free_port()}"
+    with ExitStack() as stack:
+        errors = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
+        processes: list[subprocess.Popen[bytes]] = []
+        stack.callback(_kill, processes)
+        for index in range(count):
+            added = ["--coordinator", coordinator, "--process-count", str(count), "--process-id", str(index)]
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-P", "-c", _PROGRAM, *arguments, *added],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL if index else None,
+                    stderr=errors[index] if index else None,
+                    env=environment,
+                    start_new_session=True,  # or Ctrl-C would reach each of them twice
+                )
+            )
+        try:
+            failed = _first_failed(processes)
+        except KeyboardInterrupt:
+            return _interrupted(processes)
+        if failed is None:
+            return 0
+        by_itself = _wait(processes[0])
+        first = processes[0].returncode
+        if by_itself and first > 0:
+            return first  # and it has told the reason
+        status = processes[failed].returncode
+        error_console.print(f"Error: process {failed} of {count} ended {_ending(status, errors[failed])}")
+        return status if status > 0 else _SIGNALLED - status
+
+
+def launched() -> bool:
+    """Return True in a process that `launch` started."""
+    return _VARIABLE in os.environ
+
+
+def run() -> None:
+    """Run one of the processes, which ends when the process that started it does."""
+    from keras_selfattn.cli.entry import main
+
+    threading.Thread(target=_end_with_starter, args=(sys.stdin.fileno(),), daemon=True).start()
+    main()
+
+
+def _end_with_starter(descriptor: int) -> None:
+    os.read(descriptor, 1)  # nothing is ever written there
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _first_failed(processes: Sequence["subprocess.Popen[bytes]"]) -> int | None:
+    """Return the first process that fails, or None once all have ended well."""
+    while True:
+        statuses = [process.poll() for process in processes]
+        for index, status in enumerate(statuses):
+            if status:
+                return index
+        if None not in statuses:
+            return None
+        time.sleep(_POLL_SECONDS)
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> bool:
+    """Wait for a process to end; return False if it had to be ended."""
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        return False
+    return True
+
+
+def _interrupted(processes: Sequence["subprocess.Popen[bytes]"]) -> int:
+    for process in processes:
+        process.send_signal(signal.SIGINT)
+    for process in processes:
+        _wait(process)
+    return _SIGNALLED + signal.SIGINT
+
+
+def _kill(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
+    """Let none of the processes outlive this one."""
+    for process in processes:
+        with process:  # waits, and closes its pipe
+            process.kill()
+
+
+def _ending(status: int, errors: IO[bytes]) -> str:
+    """Return in words how a process ended: by a signal, or with the last line of its errors."""
+    if status < 0:
+        return f"by signal {-status} ({signal.Signals(-status).name})."
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return f"with status {status}: {lines[-1] if lines else 'it said nothing'}"
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]

@@ -1,0 +1,97 @@
+"""Options of a training on several processes."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keras_selfattn.cli.console import check_backend, console
+from keras_selfattn.cli.launch import launch, launched
+from keras_selfattn.cli.panels import ARGUMENTS, COUNT, Option
+from keras_selfattn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from keras_selfattn.training import ProcessGroup
+
+PROCESSES = (
+    Option("--processes", type=COUNT, help="Train on so many processes of this machine.", without="1"),
+    Option(
+        "--coordinator",
+        metavar="HOST:PORT",
+        help="Train on processes of many machines: an address of the first one, which listens there. Each "
+        "process is this command, with its own --process-id.",
+    ),
+    Option("--process-count", type=COUNT, help="How many they are."),
+    Option("--process-id", type=click.IntRange(min=0), metavar="N", help="Which of them this is, from 0."),
+    Option(
+        "--timeout",
+        type=click.FloatRange(0, min_open=True),
+        default=60.0,
+        metavar="SECONDS",
+        help="For all processes to come.",
+    ),
+)
+
+
+def check_processes(options: Mapping[str, Any], tune: float | None) -> bool:
+    """Return True if a training is to be on several processes.
+
+    Raises:
+        ConfigError: for options that lack others, or contradict.
+    """
+    many = {name: options[name] for name in ("coordinator", "process_count", "process_id")}
+    missing = [f"--{name.replace('_', '-')}" for name, value in many.items() if value is None]
+    if options["processes"] is not None and len(missing) < len(many) and not launched():
+        raise ConfigError(
+            "--processes starts all processes, on this machine; with --coordinator each is started by "
+            "itself. Leave one out."
+        )
+    if missing and len(missing) < len(many):
+        raise ConfigError(
+            f"--coordinator, --process-count and --process-id belong together. Missing: {', '.join(missing)}."
+        )
+    several = options["processes"] is not None or not missing
+    if several and tune is not None:
+        raise ConfigError(
+            "--tune makes many trainings, until its time is over; --processes and --coordinator are for one. "
+            "Leave one out."
+        )
+    return several
+
+
+def use_jax() -> None:
+    """Let Keras compute with JAX, the backend for several processes, unless the environment names one."""
+    os.environ.setdefault("KERAS_BACKEND", "jax")
+
+
+def launch_if_asked(options: Mapping[str, Any]) -> None:
+    """With --processes start them and exit when they have ended, unless this is one of them."""
+    if options["processes"] is None or launched():
+        return
+    check_backend()
+    context = click.get_current_context()
+    sys.exit(launch(options["processes"], [str(context.info_name), *context.meta[ARGUMENTS]]))
+
+
+@contextmanager
+def joined(options: Mapping[str, Any]) -> Iterator["ProcessGroup | None"]:
+    """Yield the group that the options name, of which this process is one; None without them."""
+    if options["coordinator"] is None:
+        yield None
+        return
+    from keras_selfattn.training import ProcessGroup
+
+    index = options["process_id"]
+    group = ProcessGroup(
+        options["coordinator"],
+        options["process_count"],
+        index,
+        timeout=options["timeout"],
+        device=index if launched() else None,
+    )
+    console.quiet = not group.is_first
+    with group:
+        yield group

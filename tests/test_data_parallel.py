@@ -1,0 +1,246 @@
+"""Several processes train one model as one process does, and none of them is left alone."""
+
+import csv
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import parallel_training
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.serving_servers import free_ports
+from keras_selfattn import training
+from keras_selfattn.cli.main import main
+from keras_selfattn.errors import ConfigError
+
+COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()"]
+PROGRAM = [sys.executable, parallel_training.__file__]
+FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+LIMIT = 60  # seconds: what the others may take to end after one has
+processes = [
+    pytest.mark.process,
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed"),
+]
+
+
+def with_marks(test):
+    for mark in processes:
+        test = mark(test)
+    return test
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("parallel")
+
+
+@pytest.fixture
+def start(folder):
+    """Start programs that compute with JAX, and let none of them stay."""
+    begun = []
+
+    def started(words, **settings):
+        env = {
+            **os.environ,
+            "KERAS_BACKEND": "jax",
+            "XLA_FLAGS": FLAGS,
+            "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        begun.append(subprocess.Popen(words, env=env, **pipes, **settings))
+        return begun[-1]
+
+    yield started
+    for process in begun:
+        with process:
+            process.kill()
+
+
+def ended(process, status=0):
+    told = process.communicate(timeout=600)[0]
+    assert process.returncode == status, told
+    return told
+
+
+def address():
+    (port,) = free_ports(1)
+    return f"127.0.0.1:{port}"
+
+
+@with_marks
+def test_two_processes_train_as_one_does(folder, start):
+    at = address()
+    for count in (1, 2):
+        for process in [start([*PROGRAM, str(folder), str(count), str(index), at]) for index in range(count)]:
+            ended(process)
+    one, first, second = (
+        json.loads((folder / f"steps-{name}.json").read_text()) for name in ("1-0", "2-0", "2-1")
+    )
+    assert len(one["losses"]) == 39
+    np.testing.assert_allclose(first["losses"], one["losses"], rtol=0, atol=1e-5)
+    assert first["losses"] == second["losses"], "each process knows the loss of all rows"
+    assert first["shapes"] == second["shapes"], "otherwise one would wait for the other forever"
+    assert [shape[0][0] * 2 for shape in first["shapes"]] == [shape[0][0] for shape in one["shapes"]]
+    assert first["weights"] == second["weights"]
+    np.testing.assert_allclose(first["weights"], one["weights"], rtol=1e-2)
+    assert first["accuracy"] == second["accuracy"] == pytest.approx(one["accuracy"])
+    records = [json.loads((folder / f"run-{count}" / "config.json").read_text()) for count in (1, 2)]
+    assert records[0]["best_epoch"] == records[1]["best_epoch"]
+
+
+@with_marks
+def test_processes_with_other_rows_are_told_at_once(folder, start):
+    at = address()
+    begun = [start([*PROGRAM, str(folder), "2", str(index), at, str(100 + index)]) for index in range(2)]
+    for process in begun:
+        assert "Process 1 has other rows than process 0. Give all processes the same." in ended(process, 1)
+
+
+def table(folder):
+    path = folder / "texts.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        writer.writerows(zip(*parallel_training.texts(90), strict=True))
+    return path
+
+
+@pytest.fixture
+def train(folder, start):
+    def begun(output, *more):
+        settings = ["--epochs", "2", "--width", "16", "--layers", "1", "--no-refit", "--batch-size", "16"]
+        return start([*COMMAND, "train", str(table(folder)), "--output", str(output), *settings, *more])
+
+    return begun
+
+
+def children(pid):
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(each) for each in found]
+
+
+def wait_for(condition, process):
+    while not condition():
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.05)
+
+
+def weights_of(run):
+    return [weight for weight in keras.saving.load_model(run / "model.keras").get_weights()]
+
+
+@with_marks
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads Linux' files")
+def test_a_killed_process_ends_the_others_and_the_same_command_goes_on(folder, train):
+    whole, output = folder / "whole", folder / "killed"
+    told = ended(train(whole, "--processes", "2", "--resume"))
+    assert told.count("The run is in") == 1, "one process reports"
+    killed = train(output, "--processes", "2", "--resume")
+    wait_for((folder / ".killed.checkpoint" / "fit-1.npz").exists, killed)
+    others = children(killed.pid)
+    os.kill(others[1], signal.SIGKILL)
+    began = time.monotonic()
+    told = killed.communicate(timeout=600)[0]
+    assert time.monotonic() - began < LIMIT
+    assert killed.returncode == 1
+    assert "Process 1 has gone without a word" in told
+    assert not output.exists()
+    assert not any(Path(f"/proc/{each}").exists() for each in others)
+    told = ended(train(output, "--processes", "2", "--resume"))
+    assert "Goes on after epoch" in told
+    for after, never in zip(weights_of(output), weights_of(whole), strict=True):
+        np.testing.assert_array_equal(after, never)
+    assert not (folder / ".killed.checkpoint").exists()
+
+
+@with_marks
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads Linux' files")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_the_processes_end_with_the_command_that_started_them(folder, train, number):
+    stopped = train(folder / "stopped", "--processes", "2")
+    wait_for(lambda: len(children(stopped.pid)) == 2, stopped)
+    others = children(stopped.pid)
+    time.sleep(5)  # while they import
+    os.kill(stopped.pid, number)
+    told = stopped.communicate(timeout=LIMIT)[0]
+    assert "Traceback" not in told
+    end = time.monotonic() + LIMIT
+    while any(Path(f"/proc/{each}").exists() for each in others) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not any(Path(f"/proc/{each}").exists() for each in others)
+    assert [path.name for path in folder.glob("*stopped*")] == []
+
+
+@with_marks
+def test_an_error_of_all_is_told_once(folder, train):
+    told = ended(train(folder / "never", "--processes", "2", "--text", "missing"), 1)
+    assert told.count("missing") >= 1
+    assert told.count("Error") == 1
+
+
+@with_marks
+def test_a_coordinator_that_does_not_answer(folder, train):
+    many = ["--coordinator", address(), "--process-count", "2", "--process-id", "1", "--timeout", "0.5"]
+    told = ended(train(folder / "never", *many), 1)
+    assert "found no process 0" in told
+
+
+# Options.
+
+
+def refused(tmp_path, *words):
+    path = table(tmp_path)
+    done = CliRunner().invoke(main, ["train", str(path), "--output", str(tmp_path / "run"), *words])
+    assert done.exit_code == 1, done.output
+    return done.output
+
+
+def test_options_that_belong_together(tmp_path):
+    told = refused(tmp_path, "--coordinator", "a:1", "--process-id", "0")
+    assert "Missing: --process-count." in told
+    told = refused(
+        tmp_path, "--processes", "2", "--coordinator", "a:1", "--process-count", "2", "--process-id", "0"
+    )
+    assert "Leave one out." in told
+    assert "--tune makes many trainings" in refused(tmp_path, "--processes", "2", "--tune", "1")
+
+
+def test_tuning_is_of_one_process():
+    group = training.ProcessGroup("localhost:1", 2, 0)
+    with pytest.raises(ConfigError, match=r"`tune` \(--tune\) makes many"):
+        training.train((["a", "b"] * 20, ["+", "-"] * 20), "never", group=group, tune=1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("localhost", 2, 0), "--coordinator"),
+        (("localhost:1", 0, 0), "--process-count"),
+        (("localhost:1", 2, 2), "from 0 to 1"),
+        (("localhost:1", 2, -1), "--process-id"),
+        (("localhost:1", True, 0), "`count`"),
+    ],
+)
+def test_a_group_checks_its_arguments(arguments, told):
+    with pytest.raises(ConfigError, match=told):
+        training.ProcessGroup(*arguments)
+    with pytest.raises(ConfigError, match="--timeout"):
+        training.ProcessGroup("localhost:1", 2, 0, timeout=float("nan"))
+
+
+def test_a_group_needs_jax():
+    if keras.backend.backend() == "jax":
+        pytest.skip("it is JAX")
+    with pytest.raises(ConfigError, match="KERAS_BACKEND=jax"), training.ProcessGroup("localhost:1", 2, 0):
+        pass
