@@ -137,7 +137,7 @@ def wait_for(condition, process):
 
 
 def weights_of(run):
-    return [weight for weight in keras.saving.load_model(run / "model.keras").get_weights()]
+    return keras.saving.load_model(run / "model.keras").get_weights()
 
 
 @with_marks
@@ -219,7 +219,7 @@ def test_options_that_belong_together(tmp_path):
 def test_tuning_is_of_one_process():
     group = training.ProcessGroup("localhost:1", 2, 0)
     with pytest.raises(ConfigError, match=r"`tune` \(--tune\) makes many"):
-        training.train((["a", "b"] * 20, ["+", "-"] * 20), "never", group=group, tune=1.0)
+        training.train(parallel_training.texts(60), "never", group=group, tune=1.0)
 
 
 @pytest.mark.parametrize(
