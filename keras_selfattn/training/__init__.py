@@ -4,6 +4,16 @@ from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.evaluation import evaluate
 from keras_selfattn.training.pretraining import evaluate_pretrained, pretrain
+from keras_selfattn.training.side_by_side import SideBySide
 from keras_selfattn.training.supervised import Run, train
 
-__all__ = ["FineTuningAdamW", "Run", "TrainConfig", "evaluate", "evaluate_pretrained", "pretrain", "train"]
+__all__ = [
+    "FineTuningAdamW",
+    "Run",
+    "SideBySide",
+    "TrainConfig",
+    "evaluate",
+    "evaluate_pretrained",
+    "pretrain",
+    "train",
+]

@@ -119,6 +119,7 @@ class Cluster:
         """Start a function of two results as a task, and return the references of both."""
         claims = {"num_cpus": self._settings.cpus, "memory": int(self._settings.memory * _GB)}
         variables = {**thread_variables(self._settings.cpus), "KERAS_BACKEND": keras.backend.backend()}
+        variables["CUDA_VISIBLE_DEVICES"] = ""  # or each task would take all memory of the GPU
         task = self._ray.remote(
             **claims,
             num_returns=2,

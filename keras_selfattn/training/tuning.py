@@ -183,9 +183,9 @@ class _Search:
             return
         if ended.fitted is not None and (self.best is None or ended.fitted.beats(_fitted(self.best))):
             ended = trainer.keep(ended)
-        self._record(ended)
         if ended.fitted is not None:
             self._compare(ended, was)
+        self._record(ended)
         if not ended.changes:
             self._end = time.perf_counter() + self._limits.seconds
             for early in self._early:
