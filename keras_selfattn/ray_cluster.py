@@ -3,6 +3,7 @@
 import importlib
 import logging
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,7 +46,15 @@ def connect(address: str, timeout: float, *needed: str) -> Any:
             f"No Ray cluster answers at {address!r}{reason}. Name the address of its head, such as "
             "10.0.0.1:6379, or local for a cluster of this machine; --timeout gives it more seconds."
         )
+    _take_back(signal.SIGTERM)
     return ray
+
+
+def _take_back(number: signal.Signals) -> None:
+    """Let a signal call Python's handler again, in place of Ray's, which prints a stack and aborts."""
+    handler = signal.getsignal(number)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(number, handler)
 
 
 def _imported(needed: tuple[str, ...]) -> Any:

@@ -209,6 +209,18 @@ class TestOnRay:
         with pytest.raises(ConfigError, match=r"claims 2 CPUs and 2 GB.* has 1 and \d+\.\d GB"):
             trained("run", SideBySide(address, cpus=2))
 
+    def test_sigterm_still_calls_the_handler_of_this_program(self, address):
+        program = (
+            "import os, signal, sys, time\n"
+            "from keras_selfattn.ray_cluster import connect\n"
+            "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+            "connect(sys.argv[1], 60)\n"
+            "os.kill(os.getpid(), signal.SIGTERM)\n"
+            "time.sleep(60)"
+        )
+        done = subprocess.run([sys.executable, "-c", program, address], timeout=120, check=False)
+        assert done.returncode == 7
+
     def test_after_ctrl_c_the_best_so_far_is_trained_and_written_and_no_process_stays(self, tmp_path):
         mark = uuid.uuid4().hex
         rows = zip(*ROWS, strict=True)
