@@ -1,5 +1,6 @@
 """`benchmarks tuning`: the same minutes of search by the list of `train --tune`, and by Optuna."""
 
+import importlib.util
 import statistics
 import time
 from collections.abc import Callable
@@ -55,13 +56,17 @@ def run(
     """
     sets = {each.name: _read(each, data, settings.quick) for each in SETS if each.name in names}
     wanted = [(row, name) for row in sets for name in _SEARCHES if settings.chosen(row, name)]
+    missing = importlib.util.find_spec("optuna") is None
+    skipped = [each for each in wanted if missing and each[1] == "Optuna"]
+    wanted = [each for each in wanted if each not in skipped]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {each: [] for each in wanted}
     for seed in range(seeds):
         for known, name in wanted:
-            figures = in_own_process(_searched, name, *sets[known], seed, 60 * minutes, rows)
+            figures = in_own_process(_searched, name, *sets[known], seed, 60 * minutes, rows, settings.quick)
             found[known, name].append(figures)
             settings.progress(f"{known}, seed {seed}, {name}: {figures}")
-    return Table([_result(*each, found[each]) for each in wanted], _NOTES)
+    results = [_result(*each, found[each]) for each in wanted]
+    return Table(results + [Result(*each, skipped="optuna is not installed") for each in skipped], _NOTES)
 
 
 def _read(known: DataSet, data: Path, quick: bool) -> tuple[Task, Split]:
@@ -77,12 +82,15 @@ def _result(row: str, name: str, found: list[dict[str, Any]]) -> Result:
     return Result(row, name, figures, f"accuracy {min(accuracies):.1%} to {max(accuracies):.1%}")
 
 
-def _searched(name: str, task: Task, split: Split, seed: int, seconds: float, most: int) -> dict[str, Any]:
+def _searched(
+    name: str, task: Task, split: Split, seed: int, seconds: float, most: int, quick: bool
+) -> dict[str, Any]:
     began, rows = time.perf_counter(), labelled(split)
     drawn = np.random.default_rng(seed).permutation(len(rows))[:most]
     rows = rows.take(sorted(drawn.tolist()))
     model = task.model({"members": 1} if "members" in task.settings else {})
-    config = TrainConfig(**model.advised_training(len(rows)), seed=seed)
+    advised = model.advised_training(len(rows)) | ({"epochs": 1} if quick else {})
+    config = TrainConfig(**advised, seed=seed)
     kept, held_out = rows.split(config.validation, seed)
     best, fitted, changes, trials = _SEARCHES[name](model, kept, held_out, config, seconds)
     labels = best.head.labels
