@@ -186,6 +186,42 @@ def fine_tuning(
     report(table, shown, csv_file, plot, ("cpu s", "CPU seconds of training"))
 
 
+@main.command("tuning")
+@_options
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="Folder that holds a folder for each set, as for `accuracy`.",
+)
+@click.option(
+    "--sets",
+    "names",
+    default="trec,mr,ucr_ECG200,ucr_JapaneseVowels",
+    help="Names of the sets, between commas.",
+)
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), default=1.0, help="Of each search.")
+@click.option("--seeds", type=click.IntRange(1), default=3, help="Searches of each kind on each set.")
+@click.option("--rows", type=click.IntRange(100), default=1500, help="The most training rows of each set.")
+def tuning(
+    data: Path,
+    names: str,
+    minutes: float,
+    seeds: int,
+    rows: int,
+    csv_file: Path | None,
+    plot: Path | None,
+    **settings: Any,
+) -> None:
+    """Held-out accuracy of the settings that `train --tune` finds, and Optuna in the same minutes."""
+    from benchmarks import tuning as benchmark
+
+    check_plot(plot)
+    table = benchmark.run(_settings(settings), data, tuple(names.split(",")), minutes, seeds, rows)
+    shown = {name: name for name in ("accuracy", "log loss", "validation", "trials")}
+    report(table, shown, csv_file, plot, ("accuracy", "accuracy"))
+
+
 @main.command("backends")
 @_options
 def backends(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:

@@ -51,6 +51,10 @@ class ExportError(SelfAttentionError, RuntimeError):
     """A SavedModel cannot be written, or did not pass the check before it became visible."""
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: all ends now, unlike after Ctrl-C, where a search for settings goes on with its best ones."""
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its kind if there is none."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -3,6 +3,7 @@
 import importlib
 import logging
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,24 +28,33 @@ def connect(address: str, timeout: float, *needed: str) -> Any:
     ray = _imported(needed)
     logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of its thread
     failed: list[BaseException] = []
+    answered = threading.Event()
 
     def begin() -> None:
         try:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
         except BaseException as error:  # noqa: BLE001  whatever Ray raises, it is told
             failed.append(error)
+        answered.set()
+        threading.Event().wait()  # a cluster of this machine is killed when the thread that started it ends
 
     # Ray itself tries for a minute and more.
-    thread = threading.Thread(target=begin, daemon=True)
-    thread.start()
-    thread.join(timeout)
-    if thread.is_alive() or failed:
+    threading.Thread(target=begin, daemon=True).start()
+    if not answered.wait(timeout) or failed:
         reason = f": {first_line(failed[0])}" if failed else f" within {timeout:g} s"
         raise ConfigError(
             f"No Ray cluster answers at {address!r}{reason}. Name the address of its head, such as "
             "10.0.0.1:6379, or local for a cluster of this machine; --timeout gives it more seconds."
         )
+    _take_back(signal.SIGTERM)
     return ray
+
+
+def _take_back(number: signal.Signals) -> None:
+    """Let a signal call Python's handler again, in place of Ray's, which prints a stack and aborts."""
+    handler = signal.getsignal(number)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(number, handler)
 
 
 def _imported(needed: tuple[str, ...]) -> Any:

@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import importlib.util
 import math
 import os
 import signal
@@ -473,3 +474,26 @@ def test_backends_are_trained_and_their_compilations_counted(tmp_path):
     assert (row["contestant"], row["skipped"]) == ("JAX", "")
     assert 2 <= float(row["compiled"]) <= 7
     assert 0 <= float(row["accuracy"]) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_searches_for_settings_are_measured_on_a_set(tmp_path):
+    data, table = tmp_path / "trec", tmp_path / "found.csv"
+    data.mkdir()
+    for part, count in (("train", 60), ("test", 10)):
+        lines = [f"{place % 2} {('bad', 'good')[place % 2]} film {place}\n" for place in range(2 * count)]
+        (data / f"TREC.{part}.all").write_text("".join(lines))
+    asked = ["tuning", "--data", str(tmp_path), "--sets", "trec", "--minutes", "0.0001", "--seeds", "1"]
+    done = CliRunner().invoke(main, [*asked, "--quick", "--csv", str(table)])
+    assert done.exit_code == 0, done.output
+    with table.open() as lines:
+        found = {row["contestant"]: row for row in csv.DictReader(lines)}
+    assert set(found) == {"given settings", "the list", "Optuna"}
+    given = float(found["given settings"]["log loss"])
+    assert given > 0
+    for name, row in found.items():
+        if name == "Optuna" and importlib.util.find_spec("optuna") is None:
+            assert row["skipped"] == "optuna is not installed"
+        else:  # each begins with the given settings, after which there was no time
+            assert float(row["log loss"]) == pytest.approx(given, rel=1e-3)

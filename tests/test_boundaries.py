@@ -35,6 +35,7 @@ def imported(statement):
         "import keras_selfattn.cli.query",
         "from keras_selfattn.batch import predictor; import keras_selfattn.cli.predict",
         "import keras_selfattn.cli.status, keras_selfattn.cli.metadata",
+        "import keras_selfattn.ray_cluster",
         "import benchmarks.commands",
     ],
 )

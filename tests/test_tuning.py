@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import time
 
 import pytest
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 from keras_selfattn import training
 from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.errors import TrainingError
+from keras_selfattn.errors import Terminated, TrainingError
 from keras_selfattn.models import (
     ImageClassifier,
     SeriesClassifier,
@@ -19,8 +20,10 @@ from keras_selfattn.models import (
     TokenClassifier,
 )
 from keras_selfattn.run_folder import load_run
-from keras_selfattn.training import TrainConfig, fitting, tuning
+from keras_selfattn.training import TrainConfig, fitting, trials, tuning
 from keras_selfattn.training.fitting import Fitted
+from keras_selfattn.training.trials import Ended, OneAtATime
+from keras_selfattn.training.tuning import Limits
 
 SMALL = TextConfig(width=8, num_heads=2, wide=False)
 ROWS = LabelledRows(
@@ -56,13 +59,15 @@ def trained(monkeypatch):
         loss = 5.0 - (model.config.width == 16) - 2 * (config.learning_rate == 0.02)
         return Fitted({"val_loss": [9.0, loss]}, 2, choose_epoch, "val_loss", loss)
 
-    monkeypatch.setattr(tuning, "fit_monitored", fit)
+    monkeypatch.setattr(trials, "fit_monitored", fit)
     monkeypatch.setattr(TextClassifier, "alternatives", lambda self: TRIED)
     return seen
 
 
-def tuned(seconds, **settings):
-    return tuning.tuned(TextClassifier(SMALL), ROWS, ROWS, FAST, seconds, **settings)
+def tuned(seconds=math.inf, trials=math.inf, report=lambda _line: None, **settings):
+    model = TextClassifier(SMALL)
+    trainer = OneAtATime(model, ROWS, ROWS, FAST, **settings)
+    return tuning.tuned(model, FAST, trainer, Limits(seconds, trials), report)
 
 
 def test_each_change_is_tried_on_top_of_those_that_were_better(trained):
@@ -80,7 +85,10 @@ def test_each_change_is_tried_on_top_of_those_that_were_better(trained):
     assert [trial.seconds for trial in found.trials] == [10.0] * 5
     assert found.config == dataclasses.replace(FAST, learning_rate=0.02)
     assert (found.model.config.width, found.model.config.dropout) == (16, SMALL.dropout)
-    assert lines[2] == "Trying width 16; val_loss is 3.0000 so far."
+    assert lines[4:6] == [
+        "After 10 s with learning_rate 0.02: val_loss is 3.0000.",
+        "Trying width 16; val_loss is 3.0000 so far.",
+    ]
 
 
 def test_what_is_asked_for_is_trained_to_its_end_and_nothing_begins_after_the_time(trained):
@@ -104,6 +112,7 @@ def test_a_trial_whose_loss_is_no_number_is_left(trained, monkeypatch):
     monkeypatch.setattr(TextClassifier, "alternatives", lambda self: tried)
     found = tuned(1000)
     assert [trial.score for trial in found.trials] == [5.0, None, 4.0]
+    assert [trial.reason for trial in found.trials] == ["", "no number", ""]
     assert found.changes == {"width": 16}
 
 
@@ -111,6 +120,120 @@ def test_what_changes_nothing_or_cannot_be_is_not_tried(trained, monkeypatch):
     tried = [{"width": 9}, {"width": 8}, {"width": 16}]
     monkeypatch.setattr(TextClassifier, "alternatives", lambda self: tried)
     assert [trial.changes for trial in tuned(1000).trials] == [{}, {"width": 16}]
+
+
+def test_so_many_other_settings_are_tried(trained):
+    assert [trial.changes for trial in tuned(trials=2).trials] == [
+        {},
+        {"dropout": 0.5},
+        {"learning_rate": 0.02},
+    ]
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), ValueError("no shape")])
+def test_a_trial_that_fails_is_recorded_with_its_reason_and_ends_nothing(trained, monkeypatch, error):
+    def fit(model, *given, **settings):
+        if model.config.dropout == 0.5:
+            raise error
+        return fitted(model, *given, **settings)
+
+    fitted = trials.fit_monitored
+    monkeypatch.setattr(trials, "fit_monitored", fit)
+    found = tuned()
+    assert found.trials[1].score is None
+    assert found.trials[1].reason == f"{type(error).__name__}: {error}"
+    assert found.changes == {"learning_rate": 0.02, "width": 16}
+
+
+def interrupted(monkeypatch, error, at):
+    """Raises an error in the training of a trial."""
+    fitted = trials.fit_monitored
+
+    def fit(model, rows, validation, config, *given, **settings):
+        if config.learning_rate == at:
+            raise error
+        return fitted(model, rows, validation, config, *given, **settings)
+
+    monkeypatch.setattr(trials, "fit_monitored", fit)
+
+
+def by_tensorflow():
+    error = RuntimeError("in user code")
+    error.__cause__ = KeyboardInterrupt()
+    return error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), by_tensorflow()])
+def test_ctrl_c_ends_the_search_with_the_best_settings_so_far(trained, monkeypatch, error):
+    interrupted(monkeypatch, error, at=0.02)
+    lines = []
+    found = tuned(report=lines.append)
+    assert [trial.changes for trial in found.trials] == [{}, {"dropout": 0.5}]
+    assert found.changes == {}
+    assert lines[-1] == "Interrupted: goes on with the best settings so far, nothing changed."
+
+
+@pytest.mark.parametrize(("error", "at"), [(KeyboardInterrupt, FAST.learning_rate), (Terminated, 0.02)])
+def test_ctrl_c_before_anything_is_known_and_the_end_of_the_process_end_all(trained, monkeypatch, error, at):
+    interrupted(monkeypatch, error(), at=at)
+    with pytest.raises(error):
+        tuned()
+
+
+class Several:
+    """A trainer of several at a time: those that are named end in a given order, by the loss of each."""
+
+    def __init__(self, slots, order):
+        self.slots, self.order, self.running, self.most, self.stopped = slots, list(order), [], 0, False
+
+    def start(self, changes):
+        self.running.append(changes)
+        self.most = max(self.most, len(self.running))
+
+    def next_ended(self, end):
+        changes, loss = self.order.pop(0)
+        self.running.remove(changes)
+        if loss is None:
+            return Ended(changes, 1.0, reason="its worker died")
+        fitted = Fitted({"val_loss": [loss]}, 1, True, "val_loss", loss)
+        return Ended(changes, 1.0, fitted, model=lambda: changes)
+
+    def keep(self, trial):
+        return trial
+
+    def stop(self):
+        self.stopped = True
+
+
+A, B, C = {"dropout": 0.5}, {"learning_rate": 0.02}, {"width": 16}
+
+
+def beside(order, slots=2, tried=(A, B, C)):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TextClassifier, "alternatives", lambda self: list(tried))
+        trainer = Several(slots, order)
+        found = tuning.tuned(TextClassifier(SMALL), FAST, trainer, Limits())
+    assert (trainer.order, trainer.running, trainer.stopped) == ([], [], True)
+    assert trainer.most <= slots
+    return found
+
+
+def test_two_changes_that_improve_at_the_same_time_are_tried_together():
+    together = {**A, **B}
+    found = beside([({}, 5.0), (A, 4.0), (B, 4.5), ({**A, **C}, 6.0), (together, 3.0)])
+    assert found.changes == together
+    assert found.model == together
+
+
+def test_a_better_change_that_ends_later_is_tried_with_the_one_it_replaced():
+    found = beside([({}, 5.0), (A, 4.0), (B, 3.0), ({**A, **C}, 6.0), ({**B, **A}, 2.0)])
+    assert found.changes == {**A, **B}
+
+
+def test_a_change_that_ended_before_the_given_settings_is_compared_with_them():
+    found = beside([(A, 6.0), ({}, 5.0), (B, 4.0), (C, None)])
+    assert found.changes == B
+    assert [trial.score for trial in found.trials] == [5.0, 6.0, 4.0, None]
 
 
 def test_of_accuracies_the_higher_is_better():
@@ -134,7 +257,7 @@ def test_the_run_has_the_best_settings_and_says_what_was_tried(tmp_path, monkeyp
     first, second = config["trials"]
     assert (first["changes"], second["changes"]) == ({}, {"learning_rate": 0.02})
     assert second["score"] < first["score"]
-    assert lines[2] == "Again, on 120 rows:"
+    assert lines[-1] == "Again, on 120 rows:"
     assert run.rows == 120
     assert load_run(run.path).predict(["good film"], verbose=0)[0, 0] > 0.6
 

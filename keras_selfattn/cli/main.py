@@ -17,7 +17,7 @@ import click
 
 from keras_selfattn import __version__
 from keras_selfattn.cli.exit_status import exit_status
-from keras_selfattn.errors import SelfAttentionError
+from keras_selfattn.errors import SelfAttentionError, Terminated
 from keras_selfattn.serving.errors import ServingError
 
 # In the order of their use. A module is imported only for its own command, so that `query` needs no
@@ -55,7 +55,7 @@ def _signals_interrupt() -> Iterator[list[int]]:
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         received.append(number)
-        raise KeyboardInterrupt
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     def again(lost: Any) -> None:
         # Python drops a KeyboardInterrupt that is raised in a `__del__`, such as TensorFlow's, and goes on.

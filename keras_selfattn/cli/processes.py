@@ -11,6 +11,7 @@ import click
 from keras_selfattn.cli.console import check_backend, console
 from keras_selfattn.cli.launch import launch, launched
 from keras_selfattn.cli.panels import ARGUMENTS, COUNT, Option
+from keras_selfattn.cli.task_options import TIMEOUT
 from keras_selfattn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,17 +27,11 @@ PROCESSES = (
     ),
     Option("--process-count", type=COUNT, help="How many they are."),
     Option("--process-id", type=click.IntRange(min=0), metavar="N", help="Which of them this is, from 0."),
-    Option(
-        "--timeout",
-        type=click.FloatRange(0, min_open=True),
-        default=60.0,
-        metavar="SECONDS",
-        help="For all processes to come.",
-    ),
+    TIMEOUT,
 )
 
 
-def check_processes(options: Mapping[str, Any], tune: float | None) -> bool:
+def check_processes(options: Mapping[str, Any], searches: bool) -> bool:
     """Return True if a training is to be on several processes.
 
     Raises:
@@ -54,10 +49,10 @@ def check_processes(options: Mapping[str, Any], tune: float | None) -> bool:
             f"--coordinator, --process-count and --process-id belong together. Missing: {', '.join(missing)}."
         )
     several = options["processes"] is not None or not missing
-    if several and tune is not None:
+    if several and searches:
         raise ConfigError(
-            "--tune makes many trainings, until its time is over; --processes and --coordinator are for one. "
-            "Leave one out."
+            "--processes and --coordinator are for one training; --tune and --trials make many, which --ray "
+            "spreads. Leave one out."
         )
     return several
 

@@ -146,6 +146,13 @@ WORKERS = Option(
     help="Processes on the Ray cluster at once.",
     without="what its CPUs have room for",
 )
+TIMEOUT = Option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    metavar="SECONDS",
+    help="Time until a cluster, or the other processes, must have answered.",
+)
 RESUME = Option(
     "--resume",
     is_flag=True,

@@ -13,10 +13,12 @@ from keras_selfattn.cli.starting import check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
     COLUMNS,
     OUTPUT,
+    RAY,
     READING,
     RESUME,
     SEED,
     TRAINING,
+    WORKERS,
     advised_config,
     check_task,
     check_width,
@@ -59,6 +61,12 @@ _PANELS = {
             type=click.FloatRange(0, min_open=True),
             metavar="MINUTES",
             help="Try other settings for so long, and keep those that answer the validation rows better.",
+        ),
+        Option(
+            "--trials",
+            type=COUNT,
+            help="Try so many other settings, in place of --tune or at most: the same seed then chooses the "
+            "same ones.",
         ),
     ),
     **panels_of_tasks(),
@@ -104,6 +112,20 @@ _PANELS = {
         SEED,
     ),
     "Several processes": PROCESSES,
+    "Side by side, with --tune or --trials": (
+        RAY,
+        WORKERS,
+        Option(
+            "--trial-cpus", type=COUNT, default=1, help="Cores that each training claims and computes on."
+        ),
+        Option(
+            "--trial-memory",
+            type=click.FloatRange(0, min_open=True),
+            default=2.0,
+            metavar="GB",
+            help="Memory that each training claims.",
+        ),
+    ),
 }
 
 
@@ -116,6 +138,7 @@ def command(
     task_name: str | None,
     validation_file: Path | None,
     tune: float | None,
+    trials: int | None,
     resume: bool,
     start: Path | None,
     **options: Any,
@@ -140,11 +163,11 @@ def command(
     _check_refit(asked, validation_file)
     if tune is not None and not math.isfinite(tune):
         raise ConfigError(f"--tune must be minutes, more than 0. Received {tune}.")
-    if resume and tune is not None:
-        raise ConfigError(
-            "--resume goes on with one training; --tune makes many, until its time is over. Leave one out."
-        )
-    several = check_processes(options, tune)
+    searches = tune is not None or trials is not None
+    if resume and searches:
+        raise ConfigError("--resume goes on with one training; --tune and --trials make many. Leave one out.")
+    several = check_processes(options, searches)
+    _check_ray(options, searches)
     task = task_named(task_name, table)
     check_task(task, {**options, "start": start}, ", or name another task with --task")
     _check_labels_asked(task, asked)
@@ -181,6 +204,8 @@ def command(
             validation=validation,
             reading=reading,
             tune=60 * (tune or 0),
+            trials=trials or 0,
+            side_by_side=_side_by_side(options),
             overwrite=overwrite,
             resume=resume,
             group=group,
@@ -188,11 +213,28 @@ def command(
             verbose=0,
             report=console.print,
         )
-    if tune is not None:
+    if searches:
         console.print(f"Tuning chose: {changes_in_words(run.changes)}.")
     print_report(run.figures, "validation")
     console.print(_said(run))
     print_command("export", run.path, f"models/{run.path.name}")
+
+
+def _check_ray(options: dict[str, Any], searches: bool) -> None:
+    if options["ray"] is None and options["workers"] is not None:
+        raise ConfigError("--workers is that of --ray. Give the address of a cluster, or local.")
+    if options["ray"] is not None and not searches:
+        raise ConfigError("--ray trains trials side by side: give --tune MINUTES or --trials N as well.")
+
+
+def _side_by_side(options: dict[str, Any]) -> Any:
+    """Return the settings of a Ray cluster, or None without one."""
+    from keras_selfattn.training.side_by_side import SideBySide
+
+    if options["ray"] is None:
+        return None
+    claims = {"cpus": options["trial_cpus"], "memory": options["trial_memory"]}
+    return SideBySide(options["ray"], options["workers"], **claims, timeout=options["timeout"])
 
 
 def _check_refit(asked: dict[str, Any], validation_file: Path | None) -> None:

@@ -5,12 +5,14 @@ from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.evaluation import evaluate
 from keras_selfattn.training.pretraining import evaluate_pretrained, pretrain
 from keras_selfattn.training.process_group import ProcessGroup
+from keras_selfattn.training.side_by_side import SideBySide
 from keras_selfattn.training.supervised import Run, train
 
 __all__ = [
     "FineTuningAdamW",
     "ProcessGroup",
     "Run",
+    "SideBySide",
     "TrainConfig",
     "evaluate",
     "evaluate_pretrained",

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,11 @@ from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_
 _ENOUGH = 100
 # The direction of each monitored metric: minimised or maximised.
 _METRIC_MODES = {"val_loss": "min", "val_accuracy": "max"}
+
+FitMembers = Callable[
+    [Sequence[RawModel], LabelledRows, Sequence[TrainConfig], int, bool], Iterable[RawModel]
+]
+"""From encoders, rows, their configs, epochs and `on_pairs` to the trained encoders in their order."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,7 @@ def fit_again(
     on_pairs: bool = False,
     checkpoints: Checkpoints | None = None,
     group: ProcessGroup | None = None,
+    fit_members: FitMembers | None = None,
 ) -> None:
     """Train a model, each of its encoders separately, without monitoring.
 
@@ -163,6 +169,7 @@ def fit_again(
         on_pairs: True if the monitored model was trained on pairs.
         checkpoints: as in `fit_monitored`.
         group: as in `fit_monitored`.
+        fit_members: trains several encoders elsewhere, without callbacks and checkpoints; here if None.
 
     Raises:
         TrainingError: if the loss became NaN or infinite.
@@ -172,22 +179,46 @@ def fit_again(
         [copy_of(model, {**model.encoder_only, "members": 1}) for _ in range(members)] if members > 1 else []
     )
     _adapted(model, rows, config)
-    settings: dict[str, Any] = {"callbacks": list(callbacks), "verbose": verbose}
-    if not on_pairs:
-        settings |= {"checkpoints": checkpoints, "group": group}
-    for place, trained in enumerate(encoders or [model]):
-        which = f", encoder {place + 1} of {members}" if encoders else ""
-        report(f"Again, on {len(rows):,} rows{which}:")
-        seeded = dataclasses.replace(config, seed=(config.seed + place) % 2**32)
-        if encoders:
-            _adapted(trained, rows, seeded)
-        fit = _fit_on_pairs if on_pairs else _fit
-        check_finite(fit(trained, rows, seeded, epochs, **settings)["loss"], config)
-        if encoders:
+    seeded = [dataclasses.replace(config, seed=(config.seed + n) % 2**32) for n in range(max(1, members))]
+    if encoders and fit_members is not None:
+        report(f"Again, on {len(rows):,} rows, {members} encoders side by side:")
+        for place, trained in enumerate(fit_members(encoders, rows, seeded, epochs, on_pairs)):
+            report(f"  encoder {place + 1} of {members} is trained")
             copy_member(trained.core, model.core, place)
+    else:
+        settings: dict[str, Any] = {"callbacks": list(callbacks), "verbose": verbose}
+        if not on_pairs:
+            settings |= {"checkpoints": checkpoints, "group": group}
+        for place, trained in enumerate(encoders or [model]):
+            which = f", encoder {place + 1} of {members}" if encoders else ""
+            report(f"Again, on {len(rows):,} rows{which}:")
+            if encoders:
+                fit_member(trained, rows, seeded[place], epochs, on_pairs, **settings)
+                copy_member(trained.core, model.core, place)
+            else:
+                _fit_all(trained, rows, config, epochs, on_pairs, **settings)
     if encoders:
         _compile(model, rows, config, epochs)
     copy_calibration(monitored, model)
+
+
+def fit_member(
+    encoder: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int, on_pairs: bool, **settings: Any
+) -> None:
+    """Train one of a model's encoders, a model of its own that has seen no rows yet.
+
+    Raises:
+        TrainingError: if the loss became NaN or infinite.
+    """
+    _adapted(encoder, rows, config)
+    _fit_all(encoder, rows, config, epochs, on_pairs, **settings)
+
+
+def _fit_all(
+    model: RawModel, rows: LabelledRows, config: TrainConfig, epochs: int, on_pairs: bool, **settings: Any
+) -> None:
+    fit = _fit_on_pairs if on_pairs else _fit
+    check_finite(fit(model, rows, config, epochs, **settings)["loss"], config)
 
 
 def enough_to_choose_epoch(validation: LabelledRows) -> bool:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -35,7 +36,9 @@ from keras_selfattn.training.fitting import (
 )
 from keras_selfattn.training.process_group import ProcessGroup
 from keras_selfattn.training.rows_for_model import read_rows, source_named, split_unknown_labels
-from keras_selfattn.training.tuning import Candidate, tuned
+from keras_selfattn.training.side_by_side import Cluster, Members, OnCluster, SideBySide, cluster_of
+from keras_selfattn.training.trials import OneAtATime
+from keras_selfattn.training.tuning import Candidate, Limits, tuned
 from keras_selfattn.user_warnings import warn_user
 
 
@@ -80,6 +83,8 @@ def train(
     reading: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     tune: float = 0.0,
+    trials: int = 0,
+    side_by_side: SideBySide | None = None,
     resume: bool = False,
     group: ProcessGroup | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -103,13 +108,18 @@ def train(
         overwrite: True replaces an existing run folder, once the new one is whole.
         tune: seconds for trials of other settings on the validation rows (`tuning.tuned`). The run's model is
             then a new one with the best settings, not `model`.
+        trials: the most trials of other settings, instead of seconds or besides them; 0 for no limit, or
+            without `tune` none. Without `tune` the same seed chooses the same settings.
+        side_by_side: the Ray cluster that trials, and a model's encoders after them, are trained on, several
+            at a time; `callbacks` are not called there.
         resume: True goes on from the checkpoint that the same call left when it was killed, and writes one
             after an epoch, at most each ten seconds. It is in a hidden folder beside `output`, which is
-            removed at the end. The result is that of a call that was never killed. Not with `tune`.
+            removed at the end. The result is that of a call that was never killed. Not with `tune` or
+            `trials`.
         group: the processes that train together, each with the same arguments. Process 0 writes the run
             folder and the checkpoints. The result is that of one process, but for the rounding of sums, and
             for rows that do not divide among the processes: an epoch leaves out fewer than there are
-            processes. Not with `tune`.
+            processes. Not with `tune` or `trials`.
         callbacks: more Keras callbacks, such as a progress bar; used for every training if there are several.
         verbose: as in `keras.Model.fit`.
         report: called with a line as each training begins.
@@ -138,10 +148,9 @@ def train(
     rows = as_rows(rows, "training rows")
     config = config or TrainConfig(**model.advised_training(len(rows)))
     tables = _checked(model, rows, validation, test, config)
-    if not (is_number(tune) and tune >= 0):
-        raise ConfigError(f"`tune` must be seconds, 0 or more. Received {tune!r}.")
-    check_resume(resume, tune)
-    check_group(group, tune)
+    limits = _limits(tune, trials, side_by_side)
+    check_resume(resume, limits is not None)
+    check_group(group, limits is not None)
     refit = config.refit and validation is None
     split = "validation" if test is None else "test"
     settings = {
@@ -150,8 +159,9 @@ def train(
         },
         "reading": as_json("reading", dict(reading or {})),
     }
-    shown = {"callbacks": callbacks, "verbose": verbose, "group": group}
-    with _places(Path(output), resume, overwrite, group) as (kept, draft):
+    shown = {"callbacks": callbacks, "verbose": verbose}
+    connected = nullcontext() if side_by_side is None else cluster_of(side_by_side)
+    with connected as cluster, _places(Path(output), resume, overwrite, group) as (kept, draft):
         report(f"Training on {rows_in_words(rows)}")
         started = time.perf_counter()
         digests = (
@@ -161,7 +171,8 @@ def train(
             options = digest_of([resume, refit, split])
             group.agree({**digests, "options (--resume, --refit, --validation)": options})
         checkpoints = Checkpoints(kept, digests, report, group) if resume else None
-        done = _trained(model, tables, config, refit, tune, report, checkpoints, **shown)
+        together = {"checkpoints": checkpoints, "group": group}
+        done = _trained(model, tables, config, refit, limits, report, cluster, together, **shown)
         seconds = time.perf_counter() - started
         # A refitted model has seen the validation rows, so figures on them come from the monitored model.
         told = done.monitored.model if refit and test is None else done.model
@@ -220,29 +231,36 @@ def _trained(
     tables: Mapping[str, LabelledRows],
     config: TrainConfig,
     refit: bool,
-    tune: float,
+    limits: Limits | None,
     report: Callable[[str], None],
-    checkpoints: Checkpoints | None,
+    cluster: Cluster | None,
+    together: Mapping[str, Any],
     **shown: Any,
 ) -> _Trained:
-    """Train a monitored model and, with `refit` or several encoders, again without monitoring."""
+    """Train a monitored model and, with `refit` or several encoders, again without monitoring.
+
+    `together` has the checkpoints and the group of one training; a search for settings has neither.
+    """
     again = refit or members_of(model) > 1
     parts = tables["train"], tables["monitored"]
     # The epochs of a training on all rows are those of the monitored model, whose rows are fewer.
     choose = not refit or enough_to_choose_epoch(tables["monitored"])
-    if tune > 0:
-        shown.pop("group")
-        monitored = tuned(model, *parts, config, tune, choose_epoch=choose, report=report, **shown)
+    if limits is not None:
+        if cluster is None:
+            trainer = OneAtATime(model, *parts, config, choose_epoch=choose, **shown)
+        else:
+            trainer = OnCluster(cluster, model, *parts, config, choose_epoch=choose)
+        monitored = tuned(model, config, trainer, limits, report)
         model = copy_of(model, monitored.changes) if again else monitored.model
     else:
         # A copy, if `model` itself is trained afterwards.
         first = copy_of(model, {"members": 1}) if again else model
-        kept_epochs: Any = {"choose_epoch": choose, "checkpoints": checkpoints}
-        fitted = fit_monitored(first, *parts, config, **kept_epochs, **shown)
+        fitted = fit_monitored(first, *parts, config, choose_epoch=choose, **together, **shown)
         monitored = Candidate(first, config, fitted, {}, [])
     kept = tables["all" if refit else "train"]
     if again:
-        shown |= {"report": report, "on_pairs": monitored.fitted.on_pairs, "checkpoints": checkpoints}
+        shown |= {"report": report, "on_pairs": monitored.fitted.on_pairs, **together}
+        shown |= {"fit_members": None if cluster is None else Members(cluster)}
         fit_again(model, kept, monitored.fitted.best_epoch, monitored.model, monitored.config, **shown)
     return _Trained(model, monitored, len(kept), again)
 
@@ -260,23 +278,39 @@ def draft_run(target: Path, *, overwrite: bool) -> Iterator[Path]:
             stack.close()
 
 
-def check_resume(resume: Any, tune: float = 0.0) -> None:
-    """Raise ConfigError for a `resume` that is no flag, or of a search for settings, which ends by time."""
+def _limits(tune: Any, trials: Any, side_by_side: SideBySide | None) -> Limits | None:
+    """Return the limits of a search for settings, or None if none is asked for."""
+    if not (is_number(tune) and tune >= 0):
+        raise ConfigError(f"`tune` must be seconds, 0 or more. Received {tune!r}.")
+    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 0:
+        raise ConfigError(f"`trials` must be an integer, 0 or more. Received {trials!r}.")
+    if tune or trials:
+        return Limits(tune or math.inf, trials or math.inf)
+    if side_by_side is not None:
+        raise ConfigError(
+            "`side_by_side` (--ray) trains the trials of a search for settings: give `tune` (--tune) or "
+            "`trials` (--trials) as well."
+        )
+    return None
+
+
+def check_resume(resume: Any, searches: bool = False) -> None:
+    """Raise ConfigError for a `resume` that is no flag, or of a search for settings, which keeps none."""
     if not isinstance(resume, bool):
         raise ConfigError(f"`resume` must be True or False. Received {resume!r}.")
-    if resume and tune:
+    if resume and searches:
         raise ConfigError(
-            "`resume` (--resume) goes on with one training; `tune` (--tune) makes many, until its time is "
-            "over. Leave one of them out."
+            "`resume` (--resume) goes on with one training; `tune` (--tune) and `trials` (--trials) make "
+            "many. Leave one of them out."
         )
 
 
-def check_group(group: ProcessGroup | None, tune: float) -> None:
+def check_group(group: ProcessGroup | None, searches: bool) -> None:
     """Raise ConfigError for a group of processes in a search for settings."""
-    if group is not None and tune:
+    if group is not None and searches:
         raise ConfigError(
-            "`group` (--processes, --coordinator) is for one training; `tune` (--tune) makes many, until its "
-            "time is over, by each process' clock. Leave one of them out."
+            "`group` (--processes, --coordinator) is for one training; `tune` (--tune) and `trials` "
+            "(--trials) make many, which `side_by_side` (--ray) spreads. Leave one of them out."
         )
 
 

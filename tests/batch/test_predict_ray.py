@@ -2,16 +2,14 @@
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
 from batch_models import command, damaged, ran
+from ray_nodes import cluster_of_nodes
 
 pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.filterwarnings("ignore")]
 
@@ -22,16 +20,8 @@ ROWS = 100_000
 def address():
     """A cluster of two nodes of one CPU."""
     pytest.importorskip("ray.data")
-    from ray.cluster_utils import Cluster
-
-    Path("/tmp/ray").mkdir(exist_ok=True)  # Ray writes the cluster's address there, and does not make it
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets' names have at most 107 bytes
-    head = {"num_cpus": 1, "include_dashboard": False, "temp_dir": folder}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    cluster.add_node(num_cpus=1)
-    yield cluster.address
-    cluster.shutdown()
-    shutil.rmtree(folder, ignore_errors=True)
+    with cluster_of_nodes(2) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
