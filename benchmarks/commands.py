@@ -233,6 +233,17 @@ def backends(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("epoch s", "seconds of an epoch"))
 
 
+@main.command("processes")
+@_options
+def processes(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
+    """A training on one process of one core and on two, beside PyTorch's DistributedDataParallel."""
+    from benchmarks import data_parallel as benchmark
+
+    check_plot(plot)
+    shown = {"step s": "step s", "rows/s": "rows/s"}
+    report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("step s", "seconds of a step"))
+
+
 @main.command("memory")
 @_options
 def memory(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:

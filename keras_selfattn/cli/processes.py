@@ -31,12 +31,8 @@ PROCESSES = (
 )
 
 
-def check_processes(options: Mapping[str, Any], searches: bool) -> bool:
-    """Return True if a training is to be on several processes.
-
-    Raises:
-        ConfigError: for options that lack others, or contradict.
-    """
+def check_processes(options: Mapping[str, Any], searches: bool) -> None:
+    """Raise ConfigError for options that lack others, or contradict."""
     many = {name: options[name] for name in ("coordinator", "process_count", "process_id")}
     missing = [f"--{name.replace('_', '-')}" for name, value in many.items() if value is None]
     if options["processes"] is not None and len(missing) < len(many) and not launched():
@@ -48,23 +44,23 @@ def check_processes(options: Mapping[str, Any], searches: bool) -> bool:
         raise ConfigError(
             f"--coordinator, --process-count and --process-id belong together. Missing: {', '.join(missing)}."
         )
-    several = options["processes"] is not None or not missing
-    if several and searches:
+    if searches and (options["processes"] is not None or not missing):
         raise ConfigError(
             "--processes and --coordinator are for one training; --tune and --trials make many, which --ray "
             "spreads. Leave one out."
         )
-    return several
-
-
-def use_jax() -> None:
-    """Let Keras compute with JAX, the backend for several processes, unless the environment names one."""
-    os.environ.setdefault("KERAS_BACKEND", "jax")
 
 
 def launch_if_asked(options: Mapping[str, Any]) -> None:
-    """With --processes start them and exit when they have ended, unless this is one of them."""
-    if options["processes"] is None or launched():
+    """With --processes start them and exit when they have ended, unless this is one of them.
+
+    Keras must not be imported yet.
+    """
+    if options["processes"] is None and options["coordinator"] is None:
+        return
+    # The backend for several processes, unless the environment names one.
+    os.environ.setdefault("KERAS_BACKEND", "jax")
+    if launched() or options["processes"] is None:
         return
     check_backend()
     context = click.get_current_context()

@@ -1,6 +1,5 @@
 """`keras-selfattn train`: a file of labelled rows to a run folder."""
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +7,7 @@ import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.processes import PROCESSES, check_processes, joined, launch_if_asked, use_jax
+from keras_selfattn.cli.processes import PROCESSES, joined, launch_if_asked
 from keras_selfattn.cli.starting import check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
     COLUMNS,
@@ -26,16 +25,12 @@ from keras_selfattn.cli.task_options import (
     given,
     panels_of_tasks,
 )
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.cli.train_checks import check_freeze, check_labels_asked, check_train, side_by_side
 from keras_selfattn.run_folder import check_output
 from keras_selfattn.tasks import TASKS, Task, task_named
 
 if TYPE_CHECKING:
     from keras_selfattn.training import Run
-
-# Tasks whose targets are numbers.
-_NUMBERS = ("regression", "forecast")
-
 
 _PANELS = {
     "Most used": (
@@ -112,18 +107,16 @@ _PANELS = {
         SEED,
     ),
     "Several processes": PROCESSES,
-    "Side by side, with --tune or --trials": (
+    "On a Ray cluster: trials side by side, or one training on several workers": (
         RAY,
         WORKERS,
-        Option(
-            "--trial-cpus", type=COUNT, default=1, help="Cores that each training claims and computes on."
-        ),
+        Option("--trial-cpus", type=COUNT, default=1, help="Cores that each worker claims and computes on."),
         Option(
             "--trial-memory",
             type=click.FloatRange(0, min_open=True),
             default=2.0,
             metavar="GB",
-            help="Memory that each training claims.",
+            help="Memory that each worker claims.",
         ),
     ),
 }
@@ -137,9 +130,6 @@ def command(
     overwrite: bool,
     task_name: str | None,
     validation_file: Path | None,
-    tune: float | None,
-    trials: int | None,
-    resume: bool,
     start: Path | None,
     **options: Any,
 ) -> None:
@@ -159,60 +149,30 @@ def command(
     .ts, .csv, .tsv, .jsonl, .txt and .npz files.
     """
     check_output(output, overwrite=overwrite)
-    asked = given(options, TRAINING)
-    _check_refit(asked, validation_file)
-    if tune is not None and not math.isfinite(tune):
-        raise ConfigError(f"--tune must be minutes, more than 0. Received {tune}.")
-    searches = tune is not None or trials is not None
-    if resume and searches:
-        raise ConfigError("--resume goes on with one training; --tune and --trials make many. Leave one out.")
-    several = check_processes(options, searches)
-    _check_ray(options, searches)
+    searches = check_train(options, validation_file)
     task = task_named(task_name, table)
     check_task(task, {**options, "start": start}, ", or name another task with --task")
-    _check_labels_asked(task, asked)
+    check_labels_asked(task, given(options, TRAINING))
     reading, settings = given(options, READING), given(options, task.all_settings)
     if start is None:
         check_width(settings)
-        _check_freeze(settings)
+        check_freeze(settings)
     else:
         check_start_exists(start)
-    if several:
-        use_jax()
-        launch_if_asked(options)
+    launch_if_asked(options)
     rows = task.rows(table, reading)
     validation = None if validation_file is None else task.rows(validation_file, reading)
+    files = {"validation": validation, "reading": reading, "overwrite": overwrite}
     import_tensorflow(batches=True)
-    from keras_selfattn import training
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.training.tuning import changes_in_words
 
     with joined(options) as group, TrainingProgress() as progress:
-        begun = None if start is None else task.begun(start)
-        if begun is not None:
-            check_start(begun, settings)
-        model: Any = task.model(settings, begun)
-        config = advised_config(model, len(rows), asked)
-        if start is not None:
-            console.print(model.start.described(rows.inputs, rows.targets))
-        run = training.train(
-            rows,
-            output,
-            model=model,
-            config=config,
-            validation=validation,
-            reading=reading,
-            tune=60 * (tune or 0),
-            trials=trials or 0,
-            side_by_side=_side_by_side(options),
-            overwrite=overwrite,
-            resume=resume,
-            group=group,
-            callbacks=[progress],
-            verbose=0,
-            report=console.print,
-        )
+        model = _model(task, settings, start, rows)
+        common = {"model": model, "config": advised_config(model, len(rows), given(options, TRAINING))}
+        common |= {**files, "report": console.print}
+        run = _trained(rows, output, common, options, searches, group, progress)
     if searches:
         console.print(f"Tuning chose: {changes_in_words(run.changes)}.")
     print_report(run.figures, "validation")
@@ -220,45 +180,45 @@ def command(
     print_command("export", run.path, f"models/{run.path.name}")
 
 
-def _check_ray(options: dict[str, Any], searches: bool) -> None:
-    if options["ray"] is None and options["workers"] is not None:
-        raise ConfigError("--workers is that of --ray. Give the address of a cluster, or local.")
-    if options["ray"] is not None and not searches:
-        raise ConfigError("--ray trains trials side by side: give --tune MINUTES or --trials N as well.")
+def _model(task: Task, settings: dict[str, Any], start: Path | None, rows: Any) -> Any:
+    """Return the untrained model."""
+    begun = None if start is None else task.begun(start)
+    if begun is not None:
+        check_start(begun, settings)
+    model: Any = task.model(settings, begun)
+    if start is not None:
+        console.print(model.start.described(rows.inputs, rows.targets))
+    return model
 
 
-def _side_by_side(options: dict[str, Any]) -> Any:
-    """Return the settings of a Ray cluster, or None without one."""
-    from keras_selfattn.training.side_by_side import SideBySide
+def _trained(
+    rows: Any,
+    output: Path,
+    common: dict[str, Any],
+    options: dict[str, Any],
+    searches: bool,
+    group: Any,
+    progress: Any,
+) -> "Run":
+    """Train in this process, in a group of them, or on a Ray cluster, as the options say."""
+    from keras_selfattn.training import train
+    from keras_selfattn.training.on_workers import train_on_workers
 
-    if options["ray"] is None:
-        return None
-    claims = {"cpus": options["trial_cpus"], "memory": options["trial_memory"]}
-    return SideBySide(options["ray"], options["workers"], **claims, timeout=options["timeout"])
-
-
-def _check_refit(asked: dict[str, Any], validation_file: Path | None) -> None:
-    if asked.get("refit") and validation_file is not None:
-        raise ConfigError(
-            "--refit trains on rows held out of TABLE. Leave it out where --validation is given."
-        )
-
-
-def _check_labels_asked(task: Task, asked: dict[str, Any]) -> None:
-    """Refuse, before a file is read, settings that no training of the task has."""
-    takes_weights = task.name not in ("tokens", *_NUMBERS)
-    for option, name, fits in (
-        ("--balanced", "class_weight", takes_weights),
-        ("--label-smoothing", "label_smoothing", task.name not in _NUMBERS),
-    ):
-        if asked.get(name) and not fits:
-            what = "one label a row" if name == "class_weight" else "labels"
-            raise ConfigError(f"{option} is for {what}. The task is {task.name}: leave it out.")
-
-
-def _check_freeze(settings: dict[str, Any]) -> None:
-    if "frozen_layers" in settings:
-        raise ConfigError("--freeze needs --from with a pretrained model.")
+    cluster = side_by_side(options)
+    if cluster is not None and not searches:
+        return train_on_workers(rows, output, cluster, **common)
+    search: dict[str, Any] = {"tune": 60 * (options["tune"] or 0), "trials": options["trials"] or 0}
+    return train(
+        rows,
+        output,
+        **common,
+        **search,
+        side_by_side=cluster,
+        resume=options["resume"],
+        group=group,
+        callbacks=[progress],
+        verbose=0,
+    )
 
 
 def _said(run: "Run") -> str:

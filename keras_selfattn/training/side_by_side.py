@@ -8,6 +8,7 @@ Reference: https://docs.ray.io/en/latest/ray-core/tasks.html; .../scheduling/res
 """
 
 import dataclasses
+import importlib
 import os
 import tempfile
 import time
@@ -79,15 +80,27 @@ class SideBySide:
 
 
 @contextmanager
-def cluster_of(settings: SideBySide) -> Iterator["Cluster"]:
+def cluster_of(settings: SideBySide, *, all_at_once: bool = False) -> Iterator["Cluster"]:
     """Yield the connected cluster; at the end the connection, or the cluster of this machine, is closed.
 
+    Args:
+        settings: of the cluster.
+        all_at_once: True if all workers must run at the same time.
+
     Raises:
-        ConfigError: if Ray is not installed, no cluster answers, or no node has what a training claims.
+        ConfigError: if Ray is not installed, no cluster answers, or no node has what a training claims; with
+            `all_at_once`, if there is no room for all workers.
     """
-    ray = connect(settings.address, settings.timeout)
+    ray = connect(settings.address, settings.timeout, *(("ray.util.queue",) if all_at_once else ()))
     try:
-        yield Cluster(ray, settings)
+        cluster = Cluster(ray, settings)
+        if all_at_once and cluster.slots < (settings.workers or 1):
+            raise ConfigError(
+                f"The Ray cluster has room for {cluster.slots} of {settings.workers} workers (--workers), of "
+                f"{settings.cpus} CPUs and {settings.memory:g} GB each (--trial-cpus, --trial-memory). Ask "
+                "for fewer, or smaller ones."
+            )
+        yield cluster
     finally:
         ray.shutdown()
 
@@ -115,16 +128,36 @@ class Cluster:
         """Return a reference to a value, which all tasks share."""
         return self._ray.put(value)
 
-    def submit(self, function: Any, *arguments: Any, retries: int = 0) -> Sequence[Any]:
-        """Start a function of two results as a task, and return the references of both."""
-        claims = {"num_cpus": self._settings.cpus, "memory": int(self._settings.memory * _GB)}
+    def queue(self) -> Any:
+        """Return a queue that tasks and this process share."""
+        return importlib.import_module("ray.util.queue").Queue(actor_options={"num_cpus": 0})
+
+    def submit(
+        self, function: Any, *arguments: Any, retries: int = 0, together: bool = False
+    ) -> Sequence[Any]:
+        """Start a function of two results as a task, and return the references of both.
+
+        Args:
+            function: a function of a module.
+            arguments: its arguments, or references to them.
+            retries: how often it begins again if its machine or process is lost.
+            together: True for one of several processes of one training, on JAX: it has a process of its own
+                and, if the cluster has enough of them, a GPU.
+        """
+        claims: dict[str, Any] = {"num_cpus": self._settings.cpus}
+        claims["memory"] = int(self._settings.memory * _GB)
         variables = {**thread_variables(self._settings.cpus), "KERAS_BACKEND": keras.backend.backend()}
-        variables["CUDA_VISIBLE_DEVICES"] = ""  # or each task would take all memory of the GPU
+        if together:
+            variables["KERAS_BACKEND"] = "jax"
+        if together and self._ray.cluster_resources().get("GPU", 0) >= self.slots:
+            claims["num_gpus"] = 1
+        else:
+            variables["CUDA_VISIBLE_DEVICES"] = ""  # or each task would take all memory of the GPU
         task = self._ray.remote(
             **claims,
             num_returns=2,
             max_retries=retries,
-            max_calls=_TRAININGS_OF_A_PROCESS,
+            max_calls=1 if together else _TRAININGS_OF_A_PROCESS,
             runtime_env={"env_vars": variables},
         )
         return task(function).remote(*arguments)
@@ -201,7 +234,7 @@ class OnCluster:
     ) -> None:
         self.slots = cluster.slots
         self._cluster, self._model = cluster, model
-        self._parts = [cluster.put(each) for each in (_packed(model), rows, validation)]
+        self._parts = [cluster.put(each) for each in (packed(model), rows, validation)]
         self._settings = config, choose_epoch
         # The settings of each running trial, when it began, and its model, by the reference of its outcome.
         self._running: dict[Any, tuple[dict[str, Any], float, Any]] = {}
@@ -261,14 +294,14 @@ class Members:
     ) -> Iterator[RawModel]:
         """Yield the encoders, trained, in their order."""
         cluster, shared = self._cluster, self._cluster.put(rows)
-        packed = cluster.put(_packed(encoders[0]))
+        model = cluster.put(packed(encoders[0]))
         waiting = list(configs)
         running: list[Any] = []
         try:
             for encoder in encoders:
                 while waiting and len(running) < cluster.slots:
                     task = cluster.submit(
-                        _member, packed, shared, waiting.pop(0), epochs, on_pairs, retries=_RETRIES
+                        _member, model, shared, waiting.pop(0), epochs, on_pairs, retries=_RETRIES
                     )
                     running.append(task[0])
                 content = cluster.get(running[0])
@@ -279,7 +312,7 @@ class Members:
 
 
 @dataclass(frozen=True)
-class _Packed:
+class Packed:
     """An untrained model in parts: its class, config, and the files that it starts from."""
 
     kind: type[RawModel]
@@ -299,10 +332,11 @@ class _Packed:
             yield self.kind.from_config({**self.config, **place})
 
 
-def _packed(model: RawModel) -> _Packed:
+def packed(model: RawModel) -> Packed:
+    """Return an untrained model in parts that a machine without its files can put together."""
     config = model.get_config()
     start = config.get("start")
-    return _Packed(type(model), config, {} if start is None else _files(Path(start)))
+    return Packed(type(model), config, {} if start is None else _files(Path(start)))
 
 
 def _files(start: Path) -> dict[str, bytes]:
@@ -315,7 +349,7 @@ def _files(start: Path) -> dict[str, bytes]:
 
 
 def _trial(
-    packed: _Packed,
+    untrained: Packed,
     rows: LabelledRows,
     validation: LabelledRows,
     config: TrainConfig,
@@ -324,7 +358,7 @@ def _trial(
 ) -> tuple[tuple[Fitted, float, list[str]], bytes]:
     """Train a model with changed settings; return outcome, seconds, warnings, and its bytes. A task."""
     began = time.perf_counter()
-    with packed.unpacked() as given, warnings.catch_warnings(record=True) as caught:
+    with untrained.unpacked() as given, warnings.catch_warnings(record=True) as caught:
         model, settings = copy_of(given, {"members": 1, **changes}), changed(config, changes)
         fitted = fit_monitored(model, rows, validation, settings, [], 0, choose_epoch=choose_epoch)
     told = [str(each.message) for each in caught if each.category is UserWarning]
@@ -332,10 +366,10 @@ def _trial(
 
 
 def _member(
-    packed: _Packed, rows: LabelledRows, config: TrainConfig, epochs: int, on_pairs: bool
+    untrained: Packed, rows: LabelledRows, config: TrainConfig, epochs: int, on_pairs: bool
 ) -> tuple[bytes, None]:
     """Train an encoder of a model; return its bytes. Runs as a task."""
-    with packed.unpacked() as model:
+    with untrained.unpacked() as model:
         fit_member(model, rows, config, epochs, on_pairs, callbacks=[], verbose=0)
     return _bytes_of(model), None
 
