@@ -100,9 +100,10 @@ def test_two_processes_train_as_one_does(folder, start):
 
 
 @with_marks
-def test_processes_with_other_rows_are_told_at_once(folder, start):
+def test_processes_with_other_rows_are_told_at_once(tmp_path, start):
     at = address()
-    begun = [start([*PROGRAM, str(folder), "2", str(index), at, str(100 + index)]) for index in range(2)]
+    words = [*PROGRAM, str(tmp_path), "2"]
+    begun = [start([*words, str(index), at, str(100 + index)]) for index in range(2)]
     for process in begun:
         assert "Process 1 has other rows than process 0. Give all processes the same." in ended(process, 1)
 
@@ -145,7 +146,7 @@ def weights_of(run):
 def test_a_killed_process_ends_the_others_and_the_same_command_goes_on(folder, train):
     whole, output = folder / "whole", folder / "killed"
     told = ended(train(whole, "--processes", "2", "--resume"))
-    assert told.count("The run is in") == 1, "one process reports"
+    assert told.count("Trained in") == 1, "one process reports"
     killed = train(output, "--processes", "2", "--resume")
     wait_for((folder / ".killed.checkpoint" / "fit-1.npz").exists, killed)
     others = children(killed.pid)

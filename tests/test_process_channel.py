@@ -3,6 +3,7 @@
 import json
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -119,7 +120,7 @@ def _connected(host, port):
         try:
             return socket.create_connection((host, port))
         except ConnectionRefusedError:
-            continue
+            time.sleep(0.01)  # many tries at once can connect to themselves
 
 
 def test_another_count_and_a_second_of_one_number_are_refused():
@@ -161,6 +162,14 @@ def test_one_that_goes_without_a_word_is_missed_by_all(three, dead):
         if index != dead:
             assert other.failed.wait(10)
             assert f"Process {dead} has gone without a word" in other.failure
+
+
+def test_the_first_is_told_why_a_value_cannot_be_sent(three):
+    three[1].tell_failure("out of memory")
+    assert three[0].failed.wait(10)
+    three[1].close()
+    told = {outcome(three[0].from_first, "x" * 10_000) for _ in range(100)}  # the first may go into a buffer
+    assert any(each.startswith("Process 1 failed: out of memory") for each in told)
 
 
 def test_the_end_of_a_training_is_no_failure(three):

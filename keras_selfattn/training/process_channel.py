@@ -54,14 +54,14 @@ class Channel:
         """Return the JSON value of process 0, on every process."""
         if self._index:
             return self._next(0)
-        for lines in self._lines.values():
-            lines.send({"value": value})
+        for other in self._lines:
+            self._send(other, value)
         return value
 
     def all_to_first(self, value: Any) -> list[Any]:
         """Return on process 0 the JSON values of all, in their order, and an empty list on the others."""
         if self._index:
-            self._lines[0].send({"value": value})
+            self._send(0, value)
             return []
         return [value, *(self._next(other) for other in sorted(self._lines))]
 
@@ -86,6 +86,13 @@ class Channel:
         for lines in self._lines.values():
             with suppress(OSError):
                 lines.send({"failed": failure})
+
+    def _send(self, other: int, value: Any) -> None:
+        try:
+            self._lines[other].send({"value": value})
+        except OSError as error:
+            self._fail(f"Process {other} takes nothing any more: {error.strerror or error}.")
+            raise TrainingError(self.failure) from error
 
     def _next(self, other: int) -> Any:
         while True:
@@ -154,6 +161,11 @@ class Lines:
         if not isinstance(message, dict):
             raise ValueError(message)
         return message
+
+    @property
+    def is_own(self) -> bool:
+        """True if nobody listened, and the operating system connected the port with itself."""
+        return self._connection.getsockname() == self._connection.getpeername()
 
     @property
     def is_gone(self) -> bool:
@@ -311,6 +323,8 @@ def _join(host: str, port: int, count: int, index: int, timeout: float, end: flo
             time.sleep(_RETRY_SECONDS)
             continue
         try:
+            if lines.is_own:
+                raise ConnectionRefusedError
             lines.send({"index": index, "count": count})
             # Process 0 answers when its own time is over.
             answer = lines.first(timeout + _HELLO_SECONDS)
