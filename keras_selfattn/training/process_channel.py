@@ -257,7 +257,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 def _gathered(listener: socket.socket, count: int, timeout: float, end: float) -> dict[int, Lines]:
     """Return the connections of all other processes, by their index."""
     met: dict[int, Lines] = {}
-    while len(met) < count - 1:
+    while len(_here(met)) < count - 1:
         listener.settimeout(max(0.001, end - time.monotonic()))
         try:
             lines = Lines(listener.accept()[0])
@@ -268,16 +268,22 @@ def _gathered(listener: socket.socket, count: int, timeout: float, end: float) -
             raise TrainingError(reason) from None
         try:
             hello = lines.first(min(_HELLO_SECONDS, end - time.monotonic()))
-            refused = _refused(hello, count, met)
+            refused = _refused(hello, count, _here(met))
         except (OSError, ValueError, KeyError):  # a stranger
             lines.close()
             continue
         if refused is None:
-            if hello["index"] in met:
-                met[hello["index"]].close()
             met[hello["index"]] = lines
         else:
             _refuse(lines, refused)
+    return met
+
+
+def _here(met: dict[int, Lines]) -> dict[int, Lines]:
+    """Remove the connections of processes that died while they waited, so that others can come for them."""
+    for index, lines in list(met.items()):
+        if lines.is_gone:
+            met.pop(index).close()
     return met
 
 
@@ -294,7 +300,7 @@ def _refused(hello: dict[str, Any], count: int, met: dict[int, Lines]) -> str | 
     index = hello["index"]
     if hello["count"] != count:
         return f"Process {index} expects {hello['count']} processes, and process 0 {count} (--process-count)."
-    if index in met and not met[index].is_gone:
+    if index in met:
         return f"Two processes are number {index} (--process-id). Give each another one, below {count}."
     return None
 
