@@ -15,6 +15,7 @@ import numpy as np
 import parallel_training
 import pytest
 from click.testing import CliRunner
+from ray_nodes import cluster_of_nodes
 
 from benchmarks.serving_servers import free_ports
 from keras_selfattn import training
@@ -197,6 +198,56 @@ def test_a_coordinator_that_does_not_answer(folder, train):
     assert "found no process 0" in told
 
 
+# Workers of a Ray cluster.
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    pytest.importorskip("ray")
+    with cluster_of_nodes(2) as address:
+        yield address
+
+
+@with_marks
+def test_two_workers_of_ray_train_as_two_processes_do(folder, train, cluster):
+    told = ended(train(folder / "on-ray", "--ray", cluster, "--workers", "2", "--timeout", "200"))
+    assert told.count("  epoch 2/2  accuracy") == 1, "process 0 reports"
+    ended(train(folder / "here", "--processes", "2"))
+    figures = [json.loads((folder / run / "metrics.json").read_text()) for run in ("on-ray", "here")]
+    assert figures[0] == figures[1]
+    for there, here in zip(weights_of(folder / "on-ray"), weights_of(folder / "here"), strict=True):
+        np.testing.assert_allclose(there, here, atol=1e-4)
+
+
+@with_marks
+def test_a_worker_that_dies_ends_the_training(folder, train, cluster):
+    import psutil
+
+    died = train(folder / "died", "--ray", cluster, "--workers", "2", "--timeout", "200")
+    workers = []
+    while len(workers) < 2:
+        assert died.poll() is None, died.communicate()[0]
+        workers = [
+            each.pid for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["ray::_worker"]
+        ]
+        time.sleep(0.1)
+    time.sleep(5)
+    os.kill(workers[1], signal.SIGKILL)
+    began = time.monotonic()
+    told = died.communicate(timeout=600)[0]
+    assert time.monotonic() - began < LIMIT
+    assert died.returncode == 1
+    assert told.count("Error: ") == 1
+    assert "Traceback" not in told
+    assert not (folder / "died").exists()
+
+
+@with_marks
+def test_a_cluster_with_fewer_places_than_workers(folder, train, cluster):
+    told = ended(train(folder / "never", "--ray", cluster, "--workers", "3"), 1)
+    assert "The Ray cluster has room for 2 of 3 workers (--workers), of 1 CPUs and 2 GB each" in told
+
+
 # Options.
 
 
@@ -215,6 +266,14 @@ def test_options_that_belong_together(tmp_path):
     )
     assert "Leave one out." in told
     assert "--tune and --trials make many" in refused(tmp_path, "--processes", "2", "--tune", "1")
+
+
+def test_options_of_ray(tmp_path):
+    assert "Give one of them." in refused(tmp_path, "--ray", "local")
+    assert "--workers is that of --ray" in refused(tmp_path, "--workers", "2")
+    on_ray = ["--ray", "local", "--workers", "2"]
+    assert "Leave --processes and --coordinator out." in refused(tmp_path, *on_ray, "--processes", "2")
+    assert "--resume keeps its checkpoint" in refused(tmp_path, *on_ray, "--resume")
 
 
 def test_tuning_is_of_one_process():
