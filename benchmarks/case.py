@@ -29,6 +29,8 @@ class Case:
         layers: blocks.
         activation: "gelu" (by erf) or "relu".
         dtype: Keras' policy, "float32" or "bfloat16", for weights, inputs and computation.
+        precision: of the products, "float32", "tensorfloat32" (float32 rounded to 10 bits on the way in) or
+            "bfloat16"; empty = the dtype. Only a GPU has products in "tensorfloat32".
         training: forward and backward with dropout, or inference.
         dropout: the share dropped of attention weights and of the numbers added to a block's input.
         exported: through a SavedModel, written and loaded again, if the contestant can do this.
@@ -44,6 +46,7 @@ class Case:
     layers: int = 1
     activation: str = "gelu"
     dtype: str = "float32"
+    precision: str = ""
     training: bool = False
     dropout: float = 0.1
     exported: bool = False

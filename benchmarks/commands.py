@@ -224,13 +224,27 @@ def tuning(
 
 @main.command("backends")
 @_options
-def backends(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
+@click.option("--large", is_flag=True, help="Train a larger model as well: minutes an epoch on a few cores.")
+def backends(large: bool, csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
     """The same training on TensorFlow, JAX and PyTorch: seconds, compilations, accuracy."""
     from benchmarks import backends as benchmark
 
     check_plot(plot)
-    shown = {name: name for name in ("first epoch s", "epoch s", "compiled", "accuracy")}
-    report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("epoch s", "seconds of an epoch"))
+    shown = {name: name for name in ("first epoch s", "epoch s", "compiled", "accuracy", "loss")}
+    table = benchmark.run(_settings(settings), large=large)
+    report(table, shown, csv_file, plot, ("epoch s", "seconds of an epoch"))
+
+
+@main.command("accelerated")
+@_options
+def accelerated(csv_file: Path | None, plot: Path | None, **settings: Any) -> None:
+    """An encoder on a GPU, or the device that JAX finds: ours, of Keras' own layers, and PyTorch's."""
+    from benchmarks import accelerated as benchmark
+
+    check_plot(plot)
+    shown = {"wall median ms": "wall ms", "TFLOP/s": "TFLOP/s", "times ours": "× ours", **_CHECKED}
+    table = benchmark.run(_settings(settings))
+    report(table, shown, csv_file, plot, ("wall median ms", "ms of a call"))
 
 
 @main.command("processes")

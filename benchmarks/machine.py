@@ -2,6 +2,7 @@
 
 import os
 import platform
+import subprocess
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -32,8 +33,8 @@ def cores() -> int:
 
 
 def machine() -> str:
-    """Return the processor, and the number of its cores that may be used."""
-    return f"{_processor()}, {cores()} of {os.cpu_count()} cores"
+    """Return the processor, the number of its cores that may be used, and the GPUs of NVIDIA, if any."""
+    return ", ".join([f"{_processor()}, {cores()} of {os.cpu_count()} cores", *_gpus()])
 
 
 def versions() -> str:
@@ -43,6 +44,15 @@ def versions() -> str:
         with suppress(metadata.PackageNotFoundError):
             found.append(f"{name} {metadata.version(name)}")
     return ", ".join(found)
+
+
+def _gpus() -> list[str]:
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in found.stdout.splitlines() if line.strip()]
 
 
 def _processor() -> str:

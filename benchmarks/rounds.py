@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,10 +12,11 @@ from benchmarks.results import Result
 
 _LIMITS = {
     "float32": 1e-3,
+    "tensorfloat32": 0.05,
     "bfloat16": 0.15,
     "int8": 0.5,
 }  # largest difference of outputs, which are of size 1
-_GRADIENT_LIMIT = 1e-3  # relative
+_GRADIENT_LIMITS = {"float32": 1e-3, "tensorfloat32": 0.02, "bfloat16": 0.1}  # relative
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,19 @@ class Contestant:
 
 
 class Workers:
-    """The workers of a run: one for each contestant, kept from row to row, all killed at the end."""
+    """The workers of a run: one for each contestant, kept from row to row, all killed at the end.
 
-    def __init__(self, settings: Settings, *, one_thread: bool = True) -> None:
+    Args:
+        settings: the settings of the measurement.
+        one_thread: True for one core and one thread each.
+        built_together: True to build the contestants of a row at the same time, where compiling them is most
+            of the work; they are measured in turns in any case.
+    """
+
+    def __init__(self, settings: Settings, *, one_thread: bool = True, built_together: bool = False) -> None:
         self._settings = settings
         self._one_thread = one_thread
+        self._builders = None if built_together else 1
         self._running: dict[str, Worker] = {}
         self._stack = ExitStack()
 
@@ -94,9 +104,13 @@ class Workers:
     ) -> list[Result]:
         """Return CPU and wall milliseconds of a call, median and least, for each contestant in order."""
         entries = [_Entry(contestant, Result(row, contestant.name)) for contestant in contestants]
-        for entry in entries:
+
+        def build(entry: "_Entry") -> None:
             self._settings.progress(f"{row}: building {entry.contestant.name}")
-            entry.attempt(lambda entry=entry: self._ready(entry, case, check))
+            entry.attempt(lambda: self._ready(entry, case, check))
+
+        with ThreadPoolExecutor(self._builders) as pool:
+            list(pool.map(build, entries))
         self._settings.progress(f"{row}: {self._settings.rounds} rounds")
         for number in range(self._settings.rounds):
             shift = number % max(1, len(entries))  # each is first in its turn
@@ -110,7 +124,7 @@ class Workers:
         known = worker.ask("prepare", case={**case, **entry.contestant.fields})
         figures = worker.ask("check")["figures"] if check else {}
         entry.result = Result(entry.result.row, entry.result.contestant, figures, known["form"])
-        refused = refusal(figures, case.get("dtype", "float32"))
+        refused = refusal(figures, case.get("precision") or case.get("dtype", "float32"))
         if refused:
             raise WorkerError(refused)
         entry.calls = worker.ask("warm", seconds=self._settings.seconds)["calls"]
@@ -154,12 +168,12 @@ def summary(times: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return found
 
 
-def refusal(figures: Mapping[str, float], dtype: str) -> str:
+def refusal(figures: Mapping[str, float], precision: str) -> str:
     """Return why a contestant is not measured: its results differ; empty = it computes the same."""
     # Written so that NaN is refused.
-    if not figures.get("difference", 0.0) <= _LIMITS[dtype]:
+    if not figures.get("difference", 0.0) <= _LIMITS[precision]:
         return f"refused: outputs differ by {figures['difference']:.2g}"
-    if not figures.get("gradient", 0.0) <= _GRADIENT_LIMIT:
+    if not figures.get("gradient", 0.0) <= _GRADIENT_LIMITS.get(precision, 0.0):
         return f"refused: gradients differ by {figures['gradient']:.2g} of their size"
     return ""
 

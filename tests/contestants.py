@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from pathlib import Path
 
 from benchmarks.prepared import Prepared
 
@@ -35,3 +36,15 @@ def hangs(fields):
 
 def wants_a_missing_package(fields):
     import no_such_engine  # noqa: F401  pyright: ignore[reportMissingImports]
+
+
+def meets(fields):
+    """Waits while it is built until as many as are expected are being built."""
+    folder = Path(fields["folder"])
+    (folder / str(os.getpid())).touch()
+    end = time.monotonic() + fields["patience"]
+    while len(list(folder.iterdir())) < fields["expected"]:
+        if time.monotonic() > end:
+            raise RuntimeError("built alone")
+        time.sleep(0.01)
+    return Prepared(run=lambda: None, warm=lambda: None)

@@ -9,19 +9,32 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import encoders, memory, prediction, pretrained, reference, scaling, serving, serving_worker
+from benchmarks import (
+    backends,
+    encoders,
+    memory,
+    prediction,
+    pretrained,
+    reference,
+    scaling,
+    serving,
+    serving_worker,
+)
 from benchmarks.case import Case, seeded_lengths
 from benchmarks.commands import main
 from benchmarks.figures import bars
 from benchmarks.figures import scaling as scaling_figure
+from benchmarks.machine import machine
 from benchmarks.peers import pretrained_encoders
 from benchmarks.peers.keras_blocks import ours
+from benchmarks.peers.keras_own import own
 from benchmarks.process import Child, Worker, WorkerError
 from benchmarks.results import Result, exponent, write_csv
 from benchmarks.rounds import (
@@ -80,6 +93,17 @@ def test_a_row_holds_everyone_and_says_why_some_were_skipped():
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("together", [True, False])
+def test_contestants_of_a_row_are_built_at_the_same_time_where_that_is_asked_for(together, tmp_path):
+    case = {"folder": str(tmp_path), "patience": 60 if together else 0.1, "expected": 2}
+    entries = [replace(contestant("meets"), name=name) for name in ("one", "other")]
+    with Workers(SETTINGS, one_thread=False, built_together=together) as workers:
+        first, second = workers.measure("row", case, entries)
+    assert (first.contestant, second.contestant, second.skipped) == ("one", "other", "")
+    assert ("built alone" in first.skipped) is not together
+
+
+@pytest.mark.process
 def test_a_worker_that_hangs_is_killed_at_its_deadline(worker):
     hanging = worker("hangs", deadline=4.0)
     hanging.ask("prepare", case={})
@@ -129,6 +153,8 @@ def test_who_computes_something_else_is_refused(value):
     assert "outputs differ" in refusal({"difference": value}, "float32")
     assert "gradients differ" in refusal({"difference": 0.0, "gradient": value}, "float32")
     assert refusal({"difference": 0.01}, "bfloat16") == ""
+    assert refusal({"difference": 0.01, "gradient": 0.01}, "tensorfloat32") == ""
+    assert "gradients differ" in refusal({"difference": 0.0, "gradient": 0.03}, "tensorfloat32")
 
 
 def test_only_keeps_the_pairs_that_hold_every_text():
@@ -164,10 +190,11 @@ def test_inputs_weights_and_loss_are_the_same_for_all_and_padding_has_no_part_in
     assert all((array != 0).all() for array in CASE.weights()[0].values())
 
 
-def test_our_block_with_the_copied_weights_equals_the_reference_in_outputs_and_along_the_direction():
+@pytest.mark.parametrize("build", [ours, own])
+def test_a_block_with_the_copied_weights_equals_the_reference_in_outputs_and_along_the_direction(build):
     import tensorflow as tf
 
-    stack, (inputs, mask) = ours(CASE), CASE.inputs()
+    stack, (inputs, mask) = build(CASE), CASE.inputs()
     with tf.GradientTape() as tape:
         outputs = stack(tf.constant(inputs), tf.constant(mask), training=False)
         loss = tf.reduce_sum(outputs * CASE.cotangent())
@@ -472,8 +499,10 @@ def test_backends_are_trained_and_their_compilations_counted(tmp_path):
     with table.open(newline="", encoding="utf-8") as file:
         (row,) = csv.DictReader(file)
     assert (row["contestant"], row["skipped"]) == ("JAX", "")
+    assert row["note"].startswith("on ")  # the CPU, or the GPU that JAX found
     assert 2 <= float(row["compiled"]) <= 7
     assert 0 <= float(row["accuracy"]) <= 1
+    assert 0 < float(row["loss"]) < 10
 
 
 @pytest.mark.slow
@@ -497,3 +526,41 @@ def test_searches_for_settings_are_measured_on_a_set(tmp_path):
             assert row["skipped"] == "optuna is not installed"
         else:  # each begins with the given settings, after which there was no time
             assert float(row["log loss"]) == pytest.approx(given, rel=1e-3)
+
+
+def test_the_large_model_is_trained_if_it_is_asked_for(monkeypatch):
+    trained = {"figures": {"accuracy": 1.0}, "device": "a card"}
+    monkeypatch.setattr(backends, "_in_process", lambda backend, row, settings: trained)
+    rows = [{result.row for result in backends.run(SETTINGS, large=large).results} for large in (False, True)]
+    assert rows[1] - rows[0] == {"large: texts of 128 words"}
+    model, texts, targets = backends._TASKS["large: texts of 128 words"](8)
+    assert (model.config.width, model.config.num_layers) == (256, 4)
+    assert {len(text.split()) for text in texts} == {128}
+    assert len(texts) == len(targets) == 8
+
+
+@pytest.mark.process
+def test_an_encoder_is_measured_on_the_device_of_jax_beside_the_reference(tmp_path):
+    pytest.importorskip("jax")
+    table = tmp_path / "found.csv"
+    only = [word for text in ("JAX", "bfloat16, inference") for word in ("--only", text)]
+    arguments = ["accelerated", "--quick", "--rounds", "1", *only, "--csv", str(table)]
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    with table.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["contestant"] for row in rows] == ["ours on JAX", "Keras' own layers on JAX"]
+    for row in rows:
+        assert (row["skipped"], row["note"][:3]) == ("", "on ")
+        assert 0 < float(row["difference"]) < 0.15
+        assert float(row["wall median ms"]) > 0
+
+
+def test_the_machine_is_named_with_its_cards(tmp_path, monkeypatch):
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho A Card\necho A Card\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert machine().endswith(" cores, A Card, A Card")
+    program.write_text("#!/bin/sh\nexit 9\n")  # as without a driver
+    assert machine().endswith(" cores")

@@ -1,4 +1,7 @@
-"""KerasHub's blocks and ours on Keras' JAX backend, under `jax.jit`; KERAS_BACKEND=jax must be set."""
+"""KerasHub's blocks, Keras' own and ours on Keras' JAX backend, under `jax.jit`.
+
+KERAS_BACKEND=jax must be set. They run on JAX's default device.
+"""
 
 from typing import Any
 
@@ -19,10 +22,22 @@ def kerashub(fields: dict[str, Any]) -> Prepared:
     return _prepared(case, keras_blocks.kerashub(case))
 
 
+def own(fields: dict[str, Any]) -> Prepared:
+    """Build blocks of Keras' own layers."""
+    from benchmarks.peers import keras_own
+
+    case = Case.from_json(fields)
+    return _prepared(case, keras_own.own(case))
+
+
 def _prepared(case: Case, stack: keras_blocks.Stack) -> Prepared:
     import jax  # pyright: ignore[reportMissingImports]
     import jax.numpy as jnp  # pyright: ignore[reportMissingImports]
 
+    if case.precision:
+        precise = case.precision if case.dtype == "float32" else None
+        jax.config.update("jax_default_matmul_precision", precise)
+    device = f"on {jax.devices()[0].device_kind}"
     weights = [variable.value for variable in stack.weights]
     infer = jax.jit(lambda values, x, mask: _forward(stack, values, x, mask, training=False)[0])
     x, mask = map(jnp.asarray, case.inputs())
@@ -33,13 +48,14 @@ def _prepared(case: Case, stack: keras_blocks.Stack) -> Prepared:
         return jax.device_get(found)[jax.device_get(mask)]
 
     if not case.training:
-        return Prepared(*_calls(infer, weights, x, mask), outputs=outputs)
+        return Prepared(*_calls(infer, weights, x, mask), outputs=outputs, form=device)
     step = _step(stack, training=True)
     states = [variable.value for layer in stack.layers for variable in layer.non_trainable_variables]
     return Prepared(
         *_calls(step, weights, states, x, mask, jnp.asarray(case.cotangent())),
         outputs=outputs,
         slope=lambda: _slope(case.small(), stack, weights, states),
+        form=device,
     )
 
 

@@ -42,7 +42,8 @@ _FEW_TOKENS = 256
 # Scores of a block of queries, over all samples and heads (8 MB of float32). Blocks are faster than all
 # scores at once, which fit in no cache; even in training, where the gradient computes them again.
 _SCORES = 2**21
-# A GPU or TPU needs more scores at once to be busy (256 MB); this number was not measured on one.
+# A GPU needs more scores at once to be busy (256 MB): on an H100 a quarter of them took 5 to 35 % longer, and
+# four times as many saved 13 % of inference over 2,048 positions. It was not measured on a TPU.
 _SCORES_OF_ACCELERATOR = 2**26
 _LEAST_QUERIES = 32
 
