@@ -93,7 +93,7 @@ def test_settings_out_of_range_are_refused(field, value):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--ray", "local"], "--ray trains trials side by side: give --tune MINUTES or --trials N as well."),
+        (["--ray", "local"], "--ray trains trials side by side"),
         (["--workers", "2"], "--workers is that of --ray."),
         (["--trials", "2", "--resume"], "--resume goes on with one training; --tune and --trials make many."),
         (["--trials", "0"], "0 is not in the range x>=1"),
