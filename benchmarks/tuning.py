@@ -89,7 +89,7 @@ def _searched(
     drawn = np.random.default_rng(seed).permutation(len(rows))[:most]
     rows = rows.take(sorted(drawn.tolist()))
     model = task.model({"members": 1} if "members" in task.settings else {})
-    advised = model.advised_training(len(rows)) | ({"epochs": 1} if quick else {})
+    advised: dict[str, Any] = model.advised_training(len(rows)) | ({"epochs": 1} if quick else {})
     config = TrainConfig(**advised, seed=seed)
     kept, held_out = rows.split(config.validation, seed)
     best, fitted, changes, trials = _SEARCHES[name](model, kept, held_out, config, seconds)

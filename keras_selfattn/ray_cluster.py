@@ -23,9 +23,14 @@ def connect(address: str, timeout: float, *needed: str) -> Any:
         needed: modules of Ray that are needed besides, such as "ray.data".
 
     Raises:
-        ConfigError: if Ray is not installed, or no cluster answers.
+        ConfigError: if Ray is not installed, the program is connected already, or no cluster answers.
     """
     ray = _imported(needed)
+    if ray.is_initialized():
+        raise ConfigError(
+            "This program is connected to a Ray cluster already. Call `ray.shutdown()` before it uses "
+            f"{address!r}."
+        )
     logging.getLogger("ray").setLevel(logging.ERROR)  # it warns of its thread
     failed: list[BaseException] = []
     answered = threading.Event()
@@ -95,7 +100,7 @@ def use_cores(cores: int) -> None:
 
 @contextmanager
 def ray_errors() -> Iterator[None]:
-    """Raise errors of Ray as the error of ours that caused them, or as DataError."""
+    """Raise the error of ours that a task of Ray failed with, or DataError with the reason."""
     try:
         yield
     except Exception as error:
@@ -104,5 +109,6 @@ def ray_errors() -> Iterator[None]:
         # Of a task the error itself; of an actor's constructor only Ray's words.
         cause = getattr(error, "cause", None)
         if isinstance(cause, SelfAttentionError):
-            raise DataError(str(cause)) from error
-        raise DataError(f"Ray failed: {first_line(error)}.") from error
+            raise cause from error
+        reason = first_line(error) if cause is None else f"{type(cause).__name__}: {first_line(cause)}"
+        raise DataError(f"Ray failed: {reason}.") from error

@@ -20,8 +20,9 @@ from ray_nodes import cluster_of_nodes
 
 from keras_selfattn import training
 from keras_selfattn.cli.main import main
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.errors import ConfigError, DataError, TrainingError
 from keras_selfattn.models import TextClassifier, TextConfig
+from keras_selfattn.ray_cluster import connect, thread_variables
 from keras_selfattn.run_folder import load_run
 from keras_selfattn.training import TrainConfig, side_by_side
 from keras_selfattn.training.side_by_side import SideBySide, cluster_of, room_for
@@ -92,7 +93,7 @@ def test_settings_out_of_range_are_refused(field, value):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--ray", "local"], "--ray trains trials side by side: give --tune MINUTES or --trials N as well."),
+        (["--ray", "local"], "--ray trains trials side by side"),
         (["--workers", "2"], "--workers is that of --ray."),
         (["--trials", "2", "--resume"], "--resume goes on with one training; --tune and --trials make many."),
         (["--trials", "0"], "0 is not in the range x>=1"),
@@ -149,10 +150,10 @@ class TestOnRay:
         self, address, trained
     ):
         lines = []
-        here, of_here = trained("here")
-        there, of_there = trained("there", SideBySide(address, workers=1), lines.append)
+        here, of_here = trained("here", trials=1)
+        there, of_there = trained("there", SideBySide(address, workers=1), lines.append, trials=1)
         assert here.changes == there.changes
-        assert A.items() <= there.changes.items()
+        assert there.changes == A
         for one, other in zip(of_here["trials"], of_there["trials"], strict=True):
             assert one["changes"] == other["changes"]
             assert one["score"] == pytest.approx(other["score"], rel=1e-4)
@@ -200,10 +201,22 @@ class TestOnRay:
 
         with cluster_of(SideBySide(address)) as cluster:
             assert cluster.slots == 2
+            with pytest.raises(ConfigError, match="This program is connected to a Ray cluster already"):
+                connect(address, 60)
             found, threads = (cluster.get(each) for each in cluster.submit(environment, None))
-        assert side_by_side.thread_variables(1).items() <= found.items()
+        assert thread_variables(1).items() <= found.items()
         assert found["KERAS_BACKEND"] == "tensorflow"
         assert threads <= 1
+
+    def test_the_errors_of_a_training_are_told_in_their_own_words(self, address):
+        def fails(error):
+            raise error
+
+        with cluster_of(SideBySide(address)) as cluster:
+            with pytest.raises(TrainingError, match=r"^no number$"):
+                cluster.get(cluster.submit(fails, TrainingError("no number"))[0])
+            with pytest.raises(DataError, match=r"^Ray failed: MemoryError: no room\.$"):
+                cluster.get(cluster.submit(fails, MemoryError("no room"))[0])
 
     def test_a_cluster_with_too_little_is_told_before_training(self, address, trained):
         with pytest.raises(ConfigError, match=r"claims 2 CPUs and 2 GB.* has 1 and \d+\.\d GB"):
@@ -226,7 +239,8 @@ class TestOnRay:
         rows = zip(*ROWS, strict=True)
         (tmp_path / "rows.csv").write_text("text,label\n" + "".join(f"{t},{label}\n" for t, label in rows))
         program = "from keras_selfattn.cli.entry import main; main()"
-        options = "--output run --ray local --tune 60 --epochs 2 --width 8 --heads 2 --no-wide --timeout 120"
+        small = "--members 1 --epochs 2 --width 8 --heads 2 --no-wide"
+        options = f"--output run --ray local --tune 60 --timeout 120 {small}"
         words = [sys.executable, "-u", "-c", program, "train", "rows.csv", *options.split()]
         environment = {**os.environ, "MARK_OF_THIS_TEST": mark, "COLUMNS": "200"}
         running = subprocess.Popen(
