@@ -24,7 +24,6 @@ from keras_selfattn.errors import ConfigError
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()"]
 PROGRAM = [sys.executable, parallel_training.__file__]
-FLAGS = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 LIMIT = 60  # seconds: what the others may take to end after one has
 processes = [
     pytest.mark.process,
@@ -44,20 +43,24 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("parallel")
 
 
+@pytest.fixture(scope="module")
+def variables(folder):
+    """The least optimisation, and a folder of what is compiled: the steps are small."""
+    return {
+        "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+        "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+
+
 @pytest.fixture
-def start(folder):
+def start(variables):
     """Start programs that compute with JAX, and let none of them stay."""
     begun = []
 
     def started(words, **settings):
-        env = {
-            **os.environ,
-            "KERAS_BACKEND": "jax",
-            "XLA_FLAGS": FLAGS,
-            "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        }
+        env = {**os.environ, **variables, "KERAS_BACKEND": "jax"}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         begun.append(subprocess.Popen(words, env=env, **pipes, **settings))
         return begun[-1]
@@ -202,10 +205,13 @@ def test_a_coordinator_that_does_not_answer(folder, train):
 
 
 @pytest.fixture(scope="module")
-def cluster():
+def cluster(variables):
     pytest.importorskip("ray")
-    with cluster_of_nodes(2) as address:
-        yield address
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)  # the workers have the environment of their node
+        with cluster_of_nodes(2) as address:
+            yield address
 
 
 @with_marks
@@ -227,9 +233,8 @@ def test_a_worker_that_dies_ends_the_training(folder, train, cluster):
     workers = []
     while len(workers) < 2:
         assert died.poll() is None, died.communicate()[0]
-        workers = [
-            each.pid for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == ["ray::_worker"]
-        ]
+        named = {each.pid: (each.info["cmdline"] or [""])[0] for each in psutil.process_iter(["cmdline"])}
+        workers = [pid for pid, name in named.items() if name.startswith("ray::_worker")]
         time.sleep(0.1)
     time.sleep(5)
     os.kill(workers[1], signal.SIGKILL)

@@ -129,7 +129,7 @@ def test_a_model_takes_the_files_that_it_starts_from_with_it(tmp_path):
     folder.mkdir(parents=True)
     write_folder(folder)
     (folder / "pytorch_model.bin").write_bytes(b"x" * 1000)
-    packed = side_by_side._packed(TextClassifier(start=folder))
+    packed = side_by_side.packed(TextClassifier(start=folder))
     sent = pickle.dumps(packed)
     assert "pretrained/pytorch_model.bin" not in packed.files, "what is never read is not sent"
     given = TextClassifier(start=folder)
