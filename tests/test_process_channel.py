@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.serving_servers import free_ports
 from keras_selfattn.errors import ConfigError, TrainingError
-from keras_selfattn.training.process_channel import host_and_port, meet
+from keras_selfattn.training.process_meeting import host_and_port, meet
 
 
 def address():

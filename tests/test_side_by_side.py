@@ -24,8 +24,8 @@ from keras_selfattn.errors import ConfigError, DataError, TrainingError
 from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.ray_cluster import connect, thread_variables
 from keras_selfattn.run_folder import load_run
-from keras_selfattn.training import TrainConfig, side_by_side
-from keras_selfattn.training.side_by_side import SideBySide, cluster_of, room_for
+from keras_selfattn.training import SideBySide, TrainConfig, packed_models
+from keras_selfattn.training.clusters import cluster_of, room_for
 
 on_ray = [pytest.mark.slow, pytest.mark.process, pytest.mark.filterwarnings("ignore")]
 ROWS = (
@@ -129,7 +129,7 @@ def test_a_model_takes_the_files_that_it_starts_from_with_it(tmp_path):
     folder.mkdir(parents=True)
     write_folder(folder)
     (folder / "pytorch_model.bin").write_bytes(b"x" * 1000)
-    packed = side_by_side.packed(TextClassifier(start=folder))
+    packed = packed_models.packed(TextClassifier(start=folder))
     sent = pickle.dumps(packed)
     assert "pretrained/pytorch_model.bin" not in packed.files, "what is never read is not sent"
     given = TextClassifier(start=folder)

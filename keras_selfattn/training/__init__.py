@@ -1,11 +1,11 @@
 """Training of the models on labelled rows, or on texts without labels; the result is a run folder."""
 
 from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
+from keras_selfattn.training.clusters import SideBySide
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.evaluation import evaluate
 from keras_selfattn.training.pretraining import evaluate_pretrained, pretrain
 from keras_selfattn.training.process_group import ProcessGroup
-from keras_selfattn.training.side_by_side import SideBySide
 from keras_selfattn.training.supervised import Run, train
 
 __all__ = [

@@ -23,8 +23,9 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.saved_file import load_file
 from keras_selfattn.run_folder import writing
+from keras_selfattn.training.clusters import Cluster, SideBySide, cluster_of
+from keras_selfattn.training.packed_models import Packed, packed
 from keras_selfattn.training.process_group import ProcessGroup
-from keras_selfattn.training.side_by_side import Cluster, Packed, SideBySide, cluster_of, packed
 from keras_selfattn.training.supervised import Run, draft_run, train
 
 # Between two looks at what a worker reports.

@@ -18,17 +18,11 @@ from keras_selfattn.models.raw_inputs import as_texts
 from keras_selfattn.models.text.masked_model import MaskedTokenModel
 from keras_selfattn.models.text.windows import windows
 from keras_selfattn.run_folder import write_run, writing
+from keras_selfattn.training.before_training import check_resume, training_digests
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import fit_monitored
-from keras_selfattn.training.supervised import (
-    Run,
-    as_json,
-    check_resume,
-    data_record,
-    draft_run,
-    training_digests,
-)
+from keras_selfattn.training.supervised import Run, as_json, data_record, draft_run
 
 
 def pretrain(

@@ -13,7 +13,8 @@ import keras
 from keras_selfattn.errors import ConfigError, SelfAttentionError, TrainingError
 from keras_selfattn.models.batch_shares import Share
 from keras_selfattn.models.config import is_number
-from keras_selfattn.training.process_channel import Channel, host_and_port, is_loopback, meet
+from keras_selfattn.training.process_channel import Channel
+from keras_selfattn.training.process_meeting import host_and_port, is_loopback, meet
 
 # JAX ends a process, with a stack trace, if another one gives no sign of life for so long.
 _HEARTBEAT_SECONDS = 30
