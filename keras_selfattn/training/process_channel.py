@@ -1,6 +1,6 @@
 """How processes of one training exchange small values, and learn that another one has failed.
 
-JAX's own service ends a process with a stack trace if another one dies. Here the reason is known, as one line.
+JAX's own service ends a process with a stack trace if another one dies. Here the reason is one line.
 Values are JSON, a line each; arrays go through JAX.
 """
 
