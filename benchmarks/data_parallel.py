@@ -19,7 +19,7 @@ from benchmarks.rounds import Settings
 from benchmarks.serving_servers import free_ports
 
 _LAYERS, _WIDTH, _HEADS, _TOKENS, _WORDS = 4, 256, 4, 64, 5000
-_BATCH, _STEPS, _EPOCHS = 64, 6, 4
+_BATCH, _STEPS, _EPOCHS = 64, 12, 3
 _ROW = f"{_LAYERS} layers, width {_WIDTH}, {_BATCH} x {_TOKENS} tokens"
 # Name, program, processes, rows in a global batch.
 _CONTESTANTS = {

@@ -150,11 +150,14 @@ class SpellingEmbedding(keras.layers.Layer):
         )
         self._table.build(input_shape)
 
-    def call(self, inputs: Tensor) -> Tensor:
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         places = ops.take(self.places, ops.cast(inputs, "int32"), axis=0)  # [B, T, K]
+        if training and keras.backend.backend() != "tensorflow":
+            # Elsewhere each look-up would have a gradient of the size of the table.
+            return ops.sum(self._table(places), axis=-2) * math.sqrt(self.width)  # [B, T, D]
         # One at a time: all at once would take K times the memory.
         vectors = [self._table(places[..., piece]) for piece in range(self.pieces)]
-        return sum(vectors[1:], vectors[0]) * math.sqrt(self.width)  # [B, T, D]
+        return sum(vectors[1:], vectors[0]) * math.sqrt(self.width)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:
         return ops.not_equal(inputs, PADDING_ID)
