@@ -19,6 +19,7 @@ _VARIABLE = "KERAS_SELFATTN_LAUNCHED"
 # For the others to end after one process has failed, or all were interrupted: they notice within seconds.
 _END_SECONDS = 30.0
 _POLL_SECONDS = 0.1
+_INTERRUPTS = 3
 _PROGRAM = "from keras_selfattn.cli.launch import run; run()"
 _SIGNALLED = 128
 
@@ -82,7 +83,11 @@ def run() -> None:
 
 def _end_with_starter(descriptor: int) -> None:
     os.read(descriptor, 1)  # nothing is ever written there
-    os.kill(os.getpid(), signal.SIGTERM)
+    # An interrupt can be lost in a call of TensorFlow or JAX.
+    for _ in range(_INTERRUPTS):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_END_SECONDS / _INTERRUPTS)
+    os._exit(_SIGNALLED + signal.SIGTERM)
 
 
 def _first_failed(processes: Sequence["subprocess.Popen[bytes]"]) -> int | None:
