@@ -127,8 +127,8 @@ class _Watch:
 
 
 def _torch(count: int, batch: int, port: int, index: int, steps: int) -> float:
-    import torch
-    from torch import distributed, nn
+    import torch  # pyright: ignore[reportMissingImports]
+    from torch import distributed, nn  # pyright: ignore[reportMissingImports]
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
