@@ -6,6 +6,7 @@
     ├── RunError       (OSError)     a run folder: exists, is missing, is not one
     ├── StorageError   (OSError)     a folder or object store that cannot be listed, read or written
     ├── TrainingError  (RuntimeError)  training that failed
+    │   └── OtherProcessError          in another process of it
     └── ExportError    (RuntimeError)  a SavedModel that cannot be written, or did not pass its check
 
 Errors between client and server are in `keras_selfattn.serving.errors`.
@@ -45,6 +46,10 @@ class StorageError(SelfAttentionError, OSError):
 
 class TrainingError(SelfAttentionError, RuntimeError):
     """Training failed, for example because the loss became NaN or infinite."""
+
+
+class OtherProcessError(TrainingError):
+    """Another process of the same training failed or has gone; all can be started again and go on."""
 
 
 class ExportError(SelfAttentionError, RuntimeError):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from keras_selfattn import models, training
-from keras_selfattn.errors import ConfigError, RunError, TrainingError
+from keras_selfattn.errors import ConfigError, OtherProcessError, RunError, TrainingError
 from keras_selfattn.models.batches import LengthSortedBatches
 from keras_selfattn.training import TrainConfig, checkpoints
 from keras_selfattn.training.digests import digest_of, digest_of_files
@@ -173,7 +173,7 @@ def test_a_checkpoint_of_something_else_is_refused_and_kept(tmp_path):
 def test_resume_is_a_flag_and_not_for_a_search(tmp_path):
     with pytest.raises(ConfigError, match=r"`resume` must be True or False. Received 'yes'"):
         trained(tmp_path / "run", resume="yes")
-    with pytest.raises(ConfigError, match=r"`tune` \(--tune\) makes many"):
+    with pytest.raises(ConfigError, match=r"`tune` \(--tune\) and `trials` \(--trials\) make many"):
         training.train(ROWS, tmp_path / "run", resume=True, tune=60.0)
     assert not list(tmp_path.iterdir())
 
@@ -222,6 +222,19 @@ def test_a_training_that_failed_leaves_no_checkpoint(tmp_path):
     with pytest.raises(TrainingError):
         fails()
     assert not list(tmp_path.iterdir())
+
+
+def test_the_checkpoint_stays_if_another_process_failed(tmp_path):
+    """The same command goes on from it when all are started again."""
+
+    def fails():
+        with checkpoints.checkpoint_folder(tmp_path / "run") as folder:
+            (folder / "fit-1.npz").touch()
+            raise OtherProcessError("Process 1 has gone without a word.")
+
+    with pytest.raises(OtherProcessError):
+        fails()
+    assert (tmp_path / ".run.checkpoint" / "fit-1.npz").exists()
 
 
 def test_the_files_to_start_from_are_told_apart_by_their_content(tmp_path):

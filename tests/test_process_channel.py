@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from benchmarks.serving_servers import free_ports
-from keras_selfattn.errors import ConfigError, TrainingError
+from keras_selfattn.errors import ConfigError, OtherProcessError, TrainingError
 from keras_selfattn.training.process_meeting import host_and_port, meet
 
 
@@ -149,7 +149,7 @@ def test_the_reason_of_a_failure_reaches_all(three):
     for other in (three[0], three[2]):
         assert other.failed.wait(10)
         assert other.failure == "Process 1 failed: rows.csv: line 7 has no label"
-    with pytest.raises(TrainingError, match="line 7 has no label"):
+    with pytest.raises(OtherProcessError, match="line 7 has no label"):
         three[2].from_first(None)
 
 

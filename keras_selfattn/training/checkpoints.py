@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 from keras_selfattn.atomic import lock_folder, new_file, remove_dead_drafts
-from keras_selfattn.errors import ConfigError, RunError, TrainingError
+from keras_selfattn.errors import ConfigError, OtherProcessError, RunError, TrainingError
 from keras_selfattn.run_folder import writing
 from keras_selfattn.training.process_group import ProcessGroup
 
@@ -72,7 +72,7 @@ class Checkpoints:
 def checkpoint_folder(target: Path) -> Iterator[Path]:
     """Yield the folder of the checkpoints of a run folder's training; remove it if the block succeeds.
 
-    It is also removed after a TrainingError, with which every repetition would end.
+    It is also removed after a TrainingError of this process, with which every repetition would end.
 
     Raises:
         RunError: if it cannot be written, or another process trains there.
@@ -82,6 +82,8 @@ def checkpoint_folder(target: Path) -> Iterator[Path]:
         _remove_remains(folder, target)
         try:
             yield folder
+        except OtherProcessError:
+            raise
         except TrainingError:  # the same call would fail again, and other settings would be refused
             shutil.rmtree(folder, ignore_errors=True)
             raise

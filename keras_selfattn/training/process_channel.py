@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, TextIO
 
-from keras_selfattn.errors import TrainingError
+from keras_selfattn.errors import OtherProcessError
 
 _SEND_SECONDS = 30
 # A machine that has gone is noticed after 10 s and 4 questions, 5 s apart.
@@ -87,7 +87,7 @@ class Channel:
             self._lines[other].send({"value": value})
         except OSError as error:
             self._fail(f"Process {other} takes nothing any more: {error.strerror or error}.")
-            raise TrainingError(self.failure) from error
+            raise OtherProcessError(self.failure) from error
 
     def _next(self, other: int) -> Any:
         while True:
@@ -95,7 +95,7 @@ class Channel:
                 return self._values[other].get(timeout=1)
             except queue.Empty:
                 if self.failure is not None:
-                    raise TrainingError(self.failure) from None
+                    raise OtherProcessError(self.failure) from None
 
     def _read(self, other: int) -> None:
         """Take what another process sends until it leaves; if that is without a word, it has died."""

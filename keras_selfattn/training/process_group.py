@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from keras_selfattn.errors import ConfigError, SelfAttentionError, TrainingError
+from keras_selfattn.errors import ConfigError, OtherProcessError, SelfAttentionError, TrainingError
 from keras_selfattn.models.batch_shares import Share
 from keras_selfattn.models.config import is_number
 from keras_selfattn.training.process_channel import Channel
@@ -45,7 +45,8 @@ class ProcessGroup:
 
     Raises:
         ConfigError: for arguments out of range, or a backend that is not JAX.
-        TrainingError: on entering, if not all processes come; in the block, if another process failed.
+        TrainingError: on entering, if not all processes come.
+        OtherProcessError: in the block, if another process failed.
 
     Example:
 
@@ -126,7 +127,7 @@ class ProcessGroup:
                 self._end(late)
                 raise
         elif self._end(error) and isinstance(error, Exception):
-            raise TrainingError(f"{self._channel.failure} {_NEXT}") from error
+            raise OtherProcessError(f"{self._channel.failure} {_NEXT}") from error
 
     def _end(self, error: BaseException) -> bool:
         """Tell the others of an error, or return True if one of them failed first."""
