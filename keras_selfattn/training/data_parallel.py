@@ -54,10 +54,10 @@ class SharedSteps(keras.callbacks.Callback):
 
 
 class AgreedLogs(keras.callbacks.Callback):
-    """Take the values of process 0 for each epoch; before the callbacks that decide by them.
+    """Take the values of process 0 for each epoch, and its stop; before the callbacks that decide by them.
 
-    Values that each process computes for itself could differ in their last digit, and the processes would
-    stop in different epochs.
+    Values that each process computes for itself could differ in their last digit, and a user's callback may
+    stop by the clock. The processes would stop in different epochs, and wait for each other forever.
 
     Args:
         group: the processes.
@@ -68,8 +68,11 @@ class AgreedLogs(keras.callbacks.Callback):
         self._group = group
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if logs is not None:
-            logs |= self._group.from_first({name: float(value) for name, value in logs.items()})
+        model: Any = self.model
+        logs = {} if logs is None else logs
+        values = {name: float(value) for name, value in logs.items()}
+        agreed, model.stop_training = self._group.from_first([values, bool(model.stop_training)])
+        logs |= agreed
 
 
 def make_equal(model: Any) -> None:
