@@ -2,15 +2,24 @@
 
 import atexit
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import keras
 
-from keras_selfattn.errors import ConfigError, OtherProcessError, SelfAttentionError, TrainingError
+from keras_selfattn.errors import (
+    ConfigError,
+    OtherProcessError,
+    SelfAttentionError,
+    Terminated,
+    TrainingError,
+)
 from keras_selfattn.models.batch_shares import Share
 from keras_selfattn.models.config import is_number
 from keras_selfattn.training.process_channel import Channel
@@ -25,7 +34,8 @@ _SHUTDOWN_SECONDS = 10
 _NOTICE_SECONDS, _REASON_SECONDS = 5.0, 5.0
 # For process 0 to wait until the others have noticed: JAX ends them with a stack trace when it leaves.
 _LEAVE_SECONDS = 2 * _NOTICE_SECONDS
-_INTERRUPTED = 130  # what a shell says of a program that SIGINT ended
+# Statuses that a shell gives a program that a signal ended.
+_INTERRUPTED, _TERMINATED = 130, 143
 _NEXT = "A training with `resume` (--resume) goes on from its last checkpoint when all are started again."
 
 
@@ -74,6 +84,7 @@ class ProcessGroup:
         self._coordinator, self._timeout, self._device = coordinator, timeout, device
         self._channel: Channel
         self._ended = threading.Event()
+        self._drafts: list[Path] = []
 
     @property
     def is_first(self) -> bool:
@@ -88,6 +99,10 @@ class ProcessGroup:
     def from_first(self, value: Any) -> Any:
         """Return the value, JSON types, that process 0 gives; all processes call it in the same order."""
         return self._channel.from_first(value)
+
+    def removes(self, draft: Path) -> None:
+        """Let this process remove a folder, too, if it has to end at once."""
+        self._drafts.append(draft)
 
     def agree(self, digests: Mapping[str, str]) -> None:
         """Raise ConfigError on all processes unless all give the same digests, by what they are of."""
@@ -119,14 +134,21 @@ class ProcessGroup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            try:
-                self.from_first("end")  # process 0 has written its files
-                self._disconnect()
-            except BaseException as late:
-                self._end(late)
-                raise
-        elif self._end(error) and isinstance(error, Exception):
+        if error is not None:
+            self._explain(error)
+            return
+        try:
+            self.from_first("end")  # process 0 has written its files
+            self._disconnect()
+        except BaseException as late:
+            self._explain(late)
+            raise
+
+    def _explain(self, error: BaseException) -> None:
+        """End with an error; raise OtherProcessError if it has no reason of its own."""
+        failed = self._end(error)
+        own = isinstance(error, SelfAttentionError) and not isinstance(error, OtherProcessError)
+        if failed and isinstance(error, Exception) and not own:
             raise OtherProcessError(f"{self._channel.failure} {_NEXT}") from error
 
     def _end(self, error: BaseException) -> bool:
@@ -136,7 +158,7 @@ class ProcessGroup:
             self._channel.tell_failure(_in_a_line(error))
         self._ended.set()
         # JAX would wait for the processes that have gone, and abort.
-        atexit.register(_leave, _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
+        atexit.register(_leave, _status(error))
         self._channel.close(_LEAVE_SECONDS if self.is_first else 0.0)
         return failed
 
@@ -151,7 +173,10 @@ class ProcessGroup:
         """End this process some time after another one failed, if it does not by itself."""
         self._channel.failed.wait()
         if not self._ended.wait(_NOTICE_SECONDS):
-            print(f"Error: {self._channel.failure} {_NEXT}", file=sys.stderr)
+            for draft in self._drafts:
+                shutil.rmtree(draft, ignore_errors=True)
+            with suppress(Exception):  # nobody may read it any more
+                print(f"Error: {self._channel.failure} {_NEXT}", file=sys.stderr)
             _leave(1)
 
     def _connect(self, port: int) -> None:
@@ -193,8 +218,16 @@ def _in_a_line(error: BaseException) -> str:
     return line if isinstance(error, SelfAttentionError) else f"{type(error).__name__}: {line}"
 
 
+def _status(error: BaseException) -> int:
+    """Return the exit status of a process that ended with an error."""
+    if isinstance(error, Terminated):
+        return _TERMINATED
+    return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+
+
 def _leave(status: int) -> None:
     """End the process at once, without what JAX does at its end."""
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        with suppress(Exception):  # a pipe that nobody reads any more
+            stream.flush()
     os._exit(status)

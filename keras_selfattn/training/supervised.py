@@ -123,6 +123,8 @@ def train(
             for rows that do not divide among the processes: an epoch leaves out fewer than there are
             processes. Not with `tune` or `trials`.
         callbacks: more Keras callbacks, such as a progress bar; used for every training if there are several.
+            In a group those of process 0 decide at the end of an epoch if it is the last; none may end one
+            early.
         verbose: as in `keras.Model.fit`.
         report: called with a line as each training begins.
 
@@ -216,6 +218,8 @@ def _places(
         return
     kept_in = checkpoint_folder(output) if resume else nullcontext(output)
     with kept_in as kept, draft_run(output, overwrite=overwrite) as draft:
+        if group is not None:
+            group.removes(draft)
         yield kept, draft
 
 
