@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -107,12 +108,27 @@ def test_strangers_at_the_port_do_not_keep_anybody_out():
     host, port = host_and_port(at)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(outcome, meet, at, 2, 0, 20.0)
-        for words in (b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b'{"index": "x"}\n', b"\xff\xfe\n", b""):
+        of_json = b'{"index": "x"}\n', b'{"index": [1], "count": 2}\n', b'{"index": 7, "count": 2}\n'
+        for words in (b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", *of_json, b"\xff\xfe\n", b""):
             with _connected(host, port) as stranger:
                 stranger.sendall(words)
         second = pool.submit(outcome, meet, at, 2, 1, 20.0)
         for channel, _ in (first.result(), second.result()):
             channel.close()
+
+
+@pytest.mark.parametrize("sent", [b"a", b"a" * 20_000])
+def test_a_stranger_that_goes_on_without_a_line_is_left(sent):
+    """A deadline of each byte, or a line without end, would let it hold process 0."""
+    at = address()
+    host, port = host_and_port(at)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(outcome, meet, at, 2, 0, 1.0)
+        with _connected(host, port) as stranger, suppress(OSError):
+            for _ in range(100):
+                stranger.sendall(sent)
+                time.sleep(0.05)
+        assert "did not come (--process-id): 1" in first.result(20)
 
 
 def _connected(host, port):

@@ -17,6 +17,8 @@ from typing import Any, TextIO
 from keras_selfattn.errors import OtherProcessError
 
 _SEND_SECONDS = 30
+# Of the first line that another process, or a stranger, sends.
+_FIRST_BYTES = 10_000
 # A machine that has gone is noticed after 10 s and 4 questions, 5 s apart.
 _KEEPALIVE = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
 
@@ -144,15 +146,20 @@ class Lines:
         return map(json.loads, self._file)
 
     def first(self, seconds: float) -> dict[str, Any]:
-        """Return the first object; OSError or ValueError if none comes in time.
-
-        Only before `messages`: a file that met a timeout cannot be read again.
-        """
-        self._connection.settimeout(max(seconds, 0.001))
+        """Return the first object; OSError or ValueError if none comes in time. Only before `messages`."""
+        end = time.monotonic() + seconds
+        line = b""
         try:
-            message = json.loads(self._file.readline())
+            # A byte at a time: what follows the line is left to `messages`.
+            while not line.endswith(b"\n"):
+                self._connection.settimeout(max(end - time.monotonic(), 0.001))
+                byte = self._connection.recv(1)
+                line += byte
+                if not byte or len(line) > _FIRST_BYTES or time.monotonic() > end:
+                    raise ConnectionError("no line")
         finally:
             self._connection.settimeout(None)
+        message = json.loads(line)
         if not isinstance(message, dict):
             raise ValueError(message)
         return message

@@ -65,7 +65,8 @@ def meet(coordinator: str, count: int, index: int, timeout: float) -> tuple[Chan
         met = _gathered(listener, count, timeout, end)
         free = _free_port(listener)
     for lines in met.values():
-        lines.send({"port": free})
+        with suppress(OSError):  # the channel tells that it has gone
+            lines.send({"port": free})
     return Channel(0, met), free
 
 
@@ -134,6 +135,8 @@ def _refused(hello: dict[str, Any], count: int, met: dict[int, Lines]) -> str | 
     index = hello["index"]
     if hello["count"] != count:
         return f"Process {index} expects {hello['count']} processes, and process 0 {count} (--process-count)."
+    if index not in range(1, count):
+        raise ValueError(hello)
     if index in met:
         return f"Two processes are number {index} (--process-id). Give each another one, below {count}."
     return None
