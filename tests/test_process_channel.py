@@ -1,5 +1,6 @@
 """Processes of one training meet within a time, exchange values, and learn why another one has ended."""
 
+import errno
 import json
 import socket
 import threading
@@ -97,6 +98,27 @@ def test_a_taken_port():
     assert "Address already in use" in told
 
 
+@pytest.mark.parametrize(("name", "reached"), [("node1", True), ("localhost", False), ("other", False)])
+def test_a_machine_that_knows_its_own_name_as_loopback_is_reached(monkeypatch, name, reached):
+    """As Debian's do, whose /etc/hosts has the name at 127.0.1.1."""
+    find = socket.getaddrinfo
+    monkeypatch.setattr(socket, "gethostname", lambda: "node1.example")
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda host, *given, **more: find("127.0.0.1" if host == name else host, *given, **more),
+    )
+    listened = []
+
+    def listen(at, **_settings):
+        listened.append(at[0])
+        raise OSError(errno.EADDRINUSE, "taken")
+
+    monkeypatch.setattr(socket, "create_server", listen)
+    assert f"cannot listen at {name}:1234" in outcome(meet, f"{name}:1234", 2, 0, 1.0)
+    assert listened == ["" if reached else name]
+
+
 def test_something_else_at_the_address():
     with socket.create_server(("127.0.0.1", 0)) as other:
         told = outcome(meet, f"127.0.0.1:{other.getsockname()[1]}", 2, 1, 0.3)
@@ -142,7 +164,7 @@ def _connected(host, port):
 def test_another_count_and_a_second_of_one_number_are_refused():
     at = address()
     told = met(2, indexes=[0, 1], counts=[2, 3], timeout=1.0, at=at)
-    assert told[1] == "Process 1 expects 3 processes, and process 0 2 (--process-count)."
+    assert told[1] == ("Process 1 expects 3 processes, and process 0 2 (--process-count). Give all the same.")
     assert "did not come (--process-id): 1" in told[0]
     told = met(3, indexes=[0, 1, 1], timeout=1.0)
     assert "Two processes are number 1 (--process-id)." in " ".join(told)

@@ -70,12 +70,19 @@ def meet(coordinator: str, count: int, index: int, timeout: float) -> tuple[Chan
     return Channel(0, met), free
 
 
+def _is_own_name(host: str) -> bool:
+    first, _, _ = host.partition(".")
+    return first == socket.gethostname().partition(".")[0] and first != "localhost" and not first.isdecimal()
+
+
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        family, *_, (address, *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # Many machines know their own name as an address that only they reach.
+        all_addresses = _is_own_name(host) and str(address).startswith("127.")
         try:
-            listener = socket.create_server((host, port), family=family)
+            listener = socket.create_server(("" if all_addresses else host, port), family=family)
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
@@ -134,7 +141,10 @@ def _refused(hello: dict[str, Any], count: int, met: dict[int, Lines]) -> str | 
     """Return why a process that says hello cannot join, or None."""
     index = hello["index"]
     if hello["count"] != count:
-        return f"Process {index} expects {hello['count']} processes, and process 0 {count} (--process-count)."
+        return (
+            f"Process {index} expects {hello['count']} processes, and process 0 {count} (--process-count). "
+            "Give all the same."
+        )
     if index not in range(1, count):
         raise ValueError(hello)
     if index in met:
