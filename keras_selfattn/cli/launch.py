@@ -9,15 +9,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import IO
 
 from keras_selfattn.cli.console import error_console
+from keras_selfattn.errors import Terminated
 from keras_selfattn.ray_cluster import thread_variables
 
 _VARIABLE = "KERAS_SELFATTN_LAUNCHED"
 # For the others to end after one process has failed, or all were interrupted: they notice within seconds.
 _END_SECONDS = 30.0
+# And after SIGTERM, to remove their drafts.
+_CLEAN_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 _INTERRUPTS = 3
 _PROGRAM = "from keras_selfattn.cli.launch import run; run()"
@@ -34,7 +37,7 @@ def launch(count: int, arguments: Sequence[str]) -> int:
         count: the number of processes.
         arguments: those of each process; what a process needs besides is added.
     """
-    cores = max(1, (os.cpu_count() or 1) // count)
+    cores = max(1, _cores() // count)
     environment = {**os.environ, **thread_variables(cores), _VARIABLE: "1"}
     coordinator = f"127.0.0.1:{_free_port()}"
     with ExitStack() as stack:
@@ -54,18 +57,10 @@ def launch(count: int, arguments: Sequence[str]) -> int:
                 )
             )
         try:
-            failed = _first_failed(processes)
-        except KeyboardInterrupt:
-            return _interrupted(processes)
-        if failed is None:
-            return 0
-        by_itself = _wait(processes[0])
-        first = processes[0].returncode
-        if by_itself and first > 0:
-            return first  # and it has told the reason
-        status = processes[failed].returncode
-        error_console.print(f"Error: process {failed} of {count} ended {_ending(status, errors[failed])}")
-        return status if status > 0 else _SIGNALLED - status
+            return _status(processes, errors)
+        except KeyboardInterrupt as error:
+            _interrupt(processes)
+            return _SIGNALLED + (signal.SIGTERM if isinstance(error, Terminated) else signal.SIGINT)
 
 
 def launched() -> bool:
@@ -90,6 +85,21 @@ def _end_with_starter(descriptor: int) -> None:
     os._exit(_SIGNALLED + signal.SIGTERM)
 
 
+def _status(processes: Sequence["subprocess.Popen[bytes]"], errors: Sequence[IO[bytes]]) -> int:
+    """Wait for the processes, say why they failed unless the first one has, and return the status for all."""
+    failed = _first_failed(processes)
+    if failed is None:
+        return 0
+    by_itself = _wait(processes[0])
+    first = processes[0].returncode
+    if by_itself and first > 0:
+        return first  # and it has told the reason
+    status = processes[failed].returncode
+    ending = _ending(status, errors[failed])
+    error_console.print(f"Error: process {failed} of {len(processes)} ended {ending}", soft_wrap=True)
+    return status if status > 0 else _SIGNALLED - status
+
+
 def _first_failed(processes: Sequence["subprocess.Popen[bytes]"]) -> int | None:
     """Return the first process that fails, or None once all have ended well."""
     while True:
@@ -108,16 +118,17 @@ def _wait(process: "subprocess.Popen[bytes]") -> bool:
         process.wait(_END_SECONDS)
     except subprocess.TimeoutExpired:
         process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_CLEAN_SECONDS)
         return False
     return True
 
 
-def _interrupted(processes: Sequence["subprocess.Popen[bytes]"]) -> int:
+def _interrupt(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
     for process in processes:
         process.send_signal(signal.SIGINT)
     for process in processes:
         _wait(process)
-    return _SIGNALLED + signal.SIGINT
 
 
 def _kill(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
@@ -133,7 +144,14 @@ def _ending(status: int, errors: IO[bytes]) -> str:
         return f"by signal {-status} ({signal.Signals(-status).name})."
     errors.seek(0)
     lines = errors.read().decode(errors="replace").strip().splitlines()
-    return f"with status {status}: {lines[-1] if lines else 'it said nothing'}"
+    return f"with status {status}: {lines[-1].removeprefix('Error: ') if lines else 'it said nothing.'}"
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use, which a scheduler can limit."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _free_port() -> int:
