@@ -273,9 +273,32 @@ def test_options_that_belong_together(tmp_path):
     assert "--tune and --trials make many" in refused(tmp_path, "--processes", "2", "--tune", "1")
 
 
+def test_a_process_beyond_the_count(tmp_path):
+    many = ["--coordinator", "a:1", "--process-count", "2", "--process-id", "2"]
+    assert "--process-id counts from 0 to --process-count less 1, 1. Received 2." in refused(tmp_path, *many)
+
+
+@pytest.mark.parametrize("options", [["--processes", "2"], ["--coordinator", "a:1"]])
+def test_another_backend_is_refused_before_anything_is_read(tmp_path, monkeypatch, options):
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    options += [] if "--processes" in options else ["--process-count", "2", "--process-id", "0"]
+    told = " ".join(refused(tmp_path, *options).split())
+    assert "--processes and --coordinator train on JAX, and KERAS_BACKEND is 'tensorflow'." in told
+
+
+def test_several_processes_without_jax(tmp_path, monkeypatch):
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "jax" else find(name))
+    told = " ".join(refused(tmp_path, "--processes", "2").split())
+    assert "which is not installed: pip install 'keras-selfattn[jax]'" in told
+
+
 def test_options_of_ray(tmp_path):
     assert "Give one of them." in refused(tmp_path, "--ray", "local")
     assert "--workers is that of --ray" in refused(tmp_path, "--workers", "2")
+    assert "--trial-cpus is that of --ray" in refused(tmp_path, "--trial-cpus", "1", "--trials", "2")
+    assert "--trial-memory is that of --ray" in refused(tmp_path, "--trial-memory", "8")
     on_ray = ["--ray", "local", "--workers", "2"]
     assert "Leave --processes and --coordinator out." in refused(tmp_path, *on_ray, "--processes", "2")
     assert "--resume keeps its checkpoint" in refused(tmp_path, *on_ray, "--resume")

@@ -19,7 +19,8 @@ from keras_selfattn.errors import ConfigError
 
 # Backends of Keras, and the variable that chooses one.
 _BACKENDS = ("tensorflow", "jax", "torch")
-_VARIABLE = "KERAS_BACKEND"
+BACKEND_VARIABLE = "KERAS_BACKEND"
+"""The environment's name of Keras' backend."""
 
 
 @contextmanager
@@ -80,13 +81,13 @@ def import_tensorflow(*, batches: bool = False) -> None:
 
 def check_backend() -> None:
     """Raise ConfigError for a backend that Keras cannot use, before it fails with a traceback."""
-    name = os.environ.get(_VARIABLE) or _BACKENDS[0]
+    name = os.environ.get(BACKEND_VARIABLE) or _BACKENDS[0]
     if name not in _BACKENDS:
-        raise ConfigError(f"{_VARIABLE} must be one of {', '.join(_BACKENDS)}. Received {name!r}.")
+        raise ConfigError(f"{BACKEND_VARIABLE} must be one of {', '.join(_BACKENDS)}. Received {name!r}.")
     if importlib.util.find_spec(name) is None:
         raise ConfigError(
-            f"{_VARIABLE} is {name!r}, which is not installed. Install it (`pip install {name}`), or leave "
-            f"{_VARIABLE} out to use TensorFlow."
+            f"{BACKEND_VARIABLE} is {name!r}, which is not installed. Install it (`pip install {name}`), or "
+            f"leave {BACKEND_VARIABLE} out to use TensorFlow."
         )
 
 
@@ -95,7 +96,7 @@ def use_tensorflow() -> None:
 
     A SavedModel needs it; a `.keras` file of another backend loads there. Keras must not be imported yet.
     """
-    os.environ[_VARIABLE] = _BACKENDS[0]
+    os.environ[BACKEND_VARIABLE] = _BACKENDS[0]
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Options of a training on several processes."""
 
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.console import check_backend, console
+from keras_selfattn.cli.console import BACKEND_VARIABLE, console
 from keras_selfattn.cli.launch import launch, launched
 from keras_selfattn.cli.panels import ARGUMENTS, COUNT, Option
 from keras_selfattn.cli.task_options import TIMEOUT
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from keras_selfattn.training import ProcessGroup
 
 PROCESSES = (
-    Option("--processes", type=COUNT, help="Train on so many processes of this machine.", without="1"),
+    Option(
+        "--processes", type=COUNT, help="Train on so many processes of this machine, with JAX.", without="1"
+    ),
     Option(
         "--coordinator",
         metavar="HOST:PORT",
@@ -44,6 +47,11 @@ def check_processes(options: Mapping[str, Any], searches: bool) -> None:
         raise ConfigError(
             f"--coordinator, --process-count and --process-id belong together. Missing: {', '.join(missing)}."
         )
+    if not missing and options["process_id"] >= options["process_count"]:
+        raise ConfigError(
+            f"--process-id counts from 0 to --process-count less 1, {options['process_count'] - 1}. Received "
+            f"{options['process_id']}."
+        )
     if searches and (options["processes"] is not None or not missing):
         raise ConfigError(
             "--processes and --coordinator are for one training; --tune and --trials make many, which --ray "
@@ -58,13 +66,27 @@ def launch_if_asked(options: Mapping[str, Any]) -> None:
     """
     if options["processes"] is None and options["coordinator"] is None:
         return
-    # The backend for several processes, unless the environment names one.
-    os.environ.setdefault("KERAS_BACKEND", "jax")
+    _use_jax()
     if launched() or options["processes"] is None:
         return
-    check_backend()
     context = click.get_current_context()
     sys.exit(launch(options["processes"], [str(context.info_name), *context.meta[ARGUMENTS]]))
+
+
+def _use_jax() -> None:
+    """Let Keras compute with JAX; raise ConfigError if another backend is asked for, or JAX is missing."""
+    asked = os.environ.get(BACKEND_VARIABLE) or "jax"
+    if asked != "jax":
+        raise ConfigError(
+            f"--processes and --coordinator train on JAX, and {BACKEND_VARIABLE} is {asked!r}. Leave it out, "
+            "or train in one process."
+        )
+    if importlib.util.find_spec("jax") is None:
+        raise ConfigError(
+            "--processes and --coordinator train on JAX, which is not installed: "
+            "pip install 'keras-selfattn[jax]'"
+        )
+    os.environ[BACKEND_VARIABLE] = "jax"
 
 
 @contextmanager

@@ -110,13 +110,15 @@ _PANELS = {
     "On a Ray cluster: trials side by side, or one training on several workers": (
         RAY,
         WORKERS,
-        Option("--trial-cpus", type=COUNT, default=1, help="Cores that each worker claims and computes on."),
+        Option(
+            "--trial-cpus", type=COUNT, help="Cores that each worker claims and computes on.", without="1"
+        ),
         Option(
             "--trial-memory",
             type=click.FloatRange(0, min_open=True),
-            default=2.0,
             metavar="GB",
             help="Memory that each worker claims.",
+            without="2.0",
         ),
     ),
 }

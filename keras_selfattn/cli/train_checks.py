@@ -34,8 +34,10 @@ def check_train(options: dict[str, Any], validation_file: Path | None) -> bool:
 
 def _check_ray(options: dict[str, Any], searches: bool) -> None:
     if options["ray"] is None:
-        if options["workers"] is not None:
-            raise ConfigError("--workers is that of --ray. Give the address of a cluster, or local.")
+        for name in ("workers", "trial_cpus", "trial_memory"):
+            if options[name] is not None:
+                option = f"--{name.replace('_', '-')}"
+                raise ConfigError(f"{option} is that of --ray. Give the address of a cluster, or local.")
         return
     if not searches and options["workers"] is None:
         raise ConfigError(
@@ -58,7 +60,8 @@ def side_by_side(options: dict[str, Any]) -> "SideBySide | None":
     if options["ray"] is None:
         return None
     claims = {"cpus": options["trial_cpus"], "memory": options["trial_memory"]}
-    return SideBySide(options["ray"], options["workers"], **claims, timeout=options["timeout"])
+    asked = {name: value for name, value in claims.items() if value is not None}
+    return SideBySide(options["ray"], options["workers"], **asked, timeout=options["timeout"])
 
 
 def check_labels_asked(task: Task, asked: dict[str, Any]) -> None:
