@@ -10,6 +10,8 @@ Reference: https://docs.ray.io/en/latest/ray-core/tasks.html.
 
 import dataclasses
 import importlib
+import math
+import queue
 import socket
 import tempfile
 import time
@@ -20,6 +22,7 @@ from typing import Any
 import keras
 
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.errors import TrainingError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.saved_file import load_file
 from keras_selfattn.run_folder import writing
@@ -88,11 +91,16 @@ def _results(cluster: Cluster, job: _Job, report: Callable[[str], None]) -> tupl
         for index in range(cluster.slots)
     ]
     running = [outcome for _, outcome in tasks]
+    patience = time.monotonic() + job.timeout
     try:
         while running:
             done = cluster.ended(running, time.perf_counter() + _LOOK)
             for line in lines.get_nowait_batch(lines.qsize()):
                 report(line)
+                patience = math.inf
+            if time.monotonic() > patience:
+                report("Waits for the workers to begin: the cluster may have other work. Ctrl-C ends it.")
+                patience = math.inf
             if done is not None:
                 cluster.get(done)
                 running.remove(done)
@@ -104,7 +112,13 @@ def _results(cluster: Cluster, job: _Job, report: Callable[[str], None]) -> tupl
 def _worker(job: _Job, index: int, count: int, addresses: Any, lines: Any) -> tuple[dict[str, bytes], Any]:
     """Train as one process of the group; return the files of the run folder and the outcome. A task."""
     if index:
-        address = addresses.get(timeout=job.timeout)
+        try:
+            address = addresses.get(timeout=job.timeout)
+        except queue.Empty:
+            raise TrainingError(
+                f"Worker 0 did not begin within {job.timeout:g} s (--timeout) of worker {index}. The cluster "
+                "has other work: wait for that, or ask for fewer workers (--workers)."
+            ) from None
     else:
         address = _address()
         addresses.put_nowait_batch([address] * (count - 1))
