@@ -67,6 +67,11 @@ def test_the_reason_is_that_of_the_process_that_failed_first(left, error):
     assert str(found).startswith(f"{GONE} A training with `resume` (--resume) goes on")
 
 
+def test_a_reason_of_another_one_ends_with_a_full_stop(left):
+    found = ends(group("Process 1 failed: OSError: disk full"), OtherProcessError("it"))
+    assert "disk full. A training with" in str(found)
+
+
 @pytest.mark.parametrize(
     "error", [TrainingError("The loss became NaN."), ConfigError("Process 1 has other rows")]
 )

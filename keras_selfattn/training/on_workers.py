@@ -15,6 +15,7 @@ import queue
 import socket
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -127,8 +128,12 @@ def _worker(job: _Job, index: int, count: int, addresses: Any, lines: Any) -> tu
         tempfile.TemporaryDirectory() as folder,
         job.model.unpacked() as model,
         ProcessGroup(address, count, index, timeout=job.timeout) as group,
+        warnings.catch_warnings(record=True) as caught,
     ):
         run = train(job.rows, Path(folder, "run"), model=model, group=group, **shown, **job.arguments)
+        for each in caught if index == 0 else ():
+            if each.category is UserWarning:
+                lines.put(f"Warning: {each.message}")
         files = {} if index else _files(run.path)
     return files, dataclasses.replace(run, model=None)  # pyright: ignore[reportArgumentType]
 

@@ -149,7 +149,11 @@ class ProcessGroup:
         failed = self._end(error)
         own = isinstance(error, SelfAttentionError) and not isinstance(error, OtherProcessError)
         if failed and isinstance(error, Exception) and not own:
-            raise OtherProcessError(f"{self._channel.failure} {_NEXT}") from error
+            raise OtherProcessError(self._reason) from error
+
+    @property
+    def _reason(self) -> str:
+        return f"{str(self._channel.failure).rstrip('.')}. {_NEXT}"
 
     def _end(self, error: BaseException) -> bool:
         """Tell the others of an error, or return True if one of them failed first."""
@@ -176,7 +180,7 @@ class ProcessGroup:
             for draft in self._drafts:
                 shutil.rmtree(draft, ignore_errors=True)
             with suppress(Exception):  # nobody may read it any more
-                print(f"Error: {self._channel.failure} {_NEXT}", file=sys.stderr)
+                print(f"Error: {self._reason}", file=sys.stderr)
             _leave(1)
 
     def _connect(self, port: int) -> None:
