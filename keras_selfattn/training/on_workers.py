@@ -112,17 +112,7 @@ def _results(cluster: Cluster, job: _Job, report: Callable[[str], None]) -> tupl
 
 def _worker(job: _Job, index: int, count: int, addresses: Any, lines: Any) -> tuple[dict[str, bytes], Any]:
     """Train as one process of the group; return the files of the run folder and the outcome. A task."""
-    if index:
-        try:
-            address = addresses.get(timeout=job.timeout)
-        except queue.Empty:
-            raise TrainingError(
-                f"Worker 0 did not begin within {job.timeout:g} s (--timeout) of worker {index}. The cluster "
-                "has other work: wait for that, or ask for fewer workers (--workers)."
-            ) from None
-    else:
-        address = _address()
-        addresses.put_nowait_batch([address] * (count - 1))
+    address = _coordinator(index, count, addresses, job.timeout)
     shown: dict[str, Any] = {} if index else {"report": lines.put, "callbacks": [_Epochs(lines.put)]}
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -136,6 +126,21 @@ def _worker(job: _Job, index: int, count: int, addresses: Any, lines: Any) -> tu
                 lines.put(f"Warning: {each.message}")
         files = {} if index else _files(run.path)
     return files, dataclasses.replace(run, model=None)  # pyright: ignore[reportArgumentType]
+
+
+def _coordinator(index: int, count: int, addresses: Any, timeout: float) -> str:
+    """Return the address of worker 0, which gives it to the others."""
+    if index == 0:
+        address = _address()
+        addresses.put_nowait_batch([address] * (count - 1))
+        return address
+    try:
+        return addresses.get(timeout=timeout)
+    except queue.Empty:
+        raise TrainingError(
+            f"Worker 0 did not begin within {timeout:g} s (--timeout) of worker {index}. The cluster has other "
+            "work: wait for that, or ask for fewer workers (--workers)."
+        ) from None
 
 
 def _address() -> str:
