@@ -138,8 +138,8 @@ def _coordinator(index: int, count: int, addresses: Any, timeout: float) -> str:
         return addresses.get(timeout=timeout)
     except queue.Empty:
         raise TrainingError(
-            f"Worker 0 did not begin within {timeout:g} s (--timeout) of worker {index}. The cluster has other "
-            "work: wait for that, or ask for fewer workers (--workers)."
+            f"Worker 0 did not begin within {timeout:g} s (--timeout) of worker {index}. The cluster has "
+            "other work: wait for that, or ask for fewer workers (--workers)."
         ) from None
 
 
