@@ -103,7 +103,9 @@ def _gathered(listener: socket.socket, count: int, timeout: float, end: float) -
         listener.settimeout(max(0.001, end - time.monotonic()))
         try:
             lines = Lines(listener.accept()[0])
-        except TimeoutError:
+        except OSError as error:
+            if not isinstance(error, TimeoutError) and time.monotonic() < end:
+                continue  # it has gone already
             reason = _missing(met, count, timeout)
             for lines in met.values():
                 _refuse(lines, reason)
