@@ -295,7 +295,7 @@ def test_a_served_model_gives_the_same_and_its_version_belongs_to_the_output(pre
     ("missing", "options", "said"),
     [
         ("pyarrow", [], "Parquet needs pyarrow: pip install 'keras-selfattn[parquet]'"),
-        ("ray.data", ["--ray", "auto"], "Ray Data is not installed: pip install 'keras-selfattn[ray]'"),
+        ("ray.data", ["--ray", "auto"], "Ray is not installed: pip install 'keras-selfattn[ray]'"),
     ],
 )
 def test_a_missing_package_is_told_with_the_extra_that_brings_it(
