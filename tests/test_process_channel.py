@@ -131,7 +131,14 @@ def test_strangers_at_the_port_do_not_keep_anybody_out():
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(outcome, meet, at, 2, 0, 20.0)
         of_json = b'{"index": "x"}\n', b'{"index": [1], "count": 2}\n', b'{"index": 7, "count": 2}\n'
-        for words in (b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", *of_json, b"\xff\xfe\n", b""):
+        for words in (
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"[1]\n",
+            *of_json,
+            b"[" * 9_000 + b"\n",
+            b"\xff\xfe\n",
+            b"",
+        ):
             with _connected(host, port) as stranger:
                 stranger.sendall(words)
         second = pool.submit(outcome, meet, at, 2, 1, 20.0)

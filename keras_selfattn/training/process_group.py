@@ -19,6 +19,7 @@ from keras_selfattn.errors import (
     SelfAttentionError,
     Terminated,
     TrainingError,
+    first_line,
 )
 from keras_selfattn.models.batch_shares import Share
 from keras_selfattn.models.config import is_number
@@ -200,9 +201,12 @@ class ProcessGroup:
                 shutdown_timeout_seconds=_SHUTDOWN_SECONDS,
                 coordinator_bind_address=f"{host}:{port}" if is_loopback(host.strip("[]")) else None,
             )
+            devices = jax.local_device_count()
         except RuntimeError as error:
-            raise TrainingError(f"JAX cannot connect {self.count} processes: {error}") from error
-        devices = jax.local_device_count()
+            raise TrainingError(
+                f"JAX cannot connect {self.count} processes: {first_line(error)}. Nothing may be computed "
+                "before they meet, and each needs a GPU of its own, or none (CUDA_VISIBLE_DEVICES)."
+            ) from error
         if devices != 1:
             raise ConfigError(
                 f"Each process computes on one device, and process {self.index} has {devices}. Start a "
@@ -218,7 +222,7 @@ def _is_of_jax(error: BaseException) -> bool:
 def _in_a_line(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "it was interrupted"
-    line = (str(error).splitlines() or [""])[0]
+    line = first_line(error)
     return line if isinstance(error, SelfAttentionError) else f"{type(error).__name__}: {line}"
 
 

@@ -113,7 +113,7 @@ def _gathered(listener: socket.socket, count: int, timeout: float, end: float) -
         try:
             hello = lines.first(min(_HELLO_SECONDS, end - time.monotonic()))
             refused = _refused(hello, count, _here(met))
-        except (OSError, ValueError, KeyError):  # a stranger
+        except (OSError, ValueError, KeyError, RecursionError):  # a stranger
             lines.close()
             continue
         if refused is None:
