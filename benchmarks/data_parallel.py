@@ -101,9 +101,9 @@ def _ours(count: int, batch: int, port: int, index: int, steps: int) -> float:
         model.adapt(texts, labels)
         model.compile()
         watch = _Watch()
-        used = [SharedSteps(group)] if count > 1 else []
+        shared = [SharedSteps(group)] if count > 1 else []
         with feeding(group.share if count > 1 else WHOLE):
-            used += [watch.callback()]
+            used = [*shared, watch.callback(), *(each.beginning for each in shared)]
             model.fit(texts, labels, batch_size=batch, epochs=_EPOCHS, callbacks=used, verbose=0)
     return watch.step(steps)
 

@@ -22,15 +22,22 @@ class SharedSteps(keras.callbacks.Callback):
 
     Args:
         group: the processes.
+
+    Attributes:
+        agreed: a callback before those that decide by the figures of an epoch.
+        beginning: the last callback of the fit, so that the others begin an epoch with a model of this
+            process alone, too.
     """
 
     def __init__(self, group: ProcessGroup) -> None:
         super().__init__()
-        self._group, self._begun = group, False
+        self._begun = False
         # JAX compiles a function for where its variables lie.
         self._other_functions: dict[str, Any] = dict.fromkeys(_FUNCTIONS)
+        self.agreed = AgreedLogs(group)
+        self.beginning = keras.callbacks.LambdaCallback(on_epoch_begin=self._begin)
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def _begin(self, _epoch: int, _logs: Any) -> None:
         model: Any = self.model
         if not self._begun:
             make_equal(model)

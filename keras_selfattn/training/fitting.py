@@ -19,7 +19,7 @@ from keras_selfattn.models.sample_weights import weights_of
 from keras_selfattn.training.calibration import Calibration, SharesFitted, copy_calibration
 from keras_selfattn.training.checkpoints import Checkpoints
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.data_parallel import AgreedLogs, SharedSteps, make_equal
+from keras_selfattn.training.data_parallel import SharedSteps, make_equal
 from keras_selfattn.training.few_rows import fit_on_pairs, trains_on_pairs
 from keras_selfattn.training.process_group import ProcessGroup
 from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_optimizer
@@ -282,9 +282,10 @@ def _fit(
     **settings: Any,
 ) -> dict[str, list[float]]:
     """Train a model, from the last checkpoint on if there is one, and return the values of all epochs."""
-    # Those before which a model is one of this process alone again, and those that decide.
-    before, after = ([], []) if group is None else ([SharedSteps(group)], [AgreedLogs(group)])
-    used = [*before, _compile(model, rows, config, epochs), *callbacks, *after]
+    shared = None if group is None else SharedSteps(group)
+    used = [_compile(model, rows, config, epochs), *callbacks]
+    if shared is not None:
+        used = [shared, *used, shared.agreed]
     used += [] if stopping is None else [stopping]
     checkpoint = None
     if checkpoints is not None:
@@ -292,6 +293,7 @@ def _fit(
         settings["initial_epoch"] = checkpoint.epochs
         epochs = checkpoint.epochs if checkpoint.ended else epochs
         used.append(checkpoint)
+    used += [] if shared is None else [shared.beginning]
     with feeding(WHOLE if group is None else group.share):
         history = model.fit(
             rows.inputs,

@@ -162,6 +162,7 @@ class ProcessGroup:
         if not failed:
             self._channel.tell_failure(_in_a_line(error))
         self._ended.set()
+        keras.distribution.set_distribution(None)  # which an error within an epoch leaves
         # JAX would wait for the processes that have gone, and abort.
         atexit.register(_leave, _status(error))
         self._channel.close(_LEAVE_SECONDS if self.is_first else 0.0)
