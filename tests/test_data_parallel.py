@@ -176,7 +176,7 @@ def test_the_processes_end_with_the_command_that_started_them(folder, train, num
     stopped = train(folder / "stopped", "--processes", "2")
     wait_for(lambda: len(children(stopped.pid)) == 2, stopped)
     others = children(stopped.pid)
-    time.sleep(5)  # while they import
+    wait_for(lambda: list(folder.glob(".stopped.tmp-*")), stopped)  # they train
     os.kill(stopped.pid, number)
     told = stopped.communicate(timeout=LIMIT)[0]
     assert "Traceback" not in told

@@ -191,6 +191,8 @@ class ProcessGroup:
         host, _ = host_and_port(self._coordinator)
         host = f"[{host}]" if ":" in host else host
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        # It would take SIGTERM from this process, and let it train on.
+        jax.config.update("jax_enable_preemption_service", False)
         try:
             jax.distributed.initialize(
                 f"{host}:{port}",
