@@ -1,8 +1,7 @@
-"""A Ray cluster: the connection within a deadline, its threads and its errors, for all that runs on one."""
+"""A Ray cluster: the connection within a deadline and its errors, for all that runs on one."""
 
 import importlib
 import logging
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -69,33 +68,6 @@ def _imported(needed: tuple[str, ...]) -> Any:
         return importlib.import_module("ray")  # by name: it is there only with the extra
     except ImportError as error:
         raise ConfigError("Ray is not installed: pip install 'keras-selfattn[ray]'") from error
-
-
-def thread_variables(cores: int) -> dict[str, str]:
-    """Return the environment of a process that computes on so many cores, on any backend of Keras.
-
-    It must be set before the backend is imported. On a machine with more cores each process would otherwise
-    start a thread for each of them.
-
-    Example:
-
-        >>> thread_variables(2)["TF_NUM_INTRAOP_THREADS"]
-        '2'
-    """
-    return {
-        "TF_NUM_INTRAOP_THREADS": str(cores),
-        "TF_NUM_INTEROP_THREADS": str(cores),
-        "NPROC": str(cores),  # JAX's CPU client
-        "OMP_NUM_THREADS": str(cores),  # PyTorch, and the linear algebra of NumPy
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "TF_ENABLE_ONEDNN_OPTS": "1",  # as the commands have it: see `import_tensorflow`
-    }
-
-
-def use_cores(cores: int) -> None:
-    """Set what of `thread_variables` the environment of this process leaves open."""
-    for name, value in thread_variables(cores).items():
-        os.environ.setdefault(name, value)
 
 
 @contextmanager

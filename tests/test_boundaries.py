@@ -36,6 +36,7 @@ def imported(statement):
         "from keras_selfattn.batch import predictor; import keras_selfattn.cli.predict",
         "import keras_selfattn.cli.status, keras_selfattn.cli.metadata",
         "import keras_selfattn.ray_cluster",
+        "import keras_selfattn.cores, keras_selfattn.free_ports",
         "import benchmarks.commands",
     ],
 )

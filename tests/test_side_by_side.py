@@ -20,9 +20,10 @@ from ray_nodes import cluster_of_nodes
 
 from keras_selfattn import training
 from keras_selfattn.cli.main import main
+from keras_selfattn.cores import thread_variables
 from keras_selfattn.errors import ConfigError, DataError, TrainingError
 from keras_selfattn.models import TextClassifier, TextConfig
-from keras_selfattn.ray_cluster import connect, thread_variables
+from keras_selfattn.ray_cluster import connect
 from keras_selfattn.run_folder import load_run
 from keras_selfattn.training import SideBySide, TrainConfig, packed_models
 from keras_selfattn.training.clusters import cluster_of, room_for

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,9 +12,11 @@ from contextlib import ExitStack, suppress
 from typing import IO
 
 from keras_selfattn.cli.console import error_console
+from keras_selfattn.cores import thread_variables, usable_cores
 from keras_selfattn.errors import Terminated
-from keras_selfattn.ray_cluster import thread_variables
+from keras_selfattn.free_ports import free_port
 
+_HOST = "127.0.0.1"
 _VARIABLE = "KERAS_SELFATTN_LAUNCHED"
 # For the others to end after one process has failed, or all were interrupted: they notice within seconds.
 _END_SECONDS = 30.0
@@ -37,9 +38,9 @@ def launch(count: int, arguments: Sequence[str]) -> int:
         count: the number of processes.
         arguments: those of each process; what a process needs besides is added.
     """
-    cores = max(1, _cores() // count)
+    cores = max(1, usable_cores() // count)
     environment = {**os.environ, **thread_variables(cores), _VARIABLE: "1"}
-    coordinator = f"127.0.0.1:{_free_port()}"
+    coordinator = f"{_HOST}:{free_port(_HOST)}"
     with ExitStack() as stack:
         errors = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(count)]
         processes: list[subprocess.Popen[bytes]] = []
@@ -145,16 +146,3 @@ def _ending(status: int, errors: IO[bytes]) -> str:
     errors.seek(0)
     lines = errors.read().decode(errors="replace").strip().splitlines()
     return f"with status {status}: {lines[-1].removeprefix('Error: ') if lines else 'it said nothing.'}"
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use, which a scheduler can limit."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What is checked before a training begins: its arguments, its rows, and digests of both."""
+"""Checks before a training begins, of its arguments and rows, and the digests of both."""
 
 import dataclasses
 import math

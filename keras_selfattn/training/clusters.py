@@ -15,9 +15,10 @@ from typing import Any
 
 import keras
 
+from keras_selfattn.cores import thread_variables
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.config import check_count, is_number
-from keras_selfattn.ray_cluster import connect, ray_errors, thread_variables
+from keras_selfattn.ray_cluster import connect, ray_errors
 
 _GB = 1e9
 # Seconds after which a waiting search looks for an interrupt.

@@ -12,7 +12,6 @@ import dataclasses
 import importlib
 import math
 import queue
-import socket
 import tempfile
 import time
 import warnings
@@ -24,6 +23,7 @@ import keras
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import TrainingError
+from keras_selfattn.free_ports import free_port
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.saved_file import load_file
 from keras_selfattn.run_folder import writing
@@ -146,9 +146,7 @@ def _coordinator(index: int, count: int, addresses: Any, timeout: float) -> str:
 def _address() -> str:
     """Return an address of this node, with a free port."""
     host = importlib.import_module("ray.util").get_node_ip_address()
-    with socket.socket() as found:
-        found.bind((host, 0))
-        return f"{host}:{found.getsockname()[1]}"
+    return f"{host}:{free_port(host)}"
 
 
 def _files(folder: Path) -> dict[str, bytes]:

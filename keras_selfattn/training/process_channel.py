@@ -1,4 +1,4 @@
-"""How processes of one training exchange small values, and learn that another one has failed.
+"""The connections on which processes of one training exchange small values, and learn of a failure.
 
 JAX's own service ends a process with a stack trace if another one dies. Here the reason is one line.
 Values are JSON, a line each; arrays go through JAX.

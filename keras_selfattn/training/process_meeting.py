@@ -1,4 +1,4 @@
-"""How the processes of one training find each other, and say who did not come.
+"""The meeting of the processes of one training, which says who did not come.
 
 JAX's own service ends a process with a stack trace if not all come.
 """
@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from keras_selfattn.errors import ConfigError, TrainingError
+from keras_selfattn.free_ports import free_port
 from keras_selfattn.training.process_channel import Channel, Lines
 
 # For a stranger who connects and says nothing, or a machine that does not answer.
@@ -63,7 +64,7 @@ def meet(coordinator: str, count: int, index: int, timeout: float) -> tuple[Chan
         return Channel(index, {0: lines}), free
     with _listening(host, port) as listener:
         met = _gathered(listener, count, timeout, end)
-        free = _free_port(listener)
+        free = free_port(listener.getsockname()[0])
     for lines in met.values():
         with suppress(OSError):  # the channel tells that it has gone
             lines.send({"port": free})
@@ -158,13 +159,6 @@ def _refuse(lines: Lines, reason: str) -> None:
     with suppress(OSError):
         lines.send({"refused": reason})
     lines.close()
-
-
-def _free_port(listener: socket.socket) -> int:
-    """Return a free port of the address where a listener listens."""
-    with socket.socket(listener.family, socket.SOCK_STREAM) as found:
-        found.bind((listener.getsockname()[0], 0))
-        return found.getsockname()[1]
 
 
 def _join(host: str, port: int, count: int, index: int, timeout: float, end: float) -> tuple[Lines, int]:

@@ -125,7 +125,7 @@ class _Running:
 
 
 class _Search:
-    """What was tried, the best of it, and what is next."""
+    """The trials so far, the best of them, and the next one."""
 
     def __init__(self, waiting: deque[dict[str, Any]], limits: Limits, report: Callable[[str], None]) -> None:
         self.best: Ended | None = None
