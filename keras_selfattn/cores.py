@@ -1,6 +1,7 @@
-"""Cores and threads: what this process may use, and what a process that it starts is told to use."""
+"""Cores, threads and GPUs: what this process may use, and what a process that it starts is told to use."""
 
 import os
+from pathlib import Path
 
 
 def thread_variables(cores: int) -> dict[str, str]:
@@ -35,3 +36,15 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def nvidia_gpus(devices: Path = Path("/dev")) -> int:
+    """Return the number of NVIDIA's GPUs that this process may use, without a library of theirs.
+
+    Args:
+        devices: the folder where the driver shows each as a file.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([each for each in visible.split(",") if each.strip() not in ("", "-1")])
+    return len(list(devices.glob("nvidia[0-9]*")))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -20,7 +21,9 @@ from ray_nodes import cluster_of_nodes
 from benchmarks.serving_servers import free_ports
 from keras_selfattn import training
 from keras_selfattn.cli.main import main
+from keras_selfattn.cores import nvidia_gpus
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.training.data_parallel import AgreedLogs
 
 COMMAND = [sys.executable, "-c", "from keras_selfattn.cli.entry import main; main()"]
 PROGRAM = [sys.executable, parallel_training.__file__]
@@ -93,7 +96,7 @@ def test_two_processes_train_as_one_does(folder, start):
     )
     assert len(one["losses"]) == 39
     np.testing.assert_allclose(first["losses"], one["losses"], rtol=0, atol=1e-5)
-    assert first["losses"] == second["losses"], "each process knows the loss of all rows"
+    assert first["losses"] == second["losses"], "each process knows the loss of all rows; process 0 stops"
     assert first["shapes"] == second["shapes"], "otherwise one would wait for the other forever"
     assert [shape[0][0] * 2 for shape in first["shapes"]] == [shape[0][0] for shape in one["shapes"]]
     assert first["weights"] == second["weights"]
@@ -101,6 +104,20 @@ def test_two_processes_train_as_one_does(folder, start):
     assert first["accuracy"] == second["accuracy"] == pytest.approx(one["accuracy"])
     records = [json.loads((folder / f"run-{count}" / "config.json").read_text()) for count in (1, 2)]
     assert records[0]["best_epoch"] == records[1]["best_epoch"]
+
+
+def test_a_stop_within_an_epoch_takes_effect_at_its_end():
+    group = SimpleNamespace(from_first=lambda value: value)
+    stops = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: setattr(model, "stop_training", batch == 1)
+    )
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    counted = []
+    steps = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: counted.append(batch))
+    ones = np.ones([4, 1], "float32")
+    model.fit(ones, ones, 1, epochs=3, verbose=0, callbacks=[stops, AgreedLogs(group), steps])
+    assert counted == [0, 1, 2, 3]
 
 
 @with_marks
@@ -292,6 +309,31 @@ def test_several_processes_without_jax(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "jax" else find(name))
     told = " ".join(refused(tmp_path, "--processes", "2").split())
     assert "which is not installed: pip install 'keras-selfattn[jax]'" in told
+
+
+def test_more_processes_than_gpus(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    find = importlib.util.find_spec
+    found = ("jax", "jax_cuda12_plugin")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found if name in found else find(name))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    told = " ".join(refused(tmp_path, "--processes", "2").split())
+    assert "--processes 2: each process computes on a GPU of its own, and this machine has 1." in told
+
+
+def test_gpus_are_counted_without_a_library(tmp_path, monkeypatch):
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert nvidia_gpus(tmp_path) == 2
+    for visible, count in (("", 0), ("-1", 0), ("3", 1), ("0,1,2", 3), ("GPU-8e0d,GPU-1f2c", 2)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert nvidia_gpus(tmp_path) == count
+
+
+def test_a_timeout_of_nothing(tmp_path):
+    assert "--timeout is for other processes" in refused(tmp_path, "--timeout", "5")
 
 
 def test_options_of_ray(tmp_path):

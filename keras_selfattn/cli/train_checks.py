@@ -4,6 +4,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+from click.core import ParameterSource
+
 from keras_selfattn.cli.processes import check_processes
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.tasks import Task
@@ -29,7 +32,17 @@ def check_train(options: dict[str, Any], validation_file: Path | None) -> bool:
         raise ConfigError("--resume goes on with one training; --tune and --trials make many. Leave one out.")
     check_processes(options, searches)
     _check_ray(options, searches)
+    _check_timeout(options)
     return searches
+
+
+def _check_timeout(options: dict[str, Any]) -> None:
+    given = click.get_current_context().get_parameter_source("timeout") is ParameterSource.COMMANDLINE
+    if given and all(options[name] is None for name in ("ray", "processes", "coordinator")):
+        raise ConfigError(
+            "--timeout is for other processes and clusters, of --processes, --coordinator and --ray. Leave "
+            "it out where this process trains alone."
+        )
 
 
 def _check_ray(options: dict[str, Any], searches: bool) -> None:

@@ -64,7 +64,8 @@ class AgreedLogs(keras.callbacks.Callback):
     """Take the values of process 0 for each epoch, and its stop; before the callbacks that decide by them.
 
     Values that each process computes for itself could differ in their last digit, and a user's callback may
-    stop by the clock. The processes would stop in different epochs, and wait for each other forever.
+    stop by the clock. The processes would stop in different epochs, and wait for each other forever. So a
+    stop within an epoch takes effect at its end, too.
 
     Args:
         group: the processes.
@@ -73,12 +74,22 @@ class AgreedLogs(keras.callbacks.Callback):
     def __init__(self, group: ProcessGroup) -> None:
         super().__init__()
         self._group = group
+        self._stops = False
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._stops = False
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        model: Any = self.model
+        self._stops = self._stops or bool(model.stop_training)
+        model.stop_training = False
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         model: Any = self.model
         logs = {} if logs is None else logs
         values = {name: float(value) for name, value in logs.items()}
-        agreed, model.stop_training = self._group.from_first([values, bool(model.stop_training)])
+        stops = self._stops or bool(model.stop_training)
+        agreed, model.stop_training = self._group.from_first([values, stops])
         logs |= agreed
 
 

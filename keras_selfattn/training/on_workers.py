@@ -113,14 +113,17 @@ def _results(cluster: Cluster, job: _Job, report: Callable[[str], None]) -> tupl
 def _worker(job: _Job, index: int, count: int, addresses: Any, lines: Any) -> tuple[dict[str, bytes], Any]:
     """Train as one process of the group; return the files of the run folder and the outcome. A task."""
     address = _coordinator(index, count, addresses, job.timeout)
-    shown: dict[str, Any] = {} if index else {"report": lines.put, "callbacks": [_Epochs(lines.put)]}
+    arguments = dict(job.arguments)
+    if index == 0:
+        arguments["report"] = lines.put
+        arguments["callbacks"] = [*arguments.get("callbacks", ()), _Epochs(lines.put)]
     with (
         tempfile.TemporaryDirectory() as folder,
         job.model.unpacked() as model,
         ProcessGroup(address, count, index, timeout=job.timeout) as group,
         warnings.catch_warnings(record=True) as caught,
     ):
-        run = train(job.rows, Path(folder, "run"), model=model, group=group, **shown, **job.arguments)
+        run = train(job.rows, Path(folder, "run"), model=model, group=group, **arguments)
         for each in caught if index == 0 else ():
             if each.category is UserWarning:
                 lines.put(f"Warning: {each.message}")

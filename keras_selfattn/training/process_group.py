@@ -37,7 +37,7 @@ _NOTICE_SECONDS, _REASON_SECONDS = 5.0, 5.0
 _LEAVE_SECONDS = 2 * _NOTICE_SECONDS
 # Statuses that a shell gives a program that a signal ended.
 _INTERRUPTED, _TERMINATED = 130, 143
-_NEXT = "A training with `resume` (--resume) goes on from its last checkpoint when all are started again."
+_NEXT = "Start all again; with `resume` (--resume, not on Ray) they go on from the last checkpoint."
 
 
 class ProcessGroup:

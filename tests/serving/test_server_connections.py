@@ -400,8 +400,8 @@ def test_the_end_of_an_old_connection_costs_no_call(half_base, slow_base):
         Client(server.target, "slow", timeout=20) as client,
         grpc.insecure_channel(server.target) as channel,
     ):
-        # With gRPC's own retries of a call that was not sent yet as its connection was told to end: any channel
-        # has them, and with "grpc.enable_retries" at 0 such a call fails, however gently the server ends it.
+        # A call that was not sent yet as its connection was told to end goes to the next one, unless
+        # "grpc.enable_retries" is 0.
         call = channel.unary_unary("/tensorflow.serving.ModelService/GetModelStatus")
         assert client.predict({"seconds": np.float32(1)})["rounds"] > 0  # longer than its connection's age
         ends = time.monotonic() + 2
