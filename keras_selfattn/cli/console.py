@@ -15,6 +15,7 @@ from typing import IO
 from rich.console import Console
 from rich.table import Table
 
+from keras_selfattn.cli.compile_cache import use_compile_cache
 from keras_selfattn.errors import ConfigError
 
 # Backends of Keras, and the variable that chooses one.
@@ -80,7 +81,10 @@ def import_tensorflow(*, batches: bool = False) -> None:
 
 
 def check_backend() -> None:
-    """Raise ConfigError for a backend that Keras cannot use, before it fails with a traceback."""
+    """Raise ConfigError for a backend that Keras cannot use, before it fails with a traceback.
+
+    JAX then keeps what it compiles.
+    """
     name = os.environ.get(BACKEND_VARIABLE) or _BACKENDS[0]
     if name not in _BACKENDS:
         raise ConfigError(f"{BACKEND_VARIABLE} must be one of {', '.join(_BACKENDS)}. Received {name!r}.")
@@ -89,6 +93,8 @@ def check_backend() -> None:
             f"{BACKEND_VARIABLE} is {name!r}, which is not installed. Install it (`pip install {name}`), or "
             f"leave {BACKEND_VARIABLE} out to use TensorFlow."
         )
+    if name == "jax":
+        use_compile_cache()
 
 
 def use_tensorflow() -> None:

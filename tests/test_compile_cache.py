@@ -1,0 +1,68 @@
+"""JAX keeps what commands compile, where it may."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from keras_selfattn.cli import console
+from keras_selfattn.cli.compile_cache import use_compile_cache
+
+FOLDER = "JAX_COMPILATION_CACHE_DIR"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """A home, an environment that says nothing, and all packages."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(FOLDER, "")  # so that it is restored
+    monkeypatch.delenv(FOLDER)
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_MAX_SIZE", "5")
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_MAX_SIZE")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    return tmp_path
+
+
+def test_a_command_on_jax_keeps_it_in_the_home(home, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    console.check_backend()
+    assert Path(os.environ[FOLDER]).is_dir()
+    assert Path(os.environ[FOLDER]).is_relative_to(home / ".cache/keras-selfattn/jax")
+    assert os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] == str(2**30)
+
+
+def test_another_backend_keeps_nothing(home, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    console.check_backend()
+    assert FOLDER not in os.environ
+    assert not (home / ".cache").exists()
+
+
+@pytest.mark.parametrize("folder", ["", "/elsewhere"])
+def test_the_environment_has_its_say(home, monkeypatch, folder):
+    monkeypatch.setenv(FOLDER, folder)
+    use_compile_cache()
+    assert os.environ[FOLDER] == folder
+    assert not (home / ".cache").exists()
+
+
+def test_nothing_is_kept_without_bounds(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    use_compile_cache()
+    assert FOLDER not in os.environ
+
+
+def test_a_home_without_room_for_it_is_no_error(home):
+    (home / ".cache").write_text("a file")
+    use_compile_cache()
+    assert FOLDER not in os.environ
+
+
+def test_processors_have_folders_of_their_own(home, monkeypatch):
+    found = set()
+    for flags in ("flags: avx2", "flags: avx2 amx"):
+        monkeypatch.setattr(Path, "read_text", lambda path, flags=flags, **_: f"processor: 0\n{flags}\n")
+        use_compile_cache()
+        found.add(os.environ.pop(FOLDER))
+    assert len(found) == 2
