@@ -20,8 +20,9 @@ from keras_selfattn.models import (
     TokenClassifier,
 )
 from keras_selfattn.run_folder import load_run
-from keras_selfattn.training import TrainConfig, fitting, trials, tuning
+from keras_selfattn.training import TrainConfig, model_copies, trials, tuning
 from keras_selfattn.training.fitting import Fitted
+from keras_selfattn.training.model_copies import copy_of
 from keras_selfattn.training.trials import Ended, OneAtATime
 from keras_selfattn.training.tuning import Limits
 
@@ -267,7 +268,7 @@ def test_all_that_is_tried_can_be_set(kind):
     model = kind()
     for change in model.alternatives():
         config = TrainConfig(**model.advised_training(100))
-        changed = fitting.copy_of(model, change).config, fitting.changed(config, change)
+        changed = copy_of(model, change).config, model_copies.changed(config, change)
         assert changed != (model.config, config), change
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,13 @@ from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.batch_shares import WHOLE, feeding
 from keras_selfattn.models.ensemble import copy_member
 from keras_selfattn.models.heads import Head
-from keras_selfattn.models.probabilities import Mixture
 from keras_selfattn.models.sample_weights import weights_of
 from keras_selfattn.training.calibration import Calibration, SharesFitted, copy_calibration
 from keras_selfattn.training.checkpoints import Checkpoints
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.data_parallel import SharedSteps, make_equal
 from keras_selfattn.training.few_rows import fit_on_pairs, trains_on_pairs
+from keras_selfattn.training.model_copies import copy_of, members_of
 from keras_selfattn.training.process_group import ProcessGroup
 from keras_selfattn.training.schedule import Scheduled, check_finite, scheduled_optimizer
 
@@ -224,42 +224,6 @@ def _fit_all(
 def enough_to_choose_epoch(validation: LabelledRows) -> bool:
     """Return True if there are enough validation rows to choose the epochs of a training on all rows."""
     return len(validation) >= _ENOUGH
-
-
-def copy_of(model: RawModel, changes: Mapping[str, Any]) -> RawModel:
-    """Return an untrained model of the same kind, with changed fields of its config."""
-    config = changed(model.config, changes).to_dict()
-    return type(model).from_config({**model.get_config(), "config": config})
-
-
-def changed(config: Any, changes: Mapping[str, Any]) -> Any:
-    """Return a config with the changes that are for its fields."""
-    fields = {field.name for field in dataclasses.fields(config)}
-    return dataclasses.replace(config, **{name: value for name, value in changes.items() if name in fields})
-
-
-def members_of(model: RawModel) -> int:
-    """Return the number of encoders of a model."""
-    return getattr(model.config, "members", 1)
-
-
-def has_two_paths(model: Any) -> bool:
-    """Return True if a model has another path beside attention; training steps change attention only."""
-    # A part of a model, which is trained on pairs, has no core.
-    return any(isinstance(layer, Mixture) for layer in getattr(model, "core", model).layers)
-
-
-def named_history(model: RawModel, history: Mapping[str, Sequence[float]]) -> dict[str, Sequence[float]]:
-    """Return the values of each epoch under clear names.
-
-    If a model has two paths, training loss and accuracy are of attention alone, so their names begin with
-    "attention_"; validation loss and accuracy are of both paths.
-    """
-    if not has_two_paths(model):
-        return dict(history)
-    return {
-        name if name.startswith("val_") else f"attention_{name}": values for name, values in history.items()
-    }
 
 
 def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:

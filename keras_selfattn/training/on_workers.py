@@ -30,7 +30,8 @@ from keras_selfattn.run_folder import writing
 from keras_selfattn.training.clusters import Cluster, SideBySide, cluster_of
 from keras_selfattn.training.packed_models import Packed, packed
 from keras_selfattn.training.process_group import ProcessGroup
-from keras_selfattn.training.supervised import Run, draft_run, train
+from keras_selfattn.training.run_record import draft_run
+from keras_selfattn.training.supervised import Run, train
 
 # Between two looks at what a worker reports.
 _LOOK = 0.5

@@ -22,7 +22,8 @@ from keras_selfattn.training.before_training import check_resume, training_diges
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import fit_monitored
-from keras_selfattn.training.supervised import Run, as_json, data_record, draft_run
+from keras_selfattn.training.run_record import as_json, data_record, draft_run
+from keras_selfattn.training.supervised import Run
 
 
 def pretrain(

@@ -15,7 +15,8 @@ from keras_selfattn.errors import SelfAttentionError
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.training.clusters import Cluster
 from keras_selfattn.training.config import TrainConfig
-from keras_selfattn.training.fitting import Fitted, changed, copy_of, fit_member, fit_monitored
+from keras_selfattn.training.fitting import Fitted, fit_member, fit_monitored
+from keras_selfattn.training.model_copies import changed, copy_of
 from keras_selfattn.training.packed_models import Packed, bytes_of, loaded, packed
 from keras_selfattn.training.trials import Ended, reason_of
 from keras_selfattn.user_warnings import warn_user
@@ -93,7 +94,7 @@ class OnCluster:
 
 
 class Members:
-    """Trains the encoders of a model on a cluster; a `fitting.FitMembers`."""
+    """Trains the encoders of a model on a cluster; a `FitMembers` of `fitting`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

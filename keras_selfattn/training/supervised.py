@@ -1,23 +1,20 @@
 """Train on labelled rows and write a run folder."""
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
 
-from keras_selfattn.atomic import new_directory
-from keras_selfattn.data.labelled import LabelledRows, as_rows, labels_in
-from keras_selfattn.errors import ConfigError
+from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.metrics import Report
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.run_folder import check_output, write_run, writing
+from keras_selfattn.run_folder import write_run, writing
 from keras_selfattn.training.before_training import (
     check_group,
     check_resume,
@@ -30,15 +27,10 @@ from keras_selfattn.training.clusters import Cluster, SideBySide, cluster_of
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.digests import digest_of
 from keras_selfattn.training.evaluation import measured
-from keras_selfattn.training.fitting import (
-    copy_of,
-    enough_to_choose_epoch,
-    fit_again,
-    fit_monitored,
-    members_of,
-    named_history,
-)
+from keras_selfattn.training.fitting import enough_to_choose_epoch, fit_again, fit_monitored
+from keras_selfattn.training.model_copies import copy_of, members_of, named_history
 from keras_selfattn.training.process_group import ProcessGroup
+from keras_selfattn.training.run_record import as_json, data_record, draft_run, rows_in_words
 from keras_selfattn.training.side_by_side import Members, OnCluster
 from keras_selfattn.training.trials import OneAtATime
 from keras_selfattn.training.tuning import Candidate, Limits, tuned
@@ -123,8 +115,7 @@ def train(
             for rows that do not divide among the processes: an epoch leaves out fewer than there are
             processes. Not with `tune` or `trials`.
         callbacks: more Keras callbacks, such as a progress bar; used for every training if there are several.
-            In a group those of process 0 decide at the end of an epoch if it is the last; none may end one
-            early.
+            In a group those of process 0 decide which epoch is the last; a stop within one waits for its end.
         verbose: as in `keras.Model.fit`.
         report: called with a line as each training begins.
 
@@ -193,18 +184,7 @@ def train(
             epoch_chosen=done.monitored.fitted.chosen,
         )
         if draft is not None:
-            settings |= _training_record(run, done.monitored)
-            history = named_history(done.monitored.model, done.monitored.fitted.history)
-            with writing(run.path):
-                write_run(
-                    draft,
-                    run.model,
-                    run.figures,
-                    split=split,
-                    history=history,
-                    settings=settings,
-                    example=found.example(),
-                )
+            _write(draft, run, done.monitored, settings, split=split, example=found.example())
     return run
 
 
@@ -271,26 +251,12 @@ def _trained(
     return _Trained(model, monitored, len(kept), again)
 
 
-@contextmanager
-def draft_run(target: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Yield the draft of a run folder, created before training so that an unwritable place fails first."""
-    check_output(target, overwrite=overwrite)
-    with ExitStack() as stack:
-        with writing(target):
-            draft = stack.enter_context(new_directory(target, overwrite=overwrite))
-        # Errors of the training itself, such as in a callback, are raised unchanged.
-        yield draft
-        with writing(target):
-            stack.close()
-
-
-def as_json(name: str, value: Any) -> Any:
-    """Return settings as JSON types; raise before a training that could not be recorded."""
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"`{name}` must hold what JSON can, such as str and int: {error}.") from error
-    return value
+def _write(draft: Path, run: Run, found: Candidate, settings: dict[str, Any], **measured: Any) -> None:
+    """Write a run folder; `measured` has the rows of the figures, and an example of them."""
+    settings = {**settings, **_training_record(run, found)}
+    history = named_history(found.model, found.fitted.history)
+    with writing(run.path):
+        write_run(draft, run.model, run.figures, history=history, settings=settings, **measured)
 
 
 def _training_record(run: Run, found: Candidate) -> dict[str, Any]:
@@ -303,20 +269,3 @@ def _training_record(run: Run, found: Candidate) -> dict[str, Any]:
         "seconds": round(run.seconds, 1),
         **({"trials": trials} if trials else {}),
     }
-
-
-def data_record(rows: LabelledRows) -> dict[str, Any]:
-    """Return the record of rows."""
-    return {"source": rows.source, "rows": len(rows)}
-
-
-def rows_in_words(rows: LabelledRows) -> str:
-    """Return the numbers of rows and classes, for a line on the terminal.
-
-    Example:
-
-        >>> rows_in_words(LabelledRows(["good", "bad"], ["+", "-"], "films.csv"))
-        '2 rows of films.csv, 2 classes'
-    """
-    classes = len(labels_in(rows.targets))
-    return f"{len(rows):,} rows of {rows.source}" + (f", {classes:,} classes" if classes else "")
