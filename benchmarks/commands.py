@@ -254,7 +254,7 @@ def processes(csv_file: Path | None, plot: Path | None, **settings: Any) -> None
     from benchmarks import data_parallel as benchmark
 
     check_plot(plot)
-    shown = {"step s": "step s", "rows/s": "rows/s"}
+    shown = {"step s": "step s", "cpu s": "CPU s", "rows/s": "rows/s"}
     report(benchmark.run(_settings(settings)), shown, csv_file, plot, ("step s", "seconds of a step"))
 
 
