@@ -3,7 +3,8 @@
 Axes: H (heads), D (features of one head).
 """
 
-from typing import Any, ClassVar
+import math
+from typing import Any, ClassVar, Unpack
 
 import keras
 
@@ -16,9 +17,12 @@ from keras_selfattn.layers.argument_checks import (
     checked_window,
     sequence_spec,
 )
+from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.projection import HeadProjection
+from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
+from keras_selfattn.layers.projection import HeadProjection, affine
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.weight_settings import LayerArguments, WeightSettings
 
 Tensor = Any
 
@@ -39,9 +43,11 @@ class SelfAttentionBase(keras.layers.Layer):
         causal: bool = False,
         use_bias: bool = True,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerArguments],
     ) -> None:
-        super().__init__(**kwargs)
+        settings, others = WeightSettings.taken_from(kwargs)
+        super().__init__(**others)
+        settings.store_on(self)
         self.num_heads = checked_count("num_heads", num_heads)
         self.head_dim = None if head_dim is None else checked_count("head_dim", head_dim)
         self.causal = checked_flag("causal", causal)
@@ -49,6 +55,11 @@ class SelfAttentionBase(keras.layers.Layer):
         self.seed = checked_seed(seed)
         self.supports_masking = True
         self._reach: tuple[int | None, int | None] = (None, 0) if self.causal else (None, None)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if not RENAMED_IN_CALLS.keys().isdisjoint(options):
+            refuse_renamed(options, RENAMED_IN_CALLS)
+        return super().__call__(*args, **options)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
@@ -71,7 +82,8 @@ class SelfAttentionBase(keras.layers.Layer):
         return outputs, weights
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **{name: getattr(self, name) for name in self._arguments}}
+        own = {name: getattr(self, name) for name in self._arguments}
+        return {**super().get_config(), **own, **self.weight_settings.config()}
 
     def _set_window_and_dropout(self, window: int | tuple[int, int] | None, dropout: float) -> None:
         """Store `window` and `dropout`, which only the layers that form attention weights take."""
@@ -104,13 +116,45 @@ class SelfAttentionBase(keras.layers.Layer):
             num_heads=num_heads,
             head_dim=self._head_dim,
             use_bias=self.use_bias,
+            settings=self.weight_settings,
             seed=heads_seed,
         )
-        self._output_kernel = self.add_weight(
-            name="output_kernel",
-            shape=(self.num_heads * self._head_dim, features),
-            initializer=keras.initializers.GlorotUniform(output_seed),
+        settings, after = self.weight_settings, len(num_heads)
+        shape = (self.num_heads * self._head_dim, features)
+        self._output_kernel = settings.add(
+            self, "output_kernel", "kernel", [shape], [output_seed], first=after
         )
         self._output_bias = None
         if self.use_bias:
-            self._output_bias = self.add_weight(name="output_bias", shape=(features,), initializer="zeros")
+            seeds = split_seed(output_seed, 1)
+            self._output_bias = settings.add(self, "output_bias", "bias", [shape[1:]], seeds, first=after)
+
+    def _score_weight(
+        self, name: str, shape: tuple[int, int], *, first: int, transposed: bool = False
+    ) -> Tensor:
+        """Return a weight with a kernel of a learned score for each head, side by side.
+
+        Args:
+            name: its name.
+            shape: of each kernel, which is also what its Glorot limits are of.
+            first: number of the first of them among the layer's projections.
+            transposed: whether the kernels are the rows of the weight.
+        """
+        limit, seed = math.sqrt(6 / sum(shape)), split_seed(self.seed, 3)[2]
+        return self.weight_settings.add(
+            self,
+            name,
+            "kernel",
+            [shape] * self.num_heads,
+            split_seed(seed, self.num_heads),
+            first=first,
+            drawn=keras.initializers.RandomUniform(-limit, limit, seed),
+            transposed=transposed,
+        )
+
+    def _outputs(self, context: Tensor, tokens: Tokens) -> Tensor:
+        """Return the output projection of the heads' context `[N, H D]`, `[N, features]`."""
+        outputs = affine(context, self._output_kernel, self._output_bias)
+        if self.weight_settings.activity_regularizer is not None:
+            self.weight_settings.penalise(outputs, tokens)
+        return outputs

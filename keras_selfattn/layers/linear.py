@@ -16,7 +16,6 @@ from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import PaddedTokens
 from keras_selfattn.layers.masks import PairMask, pair_mask
-from keras_selfattn.layers.projection import affine
 from keras_selfattn.layers.window import Chunks
 
 Tensor = Any
@@ -41,6 +40,8 @@ class LinearSelfAttention(SelfAttentionBase):
         causal: if True, a position attends only to itself and the positions before it, still in linear time.
         use_bias: whether the projections have biases.
         seed: int for initial weights; None draws one.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint,
+            bias_constraint, activity_regularizer: as for `MultiHeadSelfAttention`.
 
     Call arguments:
         inputs: float `[batch, length, features]`.
@@ -86,8 +87,8 @@ class LinearSelfAttention(SelfAttentionBase):
             )
         tokens = PaddedTokens(inputs, pairs.real)
         context, weights = self._attend(self._projection(tokens.pack(inputs), tokens), pairs, return_weights)
-        outputs = affine(tokens.join_heads(context), self._output_kernel, self._output_bias)
-        outputs = tokens.unpack(outputs)  # [B, T, features]
+        outputs = tokens.unpack(self._outputs(tokens.join_heads(context), tokens))  # [B, T, features]
+        self.add_loss(tokens.losses)
         return (outputs, weights) if return_weights else outputs
 
     def _attend(
