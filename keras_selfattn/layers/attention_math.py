@@ -135,7 +135,8 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, rows_may_be_empty: bo
 
 def wide_dtype(dtype: Any) -> str:
     """Return the dtype to compute in for tensors of `dtype`: float32, or float64 for float64."""
-    return keras.backend.result_type(dtype, "float32")
+    # Not Keras' result_type: on JAX and PyTorch it says float32 for float64.
+    return "float64" if keras.backend.standardize_dtype(dtype) == "float64" else "float32"
 
 
 def widened(logits: Tensor) -> Tensor:

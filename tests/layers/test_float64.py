@@ -18,7 +18,8 @@ from keras_selfattn.layers.angles import sinusoids
 from keras_selfattn.layers.relative_positions import alibi_slopes
 from keras_selfattn.layers.tensorflow import block_walk as blocks
 
-# JAX has no float64 unless all of it is asked to; on PyTorch Keras' own matmul returns float32.
+# JAX has no float64 unless all of it is asked to, and then Keras' own mean and tanh return float32 there; on
+# PyTorch its matmul does.
 pytestmark = pytest.mark.skipif(BACKEND != "tensorflow", reason="Keras computes in float64 on TensorFlow")
 
 MASK = np.arange(LENGTH) < np.array([[4], [LENGTH]])

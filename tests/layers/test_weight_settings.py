@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from backend import BACKEND, array, gradients
+from backend import BACKEND, array, gradients, tensorflow_only
 from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, close, inputs, randomised
 from variants import MAKE
 from variants import WIDTH as NARROW
@@ -220,6 +220,27 @@ def test_penalties_and_their_gradients_are_alike_on_every_path_and_padding_has_n
     path(monkeypatch)
     for one, other in zip(found(x), wanted, strict=True):
         close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@tensorflow_only
+def test_a_graph_that_packs_only_when_it_runs_has_the_same_penalties():
+    import tensorflow as tf
+
+    encoder = layers.Encoder(2, 2, activity_regularizer="l2", seed=1)
+    encoder.build((None, None, NARROW))
+
+    def losses(x, mask):
+        encoder(x, mask=mask)
+        return encoder.losses
+
+    unknown = [tf.TensorSpec([None, None, NARROW]), tf.TensorSpec([None, None], tf.bool)]
+    traced = tf.function(losses, input_signature=unknown)
+    for length in (7, 200):
+        x = np.random.default_rng(0).normal(size=(2, length, NARROW)).astype("float32")
+        mask = np.arange(length) < np.array([[4], [length]])
+        found = [array(loss) for loss in traced(x, mask)]
+        assert len(found) == 2 * 6
+        np.testing.assert_allclose(found, [array(loss) for loss in losses(x, mask)], rtol=1e-5)
 
 
 def test_a_block_that_is_computed_again_for_its_gradient_is_penalised_alike():
