@@ -17,6 +17,7 @@ from keras_selfattn.layers.argument_checks import (
 )
 from keras_selfattn.layers.attention_math import masked_softmax, wide_dtype
 from keras_selfattn.layers.masks import row_mask, zero_masked
+from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.weight_settings import WeightSettings, checked_setting, serialized_setting
 
@@ -34,6 +35,10 @@ class PoolingBase(keras.layers.Layer):
 
     def build(self, input_shape: tuple) -> None:
         self.input_spec = sequence_spec(checked_sequence(input_shape))
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        refuse_renamed(options, RENAMED_IN_CALLS)
+        return super().__call__(*args, **options)
 
     def call(self, inputs: Tensor, mask: Tensor | None = None, valid_lens: Tensor | None = None) -> Tensor:
         real = row_mask(inputs, mask, valid_lens)  # [B, T]

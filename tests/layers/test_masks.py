@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, built, close, expected, inputs
 
 from keras_selfattn.layers import (
+    AttentionPooling,
     Encoder,
     EncoderBlock,
     LinearSelfAttention,
@@ -298,7 +299,8 @@ def test_where_sizes_are_known_only_when_it_runs_a_mask_of_keys_holds_for_every_
     ],
 )
 @pytest.mark.parametrize(
-    "make", [MultiHeadSelfAttention, LinearSelfAttention, EncoderBlock, lambda n: Encoder(1, n)]
+    "make",
+    [MultiHeadSelfAttention, LinearSelfAttention, EncoderBlock, lambda n: Encoder(1, n), AttentionPooling],
 )
 def test_a_call_with_a_peers_name_is_told_ours(make, given, ours):
     for x in (inputs(width=6), keras.Input((LENGTH, 6))):
