@@ -81,6 +81,7 @@ class AdditiveSelfAttention(SelfAttentionBase):
         self._formula = Formula(
             _additive, self.weights_dropout, variables={"score_vector": vector}, score_width=self._head_dim
         )
+        self._go_on_with_lora()
 
     def call(
         self,
@@ -170,6 +171,7 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         features = input_shape[-1]
         self._score_kernel = self._score_weight("score_kernel", (features, features), first=2)
         self._formula = Formula(_multiplicative, self.weights_dropout)
+        self._go_on_with_lora()
 
     def call(
         self,

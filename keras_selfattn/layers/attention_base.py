@@ -19,6 +19,7 @@ from keras_selfattn.layers.argument_checks import (
 )
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.low_rank import Kernel, LowRankLayer, LowRankUpdates, check_kernels, he_uniform
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.projection import HeadProjection, affine
 from keras_selfattn.layers.seeds import split_seed
@@ -27,10 +28,11 @@ from keras_selfattn.layers.weight_settings import LayerArguments, WeightSettings
 Tensor = Any
 
 
-class SelfAttentionBase(keras.layers.Layer):
+class SelfAttentionBase(LowRankLayer):
     """Base of the self-attention layers: projection to heads, attention, projection to the outputs.
 
-    A subclass defines `build`, which makes the projections with `_build_projections`, and `call`.
+    A subclass defines `build`, which makes the projections with `_build_projections`, and ends with
+    `_go_on_with_lora`; and `call`.
     """
 
     _arguments: ClassVar[tuple[str, ...]] = ("num_heads", "head_dim", "causal", "use_bias", "seed")
@@ -54,6 +56,7 @@ class SelfAttentionBase(keras.layers.Layer):
         self.use_bias = checked_flag("use_bias", use_bias)
         self.seed = checked_seed(seed)
         self.supports_masking = True
+        self._updates = LowRankUpdates(dtype=self.dtype_policy, name="lora")
         self._reach: tuple[int | None, int | None] = (None, 0) if self.causal else (None, None)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -80,6 +83,10 @@ class SelfAttentionBase(keras.layers.Layer):
         batch, length, _features = inputs.shape
         weights = keras.KerasTensor((batch, self.num_heads, length, length), dtype=self.compute_dtype)
         return outputs, weights
+
+    def save_own_variables(self, store: Any) -> None:
+        with self._updates.merged():
+            super().save_own_variables(store)
 
     def get_config(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in self._arguments}
@@ -117,6 +124,7 @@ class SelfAttentionBase(keras.layers.Layer):
             head_dim=self._head_dim,
             use_bias=self.use_bias,
             settings=self.weight_settings,
+            updates=self._updates,
             seed=heads_seed,
         )
         settings, after = self.weight_settings, len(num_heads)
@@ -155,6 +163,22 @@ class SelfAttentionBase(keras.layers.Layer):
     def _outputs(self, context: Tensor, tokens: Tokens) -> Tensor:
         """Return the output projection of the heads' context `[N, H D]`, `[N, features]`."""
         outputs = affine(context, self._output_kernel, self._output_bias)
+        outputs = self._updates.added(["output"], [outputs.shape[-1]], outputs, context)
         if self.weight_settings.activity_regularizer is not None:
             self.weight_settings.penalise(outputs, tokens)
         return outputs
+
+    def _kernels(self) -> dict[str, Kernel]:
+        output = Kernel(self._output_kernel, 0, self._output_kernel.shape[1])
+        return {**self._projection.kernels(), "output": output}
+
+    def lora_parts(self) -> tuple[str, ...]:
+        return tuple(self._kernels())
+
+    def check_lora(self, rank: int, parts: tuple[str, ...]) -> None:
+        check_kernels({name: self._kernels()[name] for name in parts}, rank)
+
+    def start_lora(self, rank: int, alpha: float, parts: tuple[str, ...]) -> None:
+        kernels = {name: self._kernels()[name] for name in parts}
+        # Other seeds than those of the layer's own weights.
+        self._updates.start(kernels, rank, alpha, he_uniform(split_seed(self.seed, 8)[-1], len(parts)))

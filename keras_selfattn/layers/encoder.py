@@ -18,6 +18,7 @@ from keras_selfattn.layers.argument_checks import (
 )
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
 from keras_selfattn.layers.encoder_block import EncoderBlock, serialized_settings
+from keras_selfattn.layers.low_rank import LowRankLayer
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
@@ -34,7 +35,7 @@ _MAY_DIFFER += WEIGHT_SETTINGS
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class Encoder(keras.layers.Layer):
+class Encoder(LowRankLayer):
     """A stack of `EncoderBlock`s, with a last normalisation if they are pre-norm. Keeps the mask.
 
     Args:
@@ -151,6 +152,7 @@ class Encoder(keras.layers.Layer):
             block.build(input_shape)
         if self._norm is not None:
             self._norm.build(input_shape)
+        self._go_on_with_lora()
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         refuse_renamed(options, RENAMED_IN_CALLS)
@@ -198,6 +200,17 @@ class Encoder(keras.layers.Layer):
         differences = self.block_settings and [serialized_settings(each) for each in self.block_settings]
         config |= {**self.weight_settings.config(), "block_settings": differences}
         return {**super().get_config(), **config}
+
+    def lora_parts(self) -> tuple[str, ...]:
+        return self._blocks[0].lora_parts()
+
+    def check_lora(self, rank: int, parts: tuple[str, ...]) -> None:
+        for block in self._blocks:
+            block.check_lora(rank, parts)
+
+    def start_lora(self, rank: int, alpha: float, parts: tuple[str, ...]) -> None:
+        for block in self._blocks:
+            block.start_lora(rank, alpha, parts)
 
 
 def _setting(block: EncoderBlock, name: str) -> Any:

@@ -22,6 +22,7 @@ from keras_selfattn.layers.argument_checks import (
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.feed_forward import FeedForward
+from keras_selfattn.layers.low_rank import LowRankLayer, check_kernels
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import NORMS, make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
@@ -53,7 +54,7 @@ _ATTENTION = (
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class EncoderBlock(keras.layers.Layer):
+class EncoderBlock(LowRankLayer):
     """Self-attention, then a feed-forward network, each normalised and added to its input.
 
     Pre-norm: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`; it trains without warmup where
@@ -204,6 +205,7 @@ class EncoderBlock(keras.layers.Layer):
         for layer in (self._attention_norm, self._attention, self._feed_forward_norm, self._feed_forward):
             if layer is not None:
                 layer.build(input_shape)
+        self._go_on_with_lora()
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         refuse_renamed(options, RENAMED_IN_CALLS)
@@ -278,6 +280,19 @@ class EncoderBlock(keras.layers.Layer):
         x = _added(x, transformed, self._feed_forward_dropouts, training, tokens)
         return (x if self.norm_first else normalised(self._feed_forward_norm, x, tokens)), weights
 
+    def lora_parts(self) -> tuple[str, ...]:
+        return (*self._attention.lora_parts(), "feed_forward")
+
+    def check_lora(self, rank: int, parts: tuple[str, ...]) -> None:
+        self._attention.check_lora(rank, _of_attention(parts))
+        if "feed_forward" in parts:
+            check_kernels(self._feed_forward.kernels(), rank)
+
+    def start_lora(self, rank: int, alpha: float, parts: tuple[str, ...]) -> None:
+        self._attention.start_lora(rank, alpha, _of_attention(parts))
+        if "feed_forward" in parts:
+            self._feed_forward.start_lora(rank, alpha)
+
     def _dropouts(self) -> list[Dropout]:
         inner = [self._attention.weights_dropout, self._feed_forward.hidden_dropout]
         return [*inner, *self._attention_dropouts, *self._feed_forward_dropouts]
@@ -288,6 +303,10 @@ class EncoderBlock(keras.layers.Layer):
             Dropout(self.dropout, seeds[0], dtype=policy, name=f"{name}_dropout"),
             Dropout(self.stochastic_depth, seeds[1], per_sample=True, dtype=policy, name=f"{name}_depth"),
         ]
+
+
+def _of_attention(parts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part for part in parts if part != "feed_forward")
 
 
 def serialized_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from keras import ops
 from keras_selfattn.layers.argument_checks import checked_sequence
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.low_rank import Kernel
 from keras_selfattn.layers.projection import Projection
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.weight_settings import WeightSettings
@@ -85,7 +86,19 @@ class FeedForward(keras.layers.Layer):
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
 
-    def _dense(self, units: int, place: int, name: str, activation: Any = None) -> keras.layers.Layer:
+    def kernels(self) -> dict[str, Kernel]:
+        """Return the kernel of each projection by its name."""
+        return {f"feed-forward {each.name}": each.as_kernel() for each in self._projections()}
+
+    def start_lora(self, rank: int, alpha: float) -> None:
+        """Begin low-rank updates of all kernels, which are frozen."""
+        for each, seed in zip(self._projections(), split_seed(self._seeds[0], 3), strict=False):
+            each.start_lora(rank, alpha, seed)
+
+    def _projections(self) -> list[Projection]:
+        return [self._hidden, self._output, *([] if self._gate is None else [self._gate])]
+
+    def _dense(self, units: int, place: int, name: str, activation: Any = None) -> Projection:
         seed, settings = self._seeds[1 + place], self._settings
         return Projection(
             units,

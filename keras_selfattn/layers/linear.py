@@ -69,6 +69,7 @@ class LinearSelfAttention(SelfAttentionBase):
 
     def build(self, input_shape: tuple) -> None:
         self._build_projections(input_shape, "query_key_value", [self.num_heads] * 3)
+        self._go_on_with_lora()
 
     def call(
         self,

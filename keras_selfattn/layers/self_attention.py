@@ -160,6 +160,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         vectors = 2 * self._head_dim if isinstance(self.position, RelativePositions) else 0
         width = 1 + vectors // self.num_heads
         self._formula = Formula(self._score, self.weights_dropout, self._combine, self._learned, width)
+        self._go_on_with_lora()
 
     def call(
         self,
