@@ -12,6 +12,7 @@ from keras_selfattn.layers.argument_checks import checked_positive
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import Distance, Formula, Learned, additive_score, dot_product
 from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
+from keras_selfattn.layers.low_rank import go_on_with_lora
 from keras_selfattn.layers.masks import PairMask, pair_mask
 from keras_selfattn.layers.projection import affine
 from keras_selfattn.layers.weight_settings import LayerArguments
@@ -81,7 +82,7 @@ class AdditiveSelfAttention(SelfAttentionBase):
         self._formula = Formula(
             _additive, self.weights_dropout, variables={"score_vector": vector}, score_width=self._head_dim
         )
-        self._go_on_with_lora()
+        go_on_with_lora(self)
 
     def call(
         self,
@@ -171,7 +172,7 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         features = input_shape[-1]
         self._score_kernel = self._score_weight("score_kernel", (features, features), first=2)
         self._formula = Formula(_multiplicative, self.weights_dropout)
-        self._go_on_with_lora()
+        go_on_with_lora(self)
 
     def call(
         self,

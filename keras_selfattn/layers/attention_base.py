@@ -4,7 +4,8 @@ Axes: H (heads), D (features of one head).
 """
 
 import math
-from typing import Any, ClassVar, Unpack
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self, Unpack
 
 import keras
 
@@ -19,7 +20,14 @@ from keras_selfattn.layers.argument_checks import (
 )
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.low_rank import Kernel, LowRankLayer, LowRankUpdates, check_kernels, he_uniform
+from keras_selfattn.layers.low_rank import (
+    Kernel,
+    LowRankUpdates,
+    begin_lora,
+    check_kernels,
+    he_uniform,
+    without_lora,
+)
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.projection import HeadProjection, affine
 from keras_selfattn.layers.seeds import split_seed
@@ -28,11 +36,11 @@ from keras_selfattn.layers.weight_settings import LayerArguments, WeightSettings
 Tensor = Any
 
 
-class SelfAttentionBase(LowRankLayer):
+class SelfAttentionBase(keras.layers.Layer):
     """Base of the self-attention layers: projection to heads, attention, projection to the outputs.
 
     A subclass defines `build`, which makes the projections with `_build_projections`, and ends with
-    `_go_on_with_lora`; and `call`.
+    `go_on_with_lora`; and `call`.
     """
 
     _arguments: ClassVar[tuple[str, ...]] = ("num_heads", "head_dim", "causal", "use_bias", "seed")
@@ -56,6 +64,7 @@ class SelfAttentionBase(LowRankLayer):
         self.use_bias = checked_flag("use_bias", use_bias)
         self.seed = checked_seed(seed)
         self.supports_masking = True
+        self.lora: dict[str, Any] | None = None
         self._updates = LowRankUpdates(dtype=self.dtype_policy, name="lora")
         self._reach: tuple[int | None, int | None] = (None, 0) if self.causal else (None, None)
 
@@ -84,13 +93,53 @@ class SelfAttentionBase(LowRankLayer):
         weights = keras.KerasTensor((batch, self.num_heads, length, length), dtype=self.compute_dtype)
         return outputs, weights
 
+    def enable_lora(
+        self, rank: int, lora_alpha: float | None = None, parts: Sequence[str] | None = None
+    ) -> None:
+        """Freeze the layer, and train a low-rank update of the kernel of each chosen projection instead.
+
+        A model is compiled after it. Saved files hold the kernels with their updates added. A layer without
+        LoRA loads them, and one of the same rank and parts goes on training with the updates.
+
+        Args:
+            rank: rank of the updates, from 1 to the smaller side of each kernel.
+            lora_alpha: the factor of an update is `lora_alpha / rank`; by default 1, as in Keras.
+            parts: projections that are updated, of those that the layer has: "query", "key", "value" and
+                "output". By default query and value, which the paper found best for few parameters (section
+                7.1).
+
+        Raises:
+            ValueError: for a rank or part out of range, a layer that is not built or has LoRA already, or a
+                kernel with a constraint, which an update would violate.
+
+        Example:
+
+            >>> from keras_selfattn import layers
+            >>> attention = layers.MultiHeadSelfAttention(num_heads=4)
+            >>> attention.build((None, None, 64))
+            >>> attention.enable_lora(4)
+            >>> sorted(tuple(weight.shape) for weight in attention.trainable_variables)
+            [(4, 64), (4, 64), (64, 4), (64, 4)]
+
+        Reference: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
+        """
+        begin_lora(self, rank, lora_alpha, parts)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return the layer of a config; its LoRA begins when it is built."""
+        layer = super().from_config(without_lora(config))
+        layer.lora = config.get("lora")
+        return layer
+
     def save_own_variables(self, store: Any) -> None:
         with self._updates.merged():
             super().save_own_variables(store)
 
     def get_config(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in self._arguments}
-        return {**super().get_config(), **own, **self.weight_settings.config()}
+        lora = {} if self.lora is None else {"lora": self.lora}
+        return {**super().get_config(), **own, **self.weight_settings.config(), **lora}
 
     def _set_window_and_dropout(self, window: int | tuple[int, int] | None, dropout: float) -> None:
         """Store `window` and `dropout`, which only the layers that form attention weights take."""
@@ -163,7 +212,8 @@ class SelfAttentionBase(LowRankLayer):
     def _outputs(self, context: Tensor, tokens: Tokens) -> Tensor:
         """Return the output projection of the heads' context `[N, H D]`, `[N, features]`."""
         outputs = affine(context, self._output_kernel, self._output_bias)
-        outputs = self._updates.added(["output"], [outputs.shape[-1]], outputs, context)
+        if self._updates.started:
+            outputs = self._updates.added(["output"], [outputs.shape[-1]], outputs, context)
         if self.weight_settings.activity_regularizer is not None:
             self.weight_settings.penalise(outputs, tokens)
         return outputs
@@ -173,12 +223,15 @@ class SelfAttentionBase(LowRankLayer):
         return {**self._projection.kernels(), "output": output}
 
     def lora_parts(self) -> tuple[str, ...]:
+        """Return the names of the projections that can be updated."""
         return tuple(self._kernels())
 
-    def check_lora(self, rank: int, parts: tuple[str, ...]) -> None:
+    def check_lora(self, rank: int, parts: Sequence[str]) -> None:
+        """Raise ValueError if a kernel is too small or has a constraint."""
         check_kernels({name: self._kernels()[name] for name in parts}, rank)
 
-    def start_lora(self, rank: int, alpha: float, parts: tuple[str, ...]) -> None:
+    def start_lora(self, rank: int, lora_alpha: float, parts: Sequence[str]) -> None:
+        """Make the updates of the parts, whose kernels are frozen."""
         kernels = {name: self._kernels()[name] for name in parts}
         # Other seeds than those of the layer's own weights.
-        self._updates.start(kernels, rank, alpha, he_uniform(split_seed(self.seed, 8)[-1], len(parts)))
+        self._updates.start(kernels, rank, lora_alpha, he_uniform(split_seed(self.seed, 8)[-1], len(parts)))

@@ -5,7 +5,7 @@ Axes: B (batch), T (query positions), S (key positions), H (heads), D (features)
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import keras
 
@@ -18,7 +18,7 @@ from keras_selfattn.layers.argument_checks import (
 )
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
 from keras_selfattn.layers.encoder_block import EncoderBlock, serialized_settings
-from keras_selfattn.layers.low_rank import LowRankLayer
+from keras_selfattn.layers.low_rank import begin_lora, go_on_with_lora, without_lora
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
@@ -35,7 +35,7 @@ _MAY_DIFFER += WEIGHT_SETTINGS
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class Encoder(LowRankLayer):
+class Encoder(keras.layers.Layer):
     """A stack of `EncoderBlock`s, with a last normalisation if they are pre-norm. Keeps the mask.
 
     Args:
@@ -106,6 +106,7 @@ class Encoder(LowRankLayer):
         self.num_layers = checked_count("num_layers", num_layers)
         self.stochastic_depth = checked_rate("stochastic_depth", stochastic_depth)
         self.seed = checked_seed(seed)
+        self.lora: dict[str, Any] | None = None
         self.supports_masking = True
         of_block |= {
             "num_heads": num_heads,
@@ -152,7 +153,7 @@ class Encoder(LowRankLayer):
             block.build(input_shape)
         if self._norm is not None:
             self._norm.build(input_shape)
-        self._go_on_with_lora()
+        go_on_with_lora(self)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         refuse_renamed(options, RENAMED_IN_CALLS)
@@ -182,6 +183,19 @@ class Encoder(LowRankLayer):
             weights.append(found)
         return normalised(self._norm, x, tokens), weights if return_weights else None
 
+    def enable_lora(
+        self, rank: int, lora_alpha: float | None = None, parts: Sequence[str] | None = None
+    ) -> None:
+        """As `EncoderBlock.enable_lora`, for all blocks."""
+        begin_lora(self, rank, lora_alpha, parts)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return the layer of a config; its LoRA begins when it is built."""
+        layer = super().from_config(without_lora(config))
+        layer.lora = config.get("lora")
+        return layer
+
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
 
@@ -199,18 +213,22 @@ class Encoder(LowRankLayer):
         config = serialized_settings({name: getattr(self, name) for name in names})
         differences = self.block_settings and [serialized_settings(each) for each in self.block_settings]
         config |= {**self.weight_settings.config(), "block_settings": differences}
+        config |= {} if self.lora is None else {"lora": self.lora}
         return {**super().get_config(), **config}
 
     def lora_parts(self) -> tuple[str, ...]:
+        """Return the names of the projections that can be updated."""
         return self._blocks[0].lora_parts()
 
-    def check_lora(self, rank: int, parts: tuple[str, ...]) -> None:
+    def check_lora(self, rank: int, parts: Sequence[str]) -> None:
+        """Raise ValueError if a kernel is too small or has a constraint."""
         for block in self._blocks:
             block.check_lora(rank, parts)
 
-    def start_lora(self, rank: int, alpha: float, parts: tuple[str, ...]) -> None:
+    def start_lora(self, rank: int, lora_alpha: float, parts: Sequence[str]) -> None:
+        """Make the updates of the parts, whose kernels are frozen."""
         for block in self._blocks:
-            block.start_lora(rank, alpha, parts)
+            block.start_lora(rank, lora_alpha, parts)
 
 
 def _setting(block: EncoderBlock, name: str) -> Any:

@@ -3,9 +3,9 @@
 Axes: B (batch), T (query positions), S (key positions), H (heads), D (features).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import keras
 
@@ -22,7 +22,7 @@ from keras_selfattn.layers.argument_checks import (
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.feed_forward import FeedForward
-from keras_selfattn.layers.low_rank import LowRankLayer, check_kernels
+from keras_selfattn.layers.low_rank import begin_lora, check_kernels, go_on_with_lora, without_lora
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import NORMS, make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
@@ -54,7 +54,7 @@ _ATTENTION = (
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
-class EncoderBlock(LowRankLayer):
+class EncoderBlock(keras.layers.Layer):
     """Self-attention, then a feed-forward network, each normalised and added to its input.
 
     Pre-norm: `x + attention(norm(x))`, then `x + feed_forward(norm(x))`; it trains without warmup where
@@ -161,6 +161,7 @@ class EncoderBlock(LowRankLayer):
         self.gated = checked_flag("gated", gated)
         self.remat = checked_flag("remat", remat)
         self.seed = checked_seed(seed)
+        self.lora: dict[str, Any] | None = None
         self.supports_masking = True
         seeds = split_seed(self.seed, 6)
         self._attention = MultiHeadSelfAttention(
@@ -205,7 +206,7 @@ class EncoderBlock(LowRankLayer):
         for layer in (self._attention_norm, self._attention, self._feed_forward_norm, self._feed_forward):
             if layer is not None:
                 layer.build(input_shape)
-        self._go_on_with_lora()
+        go_on_with_lora(self)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         refuse_renamed(options, RENAMED_IN_CALLS)
@@ -249,6 +250,19 @@ class EncoderBlock(LowRankLayer):
             return x, None
         return forward(x)
 
+    def enable_lora(
+        self, rank: int, lora_alpha: float | None = None, parts: Sequence[str] | None = None
+    ) -> None:
+        """As `MultiHeadSelfAttention.enable_lora`; `parts` may hold "feed_forward", too."""
+        begin_lora(self, rank, lora_alpha, parts)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return the layer of a config; its LoRA begins when it is built."""
+        layer = super().from_config(without_lora(config))
+        layer.lora = config.get("lora")
+        return layer
+
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
 
@@ -265,7 +279,13 @@ class EncoderBlock(LowRankLayer):
         )
         names += ("norm", "norm_first", "norm_epsilon", "attention_norm", "gated", "remat", "seed")
         settings = {name: getattr(self, name) for name in ("activation", *names, *_ATTENTION)}
-        return {**super().get_config(), **serialized_settings(settings), **self.weight_settings.config()}
+        lora = {} if self.lora is None else {"lora": self.lora}
+        return {
+            **super().get_config(),
+            **serialized_settings(settings),
+            **self.weight_settings.config(),
+            **lora,
+        }
 
     def _forward(
         self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
@@ -281,17 +301,20 @@ class EncoderBlock(LowRankLayer):
         return (x if self.norm_first else normalised(self._feed_forward_norm, x, tokens)), weights
 
     def lora_parts(self) -> tuple[str, ...]:
+        """Return the names of the projections that can be updated."""
         return (*self._attention.lora_parts(), "feed_forward")
 
-    def check_lora(self, rank: int, parts: tuple[str, ...]) -> None:
+    def check_lora(self, rank: int, parts: Sequence[str]) -> None:
+        """Raise ValueError if a kernel is too small or has a constraint."""
         self._attention.check_lora(rank, _of_attention(parts))
         if "feed_forward" in parts:
             check_kernels(self._feed_forward.kernels(), rank)
 
-    def start_lora(self, rank: int, alpha: float, parts: tuple[str, ...]) -> None:
-        self._attention.start_lora(rank, alpha, _of_attention(parts))
+    def start_lora(self, rank: int, lora_alpha: float, parts: Sequence[str]) -> None:
+        """Make the updates of the parts, whose kernels are frozen."""
+        self._attention.start_lora(rank, lora_alpha, _of_attention(parts))
         if "feed_forward" in parts:
-            self._feed_forward.start_lora(rank, alpha)
+            self._feed_forward.start_lora(rank, lora_alpha)
 
     def _dropouts(self) -> list[Dropout]:
         inner = [self._attention.weights_dropout, self._feed_forward.hidden_dropout]
@@ -305,7 +328,7 @@ class EncoderBlock(LowRankLayer):
         ]
 
 
-def _of_attention(parts: tuple[str, ...]) -> tuple[str, ...]:
+def _of_attention(parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(part for part in parts if part != "feed_forward")
 
 

@@ -15,6 +15,7 @@ from keras import ops
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import PaddedTokens
+from keras_selfattn.layers.low_rank import go_on_with_lora
 from keras_selfattn.layers.masks import PairMask, all_of, pair_mask
 from keras_selfattn.layers.window import Chunks
 
@@ -69,7 +70,7 @@ class LinearSelfAttention(SelfAttentionBase):
 
     def build(self, input_shape: tuple) -> None:
         self._build_projections(input_shape, "query_key_value", [self.num_heads] * 3)
-        self._go_on_with_lora()
+        go_on_with_lora(self)
 
     def call(
         self,

@@ -8,7 +8,7 @@ Reference: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models",
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import keras
 import numpy as np
@@ -55,10 +55,14 @@ class LowRankUpdates(keras.layers.Layer):
 
     The update is added to the product, so no gradient of a frozen kernel is formed. A file holds the kernels
     with their updates added, for layers without any, and A and B, with which a training goes on.
+
+    Attributes:
+        started: True if there are updates.
     """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.started = False
         self._started = _Started()
         self._down: dict[str, Any] = {}
         self._up: dict[str, Any] = {}
@@ -85,6 +89,7 @@ class LowRankUpdates(keras.layers.Layer):
                 name=f"{name}_b", shape=(rank, kernel.width), initializer=up, dtype=dtype
             )
         self._started = _Started(dict(kernels), alpha / rank)
+        self.started = True
 
     def added(self, names: Sequence[str], widths: Sequence[int], product: Tensor, x: Tensor) -> Tensor:
         """Return products `[N, sum(widths)]` of x `[N, D]` with named kernels, plus their updates."""
@@ -113,7 +118,7 @@ class LowRankUpdates(keras.layers.Layer):
 
     def load_own_variables(self, store: Any) -> None:
         """Take A and B, whose updates the kernels of the file have; without them begin with no update."""
-        if not self._started.kernels:
+        if not self.started:
             return
         if store.keys():
             super().load_own_variables(store)
@@ -128,99 +133,45 @@ class LowRankUpdates(keras.layers.Layer):
             kernel.plus(sign * self._started.scale * np.matmul(down, up))
 
 
-class LowRankLayer(keras.layers.Layer):
-    """Base of layers that take low-rank updates.
+def begin_lora(layer: Any, rank: int, lora_alpha: float | None, parts: Sequence[str] | None) -> None:
+    """Freeze a layer and make the updates of the chosen parts; see `MultiHeadSelfAttention.enable_lora`.
 
-    A subclass gives `lora_parts`, `check_lora` and `start_lora`. Its `build` ends with `_go_on_with_lora`, so
-    that a layer made from a config has its updates before weights are loaded.
+    The layer has `lora_parts`, `check_lora` and `start_lora`. Its build ends with `go_on_with_lora`, so that
+    a layer made from a config has its updates before weights are loaded.
     """
+    if not layer.built:
+        raise ValueError("LoRA needs a built layer: call it on inputs, or `build` it.")
+    if layer.lora is not None:
+        raise ValueError(
+            f"LoRA is enabled already, with rank {layer.lora['rank']}. It can be enabled once: make the "
+            "layer anew, and load the weights, for another rank."
+        )
+    rank = checked_count("rank", rank)
+    alpha = float(rank) if lora_alpha is None else checked_positive("lora_alpha", lora_alpha)
+    has = layer.lora_parts()
+    chosen = [name for name in ("query", "value") if name in has] if parts is None else parts
+    if isinstance(chosen, str) or not chosen or not set(chosen) <= set(has):
+        raise ValueError(f"`parts` must be some of {', '.join(has)}. Received {parts!r}.")
+    _start(layer, {"rank": rank, "lora_alpha": alpha, "parts": [name for name in has if name in chosen]})
 
-    _lora: tuple[int, float, tuple[str, ...]] | None = None
-    _lora_of_config: Mapping[str, Any] | None = None
 
-    def enable_lora(
-        self, rank: int, lora_alpha: float | None = None, parts: Sequence[str] | None = None
-    ) -> None:
-        """Freeze the layer, and train a low-rank update of the kernel of each chosen projection instead.
+def without_lora(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config of a layer without its `lora`, which is no argument of its constructor."""
+    return {name: value for name, value in config.items() if name != "lora"}
 
-        A model is compiled after it. Saved files hold the kernels with their updates added. A layer without
-        LoRA loads them, and one of the same rank and parts goes on training with the updates.
 
-        Args:
-            rank: rank of the updates, from 1 to the smaller side of each kernel.
-            lora_alpha: the factor of an update is `lora_alpha / rank`; by default 1, as in Keras.
-            parts: projections that are updated: "query", "key", "value", "output"; in a block also
-                "feed_forward". By default query and value, which the paper found best for few parameters
-                (section 7.1), of those that the layer has.
+def go_on_with_lora(layer: Any) -> None:
+    """Make the updates that the config of a layer has, as it is built."""
+    if layer.lora is not None:
+        _start(layer, dict(layer.lora))
 
-        Raises:
-            ValueError: for a rank or part out of range, a layer that is not built or has LoRA already, or a
-                kernel with a constraint, which an update would violate.
 
-        Example:
-
-            >>> from keras_selfattn import layers
-            >>> encoder = layers.Encoder(num_layers=2, num_heads=4)
-            >>> encoder.build((None, None, 64))
-            >>> encoder.enable_lora(4)
-            >>> sum(weight.shape[0] * weight.shape[1] for weight in encoder.trainable_variables)
-            2048
-        """
-        if not self.built:
-            raise ValueError("LoRA needs a built layer: call it on inputs, or `build` it.")
-        if self._lora is not None:
-            raise ValueError(
-                f"LoRA is enabled already, with rank {self._lora[0]}. It can be enabled once: make the layer "
-                "anew, and load the weights, for another rank."
-            )
-        rank = checked_count("rank", rank)
-        alpha = rank if lora_alpha is None else checked_positive("lora_alpha", lora_alpha)
-        self._begin_lora(rank, alpha, self._checked_parts(parts))
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the layer of a config, whose LoRA begins when it is built."""
-        lora = config.get("lora")
-        layer = super().from_config({name: value for name, value in config.items() if name != "lora"})
-        layer._lora_of_config = lora
-        return layer
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        if self._lora is not None:
-            rank, alpha, parts = self._lora
-            config["lora"] = {"rank": rank, "lora_alpha": alpha, "parts": list(parts)}
-        return config
-
-    def _go_on_with_lora(self) -> None:
-        if (lora := self._lora_of_config) is not None:
-            self._begin_lora(lora["rank"], lora["lora_alpha"], tuple(lora["parts"]))
-
-    def _begin_lora(self, rank: int, alpha: float, parts: tuple[str, ...]) -> None:
-        self.check_lora(rank, parts)
-        for variable in self.trainable_variables:
-            variable.trainable = False
-        self.start_lora(rank, alpha, parts)
-        self._lora = (rank, alpha, parts)
-
-    def _checked_parts(self, parts: Sequence[str] | None) -> tuple[str, ...]:
-        has = self.lora_parts()
-        chosen = [name for name in ("query", "value") if name in has] if parts is None else parts
-        if isinstance(chosen, str) or not chosen or not set(chosen) <= set(has):
-            raise ValueError(f"`parts` must be some of {', '.join(has)}. Received {parts!r}.")
-        return tuple(name for name in has if name in chosen)
-
-    def lora_parts(self) -> tuple[str, ...]:
-        """Return the names of the projections that can be updated."""
-        raise NotImplementedError
-
-    def check_lora(self, rank: int, parts: tuple[str, ...]) -> None:
-        """Raise ValueError if a kernel is too small or has a constraint."""
-        raise NotImplementedError
-
-    def start_lora(self, rank: int, alpha: float, parts: tuple[str, ...]) -> None:
-        """Make the updates of the parts."""
-        raise NotImplementedError
+def _start(layer: Any, lora: dict[str, Any]) -> None:
+    layer.check_lora(lora["rank"], lora["parts"])
+    for variable in layer.trainable_variables:
+        variable.trainable = False
+    layer.start_lora(**lora)
+    layer.lora = lora
 
 
 def check_kernels(kernels: Mapping[str, Kernel], rank: int) -> None:

@@ -77,21 +77,24 @@ class HeadProjection:
         """Return the heads of each projection of tokens `[N, features]`, as `tokens.split_heads` does."""
         if not isinstance(tokens, PackedTokens):  # transposed at once, before they are split
             product = affine(x, self._kernel, self._bias)
-            product = self._updates.added(self._names, self._widths, product, x)
+            if self._updates.started:
+                product = self._updates.added(self._names, self._widths, product, x)
             self._penalise(lambda: split(product, self._widths), tokens)
             heads = tokens.split_heads(product, sum(self._num_heads))
             return split(heads, self._num_heads, axis=1)  # each [B, H, T, D]
         # Split the kernel or the product, whichever has fewer rows; the kernel if that is unknown.
         if x.shape[0] is not None and x.shape[0] <= x.shape[1]:
             product = affine(x, self._kernel, self._bias)
-            product = self._updates.added(self._names, self._widths, product, x)
+            if self._updates.started:
+                product = self._updates.added(self._names, self._widths, product, x)
             parts = split(product, self._widths)
         else:
             kernels = split(self._kernel, self._widths)
             biases = [None] * len(kernels) if self._bias is None else split(self._bias, self._widths)
             parts = [affine(x, *weights) for weights in zip(kernels, biases, strict=True)]
             of_parts = zip(self._names, self._widths, parts, strict=True)
-            parts = [self._updates.added([name], [width], part, x) for name, width, part in of_parts]
+            if self._updates.started:
+                parts = [self._updates.added([name], [width], part, x) for name, width, part in of_parts]
         self._penalise(lambda: parts, tokens)
         return [tokens.split_heads(part, heads) for part, heads in zip(parts, self._num_heads, strict=True)]
 
@@ -116,7 +119,8 @@ class Projection(keras.layers.Dense):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         outputs = biased(ops.matmul(inputs, self.kernel), self.bias)
-        outputs = self._updates.added([self.name], [self.units], outputs, inputs)
+        if self._updates.started:
+            outputs = self._updates.added([self.name], [self.units], outputs, inputs)
         return outputs if self.activation is None else self.activation(outputs)
 
     def as_kernel(self) -> Kernel:

@@ -22,6 +22,7 @@ from keras_selfattn.layers.attention_math import (
     widened,
 )
 from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
+from keras_selfattn.layers.low_rank import go_on_with_lora
 from keras_selfattn.layers.masks import PairMask, pair_mask
 from keras_selfattn.layers.relative_positions import PositionStrategy, RelativePositions, checked_strategy
 from keras_selfattn.layers.seeds import split_seed
@@ -160,7 +161,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         vectors = 2 * self._head_dim if isinstance(self.position, RelativePositions) else 0
         width = 1 + vectors // self.num_heads
         self._formula = Formula(self._score, self.weights_dropout, self._combine, self._learned, width)
-        self._go_on_with_lora()
+        go_on_with_lora(self)
 
     def call(
         self,
