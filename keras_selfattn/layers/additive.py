@@ -3,8 +3,7 @@
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), D (features of one head).
 """
 
-import math
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -13,9 +12,10 @@ from keras_selfattn.layers.argument_checks import checked_positive
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import Distance, Formula, Learned, additive_score, dot_product
 from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
+from keras_selfattn.layers.low_rank import go_on_with_lora
 from keras_selfattn.layers.masks import PairMask, pair_mask
 from keras_selfattn.layers.projection import affine
-from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.weight_settings import LayerArguments
 
 Tensor = Any
 
@@ -31,6 +31,9 @@ class AdditiveSelfAttention(SelfAttentionBase):
         head_dim: features of one head, which is also the width of the score's hidden layer; by default the
             input's features divided by `num_heads`.
         causal, window, dropout, use_bias, seed: as for `MultiHeadSelfAttention`.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint,
+            bias_constraint, activity_regularizer: as for `MultiHeadSelfAttention`. The score
+            vector of each head is a kernel `[head_dim, 1]`.
 
     Call arguments:
         inputs, mask, valid_lens, attention_mask, training, return_weights: as for `MultiHeadSelfAttention`.
@@ -67,23 +70,19 @@ class AdditiveSelfAttention(SelfAttentionBase):
         dropout: float = 0.0,
         use_bias: bool = True,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerArguments],
     ) -> None:
         super().__init__(num_heads, head_dim, causal=causal, use_bias=use_bias, seed=seed, **kwargs)
         self._set_window_and_dropout(window, dropout)
 
     def build(self, input_shape: tuple) -> None:
         self._build_projections(input_shape, "query_key_value", [self.num_heads] * 3)
-        # Glorot of a layer from head_dim to 1, for each head.
-        limit = math.sqrt(6 / (self._head_dim + 1))
-        vector = self.add_weight(
-            name="score_vector",
-            shape=(self.num_heads, self._head_dim),
-            initializer=keras.initializers.RandomUniform(-limit, limit, split_seed(self.seed, 3)[2]),
-        )
+        # A kernel from head_dim to 1 for each head, in a row.
+        vector = self._score_weight("score_vector", (self._head_dim, 1), first=4, transposed=True)
         self._formula = Formula(
             _additive, self.weights_dropout, variables={"score_vector": vector}, score_width=self._head_dim
         )
+        go_on_with_lora(self)
 
     def call(
         self,
@@ -97,15 +96,15 @@ class AdditiveSelfAttention(SelfAttentionBase):
         pairs = pair_mask(
             inputs, mask, valid_lens, attention_mask, num_heads=self.num_heads, reach=self._reach
         )
-        return on_tokens(self._call_tokens, inputs, pairs, training, return_weights)
+        return on_tokens(self, inputs, pairs, training, return_weights)
 
-    def _call_tokens(
+    def call_tokens(
         self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         query, key, value = self._projection(x, tokens)  # each [B, H, T, D], packed [N, H, D]
         heads = (query, key, value)
         context, weights = attend(heads, tokens, pairs, self._formula, training, return_weights)  # [N, H D]
-        return affine(context, self._output_kernel, self._output_bias), weights
+        return self._outputs(context, tokens), weights
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -121,6 +120,9 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         scale: factor of the logits; by default `1 / sqrt(features)`, which keeps their initial variance at 1.
             1.0 gives the paper's score.
         causal, window, dropout, use_bias, seed: as for `MultiHeadSelfAttention`.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint,
+            bias_constraint, activity_regularizer: as for `MultiHeadSelfAttention`. The score
+            kernel of each head is a kernel `[features, features]`.
 
     Call arguments:
         inputs, mask, valid_lens, attention_mask, training, return_weights: as for `MultiHeadSelfAttention`.
@@ -159,7 +161,7 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         dropout: float = 0.0,
         use_bias: bool = True,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerArguments],
     ) -> None:
         super().__init__(num_heads, head_dim, causal=causal, use_bias=use_bias, seed=seed, **kwargs)
         self._set_window_and_dropout(window, dropout)
@@ -168,13 +170,9 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
     def build(self, input_shape: tuple) -> None:
         self._build_projections(input_shape, "value", [self.num_heads])
         features = input_shape[-1]
-        limit = math.sqrt(3 / features)  # Glorot's for one head
-        self._score_kernel = self.add_weight(
-            name="score_kernel",
-            shape=(features, self.num_heads * features),
-            initializer=keras.initializers.RandomUniform(-limit, limit, split_seed(self.seed, 3)[2]),
-        )
+        self._score_kernel = self._score_weight("score_kernel", (features, features), first=2)
         self._formula = Formula(_multiplicative, self.weights_dropout)
+        go_on_with_lora(self)
 
     def call(
         self,
@@ -188,9 +186,9 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         pairs = pair_mask(
             inputs, mask, valid_lens, attention_mask, num_heads=self.num_heads, reach=self._reach
         )
-        return on_tokens(self._call_tokens, inputs, pairs, training, return_weights)
+        return on_tokens(self, inputs, pairs, training, return_weights)
 
-    def _call_tokens(
+    def call_tokens(
         self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         scale = x.shape[-1] ** -0.5 if self.scale is None else self.scale
@@ -200,7 +198,7 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         (value,) = self._projection(x, tokens)  # [B, H, T, D], packed [N, H, D]
         heads = (query, key, value)
         context, weights = attend(heads, tokens, pairs, self._formula, training, return_weights)  # [N, H D]
-        return affine(context, self._output_kernel, self._output_bias), weights
+        return self._outputs(context, tokens), weights
 
 
 def _additive(learned: Learned, query: Tensor, key: Tensor, distance: Distance) -> Tensor:

@@ -142,25 +142,31 @@ def checked_mask(inputs: Tensor, mask: Tensor) -> Tensor:
             "makes queries, keys and values of it; which pairs may attend goes to `attention_mask`. "
             f"Received shape {tuple(given.shape)}."
         )
-    return _of_shape("mask", _checked_bool("mask", given), ops.shape(inputs)[:2], "[batch, length]")
+    return _of_shape("mask", _as_bool("mask", given), ops.shape(inputs)[:2], "[batch, length]")
 
 
 def checked_pairs(inputs: Tensor, attention_mask: Tensor, num_heads: int) -> Tensor:
-    """Return `attention_mask` as a bool tensor `[T, S]`, `[B, T, S]` or `[B, H or 1, T, S]`, or raise."""
-    pairs = _checked_bool("attention_mask", _tensor(attention_mask))
+    """Return `attention_mask` as a bool tensor, or raise ValueError.
+
+    It is `[T, S]`, `[B, T or 1, S]` or `[B, H or 1, T or 1, S]`. A size of 1 is every head, or every query.
+    It stays 1 if it is known before a graph runs.
+    """
+    pairs = _as_bool("attention_mask", _tensor(attention_mask))
     batch, length = ops.shape(inputs)[:2]
     rank = len(pairs.shape)
     if rank == 2:
-        return _of_shape("attention_mask", pairs, [length, length], "[length, length]")
+        form = "[length, length] (a mask of tokens, [batch, length], goes to `mask`)"
+        return _of_shape("attention_mask", pairs, [length, length], form)
     if rank == 3:
-        return _of_shape("attention_mask", pairs, [batch, length, length], "[batch, length, length]")
+        form = "[batch, length or 1, length]"
+        return _of_queries(pairs, [batch, length], length, form)
     if rank == 4:
         heads = {None: ops.shape(pairs)[1], 1: 1}.get(pairs.shape[1], num_heads)
-        wanted = [batch, heads, length, length]
-        return _of_shape("attention_mask", pairs, wanted, "[batch, heads or 1, length, length]")
+        form = "[batch, heads or 1, length or 1, length]"
+        return _of_queries(pairs, [batch, heads, length], length, form)
     raise ValueError(
-        "`attention_mask` must be of rank 2 [length, length], 3 [batch, length, length] or "
-        f"4 [batch, heads or 1, length, length]. Received shape {tuple(pairs.shape)}."
+        "`attention_mask` must be of rank 2 [length, length], 3 [batch, length or 1, length] or "
+        f"4 [batch, heads or 1, length or 1, length]. Received shape {tuple(pairs.shape)}."
     )
 
 
@@ -240,14 +246,37 @@ def _tensor(value: Any) -> Any:
     return value if isinstance(value, keras.KerasTensor) else cast(Any, ops.convert_to_tensor(value))
 
 
-def _checked_bool(name: str, mask: Tensor) -> Tensor:
+def _as_bool(name: str, mask: Tensor) -> Tensor:
+    """Return a boolean mask; integers too, if they can be seen to be zeros and ones."""
     dtype = _dtype_name(mask)
-    if dtype != "bool":
+    if dtype == "bool":
+        return mask
+    seen = known_values(mask) if _holds_integers(mask) else None
+    if seen is None:
         raise ValueError(
             f"`{name}` must be boolean, True where attention is allowed. Received dtype {dtype}; "
             f"convert it first, for example with `{name} != 0` (or `== 0` for an additive mask)."
         )
-    return mask
+    if not np.isin(seen, (0, 1)).all():
+        raise ValueError(
+            f"`{name}` of integers must hold zeros and ones, 1 where attention is allowed. "
+            f"Received values from {seen.min()} to {seen.max()}."
+        )
+    return mask != 0
+
+
+def _of_queries(pairs: Tensor, wanted: list[Any], length: Tensor, form: str) -> Tensor:
+    """Return `pairs` `[..., T or 1, S]`, whose other sizes must be the `wanted` `[..., T]` and `length`."""
+    *others, queries = wanted
+    given = pairs.shape[-2]
+    if given == 1:
+        return _of_shape("attention_mask", pairs, [*others, 1, length], form)
+    if given is not None:
+        return _of_shape("attention_mask", pairs, [*others, queries, length], form)
+    pairs = _of_shape("attention_mask", pairs, [*others, ops.shape(pairs)[-2], length], form)
+    # Only the running graph knows whether there is one row for every query, or a row for each.
+    known = isinstance(pairs, keras.KerasTensor)
+    return pairs if known else ops.broadcast_to(pairs, (*ops.shape(pairs)[:-2], queries, length))
 
 
 def _of_shape(name: str, tensor: Tensor, wanted: Any, form: str) -> Tensor:

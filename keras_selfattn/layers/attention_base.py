@@ -3,7 +3,9 @@
 Axes: H (heads), D (features of one head).
 """
 
-from typing import Any, ClassVar
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self, Unpack
 
 import keras
 
@@ -16,9 +18,20 @@ from keras_selfattn.layers.argument_checks import (
     checked_window,
     sequence_spec,
 )
+from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.dropout import Dropout
-from keras_selfattn.layers.projection import HeadProjection
+from keras_selfattn.layers.low_rank import (
+    Kernel,
+    LowRankUpdates,
+    begin_lora,
+    check_kernels,
+    he_uniform,
+    without_lora,
+)
+from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
+from keras_selfattn.layers.projection import HeadProjection, affine
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.weight_settings import LayerArguments, WeightSettings
 
 Tensor = Any
 
@@ -26,7 +39,8 @@ Tensor = Any
 class SelfAttentionBase(keras.layers.Layer):
     """Base of the self-attention layers: projection to heads, attention, projection to the outputs.
 
-    A subclass defines `build`, which makes the projections with `_build_projections`, and `call`.
+    A subclass defines `build`, which makes the projections with `_build_projections`, and ends with
+    `go_on_with_lora`; and `call`.
     """
 
     _arguments: ClassVar[tuple[str, ...]] = ("num_heads", "head_dim", "causal", "use_bias", "seed")
@@ -39,16 +53,25 @@ class SelfAttentionBase(keras.layers.Layer):
         causal: bool = False,
         use_bias: bool = True,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerArguments],
     ) -> None:
-        super().__init__(**kwargs)
+        settings, others = WeightSettings.taken_from(kwargs)
+        super().__init__(**others)
+        settings.store_on(self)
         self.num_heads = checked_count("num_heads", num_heads)
         self.head_dim = None if head_dim is None else checked_count("head_dim", head_dim)
         self.causal = checked_flag("causal", causal)
         self.use_bias = checked_flag("use_bias", use_bias)
         self.seed = checked_seed(seed)
         self.supports_masking = True
+        self.lora: dict[str, Any] | None = None
+        self._updates = LowRankUpdates(dtype=self.dtype_policy, name="lora")
         self._reach: tuple[int | None, int | None] = (None, 0) if self.causal else (None, None)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if not RENAMED_IN_CALLS.keys().isdisjoint(options):
+            refuse_renamed(options, RENAMED_IN_CALLS)
+        return super().__call__(*args, **options)
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
@@ -70,8 +93,53 @@ class SelfAttentionBase(keras.layers.Layer):
         weights = keras.KerasTensor((batch, self.num_heads, length, length), dtype=self.compute_dtype)
         return outputs, weights
 
+    def enable_lora(
+        self, rank: int, lora_alpha: float | None = None, parts: Sequence[str] | None = None
+    ) -> None:
+        """Freeze the layer, and train a low-rank update of the kernel of each chosen projection instead.
+
+        A model is compiled after it. Saved files hold the kernels with their updates added. A layer without
+        LoRA loads them, and one of the same rank and parts goes on training with the updates.
+
+        Args:
+            rank: rank of the updates, from 1 to the smaller side of each kernel.
+            lora_alpha: the factor of an update is `lora_alpha / rank`; by default 1, as in Keras.
+            parts: projections that are updated, of those that the layer has: "query", "key", "value" and
+                "output". By default query and value, which the paper found best for few parameters (section
+                7.1).
+
+        Raises:
+            ValueError: for a rank or part out of range, a layer that is not built or has LoRA already, or a
+                kernel with a constraint, which an update would violate.
+
+        Example:
+
+            >>> from keras_selfattn import layers
+            >>> attention = layers.MultiHeadSelfAttention(num_heads=4)
+            >>> attention.build((None, None, 64))
+            >>> attention.enable_lora(4)
+            >>> sorted(tuple(weight.shape) for weight in attention.trainable_variables)
+            [(4, 64), (4, 64), (64, 4), (64, 4)]
+
+        Reference: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
+        """
+        begin_lora(self, rank, lora_alpha, parts)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return the layer of a config; its LoRA begins when it is built."""
+        layer = super().from_config(without_lora(config))
+        layer.lora = config.get("lora")
+        return layer
+
+    def save_own_variables(self, store: Any) -> None:
+        with self._updates.merged():
+            super().save_own_variables(store)
+
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **{name: getattr(self, name) for name in self._arguments}}
+        own = {name: getattr(self, name) for name in self._arguments}
+        lora = {} if self.lora is None else {"lora": self.lora}
+        return {**super().get_config(), **own, **self.weight_settings.config(), **lora}
 
     def _set_window_and_dropout(self, window: int | tuple[int, int] | None, dropout: float) -> None:
         """Store `window` and `dropout`, which only the layers that form attention weights take."""
@@ -104,13 +172,66 @@ class SelfAttentionBase(keras.layers.Layer):
             num_heads=num_heads,
             head_dim=self._head_dim,
             use_bias=self.use_bias,
+            settings=self.weight_settings,
+            updates=self._updates,
             seed=heads_seed,
         )
-        self._output_kernel = self.add_weight(
-            name="output_kernel",
-            shape=(self.num_heads * self._head_dim, features),
-            initializer=keras.initializers.GlorotUniform(output_seed),
+        settings, after = self.weight_settings, len(num_heads)
+        shape = (self.num_heads * self._head_dim, features)
+        self._output_kernel = settings.add(
+            self, "output_kernel", "kernel", [shape], [output_seed], first=after
         )
         self._output_bias = None
         if self.use_bias:
-            self._output_bias = self.add_weight(name="output_bias", shape=(features,), initializer="zeros")
+            seeds = split_seed(output_seed, 1)
+            self._output_bias = settings.add(self, "output_bias", "bias", [shape[1:]], seeds, first=after)
+
+    def _score_weight(
+        self, name: str, shape: tuple[int, int], *, first: int, transposed: bool = False
+    ) -> Tensor:
+        """Return a weight with a kernel of a learned score for each head, side by side.
+
+        Args:
+            name: its name.
+            shape: of each kernel, which is also what its Glorot limits are of.
+            first: number of the first of them among the layer's projections.
+            transposed: whether the kernels are the rows of the weight.
+        """
+        limit, seed = math.sqrt(6 / sum(shape)), split_seed(self.seed, 3)[2]
+        return self.weight_settings.add(
+            self,
+            name,
+            "kernel",
+            [shape] * self.num_heads,
+            split_seed(seed, self.num_heads),
+            first=first,
+            drawn=keras.initializers.RandomUniform(-limit, limit, seed),
+            transposed=transposed,
+        )
+
+    def _outputs(self, context: Tensor, tokens: Tokens) -> Tensor:
+        """Return the output projection of the heads' context `[N, H D]`, `[N, features]`."""
+        outputs = affine(context, self._output_kernel, self._output_bias)
+        if self._updates.started:
+            outputs = self._updates.added(["output"], [outputs.shape[-1]], outputs, context)
+        if self.weight_settings.activity_regularizer is not None:
+            self.weight_settings.penalise(outputs, tokens)
+        return outputs
+
+    def _kernels(self) -> dict[str, Kernel]:
+        output = Kernel(self._output_kernel, 0, self._output_kernel.shape[1])
+        return {**self._projection.kernels(), "output": output}
+
+    def lora_parts(self) -> tuple[str, ...]:
+        """Return the names of the projections that can be updated."""
+        return tuple(self._kernels())
+
+    def check_lora(self, rank: int, parts: Sequence[str]) -> None:
+        """Raise ValueError if a kernel is too small or has a constraint."""
+        check_kernels({name: self._kernels()[name] for name in parts}, rank)
+
+    def start_lora(self, rank: int, lora_alpha: float, parts: Sequence[str]) -> None:
+        """Make the updates of the parts, whose kernels are frozen."""
+        kernels = {name: self._kernels()[name] for name in parts}
+        # Other seeds than those of the layer's own weights.
+        self._updates.start(kernels, rank, lora_alpha, he_uniform(split_seed(self.seed, 8)[-1], len(parts)))

@@ -8,9 +8,10 @@ Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints"
 and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", section 2 (query blocks).
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import keras
 from keras import ops
@@ -134,7 +135,8 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, rows_may_be_empty: bo
 
 def wide_dtype(dtype: Any) -> str:
     """Return the dtype to compute in for tensors of `dtype`: float32, or float64 for float64."""
-    return keras.backend.result_type(dtype, "float32")
+    # Not Keras' result_type: on JAX and PyTorch it says float32 for float64.
+    return "float64" if keras.backend.standardize_dtype(dtype) == "float64" else "float32"
 
 
 def widened(logits: Tensor) -> Tensor:
@@ -176,6 +178,14 @@ def weighted_sum(weights: Tensor, value: Tensor) -> Tensor:
     """Return `weights @ value`, `[B, H, T, D]`, for weights `[B, H, T, S]` and value `[B, G, S, D]`."""
     grouped, (heads, length) = _group(weights, value)  # [B, G, H / G * T, S]
     return _ungroup(ops.matmul(grouped, value), heads, length)
+
+
+def split(x: Tensor, sizes: list[int], axis: int = -1) -> list[Tensor]:
+    """Cut an axis, the last by default, into parts of the given sizes."""
+    if len(sizes) == 1:
+        return [ops.convert_to_tensor(x)]
+    bounds = list(itertools.accumulate(sizes[:-1]))
+    return cast(list, ops.split(ops.convert_to_tensor(x), bounds, axis=axis))
 
 
 def _group(x: Tensor, shared: Tensor) -> tuple[Tensor, tuple[Any, Any]]:

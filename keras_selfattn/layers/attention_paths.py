@@ -54,10 +54,14 @@ class PaddedTokens:
     Args:
         inputs: `[B, T, D]`.
         real: bool `[B, T]`, True for real tokens, False for padding; None if all are real.
+
+    Attributes:
+        losses: scalars, the penalties of a call (see `WeightSettings`).
     """
 
     def __init__(self, inputs: Tensor, real: Tensor | None) -> None:
         self.batch, self.length = ops.shape(inputs)[:2]
+        self.losses: list[Tensor] = []
         self._real = real
 
     @property
@@ -99,42 +103,48 @@ Path = Callable[[Heads, Any, PairMask, Formula, bool | None], tuple[Tensor, Tens
 
 
 def on_tokens(
-    compute: Callable[[Tensor, Tokens, PairMask, bool | None, bool], tuple[Tensor, Any]],
-    inputs: Tensor,
-    pairs: PairMask,
-    training: bool | None,
-    return_weights: bool,
+    layer: Any, inputs: Tensor, pairs: PairMask, training: bool | None, return_weights: bool
 ) -> Any:
-    """Return the outputs of `compute` on the tokens of `inputs`, packed or padded; exactly zero at padding.
+    """Return the outputs of a layer on the tokens of `inputs`, packed or padded; exactly zero at padding.
 
     Args:
-        compute: function from tokens `[N, features]`, their layout, and the last three arguments to outputs
-            `[N, features]` and attention weights, or None.
+        layer: its `call_tokens` makes of tokens `[N, features]`, their layout, and the last three arguments
+            outputs `[N, features]` and attention weights, or None. It gets the losses of the layout, too.
         inputs: `[B, T, features]`.
         pairs: which tokens are real, and which may attend to which.
         training: dropout acts only if True.
         return_weights: if True, returns outputs and weights.
     """
 
-    def outputs(tokens: Tokens) -> Any:
-        found, weights = compute(tokens.pack(inputs), tokens, pairs, training, return_weights)
-        return (tokens.unpack(found), weights) if return_weights else tokens.unpack(found)
+    def outputs(tokens: Tokens) -> tuple[Any, list[Tensor]]:
+        found, weights = layer.call_tokens(tokens.pack(inputs), tokens, pairs, training, return_weights)
+        found = tokens.unpack(found)
+        return (found, weights) if return_weights else found, tokens.losses
 
-    def padded() -> Any:
+    def padded() -> tuple[Any, list[Tensor]]:
         return outputs(PaddedTokens(inputs, pairs.real))
 
-    def packed() -> Any:
+    def packed() -> tuple[Any, list[Tensor]]:
         named = pairs.names_positions
         return outputs(PackedTokens(inputs, pairs.real, gaps=named or pairs.sees_distance, from_zero=named))
 
+    found, losses = _layout(inputs, padded, packed, training, return_weights)()
+    layer.add_loss(losses)
+    return found
+
+
+def _layout(
+    inputs: Tensor, padded: Callable, packed: Callable, training: bool | None, return_weights: bool
+) -> Callable:
+    """Return `padded`, `packed`, or what chooses one of them when the graph runs."""
     batch, length = inputs.shape[:2]
     known = batch is not None and length is not None
     if return_weights or (known and batch * length <= _FEW_TOKENS) or not runs_kernels(inputs):
-        return padded()
+        return padded
     if known or training:  # a training graph of unknown sizes always packs
-        return packed()
+        return packed
     batch, length = ops.shape(inputs)[:2]
-    return ops.cond(batch * length <= _FEW_TOKENS, padded, packed)
+    return lambda: ops.cond(batch * length <= _FEW_TOKENS, padded, packed)
 
 
 def attend(

@@ -5,7 +5,7 @@ Axes: B (batch), T (query positions), S (key positions), H (heads), D (features)
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import keras
 
@@ -18,16 +18,20 @@ from keras_selfattn.layers.argument_checks import (
 )
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
 from keras_selfattn.layers.encoder_block import EncoderBlock, serialized_settings
+from keras_selfattn.layers.low_rank import begin_lora, go_on_with_lora, without_lora
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import make_norm, normalised
+from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.weight_settings import WEIGHT_SETTINGS, WeightSettings
 
 Tensor = Any
 
-_BLOCK_SETTINGS = tuple(inspect.signature(EncoderBlock.__init__).parameters)[1:-1]  # without self and kwargs
+_BLOCK_SETTINGS = tuple(inspect.signature(EncoderBlock.__init__).parameters)[1:-1]  # without the weights'
 _BY_DEPTH = ("stochastic_depth", "seed")
 # Masks of heads and the last normalisation need these to be the same.
 _MAY_DIFFER = tuple(name for name in _BLOCK_SETTINGS if name not in ("num_heads", "norm_first", *_BY_DEPTH))
+_MAY_DIFFER += WEIGHT_SETTINGS
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -44,7 +48,8 @@ class Encoder(keras.layers.Layer):
             `EncoderBlock` that are others there, such as `{"window": 64}`; all but `num_heads`, `norm_first`,
             `stochastic_depth` and `seed`. None if they do not.
         seed: int for initial weights and dropout; None draws one.
-        settings: the other arguments of `EncoderBlock`, for all blocks.
+        settings: the other arguments of `EncoderBlock`, for all blocks: also `kernel_initializer` and its
+            like. One initializer with a seed gives every projection of every block its own values.
 
     Call arguments:
         inputs: float `[batch, length, features]`.
@@ -94,11 +99,14 @@ class Encoder(keras.layers.Layer):
         seed: int | None = None,
         **settings: Any,
     ) -> None:
-        of_block = {name: value for name, value in settings.items() if name in _BLOCK_SETTINGS}
-        super().__init__(**{name: value for name, value in settings.items() if name not in of_block})
+        weights, others = WeightSettings.taken_from(settings)
+        of_block = {name: value for name, value in others.items() if name in _BLOCK_SETTINGS}
+        super().__init__(**{name: value for name, value in others.items() if name not in of_block})
+        weights.store_on(self)
         self.num_layers = checked_count("num_layers", num_layers)
         self.stochastic_depth = checked_rate("stochastic_depth", stochastic_depth)
         self.seed = checked_seed(seed)
+        self.lora: dict[str, Any] | None = None
         self.supports_masking = True
         of_block |= {
             "num_heads": num_heads,
@@ -112,7 +120,7 @@ class Encoder(keras.layers.Layer):
         differences = _checked_differences(block_settings, self.num_layers)
         self._blocks = [
             EncoderBlock(
-                **{**of_block, **different},
+                **{**of_block, **weights.part("block", index).arguments(), **different},
                 stochastic_depth=self.stochastic_depth * (index + 1) / num_layers,
                 seed=block_seed,
                 dtype=self.dtype_policy,
@@ -129,7 +137,7 @@ class Encoder(keras.layers.Layer):
         self.block_settings = None
         if block_settings is not None:
             self.block_settings = [
-                {name: getattr(block, name) for name in different}
+                {name: _setting(block, name) for name in different}
                 for block, different in zip(self._blocks, differences, strict=True)
             ]
         self._norm = make_norm(norm, self.dtype_policy, "norm", self.norm_epsilon) if norm_first else None
@@ -145,6 +153,11 @@ class Encoder(keras.layers.Layer):
             block.build(input_shape)
         if self._norm is not None:
             self._norm.build(input_shape)
+        go_on_with_lora(self)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        refuse_renamed(options, RENAMED_IN_CALLS)
+        return super().__call__(*args, **options)
 
     def call(
         self,
@@ -158,7 +171,7 @@ class Encoder(keras.layers.Layer):
         # Of all blocks: each has its own window.
         pairs = self._blocks[0].pairs(inputs, mask, valid_lens, attention_mask)
         pairs = pairs._replace(sees_distance=any(block.sees_distance for block in self._blocks))
-        return on_tokens(self.call_tokens, inputs, pairs, training, return_weights)
+        return on_tokens(self, inputs, pairs, training, return_weights)
 
     def call_tokens(
         self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
@@ -169,6 +182,19 @@ class Encoder(keras.layers.Layer):
             x, found = block.call_tokens(x, tokens, pairs, training, return_weights)  # [N, D]
             weights.append(found)
         return normalised(self._norm, x, tokens), weights if return_weights else None
+
+    def enable_lora(
+        self, rank: int, lora_alpha: float | None = None, parts: Sequence[str] | None = None
+    ) -> None:
+        """As `EncoderBlock.enable_lora`, for all blocks."""
+        begin_lora(self, rank, lora_alpha, parts)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return the layer of a config; its LoRA begins when it is built."""
+        layer = super().from_config(without_lora(config))
+        layer.lora = config.get("lora")
+        return layer
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
@@ -186,7 +212,27 @@ class Encoder(keras.layers.Layer):
         names = ("num_layers", *_BLOCK_SETTINGS)
         config = serialized_settings({name: getattr(self, name) for name in names})
         differences = self.block_settings and [serialized_settings(each) for each in self.block_settings]
-        return {**super().get_config(), **config, "block_settings": differences}
+        config |= {**self.weight_settings.config(), "block_settings": differences}
+        config |= {} if self.lora is None else {"lora": self.lora}
+        return {**super().get_config(), **config}
+
+    def lora_parts(self) -> tuple[str, ...]:
+        """Return the names of the projections that can be updated."""
+        return self._blocks[0].lora_parts()
+
+    def check_lora(self, rank: int, parts: Sequence[str]) -> None:
+        """Raise ValueError if a kernel is too small or has a constraint."""
+        for block in self._blocks:
+            block.check_lora(rank, parts)
+
+    def start_lora(self, rank: int, lora_alpha: float, parts: Sequence[str]) -> None:
+        """Make the updates of the parts, whose kernels are frozen."""
+        for block in self._blocks:
+            block.start_lora(rank, lora_alpha, parts)
+
+
+def _setting(block: EncoderBlock, name: str) -> Any:
+    return getattr(block.weight_settings if name in WEIGHT_SETTINGS else block, name)
 
 
 def _checked_differences(block_settings: Any, num_layers: int) -> list[dict[str, Any]]:

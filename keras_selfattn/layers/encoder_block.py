@@ -3,9 +3,9 @@
 Axes: B (batch), T (query positions), S (key positions), H (heads), D (features).
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Self, Unpack
 
 import keras
 
@@ -22,11 +22,20 @@ from keras_selfattn.layers.argument_checks import (
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.feed_forward import FeedForward
+from keras_selfattn.layers.low_rank import begin_lora, check_kernels, go_on_with_lora, without_lora
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import NORMS, make_norm, normalised
+from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.relative_positions import PositionStrategy
-from keras_selfattn.layers.seeds import SeedDraws, split_seed
+from keras_selfattn.layers.remat import outputs_and_losses, rematerialise
+from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
+from keras_selfattn.layers.weight_settings import (
+    WEIGHT_SETTINGS,
+    LayerArguments,
+    WeightSettings,
+    serialized_setting,
+)
 
 Tensor = Any
 
@@ -78,6 +87,9 @@ class EncoderBlock(keras.layers.Layer):
         remat: if True, training keeps the block's input only and computes the rest again for the gradient:
             less memory for about a quarter more time. It has no effect while weights are returned.
         seed: int for initial weights and dropout; None draws one.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint,
+            bias_constraint, activity_regularizer: as for `MultiHeadSelfAttention`, for the
+            projections of attention and feed-forward.
 
     Call arguments:
         inputs: float `[batch, length, features]`.
@@ -119,7 +131,7 @@ class EncoderBlock(keras.layers.Layer):
         head_dim: int | None = None,
         num_kv_heads: int | None = None,
         scale: float | None = None,
-        position: PositionStrategy | None = None,
+        position: PositionStrategy | str | None = None,
         causal: bool = False,
         window: int | tuple[int, int] | None = None,
         qk_norm: bool = False,
@@ -127,9 +139,11 @@ class EncoderBlock(keras.layers.Layer):
         use_bias: bool = True,
         remat: bool = False,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerArguments],
     ) -> None:
-        super().__init__(**kwargs)
+        settings, others = WeightSettings.taken_from(kwargs)
+        super().__init__(**others)
+        settings.store_on(self)
         self.feed_forward_dim = (
             None if feed_forward_dim is None else checked_count("feed_forward_dim", feed_forward_dim)
         )
@@ -147,6 +161,7 @@ class EncoderBlock(keras.layers.Layer):
         self.gated = checked_flag("gated", gated)
         self.remat = checked_flag("remat", remat)
         self.seed = checked_seed(seed)
+        self.lora: dict[str, Any] | None = None
         self.supports_masking = True
         seeds = split_seed(self.seed, 6)
         self._attention = MultiHeadSelfAttention(
@@ -161,6 +176,7 @@ class EncoderBlock(keras.layers.Layer):
             use_bias=use_bias,
             qk_norm=qk_norm,
             logit_cap=logit_cap,
+            **settings.part("sublayer", 0).arguments(),
             seed=seeds[0],
             dtype=self.dtype_policy,
             name="attention",
@@ -173,6 +189,7 @@ class EncoderBlock(keras.layers.Layer):
             gated=gated,
             use_bias=use_bias,
             dropout=self.feed_forward_dropout,
+            settings=settings.part("sublayer", 1),
             seed=seeds[1],
             dtype=self.dtype_policy,
             name="feed_forward",
@@ -189,6 +206,11 @@ class EncoderBlock(keras.layers.Layer):
         for layer in (self._attention_norm, self._attention, self._feed_forward_norm, self._feed_forward):
             if layer is not None:
                 layer.build(input_shape)
+        go_on_with_lora(self)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        refuse_renamed(options, RENAMED_IN_CALLS)
+        return super().__call__(*args, **options)
 
     def call(
         self,
@@ -200,7 +222,7 @@ class EncoderBlock(keras.layers.Layer):
         return_weights: bool = False,
     ) -> Tensor:
         pairs = self._attention.pairs(inputs, mask, valid_lens, attention_mask)
-        return on_tokens(self.call_tokens, inputs, pairs, training, return_weights)
+        return on_tokens(self, inputs, pairs, training, return_weights)
 
     def pairs(
         self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
@@ -223,8 +245,23 @@ class EncoderBlock(keras.layers.Layer):
 
         if self.remat and training and not return_weights:
             seeds = [layer.seeds for layer in self._dropouts() if layer.seeds is not None]
-            return rematerialise(lambda x: forward(x)[0], x, seeds), None
+            x, *losses = rematerialise(lambda x: outputs_and_losses(forward, x, tokens), x, seeds)
+            tokens.losses += losses
+            return x, None
         return forward(x)
+
+    def enable_lora(
+        self, rank: int, lora_alpha: float | None = None, parts: Sequence[str] | None = None
+    ) -> None:
+        """As `MultiHeadSelfAttention.enable_lora`; `parts` may hold "feed_forward", too."""
+        begin_lora(self, rank, lora_alpha, parts)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return the layer of a config; its LoRA begins when it is built."""
+        layer = super().from_config(without_lora(config))
+        layer.lora = config.get("lora")
+        return layer
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
@@ -242,7 +279,13 @@ class EncoderBlock(keras.layers.Layer):
         )
         names += ("norm", "norm_first", "norm_epsilon", "attention_norm", "gated", "remat", "seed")
         settings = {name: getattr(self, name) for name in ("activation", *names, *_ATTENTION)}
-        return {**super().get_config(), **serialized_settings(settings)}
+        lora = {} if self.lora is None else {"lora": self.lora}
+        return {
+            **super().get_config(),
+            **serialized_settings(settings),
+            **self.weight_settings.config(),
+            **lora,
+        }
 
     def _forward(
         self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool
@@ -253,9 +296,25 @@ class EncoderBlock(keras.layers.Layer):
         if not self.norm_first:
             x = normalised(self._attention_norm, x, tokens)
         seen = normalised(self._feed_forward_norm, x, tokens) if self.norm_first else x
-        transformed = self._feed_forward(seen, training=training, tokens=tokens.by_token)
+        transformed = self._feed_forward(seen, tokens=tokens, training=training)
         x = _added(x, transformed, self._feed_forward_dropouts, training, tokens)
         return (x if self.norm_first else normalised(self._feed_forward_norm, x, tokens)), weights
+
+    def lora_parts(self) -> tuple[str, ...]:
+        """Return the names of the projections that can be updated."""
+        return (*self._attention.lora_parts(), "feed_forward")
+
+    def check_lora(self, rank: int, parts: Sequence[str]) -> None:
+        """Raise ValueError if a kernel is too small or has a constraint."""
+        self._attention.check_lora(rank, _of_attention(parts))
+        if "feed_forward" in parts:
+            check_kernels(self._feed_forward.kernels(), rank)
+
+    def start_lora(self, rank: int, lora_alpha: float, parts: Sequence[str]) -> None:
+        """Make the updates of the parts, whose kernels are frozen."""
+        self._attention.start_lora(rank, lora_alpha, _of_attention(parts))
+        if "feed_forward" in parts:
+            self._feed_forward.start_lora(rank, lora_alpha)
 
     def _dropouts(self) -> list[Dropout]:
         inner = [self._attention.weights_dropout, self._feed_forward.hidden_dropout]
@@ -269,12 +328,17 @@ class EncoderBlock(keras.layers.Layer):
         ]
 
 
+def _of_attention(parts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part for part in parts if part != "feed_forward")
+
+
 def serialized_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments of `EncoderBlock` as its config holds them."""
-    of_objects = {
+    of_objects: dict[str, Callable] = {
         "activation": keras.activations.serialize,
         "position": keras.saving.serialize_keras_object,
     }
+    of_objects |= {name: partial(serialized_setting, name) for name in WEIGHT_SETTINGS}
     return {
         name: of_objects[name](value) if name in of_objects else value for name, value in settings.items()
     }
@@ -288,25 +352,3 @@ def _added(
         branch = dropout(branch, training=training, tokens=numbers)
     # `+`, not ops.add, which becomes BiasAdd if the squeezed shapes suggest it, and then fails at length 0.
     return x + branch
-
-
-def rematerialise(function: Callable[[Tensor], Tensor], inputs: Tensor, seeds: list[SeedDraws]) -> Tensor:
-    """Return `function(inputs)`; its intermediate results are not kept, but computed again for the gradient.
-
-    `keras.remat` alone would draw new dropout in the second run, and the gradient would be that of another
-    function.
-
-    Args:
-        function: of one tensor.
-        inputs: its argument; gradients flow to it and to the variables that `function` uses.
-        seeds: the generators from which `function` draws random numbers, each once.
-    """
-    draws = [generator.next() for generator in seeds]
-
-    def repeatable(x: Tensor) -> Tensor:
-        with ExitStack() as held:
-            for generator, draw in zip(seeds, draws, strict=True):
-                held.enter_context(generator.holding(draw))
-            return function(x)
-
-    return keras.remat(repeatable)(inputs)

@@ -1,6 +1,6 @@
 """The feed-forward network of a Transformer block, plain or gated.
 
-Axes: B (batch), T (positions), D (features).
+Axes: B (batch), T (positions), N (tokens), D (features).
 
 References: Vaswani et al. 2017, "Attention Is All You Need", section 3.3. Shazeer 2020, "GLU Variants Improve
 Transformer", section 2 (gated).
@@ -8,15 +8,18 @@ Transformer", section 2 (gated).
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import keras
 from keras import ops
 
 from keras_selfattn.layers.argument_checks import checked_sequence
-from keras_selfattn.layers.dropout import Dropout, TokenNumbers
+from keras_selfattn.layers.attention_paths import Tokens
+from keras_selfattn.layers.dropout import Dropout
+from keras_selfattn.layers.low_rank import Kernel
 from keras_selfattn.layers.projection import Projection
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.weight_settings import WeightSettings
 
 Tensor = Any
 
@@ -30,12 +33,13 @@ class FeedForward(keras.layers.Layer):
         gated: whether a second projection multiplies the first.
         use_bias: whether the projections have biases.
         dropout: share in [0, 1] of the hidden layer dropped in training.
+        settings: how kernels and biases start, and what penalises and bounds them.
         seed: int for initial weights and dropout; None draws one.
 
     Call arguments:
-        inputs: float `[batch, length, features]`.
+        inputs: float `[tokens, features]`.
+        tokens: their layout.
         training: dropout acts only if True.
-        tokens: the numbers of the tokens of inputs `[tokens, features]`; see `Dropout`.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class FeedForward(keras.layers.Layer):
         gated: bool = False,
         use_bias: bool = True,
         dropout: float = 0.0,
+        settings: WeightSettings,
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -54,6 +59,7 @@ class FeedForward(keras.layers.Layer):
         self.activation = activation
         self.gated = gated
         self.use_bias = use_bias
+        self._settings = settings
         self._seeds = split_seed(seed, 4)
         self.hidden_dropout = Dropout(dropout, self._seeds[0], dtype=self.dtype_policy, name="dropout")
 
@@ -62,35 +68,56 @@ class FeedForward(keras.layers.Layer):
         hidden = self.hidden_dim or 4 * features
         precise = self.activation is keras.activations.gelu and self.compute_dtype == "float64"
         activation = _gelu if precise else self.activation
-        self._hidden = self._dense(hidden, self._seeds[1], "hidden", activation=activation)
-        self._output = self._dense(features, self._seeds[2], "output")
-        self._gate = self._dense(hidden, self._seeds[3], "gate") if self.gated else None
+        self._hidden = self._dense(hidden, 0, "hidden", activation=activation)
+        self._output = self._dense(features, 1, "output")
+        self._gate = self._dense(hidden, 2, "gate") if self.gated else None
         self._hidden.build(input_shape)
         self._output.build((*input_shape[:-1], hidden))
         if self._gate is not None:
             self._gate.build(input_shape)
 
-    def call(
-        self, inputs: Tensor, training: bool | None = None, tokens: TokenNumbers | None = None
-    ) -> Tensor:
-        hidden = self._hidden(inputs)  # [B, T, hidden]
+    def call(self, inputs: Tensor, tokens: Tokens, training: bool | None = None) -> Tensor:
+        hidden = self._penalised(self._hidden(inputs), tokens)  # [N, hidden]
         if self._gate is not None:
-            hidden = hidden * self._gate(inputs)
-        return self._output(self.hidden_dropout(hidden, training=training, tokens=tokens))  # [B, T, D]
+            hidden = hidden * self._penalised(self._gate(inputs), tokens)
+        hidden = self.hidden_dropout(hidden, training=training, tokens=tokens.by_token)
+        return self._penalised(self._output(hidden), tokens)  # [N, D]
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return tuple(input_shape)
 
-    def _dense(self, units: int, seed: int | None, name: str, activation: Any = None) -> keras.layers.Layer:
-        initializer: Any = keras.initializers.GlorotUniform(seed)
+    def kernels(self) -> dict[str, Kernel]:
+        """Return the kernel of each projection by its name."""
+        return {f"feed-forward {each.name}": each.as_kernel() for each in self._projections()}
+
+    def start_lora(self, rank: int, alpha: float) -> None:
+        """Begin low-rank updates of all kernels, which are frozen."""
+        for each, seed in zip(self._projections(), split_seed(self._seeds[0], 3), strict=False):
+            each.start_lora(rank, alpha, seed)
+
+    def _projections(self) -> list[Projection]:
+        return [self._hidden, self._output, *([] if self._gate is None else [self._gate])]
+
+    def _dense(self, units: int, place: int, name: str, activation: Any = None) -> Projection:
+        seed, settings = self._seeds[1 + place], self._settings
         return Projection(
             units,
             activation,
             use_bias=self.use_bias,
-            kernel_initializer=initializer,
+            kernel_initializer=cast(Any, settings.initializer("kernel", place, seed)),
+            bias_initializer=cast(Any, settings.initializer("bias", place, split_seed(seed, 1)[0])),
+            kernel_regularizer=settings.kernel_regularizer,
+            bias_regularizer=settings.bias_regularizer,
+            kernel_constraint=settings.kernel_constraint,
+            bias_constraint=settings.bias_constraint,
             dtype=self.dtype_policy,
             name=name,
         )
+
+    def _penalised(self, activity: Tensor, tokens: Tokens) -> Tensor:
+        if self._settings.activity_regularizer is not None:
+            self._settings.penalise(activity, tokens)
+        return activity
 
 
 def _gelu(x: Tensor) -> Tensor:

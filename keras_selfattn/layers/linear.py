@@ -15,8 +15,8 @@ from keras import ops
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import PaddedTokens
-from keras_selfattn.layers.masks import PairMask, pair_mask
-from keras_selfattn.layers.projection import affine
+from keras_selfattn.layers.low_rank import go_on_with_lora
+from keras_selfattn.layers.masks import PairMask, all_of, pair_mask
 from keras_selfattn.layers.window import Chunks
 
 Tensor = Any
@@ -33,7 +33,7 @@ class LinearSelfAttention(SelfAttentionBase):
 
     There is no softmax and no matrix of all pairs: the keys and values are summed first, in float32 at least
     under every dtype policy. Returning the weights takes memory for all pairs. Dropout of weights, an
-    `attention_mask` and a length for each query would need that matrix, so they are not supported.
+    `attention_mask` of pairs and a length for each query would need that matrix, so they are not supported.
 
     Args:
         num_heads: number of heads H.
@@ -41,18 +41,23 @@ class LinearSelfAttention(SelfAttentionBase):
         causal: if True, a position attends only to itself and the positions before it, still in linear time.
         use_bias: whether the projections have biases.
         seed: int for initial weights; None draws one.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer, kernel_constraint,
+            bias_constraint, activity_regularizer: as for `MultiHeadSelfAttention`.
 
     Call arguments:
         inputs: float `[batch, length, features]`.
         mask: bool `[batch, length]`, True = a real token; propagated by Keras.
         valid_lens: int `[batch]`, the number of leading real tokens; the rest is padding.
+        attention_mask: bool `[batch, 1, length]` or `[batch, heads or 1, 1, length]`, True for keys that the
+            queries may attend to.
         return_weights: if True, returns the attention weights as well.
 
     Returns:
         float `[batch, length, features]`; with `return_weights` also float `[batch, heads, query, key]`.
 
     Raises:
-        ValueError: as `MultiHeadSelfAttention` does, and for `attention_mask` or `valid_lens` of rank 2.
+        ValueError: as `MultiHeadSelfAttention` does, and for an `attention_mask` of pairs or `valid_lens` of
+            rank 2.
 
     Weights, in order: those of `MultiHeadSelfAttention`.
 
@@ -65,6 +70,7 @@ class LinearSelfAttention(SelfAttentionBase):
 
     def build(self, input_shape: tuple) -> None:
         self._build_projections(input_shape, "query_key_value", [self.num_heads] * 3)
+        go_on_with_lora(self)
 
     def call(
         self,
@@ -78,16 +84,16 @@ class LinearSelfAttention(SelfAttentionBase):
         pairs = pair_mask(
             inputs, mask, valid_lens, attention_mask, num_heads=self.num_heads, reach=self._reach
         )
-        if pairs.chosen is not None or pairs.lens is not None:
+        if pairs.lens is not None or (pairs.chosen is not None and pairs.chosen.shape[2] != 1):
             raise ValueError(
                 "LinearSelfAttention never forms the pairs that `attention_mask` and `valid_lens` of shape "
-                "[batch, length] choose from; use `mask`, `valid_lens` of shape [batch] or `causal`, or "
-                "MultiHeadSelfAttention."
+                "[batch, length] choose from; use `mask`, `valid_lens` of shape [batch], an `attention_mask` "
+                "of keys, [batch, 1, length], or `causal`, or MultiHeadSelfAttention."
             )
         tokens = PaddedTokens(inputs, pairs.real)
         context, weights = self._attend(self._projection(tokens.pack(inputs), tokens), pairs, return_weights)
-        outputs = affine(tokens.join_heads(context), self._output_kernel, self._output_bias)
-        outputs = tokens.unpack(outputs)  # [B, T, features]
+        outputs = tokens.unpack(self._outputs(tokens.join_heads(context), tokens))  # [B, T, features]
+        self.add_loss(tokens.losses)
         return (outputs, weights) if return_weights else outputs
 
     def _attend(
@@ -96,8 +102,10 @@ class LinearSelfAttention(SelfAttentionBase):
         """Return the context `[B, H, T, D]` of queries, keys and values of that shape, and the weights."""
         query, key, value = (ops.cast(x, wide_dtype(x.dtype)) for x in heads)
         query, key = feature_map(query), feature_map(key)
-        if pairs.real is not None:
-            key = ops.where(pairs.real[:, None, :, None], key, 0.0)  # [B, H, S, D]
+        keys = [] if pairs.real is None else [pairs.real[:, None, :, None]]
+        keys += [] if pairs.chosen is None else [ops.swapaxes(pairs.chosen, -1, -2)]  # [B, H or 1, S, 1]
+        if keys:
+            key = ops.where(all_of(keys), key, 0.0)  # [B, H, S, D]
         context = (causal_attention if self.causal else full_attention)(query, key, value)
         weights = linear_weights(query, key, pairs) if return_weights else None
         dtype = heads[2].dtype

@@ -26,7 +26,7 @@ class PairMask(NamedTuple):
 
     real: bool `[B, S]`, the keys that are tokens, or None.
     lens: int32 `[B, T]`, the number of leading keys of each query, or None.
-    chosen: bool `[B or 1, H or 1, T, S]`, the pairs the caller allows, or None.
+    chosen: bool `[B or 1, H or 1, T or 1, S]`, the pairs the caller allows, or None.
     reach: how many positions a query sees to its left and to its right; None = all.
     sees_distance: whether the distance from query to key matters.
     """
@@ -54,7 +54,9 @@ class PairMask(NamedTuple):
     def of_queries(self, rows: Tensor, length: Tensor) -> Tensor | None:
         """Return the part of `dense` that belongs to the queries at `rows`, int32 `[C]`."""
         lens = None if self.lens is None else ops.take(self.lens, rows, axis=1)
-        chosen = None if self.chosen is None else ops.take(self.chosen, rows, axis=2)
+        chosen = self.chosen
+        if chosen is not None and chosen.shape[2] != 1:
+            chosen = ops.take(chosen, rows, axis=2)
         return self._mask(lens, chosen, distances(length, rows), length)
 
     def _mask(
@@ -66,7 +68,7 @@ class PairMask(NamedTuple):
         if lens is not None:
             parts.append((ops.arange(length, dtype="int32") < lens[:, :, None])[:, None])  # [B, 1, T, S]
         if chosen is not None:
-            parts.append(chosen)  # [B or 1, H or 1, T, S]
+            parts.append(chosen)  # [B or 1, H or 1, T or 1, S]
         if self.reach != (None, None):
             parts.append(within(self.reach, distance)[None, None])  # [1, 1, T, S]
         return all_of(parts)
@@ -88,7 +90,7 @@ def pair_mask(
         inputs: `[B, T, D]`, any dtype.
         mask, valid_lens: as for `token_mask`; `valid_lens` int `[B, T]`: query t of sample b attends to its
             first `valid_lens[b, t]` keys.
-        attention_mask: bool `[T, S]`, `[B, T, S]` or `[B, H or 1, T, S]`; the rank alone decides.
+        attention_mask: bool `[T, S]`, `[B, T or 1, S]` or `[B, H or 1, T or 1, S]`; the rank alone decides.
         num_heads: H, to check a mask of rank 4.
         reach: see `PairMask`; causal attention is `(None, 0)`.
         sees_distance: whether distances matter beside a limited reach.
@@ -112,7 +114,7 @@ def token_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -
 
     Args:
         inputs: `[B, T, D]`, any dtype.
-        mask: bool `[B, T]` or None.
+        mask: bool `[B, T]`, or integers that can be seen to be zeros and ones, or None.
         valid_lens: int `[B]` (the first `valid_lens[b]` tokens are real), int `[B, T]` (says nothing about
             tokens, see `pair_mask`) or None.
 
@@ -186,5 +188,5 @@ def _agreed(real: Tensor, within_lens: Tensor) -> Tensor:
 
 
 def _rank_4(pairs: Tensor) -> Tensor:
-    """Return bool `[T, S]`, `[B, T, S]` or `[B, H or 1, T, S]` as `[B or 1, H or 1, T, S]`."""
+    """Return bool `[T, S]`, `[B, T or 1, S]` or of rank 4 as `[B or 1, H or 1, T or 1, S]`."""
     return {2: lambda: pairs[None, None], 3: lambda: pairs[:, None], 4: lambda: pairs}[len(pairs.shape)]()

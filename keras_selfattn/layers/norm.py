@@ -10,6 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.tensorflow import fuses_norms, runs_kernels
 from keras_selfattn.layers.tensorflow.fused import layer_norm
@@ -64,7 +65,7 @@ def normalised(norm: keras.layers.Layer | None, x: Tensor, tokens: Tokens) -> Te
 
 def _plain(x: Tensor, gain: Tensor, shift: Tensor | None, epsilon: float) -> Tensor:
     """Return the layer normalisation of the last axis, in float32 at least and in fewer steps than Keras."""
-    wide: Tensor = ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+    wide: Tensor = ops.cast(x, wide_dtype(x.dtype))
     centred = wide - ops.mean(wide, axis=-1, keepdims=True)
     variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
     normal = centred * ops.rsqrt(variance + epsilon)

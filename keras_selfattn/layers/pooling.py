@@ -17,9 +17,13 @@ from keras_selfattn.layers.argument_checks import (
 )
 from keras_selfattn.layers.attention_math import masked_softmax, wide_dtype
 from keras_selfattn.layers.masks import row_mask, zero_masked
+from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.weight_settings import WeightSettings, checked_setting, serialized_setting
 
 Tensor = Any
+
+_KERNEL_SETTINGS = ("kernel_initializer", "kernel_regularizer", "kernel_constraint")
 
 
 class PoolingBase(keras.layers.Layer):
@@ -31,6 +35,10 @@ class PoolingBase(keras.layers.Layer):
 
     def build(self, input_shape: tuple) -> None:
         self.input_spec = sequence_spec(checked_sequence(input_shape))
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        refuse_renamed(options, RENAMED_IN_CALLS)
+        return super().__call__(*args, **options)
 
     def call(self, inputs: Tensor, mask: Tensor | None = None, valid_lens: Tensor | None = None) -> Tensor:
         real = row_mask(inputs, mask, valid_lens)  # [B, T]
@@ -161,6 +169,8 @@ class AttentionPooling(PoolingBase):
         hidden_dim: width of the hidden layer; by default the input's features.
         penalty: factor of the paper's `||A A^T - I||^2` (Frobenius, mean over samples), added to the training
             loss so that hops look at different tokens; 0 = none, 1.0 is the paper's.
+        kernel_initializer, kernel_regularizer, kernel_constraint: as for `MultiHeadSelfAttention`.
+        activity_regularizer: as of every Keras layer, the penalty of the outputs.
         seed: int for initial weights; None draws one.
 
     Call arguments:
@@ -193,10 +203,21 @@ class AttentionPooling(PoolingBase):
         hidden_dim: int | None = None,
         *,
         penalty: float = 0.0,
+        kernel_initializer: Any = "glorot_uniform",
+        kernel_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        activity_regularizer: Any = None,
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        activity_regularizer = checked_setting("activity_regularizer", activity_regularizer)
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        settings = WeightSettings(
+            kernel_initializer=kernel_initializer,
+            kernel_regularizer=kernel_regularizer,
+            kernel_constraint=kernel_constraint,
+        )
+        settings.store_on(self)
         self.hops = checked_count("hops", hops)
         self.hidden_dim = None if hidden_dim is None else checked_count("hidden_dim", hidden_dim)
         self.penalty = checked_weight("penalty", penalty)
@@ -207,11 +228,10 @@ class AttentionPooling(PoolingBase):
         features = input_shape[-1]
         hidden = self.hidden_dim or features
         seeds = split_seed(self.seed, 2)
+        kernels = {"hidden_kernel": (features, hidden), "hop_kernel": (hidden, self.hops)}
         self._hidden_kernel, self._hop_kernel = (
-            self.add_weight(name=name, shape=shape, initializer=keras.initializers.GlorotUniform(seed))
-            for name, shape, seed in zip(
-                ("hidden_kernel", "hop_kernel"), ((features, hidden), (hidden, self.hops)), seeds, strict=True
-            )
+            self.weight_settings.add(self, name, "kernel", [shape], [seed], first=place)
+            for place, ((name, shape), seed) in enumerate(zip(kernels.items(), seeds, strict=True))
         )
 
     def call(
@@ -245,7 +265,10 @@ class AttentionPooling(PoolingBase):
 
     def get_config(self) -> dict[str, Any]:
         names = ("hops", "hidden_dim", "penalty", "seed")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        config = {name: getattr(self, name) for name in names}
+        for name in (*_KERNEL_SETTINGS, "activity_regularizer"):
+            config[name] = serialized_setting(name, getattr(self, name))
+        return {**super().get_config(), **config}
 
     def _weights(self, inputs: Tensor, real: Tensor | None) -> Tensor:
         hidden = ops.tanh(ops.matmul(inputs, self._hidden_kernel))

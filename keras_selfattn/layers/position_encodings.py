@@ -24,8 +24,11 @@ from keras_selfattn.layers.argument_checks import (
 )
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.weight_settings import checked_setting, seeded, serialized_setting
 
 Tensor = Any
+
+_TABLE_SETTINGS = ("embeddings_initializer", "embeddings_regularizer", "embeddings_constraint")
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
@@ -157,6 +160,9 @@ class LearnedPositionEncoding(keras.layers.Layer):
         dropout: share in [0, 1] of the sum's elements dropped in training.
         beyond: for longer inputs, "raise" an error (the default: a model has learned nothing of the further
             positions) or "clip" (the further positions take the last vector).
+        embeddings_initializer, embeddings_regularizer, embeddings_constraint: of the table, as of
+            `keras.layers.Embedding`; by default it is normal with deviation 0.02 as in BERT.
+        activity_regularizer: as of every Keras layer, the penalty of the outputs.
         seed: int for initial weights and dropout; None draws one.
 
     Call arguments:
@@ -171,7 +177,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
             If a compiled graph knows the length only when it runs, the backend raises its own error, with
             both numbers.
 
-    Weights: position table `[max_length, features]`, normal with deviation 0.02 as in BERT.
+    Weights: position table `[max_length, features]`.
 
     Example:
 
@@ -187,10 +193,20 @@ class LearnedPositionEncoding(keras.layers.Layer):
         dropout: float = 0.0,
         *,
         beyond: str = "raise",
+        embeddings_initializer: Any = None,
+        embeddings_regularizer: Any = None,
+        embeddings_constraint: Any = None,
+        activity_regularizer: Any = None,
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        activity_regularizer = checked_setting("activity_regularizer", activity_regularizer)
+        super().__init__(activity_regularizer=activity_regularizer, **kwargs)
+        if embeddings_initializer is None:
+            embeddings_initializer = keras.initializers.RandomNormal(stddev=0.02)
+        self.embeddings_initializer = checked_setting("embeddings_initializer", embeddings_initializer)
+        self.embeddings_regularizer = checked_setting("embeddings_regularizer", embeddings_regularizer)
+        self.embeddings_constraint = checked_setting("embeddings_constraint", embeddings_constraint)
         self.max_length = checked_count("max_length", max_length)
         self.dropout = dropout
         self.beyond = checked_choice("beyond", beyond, ("raise", "clip"))
@@ -204,7 +220,9 @@ class LearnedPositionEncoding(keras.layers.Layer):
         self._table = self.add_weight(
             name="positions",
             shape=(self.max_length, features),
-            initializer=keras.initializers.RandomNormal(stddev=0.02, seed=split_seed(self.seed, 1)[0]),
+            initializer=seeded(self.embeddings_initializer, split_seed(self.seed, 1)[0]),
+            regularizer=self.embeddings_regularizer,
+            constraint=self.embeddings_constraint,
         )
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
@@ -220,8 +238,10 @@ class LearnedPositionEncoding(keras.layers.Layer):
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        names = ("max_length", "dropout", "beyond", "seed")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        config = {name: getattr(self, name) for name in ("max_length", "dropout", "beyond", "seed")}
+        for name in (*_TABLE_SETTINGS, "activity_regularizer"):
+            config[name] = serialized_setting(name, getattr(self, name))
+        return {**super().get_config(), **config}
 
     def _check_length(self, inputs: Tensor) -> None:
         known = inputs.shape[1]

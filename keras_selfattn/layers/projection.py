@@ -6,14 +6,19 @@ Axes: B (batch), T (positions), H (heads), D (features of one head), N (tokens).
 import itertools
 import math
 import random
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
 
+from keras_selfattn.layers.attention_math import split
 from keras_selfattn.layers.attention_paths import Tokens
+from keras_selfattn.layers.low_rank import Kernel, LowRankUpdates, he_uniform
+from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.fused import add_bias
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
+from keras_selfattn.layers.weight_settings import WeightSettings
 
 Tensor = Any
 
@@ -23,11 +28,13 @@ class HeadProjection:
 
     Args:
         layer: the layer that owns the weights: kernel `[features, sum(num_heads) head_dim]` and bias.
-        name: prefix of the weights' names.
+        name: prefix of the weights' names: the names of the projections, joined.
         features: width of the tokens.
         num_heads: number of heads of each projection.
         head_dim: features of one head.
         use_bias: whether there is a bias.
+        settings: how kernels and biases start, and what penalises and bounds them.
+        updates: of the kernels.
         seed: int for initial weights; None draws one.
     """
 
@@ -40,47 +47,93 @@ class HeadProjection:
         num_heads: list[int],
         head_dim: int,
         use_bias: bool,
+        settings: WeightSettings,
+        updates: LowRankUpdates,
         seed: int | None,
     ) -> None:
         self._num_heads = num_heads
+        self._names, self._updates = tuple(name.split("_")), updates
         self._widths = [heads * head_dim for heads in num_heads]
-        # Glorot limits of each projection. One draw for all, so that each gets its own numbers from one seed.
-        limits = [math.sqrt(6 / (features + width)) for width in self._widths for _ in range(width)]
-
+        self._settings = settings
         # Like the seeds of Keras' initializers: Keras' global generator may not be made inside a call.
         drawn = random.randint(1, 2**31 - 1) if seed is None else seed
 
-        def initial(shape: tuple, dtype: Any = None) -> Tensor:
+        def glorot(shape: tuple, dtype: Any = None) -> Tensor:
+            """One draw for all, so that each gets its own numbers from one seed, with its own limits."""
+            limits = [math.sqrt(6 / (features + width)) for width in self._widths for _ in range(width)]
             draws = keras.random.uniform(shape, -1.0, 1.0, dtype="float32", seed=drawn)
             return ops.cast(draws * ops.convert_to_tensor(limits, dtype="float32"), dtype)
 
-        width = sum(self._widths)
-        self._kernel = layer.add_weight(name=f"{name}_kernel", shape=(features, width), initializer=initial)
+        count = len(num_heads)
+        seeds = split_seed(seed, 2 * count)
+        shapes = [(features, width) for width in self._widths]
+        self._kernel = settings.add(layer, f"{name}_kernel", "kernel", shapes, seeds[:count], drawn=glorot)
         self._bias = None
         if use_bias:
-            self._bias = layer.add_weight(name=f"{name}_bias", shape=(width,), initializer="zeros")
+            shapes = [(width,) for width in self._widths]
+            self._bias = settings.add(layer, f"{name}_bias", "bias", shapes, seeds[count:])
 
     def __call__(self, x: Tensor, tokens: Tokens) -> list[Tensor]:
         """Return the heads of each projection of tokens `[N, features]`, as `tokens.split_heads` does."""
         if not isinstance(tokens, PackedTokens):  # transposed at once, before they are split
-            heads = tokens.split_heads(affine(x, self._kernel, self._bias), sum(self._num_heads))
-            return _split(heads, self._num_heads, axis=1)  # each [B, H, T, D]
+            product = affine(x, self._kernel, self._bias)
+            if self._updates.started:
+                product = self._updates.added(self._names, self._widths, product, x)
+            self._penalise(lambda: split(product, self._widths), tokens)
+            heads = tokens.split_heads(product, sum(self._num_heads))
+            return split(heads, self._num_heads, axis=1)  # each [B, H, T, D]
         # Split the kernel or the product, whichever has fewer rows; the kernel if that is unknown.
         if x.shape[0] is not None and x.shape[0] <= x.shape[1]:
-            parts = _split(affine(x, self._kernel, self._bias), self._widths)
+            product = affine(x, self._kernel, self._bias)
+            if self._updates.started:
+                product = self._updates.added(self._names, self._widths, product, x)
+            parts = split(product, self._widths)
         else:
-            kernels = _split(self._kernel, self._widths)
-            biases = [None] * len(kernels) if self._bias is None else _split(self._bias, self._widths)
+            kernels = split(self._kernel, self._widths)
+            biases = [None] * len(kernels) if self._bias is None else split(self._bias, self._widths)
             parts = [affine(x, *weights) for weights in zip(kernels, biases, strict=True)]
+            of_parts = zip(self._names, self._widths, parts, strict=True)
+            if self._updates.started:
+                parts = [self._updates.added([name], [width], part, x) for name, width, part in of_parts]
+        self._penalise(lambda: parts, tokens)
         return [tokens.split_heads(part, heads) for part, heads in zip(parts, self._num_heads, strict=True)]
+
+    def kernels(self) -> dict[str, Kernel]:
+        """Return the kernel of each projection by its name."""
+        starts = itertools.accumulate(self._widths, initial=0)
+        of_parts = zip(self._names, starts, self._widths, strict=False)
+        return {name: Kernel(self._kernel, start, width) for name, start, width in of_parts}
+
+    def _penalise(self, parts: Callable[[], list[Tensor]], tokens: Tokens) -> None:
+        if self._settings.activity_regularizer is not None:
+            for part in parts():
+                self._settings.penalise(part, tokens)
 
 
 class Projection(keras.layers.Dense):
-    """Keras' `Dense`, which adds its bias with `biased`."""
+    """Keras' `Dense`, which adds its bias with `biased`, and takes low-rank updates as attention does."""
+
+    def __init__(self, units: int, activation: Any = None, **kwargs: Any) -> None:
+        super().__init__(units, activation, **kwargs)
+        self._updates = LowRankUpdates(dtype=self.dtype_policy, name="lora")
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         outputs = biased(ops.matmul(inputs, self.kernel), self.bias)
+        if self._updates.started:
+            outputs = self._updates.added([self.name], [self.units], outputs, inputs)
         return outputs if self.activation is None else self.activation(outputs)
+
+    def as_kernel(self) -> Kernel:
+        """Return the kernel to update."""
+        return Kernel(self.kernel, 0, self.units)
+
+    def start_lora(self, rank: int, alpha: float, seed: int | None) -> None:
+        """Begin an update of the kernel, which is frozen."""
+        self._updates.start({self.name: self.as_kernel()}, rank, alpha, he_uniform(seed, 1))
+
+    def save_own_variables(self, store: Any) -> None:
+        with self._updates.merged():
+            super().save_own_variables(store)
 
 
 def affine(x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
@@ -98,11 +151,3 @@ def biased(product: Tensor, bias: Tensor | None) -> Tensor:
     if keras.backend.backend() == "tensorflow" and product.dtype in ("float16", "bfloat16"):
         return add_bias(product, bias)
     return ops.add(product, bias)
-
-
-def _split(x: Tensor, sizes: list[int], axis: int = -1) -> list[Tensor]:
-    """Cut an axis, the last by default, into parts of the given sizes."""
-    if len(sizes) == 1:
-        return [ops.convert_to_tensor(x)]
-    bounds = list(itertools.accumulate(sizes[:-1]))
-    return cast(list, ops.split(ops.convert_to_tensor(x), bounds, axis=axis))

@@ -87,7 +87,9 @@ class PositionStrategy:
 
 
 def checked_strategy(position: Any) -> PositionStrategy | None:
-    """Return the strategy that `position` is or was serialized from, or raise ValueError."""
+    """Return the strategy that `position` is, names or was serialized from, or raise ValueError."""
+    if isinstance(position, str) and position in _NAMED:
+        return _NAMED[position]()
     if isinstance(position, dict):
         position = keras.saving.deserialize_keras_object(position)
     if position is None:
@@ -102,7 +104,7 @@ def checked_strategy(position: Any) -> PositionStrategy | None:
         return position
     raise ValueError(
         "`position` must be a PositionStrategy such as RotaryPositions(), LinearBias(), BucketedBias() or "
-        f"RelativePositions(), or None. Received {position!r}."
+        f"RelativePositions(), or one of {', '.join(map(repr, _NAMED))}, or None. Received {position!r}."
     )
 
 
@@ -303,3 +305,12 @@ def alibi_slopes(num_heads: int) -> np.ndarray:
     slopes = [2.0 ** (-8 * h / below) for h in range(1, below + 1)]
     above = [2.0 ** (-8 * h / (2 * below)) for h in range(1, 2 * below + 1, 2)]
     return np.array(slopes + above[: num_heads - below])
+
+
+# As in the papers and the libraries that have them.
+_NAMED: dict[str, type[PositionStrategy]] = {
+    "rotary": RotaryPositions,
+    "alibi": LinearBias,
+    "t5": BucketedBias,
+    "shaw": RelativePositions,
+}

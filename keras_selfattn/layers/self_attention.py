@@ -5,7 +5,7 @@ Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), 
 """
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -22,11 +22,12 @@ from keras_selfattn.layers.attention_math import (
     widened,
 )
 from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
+from keras_selfattn.layers.low_rank import go_on_with_lora
 from keras_selfattn.layers.masks import PairMask, pair_mask
-from keras_selfattn.layers.projection import affine
 from keras_selfattn.layers.relative_positions import PositionStrategy, RelativePositions, checked_strategy
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
+from keras_selfattn.layers.weight_settings import LayerArguments
 
 Tensor = Any
 
@@ -49,7 +50,8 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         scale: factor of the logits; by default `1 / sqrt(head_dim)`, which keeps their variance at 1 (paper,
             section 3.2.1). 1.0 gives the unscaled dot product.
         position: how the distance between query and key enters: `RotaryPositions`, `LinearBias`,
-            `BucketedBias` or `RelativePositions`; None = not at all.
+            `BucketedBias` or `RelativePositions`, or "rotary", "alibi", "t5" or "shaw" for these with their
+            defaults; None = not at all.
         causal: if True, a position attends only to itself and the positions before it.
         window: local attention: an int w (a query attends to keys at most w positions away) or (left, right).
             Time and memory fall with the window unless weights are returned. None = no limit.
@@ -60,14 +62,25 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         logit_cap: bound c of the scaled products of queries and keys, `c tanh(logits / c)`; the term of
             `position` is added after it. None = no bound.
         seed: int for initial weights and dropout; None draws one.
+        kernel_initializer, bias_initializer: initial values of the kernel and the bias of each projection
+            (query, key, value, output), as if it were a `keras.layers.Dense` of its own: a name, an object,
+            its config or a function. One object with a seed gives the first the values of that seed, and
+            each other projection its own. Without a seed it takes `seed`.
+        kernel_regularizer, bias_regularizer: penalty of each kernel and each bias, added to the loss.
+        kernel_constraint, bias_constraint: applied to each kernel and each bias after each optimizer step.
+        activity_regularizer: penalty of each projection's outputs, divided by the batch size and added to the
+            loss, as in `keras.layers.MultiHeadAttention`; masked positions add nothing.
+        kwargs: as for every Keras layer (`name`, `dtype`, `trainable`).
 
     Call arguments:
         inputs: float `[batch, length, features]`.
-        mask: bool `[batch, length]`, True = a real token; propagated by Keras.
+        mask: bool `[batch, length]`, True = a real token; propagated by Keras. Integers are taken, too, where
+            their values can be seen to be zeros and ones.
         valid_lens: int `[batch]`, the number of leading real tokens, the rest is padding; or int
             `[batch, length]`, the number of leading keys each query attends to.
-        attention_mask: bool `[length, length]`, `[batch, length, length]` or `[batch, heads or 1, length,
-            length]`, True where the query (first) may attend to the key (second).
+        attention_mask: bool (or integers, as of `mask`) `[length, length]`, `[batch, length or 1, length]` or
+            `[batch, heads or 1, length or 1, length]`, True where the query (first) may attend to the key
+            (second); a size of 1 is every head, or every query.
         training: dropout acts only if True.
         return_weights: if True, returns the attention weights as well.
 
@@ -78,6 +91,8 @@ class MultiHeadSelfAttention(SelfAttentionBase):
     Raises:
         ValueError: for an argument out of range, a feature width that does not divide by `num_heads`, a
             `window` that `causal` contradicts, or a mask of the wrong dtype, rank or size.
+        TypeError: for a name of Keras' attention that is another one here, such as `key_dim` or
+            `return_attention_scores`; the message has ours.
 
     Weights, in order: query-key-value kernel `[features, (H + 2 G) head_dim]`, its columns query | key |
     value, each head-major; its bias; output kernel `[H head_dim, features]`; its bias; with `qk_norm` the
@@ -105,7 +120,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         *,
         num_kv_heads: int | None = None,
         scale: float | None = None,
-        position: PositionStrategy | None = None,
+        position: PositionStrategy | str | None = None,
         causal: bool = False,
         window: int | tuple[int, int] | None = None,
         dropout: float = 0.0,
@@ -113,7 +128,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         qk_norm: bool = False,
         logit_cap: float | None = None,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerArguments],
     ) -> None:
         super().__init__(num_heads, head_dim, causal=causal, use_bias=use_bias, seed=seed, **kwargs)
         self._set_window_and_dropout(window, dropout)
@@ -146,6 +161,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         vectors = 2 * self._head_dim if isinstance(self.position, RelativePositions) else 0
         width = 1 + vectors // self.num_heads
         self._formula = Formula(self._score, self.weights_dropout, self._combine, self._learned, width)
+        go_on_with_lora(self)
 
     def call(
         self,
@@ -157,7 +173,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         return_weights: bool = False,
     ) -> Tensor:
         pairs = self.pairs(inputs, mask, valid_lens, attention_mask)
-        return on_tokens(self.call_tokens, inputs, pairs, training, return_weights)
+        return on_tokens(self, inputs, pairs, training, return_weights)
 
     def pairs(
         self, inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None, attention_mask: Tensor | None
@@ -198,7 +214,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         context, weights = attend(
             (query, key, value), tokens, pairs, self._formula, training, return_weights
         )  # [N, H D], [B, H, T, S]
-        return affine(context, self._output_kernel, self._output_bias), weights
+        return self._outputs(context, tokens), weights
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "position": keras.saving.serialize_keras_object(self.position)}

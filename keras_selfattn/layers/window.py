@@ -97,6 +97,10 @@ class Chunks:
         return mask
 
     def _chosen(self, chosen: Tensor, batch: Tensor) -> Tensor:
+        if chosen.shape[2] == 1:  # the same keys for every query
+            chosen = ops.broadcast_to(chosen, (batch, *ops.shape(chosen)[1:]))
+            near = self.keys(ops.swapaxes(ops.cast(chosen, "float32"), -1, -2))  # [B N, H or 1, K, 1]
+            return ops.swapaxes(near, -1, -2) > 0
         rows = self._cut(chosen)  # [B or 1, H or 1, N, C, T]
         # One more column, so that there is one to read when T is 0; the mask of real keys excludes it.
         rows = ops.concatenate([rows, ops.zeros((*ops.shape(rows)[:-1], 1), dtype="bool")], axis=-1)

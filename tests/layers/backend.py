@@ -20,12 +20,17 @@ def array(tensor):
     return keras.ops.convert_to_numpy(tensor)
 
 
-def gradients(layer, x, loss=lambda outputs: keras.ops.sum(outputs**2), **call):
-    """Gradients of `loss(layer(x, **call))` by the layer's trainable variables, and by x; zero where none."""
+def gradients(layer, x, loss=lambda outputs: keras.ops.sum(outputs**2), penalised=False, **call):
+    """Gradients of `loss(layer(x, **call))` by the layer's trainable variables, and by x; zero where none.
+
+    Of `layer.losses`, too, if it is `penalised`.
+    """
     call = {
         name: keras.ops.convert_to_tensor(v) if isinstance(v, np.ndarray) else v for name, v in call.items()
     }
-    found = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}[BACKEND](layer, x, loss, call)
+    found = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}[BACKEND](
+        layer, x, loss, penalised, call
+    )
     shapes = [*(tuple(variable.shape) for variable in layer.trainable_variables), x.shape]
     return [
         np.zeros(shape) if gradient is None else np.array(gradient)
@@ -48,36 +53,39 @@ def compiled(layer, x, **call):
     return array(layer(x, **call))
 
 
-def _tensorflow(layer, x, loss, call):
+def _tensorflow(layer, x, loss, penalised, call):
     import tensorflow as tf
 
     x = tf.constant(x)
     with tf.GradientTape() as tape:
         tape.watch(x)
         total = loss(layer(x, **call))
+        total = sum(layer.losses, total) if penalised else total
     found = tape.gradient(total, [*(v.value for v in layer.trainable_variables), x])
     return [None if gradient is None else tf.convert_to_tensor(gradient).numpy() for gradient in found]
 
 
-def _torch(layer, x, loss, call):
+def _torch(layer, x, loss, penalised, call):
     import torch
 
     x = torch.tensor(x, requires_grad=True)
     for variable in layer.trainable_variables:
         variable.value.grad = None
-    loss(layer(x, **call)).backward()
+    total = loss(layer(x, **call))
+    (sum(layer.losses, total) if penalised else total).backward()
     of_variables = [variable.value.grad for variable in layer.trainable_variables]
     return [None if gradient is None else gradient.numpy() for gradient in [*of_variables, x.grad]]
 
 
-def _jax(layer, x, loss, call):
+def _jax(layer, x, loss, penalised, call):
     import jax
 
     trainable = [v.value for v in layer.trainable_variables]
     others = [v.value for v in layer.non_trainable_variables]
 
     def total(trainable, x):
-        return loss(layer.stateless_call(trainable, others, x, **call)[0])
+        outputs, _, losses = layer.stateless_call(trainable, others, x, return_losses=True, **call)
+        return sum(losses, loss(outputs)) if penalised else loss(outputs)
 
     by_variables, by_x = jax.grad(total, argnums=(0, 1))(trainable, jax.numpy.asarray(x))
     return [*by_variables, by_x]

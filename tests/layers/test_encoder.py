@@ -8,6 +8,7 @@ import reference
 from backend import array, gradients, tensorflow_only
 
 from keras_selfattn.layers import Encoder, EncoderBlock, RelativePositions, RotaryPositions
+from keras_selfattn.layers.attention_paths import PaddedTokens
 
 BATCH, LENGTH, HEADS, WIDTH, HIDDEN = 3, 5, 2, 14, 11
 
@@ -165,7 +166,9 @@ def test_stochastic_depth_drops_whole_samples_and_scales_the_others():
     plain = array(block._attention(block._attention_norm(x)))[0]
     after_attention = array(x)[0] + 2 * plain
     transformed = {
-        kept: array(block._feed_forward(block._feed_forward_norm(base[None])))[0]
+        kept: array(
+            block._feed_forward(block._feed_forward_norm(base), tokens=PaddedTokens(base[None], None))
+        )
         for kept, base in (("attention", after_attention.astype("float32")), ("none", x[0]))
     }
     cases = [

@@ -18,7 +18,8 @@ from keras_selfattn.layers.angles import sinusoids
 from keras_selfattn.layers.relative_positions import alibi_slopes
 from keras_selfattn.layers.tensorflow import block_walk as blocks
 
-# JAX has no float64 unless all of it is asked to; on PyTorch Keras' own matmul returns float32.
+# JAX has no float64 unless all of it is asked to, and then Keras' own mean and tanh return float32 there; on
+# PyTorch its matmul does.
 pytestmark = pytest.mark.skipif(BACKEND != "tensorflow", reason="Keras computes in float64 on TensorFlow")
 
 MASK = np.arange(LENGTH) < np.array([[4], [LENGTH]])
@@ -209,6 +210,22 @@ def test_every_layer_answers_and_learns_alike_on_every_path(name, path, monkeypa
     wanted = outputs_and_gradients()
     path(monkeypatch)
     for found, each in zip(outputs_and_gradients(), wanted, strict=True):
+        near(found, each, 1e-11 * max(1, np.abs(each).max()))
+
+
+@pytest.mark.parametrize("path", PATHS[1:])
+@pytest.mark.parametrize("make", [layers.MultiHeadSelfAttention, layers.EncoderBlock])
+def test_dropout_scales_what_it_keeps_in_float64_on_every_path(make, path, monkeypatch):
+    """1 / (1 - 0.1) in float32 is off by 5e-8."""
+
+    def dropped():
+        layer = randomised(make(2, dropout=0.1, seed=1, dtype="float64"), WIDTH + 1, 0.3)
+        x = keras.ops.convert_to_tensor(inputs(WIDTH + 1))
+        return [array(layer(x, training=True)), *gradients(layer, x, training=True)]
+
+    wanted = dropped()
+    path(monkeypatch)
+    for found, each in zip(dropped(), wanted, strict=True):
         near(found, each, 1e-11 * max(1, np.abs(each).max()))
 
 

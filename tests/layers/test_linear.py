@@ -90,6 +90,19 @@ def test_the_feature_map_is_exact_below_zero():
     np.testing.assert_allclose(array(feature_map(keras.ops.convert_to_tensor(x))), wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", [None, 1, HEADS])
+def test_a_mask_of_keys_hides_them_from_every_query(heads, causal):
+    layer, x = built(causal=causal), inputs()
+    keys = np.random.default_rng(3).random((BATCH, heads or 1, 1, LENGTH)) < 0.6
+    mask = keys[:, 0] if heads is None else keys
+    outputs, weights = layer(x, attention_mask=mask, return_weights=True)
+    every = np.broadcast_to(keys, (BATCH, HEADS, 1, LENGTH))
+    wanted = linear_in_numpy(layer, x, lambda b, h, t, s: every[b, h, 0, s] and (s <= t or not causal))
+    close(outputs, wanted[0])
+    close(weights, wanted[1])
+
+
 def test_under_causal_no_future_leaks():
     layer, x = built(causal=True), inputs(length=300)
     changed = x.copy()

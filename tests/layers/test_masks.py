@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, built, close, expected, inputs
 
-from keras_selfattn.layers import Encoder, MultiHeadSelfAttention
+from keras_selfattn.layers import (
+    AttentionPooling,
+    Encoder,
+    EncoderBlock,
+    LinearSelfAttention,
+    MultiHeadSelfAttention,
+    attention_paths,
+)
+from keras_selfattn.layers import window as windows
+from keras_selfattn.layers.tensorflow import block_walk
 
 
 def test_attention_masks_of_each_rank_equal_the_reference():
@@ -35,6 +44,65 @@ def test_a_mask_for_all_heads_may_have_one_head():
     layer, x = built(), inputs()
     mask = np.random.default_rng(3).random((BATCH, 1, LENGTH, LENGTH)) < 0.6
     close(layer(x, attention_mask=mask), expected(layer, x, lambda b, h, t, s: mask[b, 0, t, s])[0])
+
+
+KEYS = {
+    "[batch, 1, length]": lambda keys: keys[:, None],
+    "[batch, 1, 1, length]": lambda keys: keys[:, None, None],
+    "[batch, heads, 1, length]": lambda keys: np.repeat(keys[:, None, None], HEADS, axis=1),
+}
+BLOCKS = {"_SCORES": 60, "_WASTED_SCORES": 30, "_LEAST_QUERIES": 2, "_STRETCH": 4}
+PATHS = {
+    "all pairs": {},
+    "packed": {attention_paths: {"_FEW_TOKENS": -1}, block_walk: BLOCKS},
+    "query blocks": {
+        attention_paths: {"runs_kernels": lambda inputs: False, "_SCORES": 20, "_LEAST_QUERIES": 2}
+    },
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("window", [None, 2])
+@pytest.mark.parametrize("form", KEYS)
+def test_a_mask_of_keys_holds_for_every_query(form, window, path, monkeypatch):
+    monkeypatch.setattr(windows, "_SMALLEST_CHUNK", 2)
+    for module, values in PATHS[path].items():
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+    layer, x = built(window=window), inputs()
+    keys = np.random.default_rng(3).random((BATCH, LENGTH)) < 0.6
+    mask = np.arange(LENGTH) < np.array([[LENGTH], [LENGTH - 1]])
+    found = layer(x, mask=mask, attention_mask=KEYS[form](keys))
+    reach = LENGTH if window is None else window
+    wanted = expected(layer, x, lambda b, h, t, s: keys[b, s] and mask[b, s] and abs(s - t) <= reach)[0]
+    close(found, np.where(mask[:, :, None], wanted, 0))
+
+
+def test_a_mask_of_keys_is_that_of_keras_own_attention():
+    layer, x = built(), inputs()
+    keys = np.random.default_rng(3).random((BATCH, 1, LENGTH)) < 0.6
+    theirs = keras.layers.MultiHeadAttention(HEADS, HEAD_DIM)
+    theirs.build(x.shape, x.shape)
+    kernel, bias, output_kernel, output_bias = layer.get_weights()
+    heads = [part.reshape(WIDTH, HEADS, HEAD_DIM) for part in np.split(kernel, 3, axis=1)]
+    biases = [part.reshape(HEADS, HEAD_DIM) for part in np.split(bias, 3)]
+    output = [output_kernel.reshape(HEADS, HEAD_DIM, WIDTH), output_bias]
+    theirs.set_weights([each for pair in zip(heads, biases, strict=True) for each in pair] + output)
+    close(layer(x, attention_mask=keys), array(theirs(x, x, attention_mask=keys)))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int64"])
+def test_integers_of_zeros_and_ones_are_a_mask_where_they_can_be_seen(dtype):
+    layer, x = built(), inputs()
+    mask = np.random.default_rng(5).random((BATCH, LENGTH)) < 0.7
+    pairs = np.random.default_rng(6).random((BATCH, LENGTH, LENGTH)) < 0.7
+    found = array(layer(x, mask=mask.astype(dtype), attention_mask=pairs.astype(dtype)))
+    np.testing.assert_array_equal(found, array(layer(x, mask=mask, attention_mask=pairs)))
+
+
+def test_integers_that_cannot_be_seen_are_no_mask():
+    with pytest.raises(ValueError, match="`attention_mask` must be boolean.*int32"):
+        built()(keras.Input((5, WIDTH)), attention_mask=keras.Input((5, 5), dtype="int32"))
 
 
 def test_mask_causal_and_attention_mask_combine():
@@ -144,8 +212,15 @@ def test_gradients_are_finite_where_nothing_may_be_attended_to():
         ),
         ({"attention_mask": np.zeros((LENGTH, LENGTH), "float32")}, "`attention_mask` must be boolean"),
         ({"attention_mask": np.ones(LENGTH, bool)}, "`attention_mask` must be of rank 2"),
-        ({"attention_mask": np.ones((1, LENGTH, LENGTH), bool)}, "\\[batch, length, length\\]"),
-        ({"attention_mask": np.ones((HEADS, LENGTH, LENGTH), bool)}, "\\[batch, length, length\\]"),
+        ({"attention_mask": np.ones((1, LENGTH, LENGTH), bool)}, "\\[batch, length or 1, length\\]"),
+        ({"attention_mask": np.ones((HEADS, LENGTH, LENGTH), bool)}, "\\[batch, length or 1, length\\]"),
+        ({"attention_mask": np.ones((1, 1, LENGTH), bool)}, "\\[batch, length or 1, length\\]"),
+        ({"attention_mask": np.ones((BATCH, LENGTH, 1), bool)}, "\\[batch, length or 1, length\\]"),
+        ({"attention_mask": np.ones((BATCH, 2, LENGTH), bool)}, "\\[batch, length or 1, length\\]"),
+        ({"attention_mask": np.ones((BATCH, 1, 2, LENGTH), bool)}, "heads or 1, length or 1"),
+        ({"attention_mask": np.ones((BATCH, LENGTH), bool)}, "tokens, \\[batch, length\\], goes to `mask`"),
+        ({"attention_mask": np.full((LENGTH, LENGTH), 2)}, "zeros and ones.*from 2 to 2"),
+        ({"mask": np.full((BATCH, LENGTH), -1)}, "`mask` of integers must hold zeros and ones"),
         ({"attention_mask": np.ones((BATCH, BATCH, LENGTH, LENGTH), bool)}, "heads or 1"),
         ({"valid_lens": np.ones(BATCH, "float32")}, "`valid_lens` must hold integers"),
         ({"valid_lens": np.ones((BATCH, LENGTH, 1), int)}, "`valid_lens` must have shape"),
@@ -182,7 +257,8 @@ def test_whatever_padding_holds_does_not_matter(policy, noise):
         ("mask", (1, LENGTH)),
         ("attention_mask", (1, LENGTH, LENGTH)),
         ("attention_mask", (BATCH, 1, 1)),
-        ("attention_mask", (BATCH, 1, 1, LENGTH)),
+        ("attention_mask", (BATCH, 2, LENGTH)),
+        ("attention_mask", (1, 1, 1, LENGTH)),
         ("mask", (LENGTH, BATCH)),  # as many values, but time-major
         ("attention_mask", (LENGTH, BATCH, LENGTH)),
     ],
@@ -195,8 +271,41 @@ def test_where_sizes_are_known_only_when_it_runs_masks_are_not_broadcast_either(
     traced = tf.function(lambda x, m: layer(x, **{name: m}), input_signature=unknown)
     right = {2: (BATCH, LENGTH), 3: (BATCH, LENGTH, LENGTH), 4: (BATCH, 1, LENGTH, LENGTH)}[len(shape)]
     assert traced(inputs(), np.ones(right, bool)).shape == (BATCH, LENGTH, WIDTH)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="ConcatOp"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="ConcatOp|BroadcastTo"):
         traced(inputs(), np.ones(shape, bool))
+
+
+@tensorflow_only
+@pytest.mark.parametrize("keys_known_to_be_one", [False, True])
+def test_where_sizes_are_known_only_when_it_runs_a_mask_of_keys_holds_for_every_query(keys_known_to_be_one):
+    import tensorflow as tf
+
+    layer, x = built(), inputs()
+    queries = 1 if keys_known_to_be_one else None
+    unknown = [tf.TensorSpec([None, None, WIDTH]), tf.TensorSpec([None, None, queries, None], tf.bool)]
+    traced = tf.function(lambda x, m: layer(x, attention_mask=m), input_signature=unknown)
+    keys = np.random.default_rng(3).random((BATCH, 1, 1, LENGTH)) < 0.6
+    close(traced(x, keys), array(layer(x, attention_mask=keys)))
+
+
+@pytest.mark.parametrize(
+    ("given", "ours"),
+    [
+        ({"return_attention_scores": True}, "pass `return_weights=True`"),
+        ({"use_causal_mask": True}, "pass `causal=True` in the constructor"),
+        ({"padding_mask": np.ones((BATCH, LENGTH), bool)}, "pass `mask`"),
+        ({"query_mask": np.ones((BATCH, LENGTH), bool)}, "pass `mask`"),
+        ({"key": inputs()}, "pass `inputs` alone.*keras.layers.MultiHeadAttention"),
+    ],
+)
+@pytest.mark.parametrize(
+    "make",
+    [MultiHeadSelfAttention, LinearSelfAttention, EncoderBlock, lambda n: Encoder(1, n), AttentionPooling],
+)
+def test_a_call_with_a_peers_name_is_told_ours(make, given, ours):
+    for x in (inputs(width=6), keras.Input((LENGTH, 6))):
+        with pytest.raises(TypeError, match=ours):
+            make(HEADS)(x, **given)
 
 
 def test_a_mask_and_lengths_that_contradict_each_other_are_refused():

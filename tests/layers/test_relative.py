@@ -182,6 +182,28 @@ def test_a_strategy_of_the_users_own_survives_saving(tmp_path):
     assert len(again.weights) == len(model.weights)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("rotary", layers.RotaryPositions),
+        ("alibi", layers.LinearBias),
+        ("t5", layers.BucketedBias),
+        ("shaw", layers.RelativePositions),
+    ],
+)
+def test_a_name_is_the_strategy_with_its_defaults(name, kind):
+    x = inputs(width=12)
+    for make in (layers.MultiHeadSelfAttention, lambda heads, **s: layers.Encoder(2, heads, **s)):
+        by_name, by_object = make(2, position=name, seed=1), make(2, position=kind(), seed=1)
+        np.testing.assert_array_equal(array(by_name(x)), array(by_object(x)))
+        again = type(by_name).from_config(by_name.get_config())
+        assert type(again.position) is type(by_name.position) is kind
+    encoder = layers.Encoder(1, 2, block_settings=[{"position": name}])
+    assert type(layers.Encoder.from_config(encoder.get_config()).blocks[0].position) is kind
+    with pytest.raises(ValueError, match="`position` must be .*'rotary', 'alibi', 't5', 'shaw'.*'nothing'"):
+        layers.MultiHeadSelfAttention(2, position="nothing")
+
+
 def test_a_strategy_that_would_load_without_its_arguments_is_refused():
     class Forgetful(layers.PositionStrategy):
         def __init__(self, rate=1.0):

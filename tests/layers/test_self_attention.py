@@ -260,7 +260,10 @@ def test_every_head_and_projection_starts_in_glorots_limits_of_its_own():
         ({"qk_norm": 1}, "`qk_norm` must be True or False. Received 1"),
         ({"window": 1.5}, "`window` must be .* Received 1.5"),
         ({"window": (2, 1), "causal": True}, r"`window` and `causal` contradict.*pass \(2, 0\)"),
-        ({"position": "rotary"}, "`position` must be a PositionStrategy such as RotaryPositions.* 'rotary'"),
+        (
+            {"position": "sinusoids"},
+            "`position` must be a PositionStrategy such as RotaryPositions.* 'sinusoids'",
+        ),
     ],
 )
 def test_bad_settings_are_named_with_their_value(settings, said):

@@ -223,7 +223,8 @@ def _product(x: Tensor, keep: Tensor | None) -> Tensor:
 
 
 def _scaled(x: Tensor, scale: float) -> Tensor:
-    return x if scale == 1.0 else x * tf.cast(scale, x.dtype)
+    # A constant: a cast would round the number to float32 first.
+    return x if scale == 1.0 else x * tf.constant(scale, x.dtype)
 
 
 def _wide(dtype: Any) -> Any:

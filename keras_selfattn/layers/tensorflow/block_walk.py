@@ -138,7 +138,9 @@ class Walk:
             chosen = self._pairs.chosen
             if chosen.shape[0] != 1:
                 chosen = tf.gather(chosen, self._tokens.order[samples])
-            parts.append(chosen[:, :, part.start : part.stop, part.left : part.right])
+            of_each = chosen.shape[2] != 1
+            queries = slice(part.start, part.stop) if of_each else slice(None)
+            parts.append(chosen[:, :, queries, part.left : part.right])
         return all_of(parts)
 
     def near(self, at: QuerySpan, part: Block, keys: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ class PackedTokens:
         rows: int32 `[B, P]`, the packed token at each position of the ordered samples; at an empty position,
             another token of the same sample.
         slots: bool `[B, P]`, True where a position holds a token; None if all do.
+        losses: as of `PaddedTokens`.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class PackedTokens:
     ) -> None:
         self.batch, self.length = tf.unstack(tf.shape(inputs)[:2])
         self._shape = inputs.shape
+        self.losses: list[Tensor] = []
         if real is None:
             self._fill()
             return

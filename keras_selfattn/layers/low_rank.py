@@ -1,0 +1,195 @@
+"""Low-rank adaptation (LoRA): frozen kernels, and small trained products beside them.
+
+Axes: N (tokens), D (features), W (width of a projection), R (rank).
+
+Reference: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_selfattn.layers.argument_checks import checked_count, checked_positive
+from keras_selfattn.layers.attention_math import split
+from keras_selfattn.layers.seeds import split_seed
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel `[D, W]`: a weight, or some columns of one.
+
+    Args:
+        weight: of the layer that owns it.
+        start: its first column.
+        width: the number of its columns.
+    """
+
+    weight: Any
+    start: int
+    width: int
+
+    def plus(self, update: np.ndarray) -> None:
+        """Add an update `[D, W]` to the weight."""
+        whole = np.array(ops.convert_to_numpy(self.weight))
+        whole[:, self.start : self.start + self.width] += update
+        self.weight.assign(whole)
+
+
+@dataclass
+class _Started:
+    """Kernels by the name of their projection, and the factor of their updates; no state of the layer."""
+
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    scale: float = 1.0
+
+
+class LowRankUpdates(keras.layers.Layer):
+    """Updates `alpha / rank` A B of kernels of the layer that has these; none until `start`.
+
+    The update is added to the product, so no gradient of a frozen kernel is formed. A file holds the kernels
+    with their updates added, for layers without any, and A and B, with which a training goes on.
+
+    Attributes:
+        started: True if there are updates.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.started = False
+        self._started = _Started()
+        self._down: dict[str, Any] = {}
+        self._up: dict[str, Any] = {}
+
+    def start(
+        self, kernels: Mapping[str, Kernel], rank: int, alpha: float, downs: Iterable[Any], up: Any = "zeros"
+    ) -> None:
+        """Make the factors A `[D, R]` and B `[R, W]` of each kernel.
+
+        Args:
+            kernels: by the name of their projection.
+            rank: R.
+            alpha: the factor of each update is `alpha / rank`.
+            downs: initializers of A, in the order of the kernels.
+            up: initializer of B.
+        """
+        dtype = "float64" if self.variable_dtype == "float64" else "float32"  # updates are small
+        for (name, kernel), down in zip(kernels.items(), downs, strict=True):
+            features = kernel.weight.shape[0]
+            self._down[name] = self.add_weight(
+                name=f"{name}_a", shape=(features, rank), initializer=down, dtype=dtype
+            )
+            self._up[name] = self.add_weight(
+                name=f"{name}_b", shape=(rank, kernel.width), initializer=up, dtype=dtype
+            )
+        self._started = _Started(dict(kernels), alpha / rank)
+        self.started = True
+
+    def added(self, names: Sequence[str], widths: Sequence[int], product: Tensor, x: Tensor) -> Tensor:
+        """Return products `[N, sum(widths)]` of x `[N, D]` with named kernels, plus their updates."""
+        if self._started.kernels.keys().isdisjoint(names):
+            return product
+        parts = split(product, list(widths)) if len(names) > 1 else [product]
+        parts = [self._plus(name, part, x) for name, part in zip(names, parts, strict=True)]
+        return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)
+
+    def _plus(self, name: str, part: Tensor, x: Tensor) -> Tensor:
+        if name not in self._started.kernels:
+            return part
+        update: Any = ops.matmul(ops.matmul(x, self._down[name]), self._up[name])
+        return part + update * self._started.scale
+
+    @contextmanager
+    def merged(self) -> Iterator[None]:
+        """Add the updates to the kernels in the block."""
+        kept = [(each.weight, ops.convert_to_numpy(each.weight)) for each in self._started.kernels.values()]
+        self._add_to_kernels(1.0)
+        try:
+            yield
+        finally:
+            for weight, value in kept:
+                weight.assign(value)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Take A and B, whose updates the kernels of the file have; without them begin with no update."""
+        if not self.started:
+            return
+        if store.keys():
+            super().load_own_variables(store)
+            self._add_to_kernels(-1.0)
+        else:
+            for up in self._up.values():
+                up.assign(np.zeros(up.shape, "float32"))
+
+    def _add_to_kernels(self, sign: float) -> None:
+        for name, kernel in self._started.kernels.items():
+            down, up = (np.asarray(ops.convert_to_numpy(each[name])) for each in (self._down, self._up))
+            kernel.plus(sign * self._started.scale * np.matmul(down, up))
+
+
+def begin_lora(layer: Any, rank: int, lora_alpha: float | None, parts: Sequence[str] | None) -> None:
+    """Freeze a layer and make the updates of the chosen parts; see `MultiHeadSelfAttention.enable_lora`.
+
+    The layer has `lora_parts`, `check_lora` and `start_lora`. Its build ends with `go_on_with_lora`, so that
+    a layer made from a config has its updates before weights are loaded.
+    """
+    if not layer.built:
+        raise ValueError("LoRA needs a built layer: call it on inputs, or `build` it.")
+    if layer.lora is not None:
+        raise ValueError(
+            f"LoRA is enabled already, with rank {layer.lora['rank']}. It can be enabled once: make the "
+            "layer anew, and load the weights, for another rank."
+        )
+    rank = checked_count("rank", rank)
+    alpha = float(rank) if lora_alpha is None else checked_positive("lora_alpha", lora_alpha)
+    has = layer.lora_parts()
+    chosen = [name for name in ("query", "value") if name in has] if parts is None else parts
+    if isinstance(chosen, str) or not chosen or not set(chosen) <= set(has):
+        raise ValueError(f"`parts` must be some of {', '.join(has)}. Received {parts!r}.")
+    _start(layer, {"rank": rank, "lora_alpha": alpha, "parts": [name for name in has if name in chosen]})
+
+
+def without_lora(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the config of a layer without its `lora`, which is no argument of its constructor."""
+    return {name: value for name, value in config.items() if name != "lora"}
+
+
+def go_on_with_lora(layer: Any) -> None:
+    """Make the updates that the config of a layer has, as it is built."""
+    if layer.lora is not None:
+        _start(layer, dict(layer.lora))
+
+
+def _start(layer: Any, lora: dict[str, Any]) -> None:
+    layer.check_lora(lora["rank"], lora["parts"])
+    for variable in layer.trainable_variables:
+        variable.trainable = False
+    layer.start_lora(**lora)
+    layer.lora = lora
+
+
+def check_kernels(kernels: Mapping[str, Kernel], rank: int) -> None:
+    """Raise ValueError if the rank is too large for a kernel, or if one has a constraint."""
+    for name, kernel in kernels.items():
+        sides = (kernel.weight.shape[0], kernel.width)
+        if rank > min(sides):
+            raise ValueError(
+                f"`rank` must be at most the smaller side of each kernel: {name} has {sides[0]} x "
+                f"{sides[1]}. Received {rank}."
+            )
+        if kernel.weight.constraint is not None:
+            raise ValueError(
+                f"LoRA would violate the constraint of the {name} kernel: leave `kernel_constraint` out. "
+                f"Received {kernel.weight.constraint!r}."
+            )
+
+
+def he_uniform(seed: int | None, count: int) -> list[Any]:
+    """Return initializers of A, as Keras' layers have, each with a seed of its own."""
+    return [keras.initializers.HeUniform(each) for each in split_seed(seed, count)]
