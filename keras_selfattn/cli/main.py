@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from keras_selfattn import __version__
-from keras_selfattn.cli.exit_status import FAILED, exit_status
+from keras_selfattn.asking.exit_status import FAILED, exit_status
 from keras_selfattn.errors import MissingExtraError, SelfAttentionError, Terminated
 from keras_selfattn.extras import install, missing_extra
 from keras_selfattn.serving.errors import ServingError
