@@ -3,6 +3,7 @@
 No file of its wheel is one of keras-selfattn's, so that both can be installed, and each can be removed.
 """
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -39,6 +40,10 @@ MODULES = (
 )
 _IMPORTED = re.compile(r"^(\s*(?:from|import) )keras_selfattn(?=[. ])", re.MULTILINE)
 _VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
+
+# As in ../build_backend.py: the bytes of a wheel depend on the sources alone.
+os.environ.setdefault("SOURCE_DATE_EPOCH", "1577836800")
+os.umask(0o022)
 
 
 def copy_sources() -> None:
