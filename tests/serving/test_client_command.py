@@ -151,4 +151,10 @@ def test_both_distributions_ask_for_the_same_versions():
     asked = files[1]["options"]["install_requires"].split()
     assert [line.partition(">=")[0] for line in asked] == ["grpcio", "numpy", "protobuf"]
     assert set(asked) <= set(whole_project.split())
+    pins = [
+        re.findall(r"setuptools==[\d.]+", (folder / "pyproject.toml").read_text())
+        for folder in (ROOT, CLIENT)
+    ]
+    assert len(pins[0]) == 1
+    assert pins[0] == pins[1]
     assert files[0]["options"]["python_requires"] == files[1]["options"]["python_requires"]
