@@ -39,7 +39,7 @@ def main() -> None:
     """Measure layers and client beside their peers: time, memory, and that all compute the same.
 
     Every contestant runs in a process of its own; they are measured in turns. A peer that is not installed is
-    skipped and named: `pip install '.[bench,backends]'` brings them. CPU time is of one thread.
+    skipped and named: `pip install '.[all,bench,backends]'` brings them. CPU time is of one thread.
     """
 
 

@@ -1,5 +1,11 @@
 """Versioned, checked SavedModels that take raw input and answer with names."""
 
+# ruff: noqa: E402
+from keras_selfattn.extras import require
+
+# These alone: on a server versions are listed and inspected without the rest of what training needs.
+require("train", __name__, "tensorflow", "tensorflow_serving")
+
 from keras_selfattn.version_files import read_card
 
 from .card import Training

@@ -7,7 +7,8 @@
     ├── StorageError   (OSError)     a folder or object store that cannot be listed, read or written
     ├── TrainingError  (RuntimeError)  training that failed
     │   └── OtherProcessError          in another process of it
-    └── ExportError    (RuntimeError)  a SavedModel that cannot be written, or did not pass its check
+    ├── ExportError    (RuntimeError)  a SavedModel that cannot be written, or did not pass its check
+    └── MissingExtraError  (ImportError)  a package that an extra of the installation brings
 
 Errors between client and server are in `keras_selfattn.serving.errors`.
 """
@@ -54,6 +55,10 @@ class OtherProcessError(TrainingError):
 
 class ExportError(SelfAttentionError, RuntimeError):
     """A SavedModel cannot be written, or did not pass the check before it became visible."""
+
+
+class MissingExtraError(SelfAttentionError, ImportError):
+    """A package is not installed; the message has the command that installs it."""
 
 
 class Terminated(KeyboardInterrupt):

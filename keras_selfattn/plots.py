@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_selfattn.extras import require
+
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
@@ -183,12 +185,9 @@ def pooling_heatmap(
 
 def _figure(width: float, height: float, title: str | None) -> "Figure":
     """An empty figure of a size in inches, not managed by pyplot."""
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "matplotlib is missing; install it with `pip install 'keras-selfattn[plots]'`."
-        ) from error
+    require("plots", "keras_selfattn.plots", "matplotlib")
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), layout="constrained")
     if title is not None:
         figure.suptitle(title, wrap=True)

@@ -15,7 +15,11 @@ ROOT = Path(__file__).parent.parent
 
 
 def modules():
-    names = [info.name for info in pkgutil.walk_packages(keras_selfattn.__path__, "keras_selfattn.")]
+    # The folder of the package alone: in an archive without links its path has the repository, too.
+    places = {"keras_selfattn.": keras_selfattn.__path__[:1]}
+    for package in (keras_selfattn.export, keras_selfattn.serving):
+        places[f"{package.__name__}."] = package.__path__
+    names = sorted({info.name for start in places for info in pkgutil.walk_packages(places[start], start)})
     # check.py is a program of its own, and shuts Keras out.
     return [name for name in names if not name.endswith(("_pb2", ".check"))]
 

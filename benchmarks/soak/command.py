@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keras_selfattn.asking.exit_status import FAILED
 from keras_selfattn.cli.console import columns, console
-from keras_selfattn.cli.exit_status import FAILED
 
 if TYPE_CHECKING:
     from benchmarks.soak.promises import Promise

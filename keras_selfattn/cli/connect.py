@@ -1,38 +1,17 @@
-"""The options of the commands that ask a server, and the client made from them."""
-
-from pathlib import Path
-from typing import Any
+"""The options of the commands that ask a server."""
 
 import click
 
+from keras_selfattn.asking.connection import headers
 from keras_selfattn.cli.panels import PATH, Option
-from keras_selfattn.serving.client import TLS, Client
+from keras_selfattn.serving.errors import InvalidInputError
 
 
-def _header(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    headers = {}
-    for value in values:
-        name, colon, content = value.partition(":")
-        if not colon:
-            raise click.BadParameter("write it as 'name: value', or as @file with such lines.")
-        headers[name.strip()] = content.strip()
-    return headers
-
-
-def _lines_of_files(
-    context: click.Context, option: click.Parameter, values: tuple[str, ...]
-) -> dict[str, str]:
-    """Return the headers, also those in lines of @FILEs, so that secrets need not be in the arguments."""
-    found: list[str] = []
-    for value in values:
-        if not value.startswith("@"):
-            found.append(value)
-            continue
-        try:
-            found += [line for line in Path(value[1:]).read_text().splitlines() if line.strip()]
-        except OSError as error:
-            raise click.BadParameter(f"{value[1:]} cannot be read: {error.strerror}.") from error
-    return _header(context, option, tuple(found))
+def _headers(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    try:
+        return headers(values)
+    except InvalidInputError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 CONNECTION_PANELS = {
@@ -55,7 +34,7 @@ CONNECTION_PANELS = {
         Option(
             "--header",
             multiple=True,
-            callback=_lines_of_files,
+            callback=_headers,
             metavar="'NAME: VALUE'",
             help="Metadata of every call, such as a token, or @FILE with such lines; may be given again.",
         ),
@@ -71,20 +50,4 @@ CONNECTION_PANELS = {
         ),
     ),
 }
-"""The options that `connected` takes."""
-
-
-def connected(model: str, options: dict[str, Any], **settings: Any) -> Client:
-    """Return a client with the options of the command line."""
-    secure = {name: options[name] for name in ("ca", "certificate", "key", "server_name")}
-    tls = TLS(**secure) if options["tls"] or any(secure.values()) else None
-    return Client(
-        options["target"],
-        model,
-        timeout=options["timeout"],
-        tls=tls,
-        insecure=options["insecure"],
-        metadata=options["header"] or None,
-        wait_for_ready=options["wait_for_ready"],
-        **settings,
-    )
+"""The options that `asking.connection.connected` takes."""

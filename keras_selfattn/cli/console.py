@@ -17,6 +17,7 @@ from rich.table import Table
 
 from keras_selfattn.cli.compile_cache import use_compile_cache
 from keras_selfattn.errors import ConfigError
+from keras_selfattn.extras import require
 
 # Backends of Keras, and the variable that chooses one.
 _BACKENDS = ("tensorflow", "jax", "torch")
@@ -67,6 +68,7 @@ def import_tensorflow(*, batches: bool = False) -> None:
     Raises:
         ConfigError: if the environment asks for a backend of Keras that is unknown or not installed.
     """
+    require("train", "This command", "tensorflow")
     check_backend()
     if batches and platform.machine() in ("x86_64", "AMD64"):
         # TensorFlow leaves them off on processors without AVX-512, where they halve the time of a step and

@@ -8,11 +8,13 @@ from typing import Any, BinaryIO
 import click
 import numpy as np
 
+from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.rows import check_asked
 from keras_selfattn.atomic import new_file
-from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
+from keras_selfattn.cli.connect import CONNECTION_PANELS
 from keras_selfattn.cli.console import console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.query_rows import asked_rows, check_asked
+from keras_selfattn.cli.query_rows import asked_rows
 from keras_selfattn.cli.task_options import SEPARATOR
 from keras_selfattn.errors import DataError, SelfAttentionError
 from keras_selfattn.serving.client import Client

@@ -1,19 +1,29 @@
-"""The `keras-selfattn` command's entry point. A client-only install has it too, and prints what it lacks."""
+"""The `keras-selfattn` command's entry point. A base install has it too, and says which extra it lacks."""
 
 import os
 import sys
 
+from keras_selfattn.errors import MissingExtraError
+from keras_selfattn.extras import EXTRA_OF_COMMAND, install
+
 
 def main() -> None:
-    """Run the command, or exit with a message that names a missing package."""
+    """Run the command, or exit with a message that names a missing package and the extra that brings it."""
     # gRPC reads this variable when it is imported. By default it logs each connection that fails: ten lines
     # for one refused certificate, and in a server's log as many as strangers like.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         from keras_selfattn.cli.main import main as run
-    except ModuleNotFoundError as error:
-        sys.exit(
-            f"The keras-selfattn command needs {error.name}, which an install of the client alone lacks.\n"
-            "Install all of it, without --no-deps; or ask from Python, with keras_selfattn.serving.client."
-        )
+    except ImportError as error:
+        if error.name not in ("click", "rich", "grpc") and not isinstance(error, MissingExtraError):
+            raise
+        sys.exit(f"Error: {_without_extra(sys.argv[1:])}")
     run()
+
+
+def _without_extra(arguments: list[str]) -> str:
+    command = next((word for word in arguments if not word.startswith("-")), None)
+    if command is None:
+        return f"keras-selfattn is installed for the layers alone. Its commands need {install('all')}"
+    extra = EXTRA_OF_COMMAND.get(command, "train")
+    return f"keras-selfattn is installed for the layers alone. `{command}` needs {install(extra)}"

@@ -16,8 +16,9 @@ from typing import Any
 import click
 
 from keras_selfattn import __version__
-from keras_selfattn.cli.exit_status import exit_status
-from keras_selfattn.errors import SelfAttentionError, Terminated
+from keras_selfattn.asking.exit_status import FAILED, exit_status
+from keras_selfattn.errors import MissingExtraError, SelfAttentionError, Terminated
+from keras_selfattn.extras import install, missing_extra
 from keras_selfattn.serving.errors import ServingError
 
 # In the order of their use. A module is imported only for its own command, so that `query` needs no
@@ -118,6 +119,12 @@ class CommandGroup(click.Group):
                 if isinstance(error, SelfAttentionError | ServingError):
                     click.echo(f"Error: {error}", err=True)
                     sys.exit(exit_status(error))
+                if isinstance(error, ModuleNotFoundError) and (extra := missing_extra(error)):
+                    click.echo(
+                        f"Error: This command needs {error.name}, which is not installed: {install(extra)}",
+                        err=True,
+                    )
+                    sys.exit(FAILED)
                 raise
 
 
@@ -132,7 +139,32 @@ class _Commands(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        return importlib.import_module(f"keras_selfattn.cli.{_MODULES.get(cmd_name, cmd_name)}").command
+        try:
+            return importlib.import_module(f"keras_selfattn.cli.{_MODULES.get(cmd_name, cmd_name)}").command
+        except ModuleNotFoundError as error:
+            if missing_extra(error, cmd_name) is None:
+                raise
+            return _without_extra(cmd_name, error)
+
+
+def _without_extra(name: str, error: ModuleNotFoundError) -> click.Command:
+    """Return a stand-in for a command whose packages are not installed: it says how to install them."""
+    extra = missing_extra(error, name) or ""
+
+    def fail(**_: Any) -> None:
+        raise MissingExtraError(
+            f"This command needs {error.name}, which is not installed: {install(extra)}"
+        ) from error
+
+    words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
+    return click.Command(
+        name,
+        callback=fail,
+        params=[words],
+        add_help_option=False,
+        short_help=f"Not installed: {install(extra)}",
+        context_settings={"ignore_unknown_options": True},
+    )
 
 
 @click.group(cls=_Commands, context_settings=CONTEXT)

@@ -6,10 +6,12 @@ from typing import Any
 
 import click
 
-from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
+from keras_selfattn.asking.answers import metadata_record
+from keras_selfattn.asking.connection import connected
+from keras_selfattn.cli.connect import CONNECTION_PANELS
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.cli.panels import Option, PanelCommand
-from keras_selfattn.serving.client import ModelMetadata, TensorSpec
+from keras_selfattn.serving.client import TensorSpec
 
 _PANELS = {
     "Most used": (
@@ -31,7 +33,7 @@ def command(model: str, version: int | None, label: str | None, as_json: bool, *
     with connected(model, options) as client:
         metadata = client.metadata(version, label=label)
     if as_json:
-        click.echo(json.dumps(_record(metadata), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(metadata_record(metadata), indent=2, ensure_ascii=False))
         return
     table = columns(f"{metadata.model}, version {metadata.version}", "signature", "inputs", "outputs")
     for name, signature in metadata.signatures.items():
@@ -42,21 +44,3 @@ def command(model: str, version: int | None, label: str | None, as_json: bool, *
 
 def _listed(specs: Mapping[str, TensorSpec]) -> str:
     return "\n".join(f"{name}: {spec!r}" for name, spec in specs.items())
-
-
-def _record(metadata: ModelMetadata) -> dict[str, Any]:
-    signatures = {
-        name: {
-            "inputs": _specs(signature.inputs),
-            "outputs": _specs(signature.outputs),
-            "defaults": sorted(signature.defaults),
-            "method_name": signature.method_name,
-        }
-        for name, signature in metadata.signatures.items()
-    }
-    return {"model": metadata.model, "version": metadata.version, "signatures": signatures}
-
-
-def _specs(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
-    shapes = {name: None if spec.shape is None else list(spec.shape) for name, spec in specs.items()}
-    return {name: {"dtype": spec.dtype, "shape": shapes[name]} for name, spec in specs.items()}

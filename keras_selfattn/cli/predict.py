@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.progress import BarColumn, Progress, TextColumn
 
+from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.exit_status import SOME_ROWS
 from keras_selfattn.batch.journal import errors_of, partial_of, writing
 from keras_selfattn.batch.run import Engine, Files, predict_files
 from keras_selfattn.batch.run import Progress as Done
-from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
+from keras_selfattn.cli.connect import CONNECTION_PANELS
 from keras_selfattn.cli.console import clock, console, error_console, import_tensorflow
-from keras_selfattn.cli.exit_status import SOME_ROWS
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import OUTPUTS, RAY, SEPARATOR, SIGNATURE, WORKERS
 from keras_selfattn.serving.client import Signature

@@ -3,31 +3,24 @@
 They are a table for people, or JSON Lines or CSV for programs, on standard output or in a file.
 """
 
-import csv
-import json
 import sys
-from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 import numpy as np
 
-from keras_selfattn.atomic import text_destination
-from keras_selfattn.batch.answer_values import cell_text, default_outputs, plain
-from keras_selfattn.batch.cells import without_padding
-from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
+from keras_selfattn.asking.answers import Answer, answered, signature_of, write, write_file
+from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.rows import check_asked
+from keras_selfattn.batch.answer_values import cell_text, default_outputs
+from keras_selfattn.cli.connect import CONNECTION_PANELS
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.query_rows import QueryRow, asked_rows, check_asked
+from keras_selfattn.cli.query_rows import asked_rows
 from keras_selfattn.cli.task_options import OUTPUTS, SEPARATOR, SIGNATURE
-from keras_selfattn.errors import DataError
-from keras_selfattn.serving.client import Client, Signature
-from keras_selfattn.serving.errors import FailedPreconditionError, ServingError
-
-Answer = dict[str, Any]
 
 _SHOWN_ROWS = 100
 
@@ -38,23 +31,12 @@ def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> 
     Raises:
         DataError: if it cannot be written.
     """
-    if form == "table" and output is None:
+    if output is not None:
+        write_file(output, answers, form)
+    elif form == "table":
         _show(iter(answers))
-        return
-    if output is None:
-        _WRITERS[form](sys.stdout, answers)
-        return
-    try:
-        if output.is_dir():
-            raise DataError(f"--output must be a file. Received {str(output)!r}, a folder.")
-        with text_destination(output) as stream:
-            _WRITERS[form](stream, answers)
-    except BaseException as error:
-        # Some ServingErrors are OSErrors, too: no answer is a ConnectionError or a TimeoutError.
-        if isinstance(error, OSError) and not isinstance(error, ServingError):
-            raise DataError(f"--output {output} cannot be written: {error.strerror or error}.") from error
-        click.echo(f"{output} was not written.", err=True)
-        raise
+    else:
+        write(sys.stdout, answers, form)
 
 
 def _show(answers: Iterator[Answer]) -> None:
@@ -74,25 +56,6 @@ def _cell(name: str, value: Any) -> str:
     if name == "score" and isinstance(value, float | np.floating):
         return f"{value:.1%}"
     return cell_text(value)
-
-
-def _write_json(stream: TextIO, answers: Iterable[Answer]) -> None:
-    for answer in answers:
-        stream.write(
-            json.dumps({name: plain(value) for name, value in answer.items()}, ensure_ascii=False) + "\n"
-        )
-
-
-def _write_csv(stream: TextIO, answers: Iterable[Answer]) -> None:
-    writer, first = csv.writer(stream, lineterminator="\n"), True
-    for answer in answers:
-        if first:
-            writer.writerow(answer)
-            first = False
-        writer.writerow(cell_text(value) for value in answer.values())
-
-
-_WRITERS = {"json": _write_json, "csv": _write_csv, "table": _write_csv}
 
 
 _PANELS = {
@@ -155,39 +118,8 @@ def command(
     """
     check_asked(texts, file, column, options["separator"])
     with connected(model, options) as client:
-        signature = _signature(client, options)
+        signature = signature_of(client, options)
         outputs = list(options["outputs"]) or default_outputs(signature)
         with asked_rows(signature, texts, file, column, options["separator"]) as asked:
-            answers = _answered(client, signature, asked, outputs, options)
+            answers = answered(client, signature, asked, outputs, options)
             write_answers(answers, options["form"], options["output"])
-
-
-def _signature(client: Client, options: dict[str, Any]) -> Signature:
-    metadata = client.metadata(options["version"], label=options["label"])
-    name = options["signature"]
-    if name in metadata.signatures:
-        return metadata.signatures[name]
-    raise FailedPreconditionError(f"The model has no signature {name!r}. It is:\n{metadata!r}")
-
-
-def _answered(
-    client: Client,
-    signature: Signature,
-    asked: Iterator[QueryRow],
-    outputs: list[str],
-    options: dict[str, Any],
-) -> Iterator[dict[str, Any]]:
-    """Yield the answers of the queried rows, each beside the columns that identify its row."""
-    given: deque[QueryRow] = deque()
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for record, row in asked:
-            given.append((record, row))
-            yield row
-
-    asked_of = {name: options[name] for name in ("version", "label", "batch_size")}
-    answers = client.predict_iter(rows(), options["signature"], outputs, **asked_of)
-    for answer in answers:
-        record, row = given.popleft()
-        values = without_padding(signature, row, {name: answer[name] for name in outputs})
-        yield record | {f"predicted_{name}" if name in record else name: values[name] for name in outputs}

@@ -16,6 +16,7 @@ import click
 
 from keras_selfattn.cli.console import console, print_command, starting_tensorflow
 from keras_selfattn.cli.panels import Option, PanelCommand
+from keras_selfattn.extras import require
 from keras_selfattn.serving.errors import ServingError
 from keras_selfattn.serving.server.config import MOST_USED, OWN_LIFE, SETTINGS, ServerConfig
 from keras_selfattn.serving.server.runtime.lean_tensorflow import import_runtime
@@ -92,6 +93,7 @@ def command(version: bool, structured_logs: bool, **settings: Any) -> None:
     A new version takes over once it is loaded. Flags are TensorFlow Serving's and mean what they mean there;
     after them come those that it does not have, and those of its own that have no effect here.
     """
+    require("serve", "The server")
     if version:
         _print_version()
         return

@@ -6,9 +6,11 @@ from typing import Any
 
 import click
 
-from keras_selfattn.cli.connect import CONNECTION_PANELS, connected
+from keras_selfattn.asking.answers import status_record
+from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.exit_status import NOT_NOW
+from keras_selfattn.cli.connect import CONNECTION_PANELS
 from keras_selfattn.cli.console import columns, console
-from keras_selfattn.cli.exit_status import NOT_NOW
 from keras_selfattn.cli.panels import Option, PanelCommand
 
 _PANELS = {
@@ -36,13 +38,7 @@ def command(model: str, version: int | None, wait: float | None, as_json: bool, 
         statuses = client.status(version) if wait is None else client.wait_until_ready(wait, version)
     if as_json:
         for each in statuses:
-            record = {
-                "version": each.version,
-                "state": each.state,
-                "code": each.code.name,
-                "message": each.message,
-            }
-            click.echo(json.dumps(record, ensure_ascii=False))
+            click.echo(json.dumps(status_record(each), ensure_ascii=False))
     else:
         table = columns(None, "version", "state", "error", right=("version",))
         for each in statuses:

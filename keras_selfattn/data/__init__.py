@@ -1,13 +1,25 @@
 """Readers of files to rows with targets, splits, and the built-in first data set."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from keras_selfattn.data.images import read_images
 from keras_selfattn.data.labelled import LabelledRows, split_rows
-from keras_selfattn.data.languages import LanguageRows, language_rows, load_messages
-from keras_selfattn.data.multilingual_names import LANGUAGES, Name, all_names, load_names, split_by_thing
 from keras_selfattn.data.series import read_long_series, read_regression, read_series
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.data.texts import read_corpus, read_table
 from keras_selfattn.data.windows import Windows, cut_windows
+from keras_selfattn.extras import require
+
+if TYPE_CHECKING:
+    from keras_selfattn.data.languages import LanguageRows, language_rows, load_messages
+    from keras_selfattn.data.multilingual_names import (
+        LANGUAGES,
+        Name,
+        all_names,
+        load_names,
+        split_by_thing,
+    )
 
 __all__ = [
     "LANGUAGES",
@@ -30,3 +42,16 @@ __all__ = [
     "split_by_thing",
     "split_rows",
 ]
+
+_FIRST_DATA = {
+    **dict.fromkeys(("LanguageRows", "language_rows", "load_messages"), "languages"),
+    **dict.fromkeys(("LANGUAGES", "Name", "all_names", "load_names", "split_by_thing"), "multilingual_names"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Imported on first use: only the first data needs Babel, and all commands read files.
+    if name in _FIRST_DATA:
+        require("train", f"{__name__}.{name}", "babel", "django", "stopwordsiso")
+        return getattr(importlib.import_module(f"{__name__}.{_FIRST_DATA[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,6 +12,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.npz_files import read_arrays
 from keras_selfattn.data.records import checked_ending
 from keras_selfattn.errors import DataError
+from keras_selfattn.extras import require
 from keras_selfattn.label_names import LabelReader, without_column
 from keras_selfattn.user_warnings import warn_user
 
@@ -127,6 +128,7 @@ def _seen(folder: Path) -> Iterator[Path]:
 
 
 def _read_all(folder: Path, files: list[Path], image_size: int | None) -> list[np.ndarray]:
+    require("train", "read_images", "PIL")
     from PIL import Image
 
     images, broken = [], []

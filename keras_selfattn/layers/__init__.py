@@ -1,5 +1,10 @@
 """Keras layers for self-attention: attention, positions, encoder, pooling."""
 
+# ruff: noqa: E402
+from keras_selfattn.extras import import_keras
+
+import_keras()  # before the layers do, with an error that says what to install
+
 from keras_selfattn.layers.additive import AdditiveSelfAttention, MultiplicativeSelfAttention
 from keras_selfattn.layers.encoder import Encoder
 from keras_selfattn.layers.encoder_block import EncoderBlock

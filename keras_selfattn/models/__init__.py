@@ -1,5 +1,10 @@
 """Models that take raw input, each with its config, and `load`."""
 
+# ruff: noqa: E402
+from keras_selfattn.extras import require
+
+require("train", __name__)
+
 from keras_selfattn.models.config import ImageConfig, TextConfig, TokenConfig
 from keras_selfattn.models.images.classifier import ImageClassifier
 from keras_selfattn.models.loading import load

@@ -1,5 +1,10 @@
 """Training of the models on labelled rows, or on texts without labels; the result is a run folder."""
 
+# ruff: noqa: E402
+from keras_selfattn.extras import require
+
+require("train", __name__)
+
 from keras_selfattn.models.pretrained.fine_tuning_adamw import FineTuningAdamW
 from keras_selfattn.training.clusters import SideBySide
 from keras_selfattn.training.config import TrainConfig

@@ -3,6 +3,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from keras_selfattn.extras import require
+
 from .config import ServerConfig
 
 if TYPE_CHECKING:
@@ -17,5 +19,6 @@ _MODULES = {"Server": ".server", "serve_forever": ".until_stopped"}
 def __getattr__(name: str) -> Any:
     # Imported on first use: the settings, from which the command line is made, need no TensorFlow.
     if name in _MODULES:
+        require("serve", __name__)
         return getattr(importlib.import_module(_MODULES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

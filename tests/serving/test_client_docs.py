@@ -82,7 +82,7 @@ def test_the_error_of_the_page_is_the_error(stock_server):
 
 
 def test_the_exit_statuses_of_the_page_are_all_there_are():
-    from keras_selfattn.cli import exit_status
+    from keras_selfattn.asking import exit_status
 
     table = PAGE.read_text(encoding="utf-8").split("| exit status |")[1].split("## Beside")[0]
     listed = {int(number) for number in re.findall(r"^\| (\d) \|", table, re.MULTILINE)}

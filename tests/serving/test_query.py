@@ -19,26 +19,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
+from serving_texts import stock_texts
 from stock_serving import StockServing, StockSignature
 
-from keras_selfattn.cli import exit_status, query
+from keras_selfattn.asking import exit_status
+from keras_selfattn.batch import answer_values
+from keras_selfattn.cli import query
 from keras_selfattn.cli.main import main
 from keras_selfattn.serving import errors
-
-TEXT = {"text": (tf.string, (None,))}
-OUTPUTS = {"label": (tf.string, (None,)), "score": (tf.float32, (None,)), "length": (tf.int64, (None,))}
-
-
-def sentiment(arrays):
-    """ "long" above three letters; how sure it is depends on nothing."""
-    lengths = np.array([len(text.decode()) for text in arrays["text"]])
-    labels = np.where(lengths > 3, b"long", b"short").astype(object)
-    return {"label": labels, "score": np.full(len(lengths), 0.7, np.float32), "length": lengths}
 
 
 @pytest.fixture
 def texts(stock_server):
-    serving = StockServing({"serving_default": StockSignature(TEXT, sentiment, OUTPUTS)}, version=3)
+    serving = stock_texts()
     serving.target = stock_server(serving)
     return serving
 
@@ -395,8 +388,8 @@ def test_metadata_shows_the_signatures(numbers):
     ],
 )
 def test_every_value_has_a_plain_form(value, plain):
-    assert query.plain(value) == plain
-    json.dumps(query.plain(value))
+    assert answer_values.plain(value) == plain
+    json.dumps(answer_values.plain(value))
 
 
 def test_ctrl_c_ends_a_query_and_leaves_no_half_file(texts, tmp_path):

@@ -1,0 +1,109 @@
+"""The rows to ask about, from arguments, standard input or a file, in the form of the signature."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from keras_selfattn.batch.cells import input_columns, input_value
+from keras_selfattn.data.records import as_separator, iter_records
+from keras_selfattn.errors import DataError
+from keras_selfattn.serving.client import Signature
+from keras_selfattn.serving.errors import InvalidInputError
+
+# The endings of files of series.
+_SERIES = frozenset({".ts", ".npz"})
+# The columns that the user gave, to show beside the answer; and the row to send.
+QueryRow = tuple[dict[str, Any], dict[str, Any]]
+Wrap = Callable[[BinaryIO], BinaryIO]
+
+
+def check_asked(texts: tuple[str, ...], file: Path | None, column: str | None, separator: str | None) -> None:
+    """Raise an error for options that do not go together, or a missing file; before a server is asked.
+
+    Raises:
+        InvalidInputError: for options that do not go together, or no rows.
+        DataError: if there is no such file.
+    """
+    if texts and file is not None:
+        raise InvalidInputError("Give texts or --file, not both.")
+    for flag, given in (("--column", column), ("--separator", separator)):
+        if given is not None and file is None:
+            raise InvalidInputError(f"{flag} is that of a --file.")
+    if file is not None and not file.exists():
+        raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
+    if file is None and not texts and sys.stdin.isatty():
+        raise InvalidInputError("Give texts, --file, or rows on standard input, one a line.")
+
+
+def asked_rows(
+    signature: Signature,
+    texts: tuple[str, ...],
+    file: Path | None,
+    column: str | None,
+    separator: str | None = None,
+    wrap: Wrap | None = None,
+) -> Iterator[QueryRow]:
+    """Return the rows: those of the file, the texts or, without either, the lines of standard input.
+
+    Args:
+        signature: to ask.
+        texts: rows of a model with one input.
+        file: a table, or series.
+        column: of the table, for a model with one input.
+        separator: of the table.
+        wrap: wraps the opened table, for example in a progress bar.
+
+    Raises:
+        InvalidInputError: if the model takes several inputs, and the rows give one.
+        DataError: for a row that is no input of the model, when the iteration reaches it.
+    """
+    if file is not None and file.suffix.lower() in _SERIES:
+        as_separator(separator, file)
+        return _series(signature, file, column)
+    if file is not None:
+        return _from_file(signature, file, column, separator, wrap)
+    lines = texts or (line.rstrip("\r\n") for line in sys.stdin)
+    name = _only_input(signature, "the rows")
+    return (
+        ({name: line}, {name: input_value(signature, name, line, f"row {number}")})
+        for number, line in enumerate(lines)
+    )
+
+
+def _series(signature: Signature, file: Path, column: str | None) -> Iterator[QueryRow]:
+    from keras_selfattn.data.series import read_long_series
+
+    if column is not None:
+        raise InvalidInputError(f"--column is that of a table. {file} has none.")
+    name = _only_input(signature, "a file of series")
+    for row, series in enumerate(read_long_series(file)):
+        yield {"row": row}, {name: series}
+
+
+def _from_file(
+    signature: Signature, file: Path, column: str | None, separator: str | None, wrap: Wrap | None
+) -> Iterator[QueryRow]:
+    columns: dict[str, str] = {}
+    for line, record in iter_records(file, wrap, separator=separator):
+        if not columns:
+            if column in record:
+                _only_input(signature, "--column")
+            columns = input_columns(signature, file, list(record), column)
+        missing = [name for name in columns.values() if record.get(name) is None]
+        if missing:
+            raise DataError(f"{file}: line {line} has no {missing[0]!r}.")
+        where = f"{file}: line {line}"
+        yield (
+            record,
+            {name: input_value(signature, name, record[source], where) for name, source in columns.items()},
+        )
+
+
+def _only_input(signature: Signature, what: str) -> str:
+    if len(signature.inputs) == 1:
+        return next(iter(signature.inputs))
+    inputs = ", ".join(map(repr, signature.inputs))
+    raise InvalidInputError(
+        f"The model takes {inputs}: {what} can be for one input only. Use --file with their columns."
+    )

@@ -1,0 +1,160 @@
+"""`keras-selfattn-client`, the command of the client alone: as `keras-selfattn`, with three packages."""
+
+import ast
+import configparser
+import csv
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from serving_texts import stock_texts
+
+from keras_selfattn.asking import command, options
+from keras_selfattn.cli.main import main as whole
+
+ROOT = Path(__file__).parents[2]
+CLIENT = ROOT / "deploy" / "client"
+LISTED = next(
+    ast.literal_eval(node.value)
+    for node in ast.parse((CLIENT / "setup.py").read_text("utf-8")).body
+    if isinstance(node, ast.Assign) and node.targets[0].id == "MODULES"
+)
+
+
+@pytest.fixture
+def ask(stock_server, capsys):
+    """A function that runs the command on a served model, and returns its status, output and errors."""
+    serving = stock_texts()
+    target = stock_server(serving)
+
+    def asked(name, *words):
+        status = command.main([name, "m", "--target", target, *map(str, words)])
+        return status, *capsys.readouterr()
+
+    asked.serving = serving
+    return asked
+
+
+def test_texts_are_answered_in_a_table_also_after_options(ask):
+    status, out, _ = ask("query", "a", "--batch-size", 1, "quite long", "--", "-x-")
+    lines = [["a", "short", "0.7"], ["quite long", "long", "0.7"], ["-x-", "short", "0.7"]]
+    assert (status, [re.split(r"\s{2,}", line) for line in out.splitlines()]) == (
+        0,
+        [["text", "label", "score"], *lines],
+    )
+    assert len(ask.serving.received("Predict")) == 3
+
+
+def test_a_file_keeps_its_columns_and_an_output_appears_whole(ask, tmp_path):
+    (tmp_path / "in.csv").write_text('id,text,label\n1,"a, quoted\ntext",x\n2,b,y\n')
+    status, out, _ = ask("query", "--file", tmp_path / "in.csv", "--format", "csv")
+    wanted = [
+        ["id", "text", "label", "predicted_label", "score"],
+        ["1", "a, quoted\ntext", "x", "long", "0.7"],
+        ["2", "b", "y", "short", "0.7"],
+    ]
+    assert (status, list(csv.reader(io.StringIO(out)))) == (0, wanted)
+    status, out, _ = ask("query", "--file", tmp_path / "in.csv", "--output", tmp_path / "out.csv")
+    assert (status, out) == (0, "")
+    written = (tmp_path / "out.csv").read_text("utf-8")
+    assert list(csv.reader(io.StringIO(written))) == wanted
+
+
+def test_standard_input_is_answered_line_by_line(ask, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a\nünlike\n"))
+    status, out, _ = ask("query", "--format", "json", "--outputs", "label")
+    assert (status, [json.loads(line) for line in out.splitlines()]) == (
+        0,
+        [{"text": "a", "label": "short"}, {"text": "ünlike", "label": "long"}],
+    )
+
+
+def test_status_and_metadata_answer_people_and_programs(ask):
+    status, out, _ = ask("status")
+    assert (status, out.split()) == (0, ["version", "state", "error", "3", "AVAILABLE"])
+    status, out, _ = ask("status", "--json")
+    assert json.loads(out) == {"version": 3, "state": "AVAILABLE", "code": "OK", "message": ""}
+    status, out, _ = ask("metadata")
+    assert "serving_default: (text: string [None])" in out
+    status, out, _ = ask("metadata", "--json")
+    inputs = json.loads(out)["signatures"]["serving_default"]["inputs"]
+    assert inputs == {"text": {"dtype": "string", "shape": [None]}}
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["a", "--signature", "nope"], 3, "has no signature 'nope'"),
+        (["a", "--outputs", "nope"], 2, "has no output 'nope'"),
+        (["a", "--header", "nope"], 2, "write it as 'name: value'"),
+        (["--file", "nope.csv"], 1, "There is no file nope.csv"),
+        (["a", "--file", "nope.csv"], 2, "Give texts or --file, not both"),
+        (["a", "--timeout", "0"], 2, "timeout must be a positive"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_error_with_a_status(ask, words, status, said):
+    found, out, error = ask("query", *words)
+    assert (found, out) == (status, "")
+    assert error.startswith("Error: ")
+    assert said in error
+
+
+def test_a_wrong_option_ends_with_the_usage_and_status_2(capsys):
+    for words in ([], ["query", "m", "--batch-size", "0"], ["query", "m", "--no-such"], ["serve"]):
+        with pytest.raises(SystemExit) as ended:
+            command.main(words)
+        assert ended.value.code == 2
+        assert "usage: keras-selfattn-client" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["query", "status", "metadata"])
+def test_the_options_are_those_of_the_whole_project_s_command(name):
+    found = whole.get_command(click.Context(whole), name)
+    flags = {flag for each in found.params for flag in each.opts if flag.startswith("--")}
+    ours = {flag for action in options._parser(name)._actions for flag in action.option_strings}
+    assert ours - {"-h", "--help"} == flags
+
+
+def test_the_wheel_holds_every_module_that_its_modules_import_and_needs_its_three_packages():
+    sources = [ROOT / "keras_selfattn" / module for module in LISTED if module.endswith(".py")]
+    for folder in ("client", "client/transport", "wire", "."):
+        found = sorted((ROOT / "serving" / folder).glob("*.py"))
+        assert found
+        sources += [path for path in found if path.name != "ray.py" or folder != "."]
+    known = {module.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for module in LISTED}
+    # ml_dtypes: bfloat16 says what to install.
+    packages = {"numpy", "grpc", "google", "keras_selfattn", "ml_dtypes"} | sys.stdlib_module_names
+    count = 0
+    for path in sources:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module]
+            for name in names:
+                assert name.partition(".")[0] in packages, (path, name)
+                ours = name.removeprefix("keras_selfattn.")
+                if name.startswith("keras_selfattn.") and not ours.startswith("serving"):
+                    count += 1
+                    assert ours in known, (path, name)
+    assert count > 20
+
+
+def test_both_distributions_ask_for_the_same_versions():
+    files = configparser.ConfigParser(), configparser.ConfigParser()
+    for each, path in zip(files, (ROOT / "setup.cfg", CLIENT / "setup.cfg"), strict=True):
+        each.read(path, encoding="utf-8")
+    whole_project = files[0]["options"]["install_requires"] + files[0]["options.extras_require"]["client"]
+    asked = files[1]["options"]["install_requires"].split()
+    assert [line.partition(">=")[0] for line in asked] == ["grpcio", "numpy", "protobuf"]
+    assert set(asked) <= set(whole_project.split())
+    pins = [
+        re.findall(r"setuptools==[\d.]+", (folder / "pyproject.toml").read_text())
+        for folder in (ROOT, CLIENT)
+    ]
+    assert len(pins[0]) == 1
+    assert pins[0] == pins[1]
+    assert files[0]["options"]["python_requires"] == files[1]["options"]["python_requires"]
