@@ -64,12 +64,12 @@ GONE = "Process 0 has gone without a word."
 def test_the_reason_is_that_of_the_process_that_failed_first(left, error):
     found = ends(group(GONE), error)
     assert isinstance(found, OtherProcessError)
-    assert str(found).startswith(f"{GONE} A training with `resume` (--resume) goes on")
+    assert str(found).startswith(f"{GONE} Start all again; with `resume`")
 
 
 def test_a_reason_of_another_one_ends_with_a_full_stop(left):
     found = ends(group("Process 1 failed: OSError: disk full"), OtherProcessError("it"))
-    assert "disk full. A training with" in str(found)
+    assert "disk full. Start all again" in str(found)
 
 
 @pytest.mark.parametrize(
