@@ -1,4 +1,4 @@
-"""Batches of raw rows from `tf.data`, generators, `keras.utils.PyDataset` and PyTorch's `DataLoader`."""
+"""Batches of raw rows from `tf.data`, generators and `keras.utils.PyDataset`."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -25,8 +25,8 @@ class BatchSource:
     A generator can be read only once: `keep` holds its batches in memory.
 
     Args:
-        x: a `tf.data.Dataset`, a `keras.utils.PyDataset`, a `DataLoader`, or a generator of batches. A batch
-            is rows, or a tuple of rows, targets and, if any, weights.
+        x: a `tf.data.Dataset`, a `keras.utils.PyDataset`, or a generator of batches. A batch is rows, or a
+            tuple of rows, targets and, if any, weights.
         name: the argument that it came in, for messages.
 
     Raises:
@@ -142,8 +142,7 @@ def is_source(x: Any) -> bool:
         >>> is_source(iter([["a", "b"]])), is_source(["a", "b"])
         (True, False)
     """
-    loader = any(kind.__module__.startswith("torch.utils.data") for kind in type(x).__mro__)
-    return loader or hasattr(x, "__next__") or isinstance(x, tf.data.Dataset | keras.utils.PyDataset)
+    return hasattr(x, "__next__") or isinstance(x, tf.data.Dataset | keras.utils.PyDataset)
 
 
 def raw_source(x: Any, is_raw: Callable[[Any], bool], name: str = "x") -> BatchSource | Any:
@@ -176,9 +175,7 @@ def _plain(values: Any) -> Any:
     """Return tensors as arrays, ragged ones as lists, and anything else unchanged."""
     if hasattr(values, "to_list") and hasattr(values, "row_splits"):
         return values.to_list()
-    if tf.is_tensor(values) or hasattr(values, "detach"):
-        return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
-    return values
+    return np.asarray(values) if tf.is_tensor(values) else values
 
 
 def _rows_of(values: Any) -> Any:

@@ -1,5 +1,6 @@
 """Batches of a user's source as the core reads them: each is preprocessed when it is its turn."""
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,11 @@ class SourceBatches:
         self._model, self._source, self._by_place = model, source, by_place
         self._shuffle, self._seed, self._epoch = shuffle, seed, epoch
 
+    @functools.cached_property
+    def first(self) -> Rows:
+        """The rows of the first batch, as a sample."""
+        return self.rows(next(self._source.batches()))
+
     def rows(self, batch: RawBatch) -> Rows:
         """Return the rows of a batch, read as the model reads them, with the weights of their classes."""
         head = self._model.head
@@ -55,18 +61,16 @@ class SourceBatches:
         random = np.random.default_rng([self._seed, self._epoch])
         self._epoch += 1
         for batch in self._source.batches(random.permutation if self._shuffle else None):
-            yield from self._batches(batch, int(random.integers(2**31)))
+            yield from self._batches(self.rows(batch), int(random.integers(2**31)))
 
     def dataset(self) -> tf.data.Dataset:
         """Return the batches in Keras' form, of unknown number."""
-        first = self._batches(next(self._source.batches()), 0)
-        inputs, *others = first.dataset().element_spec
+        inputs, *others = self._batches(self.first, 0).dataset().element_spec
         inputs = tf.nest.map_structure(_loosened, inputs, _like(inputs, self._model.core.inputs))
         dataset = tf.data.Dataset.from_generator(lambda: iter(self), output_signature=(inputs, *others))
         return dataset.prefetch(2)
 
-    def _batches(self, batch: RawBatch, seed: int) -> Any:
-        rows = self.rows(batch)
+    def _batches(self, rows: Rows, seed: int) -> Any:
         return self._model.batches(rows, len(rows.inputs), training=True, seed=seed)
 
 
@@ -105,7 +109,7 @@ def fit_source(
         validation_data = model.batches(validation_data, None).dataset()
     settings = {"shuffle": shuffle, "seed": seed, "epoch": kwargs.get("initial_epoch", 0)}
     batches = SourceBatches(model, source, by_place, **settings)
-    model.create_metrics(batches.rows(next(source.batches())).targets)
+    model.create_metrics(batches.first.targets)
     with warnings.catch_warnings():
         if steps is None:
             # Keras' warning at the end of the first epoch of any data set whose number of batches is unknown.
