@@ -95,7 +95,7 @@ def as_column(what: str, values: Any) -> list[Any]:
 def _is_numeric_tensor(x: Any) -> bool:
     """Return True if `x` is an input of the core, such as ids, not a row of text."""
     dtype = getattr(x, "dtype", None)
-    name = getattr(dtype, "name", str(dtype))
+    name = getattr(dtype, "name", str(dtype)).removeprefix("torch.")
     return bool(getattr(x, "shape", ())) and name.startswith(("int", "uint", "float", "bfloat", "bool"))
 
 
