@@ -100,13 +100,13 @@ def test_an_estimator_asked_before_it_is_fitted_says_so(name, method):
 
 
 def test_probabilities_are_of_the_classes_in_the_order_and_type_of_the_targets():
-    """10 comes after 9 as a number, and before it as a name."""
-    labels = np.array([9, 9, 10, 10] * 6)
+    """10.0 comes after 9.0 as a number, and before it as a name."""
+    labels = np.array([9.0, 9.0, 10.0, 10.0] * 6)
     estimator = text_estimator(epochs=1).fit(TEXTS, labels)
-    assert estimator.classes_.tolist() == [9, 10]
+    assert (estimator.classes_.tolist(), estimator.model_.labels) == ([9.0, 10.0], ["10.0", "9.0"])
     by_name = dict(zip(estimator.model_.labels, estimator.model_.predict(TEXTS, verbose=0).T, strict=True))
     np.testing.assert_array_equal(
-        estimator.predict_proba(TEXTS), np.stack([by_name["9"], by_name["10"]], axis=1)
+        estimator.predict_proba(TEXTS), np.stack([by_name["9.0"], by_name["10.0"]], axis=1)
     )
     assert estimator.predict(TEXTS).dtype == labels.dtype
     assert estimator.score(TEXTS, labels) == np.mean(estimator.predict(TEXTS) == labels) == 1
