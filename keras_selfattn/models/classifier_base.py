@@ -45,8 +45,8 @@ class Classifier(RawModel):
         return MultiLabelHead if (may_bear_several(y) if asked is None else asked) else ClassHead
 
     def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
-        # Names "0" and "1" of a model that learned them as names stay names.
-        learned = self._head is not None and not BITS.issuperset(self.labels)
+        # "0" and "1" of a model that learned them as names stay names.
+        learned = self._head is not None and BITS.isdisjoint(self.labels)
         declared = learned or self._multi_label_asked is not None
         found = as_indicators(y, self.labels) if declared else None
         if found is not None:
