@@ -8,6 +8,7 @@ Keras:
 - `data`: readers of files, and the built-in first data set.
 - `plots`: pictures of position encodings and attention weights.
 - `training`: trains on labelled rows, or on texts without labels, and writes a run folder.
+- `estimators`: scikit-learn estimators over the models.
 - `export`: versioned, checked SavedModels that take raw text.
 - `batch`: answers for many rows, also in a Ray or Spark job of one's own.
 - `serving`: the server (TensorFlow Serving's gRPC API) and the client.
@@ -19,7 +20,7 @@ from types import ModuleType
 
 __version__ = "0.1.0"
 
-_SUBPACKAGES = ("batch", "data", "export", "layers", "models", "plots", "serving", "training")
+_SUBPACKAGES = ("batch", "data", "estimators", "export", "layers", "models", "plots", "serving", "training")
 
 # `export` and `serving` are links to folders beside this one; a checkout on Windows, or an archive, may hold
 # files in their place. An install has the folders themselves.

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from keras_selfattn.data.arrow_tables import ARROW_ENDINGS
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import checked_ending
 from keras_selfattn.errors import ConfigError, DataError
@@ -189,7 +190,7 @@ TASKS = (
     Task(
         name="text",
         kind="TextClassifier",
-        endings=frozenset({".csv", ".tsv", ".jsonl", ".ndjson"}),
+        endings=frozenset({".csv", ".tsv", ".jsonl", ".ndjson", *ARROW_ENDINGS}),
         reading={"text": "text", "label": "label", "label_separator": None, "separator": None},
         settings=frozenset(
             {"tokens", "lowercase", "max_tokens", "training_span", "wide", "members", "frozen_layers"}

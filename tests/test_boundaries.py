@@ -109,12 +109,36 @@ def test_a_plain_call_of_attention_passes_at_most_six_files():
 def test_models_import_layers_and_nothing_of_ours_above_them():
     program = (
         "import sys, keras_selfattn.models\n"
-        "above = ('data', 'training', 'export', 'serving', 'cli', 'runs')\n"
+        "above = ('data', 'training', 'export', 'estimators', 'serving', 'cli', 'runs')\n"
         "above = tuple('keras_selfattn.' + name for name in above)\n"
         "found = [n for n in sys.modules if n.startswith(above)]\n"
         "assert found == [], found"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_models_name_a_higher_package_only_in_the_body_of_export():
+    """`keras.Model` has `export`; ours must write a SavedModel of raw rows, which `export` alone can."""
+    rooms = "data|training|export|estimators|serving|batch|cli"
+    above = rf"^( *)(?:from|import) keras_selfattn\.?(?: import )?({rooms})\b"
+    folder = ROOT / "keras_selfattn" / "models"
+    found = {
+        (path.name, *match)
+        for path in folder.rglob("*.py")
+        for match in re.findall(above, path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert found == {("keras_methods.py", " " * 8, "export")}
+
+
+def test_nothing_imports_the_estimators():
+    """They are the outermost layer, so that scikit-learn's base classes stay out of models and training."""
+    named = [
+        path
+        for folder in ("keras_selfattn", "export", "serving")
+        for path in (ROOT / folder).rglob("*.py")
+        if "keras_selfattn.estimators" in path.read_text("utf-8") and path.parent.name != "estimators"
+    ]
+    assert named == []
 
 
 @pytest.mark.parametrize(

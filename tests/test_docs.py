@@ -25,7 +25,7 @@ def modules():
 
 
 # Their examples train models.
-TRAIN = re.compile(r"keras_selfattn\.(training|models\.\w+\.|export\.saved_model)")
+TRAIN = re.compile(r"keras_selfattn\.(training|estimators\.|models\.\w+\.|export\.saved_model)")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_the_examples_of_a_module_run(name):
 def test_every_public_name_has_an_example():
     public = [
         getattr(importlib.import_module(f"keras_selfattn.{package}"), name)
-        for package in ("layers", "models", "export")
+        for package in ("layers", "models", "export", "estimators")
         for name in importlib.import_module(f"keras_selfattn.{package}").__all__
     ]
     assert len(public) >= 12

@@ -287,7 +287,7 @@ def test_integer_labels_are_names_in_the_order_of_their_values():
         (["a", "b"], ["+", float("nan")], "Label 1 .* is missing"),
         (["a", "b"], ["+", np.float32("nan")], "Label 1 .* is missing"),
         (["a", "b"], ["+", pd.NA], "Label 1 .* is missing"),
-        (["a", "b"], [[1, 0], [0, 1]], "Label 0 .* must be one name or number"),
+        (["a", "b"], [[1, 0], [0, 1]], "zeros and ones.* two ways"),
         (["a", None], ["+", "-"], "Text 1 .* is not a string. Received None"),
         (["", " "], ["+", "-"], "hold no words: all of them are blank"),
         (["a", "b"], None, "Labels are needed"),

@@ -26,6 +26,8 @@ MODULES = (
     "atomic.py",
     "batch/answer_values.py",
     "batch/cells.py",
+    "data/arrow_tables.py",
+    "data/fasttext_lines.py",
     "data/labelled.py",
     "data/npz_files.py",
     "data/records.py",

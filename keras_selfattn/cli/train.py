@@ -140,15 +140,15 @@ def command(
     The ending of TABLE tells the task, unless --task does:
 
     \b
-    text        .csv, .tsv, .jsonl   texts with a label each, or several
+    text        .csv, .tsv, .jsonl, .parquet, .feather: texts with labels
     tokens      .conllu, .conll      tokens with a label each
     series      .ts                  series with a class each
     regression  only with --task     series with a number each
     forecast    only with --task     long series, to be continued
     images      a folder, .npz       images in a folder a class; arrays x and y
 
-    With --task, tokens are read from .jsonl and .txt files as well, and series, regression and forecast from
-    .ts, .csv, .tsv, .jsonl, .txt and .npz files.
+    With --task, tokens are read from .jsonl and .txt files as well, texts from .txt files in fastText's form,
+    and series, regression and forecast from .ts, .csv, .tsv, .jsonl, .txt and .npz files.
     """
     check_output(output, overwrite=overwrite)
     searches = check_train(options, validation_file)

@@ -1,9 +1,11 @@
-"""Texts from files: labelled ones from CSV, TSV and JSON Lines; unlabelled ones from plain text as well."""
+"""Texts from files: labelled ones from tables and fastText's lines; unlabelled ones from plain text, too."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_selfattn.data.arrow_tables import ARROW_ENDINGS, arrow_records
+from keras_selfattn.data.fasttext_lines import read_fasttext
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.records import (
     Record,
@@ -28,11 +30,13 @@ def read_table(
     *,
     separator: str | None = None,
 ) -> LabelledRows:
-    """Read a text and a label column of a `.csv`, `.tsv`, `.jsonl` or `.ndjson` file in UTF-8.
+    """Read a text and a label column of a `.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.parquet` or `.feather` file.
+
+    Text is in UTF-8. A `.txt` file is read in fastText's form, without columns (`read_fasttext`).
 
     Values are not interpreted: "NA" is a text, "007" a label. An empty text is a valid row. A .csv may quote
-    fields (RFC 4180); a .tsv has no quoting (IANA's text/tab-separated-values). If JSON Lines have lists as
-    labels, or `label_separator` is given, a row has any number of labels.
+    fields (RFC 4180); a .tsv has no quoting (IANA's text/tab-separated-values). If JSON Lines or Parquet
+    have lists as labels, or `label_separator` is given, a row has any number of labels.
 
     Args:
         path: the file.
@@ -59,6 +63,9 @@ def read_table(
     file = Path(path)
     if label_separator == "":
         raise DataError("`label_separator` must be at least one character. Received ''.")
+    if file.suffix.lower() == ".txt":
+        as_separator(separator, file)
+        return read_fasttext(file)
     hint = " Name those with `text` (--text) and `label` (--label), or the task if it is another."
     records = read_columns(file, (text, label), hint, separator=separator)
     texts = texts_of(file, text, records)
@@ -77,7 +84,11 @@ def read_columns(
     Raises:
         DataError: as for `read_table`.
     """
-    records = list(iter_records(file, separator=separator))
+    if file.suffix.lower() in ARROW_ENDINGS:
+        as_separator(separator, file)
+        records = arrow_records(file, columns)
+    else:
+        records = list(iter_records(file, separator=separator))
     if not records:
         raise DataError(f"{file} has no rows below its header. Give at least one row for each class.")
     present = dict.fromkeys(name for _, record in records for name in record)
@@ -152,14 +163,14 @@ def _as_text(value: Any) -> str:
     return "" if value is None else str(value).encode(errors="replace").decode()
 
 
-_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", *ARROW_ENDINGS)
 
 
 def read_corpus(path: str | Path, text: str = "text", *, separator: str | None = None) -> list[str]:
     """Read texts from the lines of a `.txt` file or a column of a table, in UTF-8, without blank ones.
 
     Args:
-        path: a `.txt`, `.csv`, `.tsv`, `.jsonl` or `.ndjson` file.
+        path: a `.txt`, `.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.parquet` or `.feather` file.
         text: for a table, the name of the column with the texts.
         separator: the separator of columns, as for `records.iter_records`.
 

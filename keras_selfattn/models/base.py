@@ -7,20 +7,22 @@ from typing import Any, ClassVar, cast
 import keras
 import numpy as np
 
-from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.batch_shapes import compiles_each_shape, lengths_allowed
 from keras_selfattn.models.batch_shares import WHOLE, current_share
+from keras_selfattn.models.batch_sources import BatchSource, RawBatch, is_source, raw_source
 from keras_selfattn.models.batches import LengthSortedBatches, checked_size
 from keras_selfattn.models.config import EncoderConfig, checked_config
-from keras_selfattn.models.deferred_compile import DeferredCompile
 from keras_selfattn.models.heads import Head
+from keras_selfattn.models.keras_methods import KerasMethods
 from keras_selfattn.models.raw_inputs import Rows, check_columns, split_end
 from keras_selfattn.models.sample_weights import checked_weights, weighted
+from keras_selfattn.models.source_batches import check_alone, fit_source, read_source, validation_rows
 
 Tensor = Any
 
 
-class RawModel(DeferredCompile):
+class RawModel(KerasMethods):
     """A front end that reads raw rows, the encoder, and a head, learned from the rows of the first `fit`.
 
     A subclass defines the kind of its rows.
@@ -55,24 +57,12 @@ class RawModel(DeferredCompile):
         return checked_config(self.config_type, config)
 
     @abstractmethod
-    def _is_raw(self, x: Any) -> bool:
-        """Return True if `x` holds raw rows, not inputs of `keras.Model`."""
-
-    @abstractmethod
-    def read_inputs(self, x: Any) -> list[Any]:
-        """Return raw rows in any container as a list, each checked; may be empty."""
-
-    @abstractmethod
     def head_type(self, y: Any) -> type[Head]:
         """Return the kind of head that fits targets in any container."""
 
     @abstractmethod
     def _learn(self, rows: Rows) -> None:
         """Learn the front end's state from the training rows; `DataError` if they cannot train it."""
-
-    @abstractmethod
-    def _features(self, inputs: Sequence[Any]) -> list[np.ndarray]:
-        """Return the core's features of each row, `[T, ...]`."""
 
     @abstractmethod
     def _build_core(self, head: Head) -> keras.Model:
@@ -105,11 +95,11 @@ class RawModel(DeferredCompile):
         self._check_adapted()
         return self._core
 
-    def adapt(self, x: Any, y: Any, sample_weight: Any = None) -> None:
+    def adapt(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
         """Learn the vocabulary, labels and the like from rows, and build the layers. `fit` does it first.
 
         Args:
-            x: raw rows.
+            x: raw rows, or batches of them with their targets, as for `fit`.
             y: their targets.
             sample_weight: float per row, for the parts that learn from labels here.
 
@@ -118,6 +108,10 @@ class RawModel(DeferredCompile):
         """
         if self._head is not None:
             raise ConfigError("The model has learned from rows before. Make a new one to learn from others.")
+        source = raw_source(x, self._is_raw)
+        if isinstance(source, BatchSource):
+            check_alone(y=y, sample_weight=sample_weight)
+            x, y, sample_weight = read_source(source, None, None)
         kind = self.head_type(y)
         rows = self.read_rows(x, y, sample_weight, kind)
         self._adapt(rows, kind.from_targets(rows.targets))
@@ -139,7 +133,9 @@ class RawModel(DeferredCompile):
         """Train on raw rows and targets, in batches of similar length; other inputs as in `keras.Model.fit`.
 
         Args:
-            x: raw rows; or inputs of `keras.Model.fit`, in the form of the core's.
+            x: raw rows; batches of raw rows with their targets, from a `tf.data.Dataset`, a generator or a
+                `keras.utils.PyDataset`, the first pass over which learns what `adapt` learns; or inputs of
+                `keras.Model.fit`, in the form of the core's.
             y: targets.
             batch_size: rows in a step, 32 if None; fewer if rows are long, to bound memory.
             sample_weight: float per row.
@@ -153,10 +149,16 @@ class RawModel(DeferredCompile):
                 rows have the order that they had then.
 
         Raises:
-            DataError: for rows that cannot train the model, or a label that training did not have.
+            DataError: for rows that cannot train the model, a label that training did not have, or a source
+                that ends without a batch.
         """
         if not 0 <= validation_split < 1:
             raise ConfigError(f"`validation_split` must be in [0, 1). Received {validation_split!r}.")
+        x = raw_source(x, self._is_raw)
+        if isinstance(x, BatchSource):
+            check_alone(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
+            settings = {"class_weight": class_weight, "validation_data": validation_data, "shuffle": shuffle}
+            return fit_source(self, x, super().fit, seed=seed, **settings, **kwargs)
         if not self._is_raw(x):
             if class_weight is not None and self._head is not None:
                 class_weight = self._head.class_weights(class_weight, [])
@@ -166,21 +168,19 @@ class RawModel(DeferredCompile):
         batch_size = checked_size(batch_size)
         kind = self.head_type(y) if self._head is None else type(self._head)
         rows = self.read_rows(x, y, sample_weight, kind)
-        if isinstance(validation_data, tuple | list) and self._is_raw(validation_data[0]):
-            validation_data = self.read_rows(*_validation_parts(validation_data), kind)
-        elif validation_data is None and validation_split:
-            rows, validation_data = split_end(rows, validation_split)
+        if validation_data is None and validation_split:
+            rows, held_out = split_end(rows, validation_split)
+            validation_data = tuple(held_out)
         head = kind.from_targets(rows.targets) if self._head is None else self._head
         rows = weighted(rows, head, class_weight)
-        if isinstance(validation_data, Rows):
-            head.encoded(validation_data.targets)  # raises before the model learns anything
+        validation_data = validation_rows(self, validation_data, head, kwargs)
         if self._head is None:
             self._adapt(rows, head)
         if isinstance(validation_data, Rows):
             validation_data = self.batches(validation_data, batch_size).dataset()
         batches = self.batches(rows, batch_size, training=True, shuffle=shuffle, seed=seed)
         batches.skip(kwargs.get("initial_epoch", 0))
-        self._create_metrics(rows.targets)
+        self.create_metrics(rows.targets)
         # The batches have their order already.
         return super().fit(batches.dataset(), validation_data=validation_data, shuffle=False, **kwargs)
 
@@ -188,10 +188,12 @@ class RawModel(DeferredCompile):
         """Return the outputs for raw rows in their order: one array, or a list with an array for each row.
 
         Args:
-            x: raw rows; or inputs of `keras.Model.predict`.
+            x: raw rows; batches of them, as for `fit`, whose targets are ignored; or inputs of
+                `keras.Model.predict`.
             batch_size: rows in a step.
-            kwargs: `verbose`, `callbacks`, … of `keras.Model.predict`.
+            kwargs: `verbose`, `callbacks`, … of `keras.Model.predict`; `steps` for batches.
         """
+        x = self._rows_of_source(x, kwargs).inputs
         if not self._is_raw(x):
             tensors = {"batch_size": batch_size} if hasattr(x, "shape") else {}
             return super().predict(x, **tensors, **kwargs)
@@ -212,15 +214,35 @@ class RawModel(DeferredCompile):
         sample_weight: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Return the loss and metrics on raw rows and targets, or on inputs of `keras.Model.evaluate`."""
+        """Return the loss and metrics on raw rows and targets, or on inputs of `keras.Model.evaluate`.
+
+        Args:
+            x: raw rows; batches of them with their targets, as for `fit`; or inputs of
+                `keras.Model.evaluate`.
+            y: targets.
+            batch_size: rows in a step.
+            sample_weight: float per row.
+            kwargs: `verbose`, `callbacks`, … of `keras.Model.evaluate`; `steps` for batches.
+        """
+        if is_source(x):
+            check_alone(y=y, sample_weight=sample_weight)
+            x, y, sample_weight = self._rows_of_source(x, kwargs)
         if not self._is_raw(x):
             tensors = {} if y is None else {"batch_size": batch_size}
             return super().evaluate(x, y, sample_weight=sample_weight, **tensors, **kwargs)
         rows = self.read_rows(x, y, sample_weight, type(self.head))
-        self._create_metrics(rows.targets)
+        self.create_metrics(rows.targets)
         return super().evaluate(self.batches(rows, batch_size).dataset(), **kwargs)
 
-    def _create_metrics(self, targets: Sequence[Any]) -> None:
+    def _rows_of_source(self, x: Any, kwargs: dict[str, Any]) -> RawBatch:
+        """Return the rows of a source of raw batches, removing `steps`; else `x` as Keras can read it."""
+        source = raw_source(x, self._is_raw)
+        if not isinstance(source, BatchSource):
+            return RawBatch(source)
+        self._check_adapted()
+        return read_source(source, self._head, kwargs.pop("steps", None))
+
+    def create_metrics(self, targets: Sequence[Any]) -> None:
         """Create the variables of the metrics: if the first step creates them, Keras traces it twice."""
         strategy: Any = getattr(self, "distribute_strategy", None)
         if not self.compiled or (strategy is not None and strategy.num_replicas_in_sync > 1):
@@ -276,20 +298,10 @@ class RawModel(DeferredCompile):
         if self.compiled:
             self.compile_again()
 
-    def _check_adapted(self) -> None:
-        if self._head is None:
-            raise DataError(
-                "The model has not seen any rows yet. Call `fit` or `adapt` with rows and labels first."
-            )
-
     def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
         rows = Rows(self.read_inputs(x), kind.read(y), checked_weights(weights))
         check_columns(self.rows_are, rows)
         return rows
-
-    def _side_inputs(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
-        """Return the core's inputs beside the features of each row, if there are any."""
-        return None
 
     def batches(
         self,
@@ -341,10 +353,3 @@ class RawModel(DeferredCompile):
                 found[place] = row[: batches.lengths[place]]
         told.on_predict_end()
         return found
-
-
-def _validation_parts(data: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """Return inputs, targets and weights, or None, of validation data."""
-    if len(data) not in (2, 3):
-        raise DataError(f"`validation_data` must be rows, targets and, if any, weights. It has {len(data)}.")
-    return data[0], data[1], data[2] if len(data) == 3 else None

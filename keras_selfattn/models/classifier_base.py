@@ -6,7 +6,9 @@ from typing import Any, cast
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.label_names import may_bear_several
 from keras_selfattn.models.base import RawModel
-from keras_selfattn.models.heads import ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.heads import BITS, THRESHOLD, ClassHead, Head, MultiLabelHead
+from keras_selfattn.models.indicators import as_indicators
+from keras_selfattn.models.raw_inputs import Rows
 
 
 class Classifier(RawModel):
@@ -15,7 +17,8 @@ class Classifier(RawModel):
     Args:
         config: the model's settings; by default, those of its kind.
         multi_label: True if rows may have several labels; None leaves it to the labels of the first `fit`
-            (`label_names.may_bear_several`).
+            (`label_names.may_bear_several`). Labels that are rows of zeros and ones, a column for each class,
+            need it: they are several labels a row if True, and one-hot if False.
     """
 
     def __init__(self, config: Any = None, *, multi_label: bool | None = None, **kwargs: Any) -> None:
@@ -40,6 +43,33 @@ class Classifier(RawModel):
     def head_type(self, y: Any) -> type[Head]:
         asked = self._multi_label_asked
         return MultiLabelHead if (may_bear_several(y) if asked is None else asked) else ClassHead
+
+    def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
+        # "0" and "1" of a model that learned them as names stay names.
+        learned = self._head is not None and BITS.isdisjoint(self.labels)
+        declared = learned or self._multi_label_asked is not None
+        found = as_indicators(y, self.labels) if declared else None
+        if found is not None:
+            if self._head is None:
+                found.check_all_occur()
+            y = found.several() if issubclass(kind, MultiLabelHead) else found.one_hot()
+        return super().read_rows(x, y, weights, kind)
+
+    def label(self, x: Any, batch_size: int | None = None) -> list[Any]:
+        """Return the most likely label of each row; if rows can have several, those that are likely.
+
+        Args:
+            x: raw rows, as for `predict`.
+            batch_size: rows in a step.
+
+        Returns:
+            A name for each row, or a list of names, those with a probability of one half or more.
+        """
+        found = self.predict(x, batch_size, verbose=0)
+        names = self.labels
+        if self.multi_label:
+            return [[names[place] for place in (row >= THRESHOLD).nonzero()[0]] for row in found]
+        return [names[place] for place in found.argmax(axis=-1)]
 
 
 def class_head(labels: Sequence[str], *, multi_label: bool | None) -> Head:

@@ -91,7 +91,8 @@ class SmoothedBinaryCrossentropy(_Smoothed):
 
 # From this probability on, one of several labels counts as predicted.
 THRESHOLD = 0.5
-_BITS = {"0", "1", "0.0", "1.0", "False", "True"}
+# Names of which rows of equal length may be indicators.
+BITS = {"0", "1", "0.0", "1.0", "False", "True"}
 
 
 class Head(ABC):
@@ -235,10 +236,11 @@ class MultiLabelHead(Head):
         labels = sorted_names({name for names in targets for name in names})
         if not labels:
             raise DataError("No row has a label. Give at least one label to one row.")
-        if set(labels) <= _BITS and len(set(map(len, targets))) == 1 and len(targets[0]) > 1:
+        if set(labels) <= BITS and len(set(map(len, targets))) == 1 and len(targets[0]) > 1:
             raise DataError(
-                "Label 0 (counted from 0) must be one name or number, or a list of the row's label "
-                f"names. Received {targets[0]!r}; as all rows are, that is a vector of zeros and ones."
+                f"All rows of labels are zeros and ones. Received {targets[0]!r} in row 0, which can be "
+                "read in two ways. One-hot, one class a row: give the model `multi_label=False`. Several "
+                "labels a row: give it `multi_label=True`, or lists of the names of each row's labels."
             )
         return cls(labels)
 

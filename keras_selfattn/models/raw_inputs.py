@@ -71,11 +71,13 @@ def are_token_lists(x: Any) -> bool:
 def as_token_lists(x: Any) -> list[list[str]]:
     """Return rows of tokens as lists of str; bytes are read as UTF-8. A row may be empty, a token may not.
 
+    An array `[rows, length]` has "" after the last token of a shorter row, which is left out.
+
     Raises:
         DataError: for a row that is not a list of tokens, with its number.
     """
     rows = x if isinstance(x, list | tuple) else list(np.asarray(x))
-    return [_as_tokens(row, tokens) for row, tokens in enumerate(rows)]
+    return [_as_tokens(row, _without_padding(tokens)) for row, tokens in enumerate(rows)]
 
 
 def as_column(what: str, values: Any) -> list[Any]:
@@ -93,8 +95,16 @@ def as_column(what: str, values: Any) -> list[Any]:
 def _is_numeric_tensor(x: Any) -> bool:
     """Return True if `x` is an input of the core, such as ids, not a row of text."""
     dtype = getattr(x, "dtype", None)
-    name = getattr(dtype, "name", str(dtype))
+    name = getattr(dtype, "name", str(dtype)).removeprefix("torch.")
     return bool(getattr(x, "shape", ())) and name.startswith(("int", "uint", "float", "bfloat", "bool"))
+
+
+def _without_padding(tokens: Any) -> Any:
+    """Return the tokens of a padded row, an array, without "" at its end; any other row unchanged."""
+    if not isinstance(tokens, np.ndarray) or tokens.ndim != 1 or tokens.dtype.kind not in "OUS":
+        return tokens
+    real = [place for place, token in enumerate(tokens) if not isinstance(token, str | bytes) or token]
+    return tokens[: real[-1] + 1 if real else 0]
 
 
 def _as_text(row: int, text: Any) -> str:

@@ -30,7 +30,10 @@ def checked_weights(weights: Any) -> np.ndarray | None:
             f"Row {wrong[0]} (counted from 0) has {found[wrong[0]]!s}."
         )
     if len(found) and not found.any():
-        raise DataError("All rows weigh 0: there is nothing to learn from. Give some row or class a weight.")
+        raise DataError(
+            "All rows weigh 0: with all sample weights zero there is nothing to learn from. Give some row or "
+            "class a weight."
+        )
     return found
 
 

@@ -77,6 +77,8 @@ class ImageClassifier(Classifier):
 
     config_type = ImageConfig
     rows_are = "Images"
+    learns = "size, mean and deviation of the pixels, and the label names,"
+    returns = "a probability for each label"
 
     def advised_training(self, rows: int) -> dict[str, Any]:
         # The number of steps counts: many passes over few images, few over many.

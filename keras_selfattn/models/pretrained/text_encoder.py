@@ -100,6 +100,8 @@ class TextEncoder(RawModel):
 
     config_type = PretrainedConfig
     rows_are = "Texts"
+    learns = "nothing"
+    returns = "vectors"
 
     def __init__(
         self,

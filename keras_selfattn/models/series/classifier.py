@@ -78,6 +78,8 @@ class SeriesModel(RawModel):
 
     config_type = SeriesConfig
     rows_are = "Series"
+    learns = "mean and deviation of each feature, and the label names,"
+    returns = "a probability for each label"
     # True if only the changes of a row count, not its level.
     _relative = False
 
@@ -240,6 +242,10 @@ class SeriesClassifier(SeriesModel, Classifier):
             raise ConfigError("`num_features`, `longest` and `labels` go together. Give all of them or none.")
         if labels is not None:
             self._assemble(class_head(labels, multi_label=multi_label))
+
+    def parts_beside(self) -> dict[str, str]:
+        count = self.config.kernels
+        return {"wide path": f"a linear readout of {count:,} random convolutions"} if count else {}
 
     def _prepare(self, rows: Rows) -> None:
         super()._prepare(rows)

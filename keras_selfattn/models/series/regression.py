@@ -65,6 +65,9 @@ class SeriesRegressor(SeriesModel):
         (1, 1)
     """
 
+    learns = "mean and deviation of features and targets"
+    returns = "numbers in the units of the targets"
+
     # Blocks of rows that are left out together to choose the ridge regression's penalty; None for single
     # rows.
     _blocks: int | None = None
@@ -87,6 +90,9 @@ class SeriesRegressor(SeriesModel):
             )
         if mean is not None and deviation is not None:
             self._assemble(NumbersHead(mean, deviation))
+
+    def parts_beside(self) -> dict[str, str]:
+        return {"ridge": "a ridge regression of features of the row, whose residual attention learns"}
 
     def baselines(self, x: Any) -> dict[str, np.ndarray]:
         """Return the mean of the training targets, and the predictions of the ridge regression alone."""

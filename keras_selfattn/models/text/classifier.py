@@ -71,6 +71,8 @@ class TextClassifier(WordModel, Classifier):
     tuned_config_type = FineTunedConfig
     starting_point = staticmethod(starting_point)
     rows_are = "Texts"
+    learns = "the vocabulary and the label names"
+    returns = "a probability for each label"
     encoder_only: ClassVar[dict[str, Any]] = {"wide": False}
 
     def __init__(
@@ -154,6 +156,9 @@ class TextClassifier(WordModel, Classifier):
     @property
     def _training_span(self) -> int | None:
         return self._side.training_span
+
+    def parts_beside(self) -> dict[str, str]:
+        return {"wide path": "a linear model of hashed n-grams"} if self.config.wide else {}
 
     def _is_raw(self, x: Any) -> bool:
         return are_texts(x)

@@ -90,6 +90,8 @@ class MaskedTokenModel(RawModel):
 
     config_type = TextConfig
     rows_are = "Texts"
+    learns = "the vocabulary"
+    returns = "probabilities of the tokens at each mask"
 
     def advised_training(self, rows: int) -> dict[str, Any]:
         return self._text.advised_training(rows)

@@ -70,6 +70,8 @@ class TokenClassifier(WordModel):
     tuned_config_type = FineTunedTokenConfig
     starting_point = staticmethod(token_starting_point)
     rows_are = "Rows"
+    learns = "the vocabulary and the label names"
+    returns = "a probability for each label of each token"
 
     def __init__(
         self,
@@ -125,7 +127,7 @@ class TokenClassifier(WordModel):
         return PositionHead
 
     def read_rows(self, x: Any, y: Any, weights: Any, kind: type[Head]) -> Rows:
-        rows = super().read_rows(x, y, weights, kind)
+        rows = super().read_rows(x, _without_padding(x, y), weights, kind)
         for row, (tokens, labels) in enumerate(zip(rows.inputs, rows.targets, strict=True)):
             if len(tokens) != len(labels):
                 raise DataError(
@@ -143,3 +145,14 @@ class TokenClassifier(WordModel):
 
         features, x = side_by_side(member, getattr(self.config, "members", 1))  # [B, T, D]
         return keras.Model(features, head.outputs(x), name="core")
+
+
+def _without_padding(x: Any, y: Any) -> Any:
+    """Return labels of padded rows, arrays, as far as the rows have tokens; any other labels unchanged."""
+    if not hasattr(y, "__len__") or len(x) != len(y):
+        return y
+    rows = zip(x, as_token_lists(x), y, strict=True)
+    return [
+        labels[: len(tokens)] if isinstance(row, np.ndarray) and len(labels) == len(row) else labels
+        for row, tokens, labels in rows
+    ]

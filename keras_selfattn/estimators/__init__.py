@@ -1,0 +1,23 @@
+"""scikit-learn estimators over the models, for cross-validation, searches and pipelines."""
+
+# ruff: noqa: E402
+from keras_selfattn.extras import require
+
+require("train", __name__)
+
+from keras_selfattn.estimators.classifiers import (
+    ImageClassifierEstimator,
+    SeriesClassifierEstimator,
+    TextClassifierEstimator,
+)
+from keras_selfattn.estimators.labeller import TokenClassifierEstimator
+from keras_selfattn.estimators.numbers import SeriesForecasterEstimator, SeriesRegressorEstimator
+
+__all__ = [
+    "ImageClassifierEstimator",
+    "SeriesClassifierEstimator",
+    "SeriesForecasterEstimator",
+    "SeriesRegressorEstimator",
+    "TextClassifierEstimator",
+    "TokenClassifierEstimator",
+]

@@ -1,0 +1,178 @@
+"""Base of the estimators: their parameters, and the training of a model on all rows."""
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from keras_selfattn.errors import ConfigError
+from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.sample_weights import weighted
+from keras_selfattn.training.config import TrainConfig
+from keras_selfattn.training.schedule import check_finite, scheduled_optimizer
+
+# Parameters that are fields of the model's config, and of `TrainConfig`.
+_OF_MODEL = ("width", "num_layers", "num_heads", "dropout")
+_OF_TRAINING = ("epochs", "batch_size", "learning_rate")
+
+
+class ModelEstimator(BaseEstimator):
+    """An estimator that trains a model of raw rows for a fixed number of epochs.
+
+    A subclass names the model, and reads rows and targets.
+
+    Args:
+        width: features of a position, divisible by `num_heads`; None for the model's default, as below.
+        num_layers: encoder blocks.
+        num_heads: attention heads.
+        dropout: rate in [0, 1), in training.
+        epochs: passes over the rows.
+        batch_size: rows in a step.
+        learning_rate: peak of the schedule: linear warmup, then cosine decay.
+        settings: other fields of the model's config by name, such as `{"tokens": "characters"}`.
+        random_state: of weights, dropout and the order of rows: an int gives the same result each time.
+        verbose: as in `keras.Model.fit`.
+
+    Attributes:
+        model_: the trained model, with `save` and `export`.
+        history_: the loss and metrics of each epoch, by name.
+    """
+
+    model_type: ClassVar[type[RawModel]]
+
+    def __init__(
+        self,
+        width: int | None = None,
+        num_layers: int | None = None,
+        num_heads: int | None = None,
+        dropout: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        settings: Mapping[str, Any] | None = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.width = width
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.settings = settings
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _new_model(self, **kwargs: Any) -> RawModel:
+        """Return the untrained model of the parameters."""
+        if not (self.settings is None or isinstance(self.settings, Mapping)):
+            raise ConfigError(
+                f"`settings` must be a dict of fields of the config. Received {self.settings!r}."
+            )
+        settings = dict(self.settings or {})
+        twice = sorted(settings.keys() & set(_OF_MODEL))
+        if twice:
+            raise ConfigError(f"`settings` has {twice[0]!r}, which is a parameter. Give it as `{twice[0]}`.")
+        return self.model_type({**settings, **self._given(_OF_MODEL)}, **kwargs)
+
+    def _given(self, names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def _train(self, rows: Any, targets: Any, weights: Any, class_weight: Any = None, **kwargs: Any) -> None:
+        """Train a new model on all rows; set `model_` and `history_`."""
+        with _seeded(check_random_state(self.random_state).randint(2**31 - 1)) as seed:
+            model = self._new_model(**kwargs)
+            kind = model.head_type(targets)
+            read = model.read_rows(rows, targets, weights, kind)
+            head = kind.from_targets(read.targets)
+            read = weighted(read, head, class_weight)
+            advised = model.advised_training(len(read.inputs))
+            config = TrainConfig(**{**advised, **self._given(_OF_TRAINING), "seed": seed})
+            model.adapt(*read)
+            # `Scheduled` sets the true number of steps when training begins.
+            optimizer, scheduled = scheduled_optimizer(model, config, config.learning_rate, 1)
+            model.compile(optimizer, model.head.loss(config.label_smoothing))
+            history = model.fit(
+                read.inputs,
+                read.targets,
+                batch_size=config.batch_size,
+                sample_weight=read.weights,
+                epochs=config.epochs,
+                seed=seed,
+                callbacks=[scheduled],
+                verbose=self.verbose,
+            ).history
+        check_finite(history["loss"], config)
+        self.model_, self.history_ = model, history
+
+    def _outputs(self, rows: Any) -> Any:
+        """Return the model's outputs for checked rows."""
+        return self.model_.predict(rows, verbose=self.verbose)
+
+    def _rows(self, x: Any, *, fitting: bool = False) -> Any:
+        """Return rows as the model takes them; not fitted, raise scikit-learn's NotFittedError."""
+        if not fitting:
+            check_is_fitted(self)
+        return x
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = True
+        return tags
+
+
+class SeriesRows(ModelEstimator):
+    """An estimator of series: a table of one feature, an array `[rows, length, features]`, or a list.
+
+    All rows of an array or a table have one length, and scikit-learn's checks are made of it. A list holds
+    series of any lengths.
+    """
+
+    def _rows(self, x: Any, *, fitting: bool = False) -> Any:
+        x = super()._rows(x, fitting=fitting)
+        if isinstance(x, list | tuple) or getattr(x, "ndim", 2) == 3 or _is_of_objects(x):
+            return x
+        found = validate_data(
+            self,
+            x,
+            reset=fitting,
+            dtype="numeric",
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=2 if fitting else 1,
+        )
+        return np.asarray(found)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _is_of_objects(x: Any) -> bool:
+    """Return True for an array or column whose entries are series."""
+    return getattr(x, "ndim", 2) == 1 and getattr(getattr(x, "dtype", None), "kind", "") == "O"
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[int]:
+    """Seed Keras for a block; the global generators of Python and NumPy are then as they were."""
+    states = random.getstate(), np.random.get_state()
+    keras.utils.set_random_seed(seed)
+    try:
+        yield seed
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])

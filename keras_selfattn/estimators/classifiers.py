@@ -1,0 +1,218 @@
+"""Estimators of one label a row: texts, series, images."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length
+
+from keras_selfattn.errors import DataError
+from keras_selfattn.estimators.base import ModelEstimator, SeriesRows
+from keras_selfattn.models import ImageClassifier, SeriesClassifier, TextClassifier
+
+
+class ClassifierEstimator(ClassifierMixin, ModelEstimator):
+    """A classifier of raw rows with one label each; the parameters are those of `ModelEstimator`.
+
+    Args:
+        class_weight: weights of the classes by label, or "balanced", which gives each class the same total
+            weight.
+
+    Attributes:
+        classes_: labels in the order of the columns of `predict_proba`, in the type of the targets.
+    """
+
+    def __init__(
+        self,
+        width: int | None = None,
+        num_layers: int | None = None,
+        num_heads: int | None = None,
+        dropout: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        settings: Any = None,
+        class_weight: Any = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            width=width,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            dropout=dropout,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            settings=settings,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "ClassifierEstimator":  # noqa: N803
+        """Train a new model on all rows.
+
+        Args:
+            X: raw rows, as the model's `fit` takes them.
+            y: a label for each, of any type.
+            sample_weight: float for each, at least 0.
+
+        Raises:
+            DataError: for rows that cannot train a classifier, such as those of one class.
+            ConfigError: for a parameter out of range.
+        """
+        rows = self._rows(X, fitting=True)
+        labels = _checked_labels(y)
+        check_consistent_length(rows, labels)
+        classes, places = np.unique(labels, return_inverse=True)
+        names = [_name(label) for label in classes.tolist()]
+        if len(set(names)) < len(names):
+            raise DataError(f"Labels must differ as text. Received {classes.tolist()!r:.200}.")
+        self._train(rows, [names[place] for place in places], sample_weight, self._class_weight(names))
+        self.classes_ = classes
+        self._columns = [self.model_.labels.index(name) for name in names]  # pyright: ignore[reportAttributeAccessIssue]
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Return the probabilities of the classes, float32 `[rows, classes]`, in the order of `classes_`."""
+        return self._outputs(self._rows(X))[:, self._columns]
+
+    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Return the most likely label of each row, in the type of the targets of `fit`."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(axis=1)]
+
+    def _class_weight(self, names: list[str]) -> Any:
+        given = self.class_weight
+        if not isinstance(given, dict):
+            return given
+        named = {_name(label): weight for label, weight in given.items()}
+        # Classes that cross-validation has left out of these rows have no weight to give.
+        return {name: weight for name, weight in named.items() if name in names}
+
+
+class TextClassifierEstimator(ClassifierEstimator):
+    """scikit-learn classifier of raw texts: a `models.TextClassifier`.
+
+    Args:
+        start: the model whose vocabulary and weights it starts from, such as a pretrained model's folder.
+        width, num_layers, num_heads, dropout, epochs, batch_size, learning_rate, settings, class_weight,
+            random_state, verbose: as for `ModelEstimator` and `ClassifierEstimator`.
+
+    Raises:
+        NotFittedError: of scikit-learn, for `predict` before `fit`.
+
+    Example:
+
+        >>> texts, labels = ["good film", "fine film", "bad film", "a bore"] * 4, [1, 1, 0, 0] * 4
+        >>> estimator = TextClassifierEstimator(width=8, num_heads=2, epochs=2)
+        >>> estimator.fit(texts, labels).predict(["good film"]).tolist(), estimator.classes_.tolist()
+        ([1], [0, 1])
+    """
+
+    model_type: ClassVar = TextClassifier
+
+    def __init__(
+        self,
+        width: int | None = None,
+        num_layers: int | None = None,
+        num_heads: int | None = None,
+        dropout: float | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        settings: Any = None,
+        class_weight: Any = None,
+        start: Any = None,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            width=width,
+            num_layers=num_layers,
+            num_heads=num_heads,
+            dropout=dropout,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            settings=settings,
+            class_weight=class_weight,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.start = start
+
+    def _new_model(self, **kwargs: Any) -> Any:
+        return super()._new_model(start=self.start, **kwargs)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        return tags
+
+
+class SeriesClassifierEstimator(SeriesRows, ClassifierEstimator):
+    """scikit-learn classifier of series of numbers: a `models.SeriesClassifier`.
+
+    Rows are a table `[rows, length]` of one feature, an array `[rows, length, features]`, or a list of series
+    of any lengths. NaN is a missing value.
+
+    Args:
+        width, num_layers, num_heads, dropout, epochs, batch_size, learning_rate, settings, class_weight,
+            random_state, verbose: as for `ModelEstimator` and `ClassifierEstimator`.
+
+    Raises:
+        NotFittedError: of scikit-learn, for `predict` before `fit`.
+
+    Example:
+
+        >>> rows, labels = [[0.0, 1.0, 2.0], [2.0, 1.0], [1.0, 3.0], [3.0, 2.0, 0.0]] * 4, ["up", "down"] * 8
+        >>> estimator = SeriesClassifierEstimator(width=8, num_heads=2, epochs=1, settings={"kernels": 50})
+        >>> estimator.fit(rows, labels).predict_proba(rows).shape
+        (16, 2)
+    """
+
+    model_type: ClassVar = SeriesClassifier
+
+
+class ImageClassifierEstimator(ClassifierEstimator):
+    """scikit-learn classifier of images: a `models.ImageClassifier`.
+
+    Rows are an array `[rows, height, width]` or `[rows, height, width, channels]`, or a list of images.
+
+    Args:
+        width, num_layers, num_heads, dropout, epochs, batch_size, learning_rate, settings, class_weight,
+            random_state, verbose: as for `ModelEstimator` and `ClassifierEstimator`.
+
+    Raises:
+        NotFittedError: of scikit-learn, for `predict` before `fit`.
+
+    Example:
+
+        >>> black, white = np.zeros((8, 8), "uint8"), np.full((8, 8), 255, "uint8")
+        >>> estimator = ImageClassifierEstimator(width=8, num_layers=1, num_heads=2, epochs=1)
+        >>> estimator.fit([black, white] * 8, ["night", "snow"] * 8).classes_.tolist()
+        ['night', 'snow']
+    """
+
+    model_type: ClassVar = ImageClassifier
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def _checked_labels(y: Any) -> np.ndarray:
+    if y is None:
+        raise ValueError("This classifier requires y to be passed, but the target y is None.")
+    labels = column_or_1d(y, warn=True)
+    check_classification_targets(labels)
+    return labels
+
+
+def _name(label: Any) -> str:
+    return label.decode() if isinstance(label, bytes) else str(label)

@@ -1,0 +1,90 @@
+"""Estimators of numbers for series: a regressor, and a forecaster."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import _check_y, check_consistent_length
+
+from keras_selfattn.estimators.base import SeriesRows
+from keras_selfattn.models import SeriesForecaster, SeriesRegressor
+
+
+class SeriesRegressorEstimator(RegressorMixin, SeriesRows):
+    """scikit-learn regressor of series of numbers: a `models.SeriesRegressor`.
+
+    Rows are a table `[rows, length]` of one feature, an array `[rows, length, features]`, or a list of series
+    of any lengths. NaN is a missing value. Targets are one number a row, or several.
+
+    Args:
+        width, num_layers, num_heads, dropout, epochs, batch_size, learning_rate, settings, random_state,
+            verbose: as for `ModelEstimator`.
+
+    Raises:
+        NotFittedError: of scikit-learn, for `predict` before `fit`.
+
+    Example:
+
+        >>> rows, numbers = [[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]] * 4, [3.0, 1.0] * 4
+        >>> estimator = SeriesRegressorEstimator(width=8, num_layers=1, num_heads=2, epochs=1)
+        >>> estimator.fit(rows, numbers).predict([[5.0, 4.0, 3.0]]).shape
+        (1,)
+    """
+
+    model_type: ClassVar = SeriesRegressor
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "SeriesRegressorEstimator":  # noqa: N803
+        """Train a new model on all rows.
+
+        Args:
+            X: series.
+            y: a number for each, or several, `[rows, numbers]`.
+            sample_weight: float for each row, at least 0.
+
+        Raises:
+            DataError: for rows that cannot train the model.
+            ConfigError: for a parameter out of range.
+        """
+        rows = self._rows(X, fitting=True)
+        if y is None:
+            raise ValueError("This regressor requires y to be passed, but the target y is None.")
+        numbers = np.asarray(_check_y(y, multi_output=True, y_numeric=True, estimator=self))
+        check_consistent_length(rows, numbers)
+        self._train(rows, numbers, sample_weight)
+        self._one = numbers.ndim == 1
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Return the numbers of each row, float64 `[rows]` or `[rows, numbers]` like the targets of `fit`."""
+        found = self._outputs(self._rows(X)).astype(np.float64)
+        return found[:, 0] if self._one else found
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class SeriesForecasterEstimator(SeriesRegressorEstimator):
+    """scikit-learn regressor of the next values of series: a `models.SeriesForecaster`.
+
+    Rows are as for `SeriesRegressorEstimator`; targets are the next values of the first feature, `[rows,
+    horizon]`. `data.cut_windows` makes both from long series; `sklearn.model_selection.TimeSeriesSplit` keeps
+    later windows out of the training.
+
+    Args:
+        width, num_layers, num_heads, dropout, epochs, batch_size, learning_rate, settings, random_state,
+            verbose: as for `ModelEstimator`; `settings={"season": 24}` for hourly values.
+
+    Raises:
+        NotFittedError: of scikit-learn, for `predict` before `fit`.
+
+    Example:
+
+        >>> rows, following = [[0.0, 1.0, 2.0], [5.0, 4.0, 3.0]] * 4, [[3.0, 4.0], [2.0, 1.0]] * 4
+        >>> estimator = SeriesForecasterEstimator(width=8, num_layers=1, num_heads=2, epochs=1)
+        >>> estimator.fit(rows, following).predict([[15.0, 14.0, 13.0]]).shape
+        (1, 2)
+    """
+
+    model_type: ClassVar = SeriesForecaster

@@ -1,0 +1,182 @@
+"""Batches of raw rows from `tf.data`, generators and `keras.utils.PyDataset`."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.errors import ConfigError, DataError
+
+
+class RawBatch(NamedTuple):
+    """Raw rows, their targets or None, and their weights or None."""
+
+    inputs: Any
+    targets: Any = None
+    weights: Any = None
+
+
+class BatchSource:
+    """Batches of raw rows, in the user's own composition, that can be read once for each epoch.
+
+    A generator can be read only once: `keep` holds its batches in memory.
+
+    Args:
+        x: a `tf.data.Dataset`, a `keras.utils.PyDataset`, or a generator of batches. A batch is rows, or a
+            tuple of rows, targets and, if any, weights.
+        name: the argument that it came in, for messages.
+
+    Raises:
+        DataError: for a generator that ends at once.
+    """
+
+    def __init__(self, x: Any, name: str = "x") -> None:
+        self._source, self._name = x, name
+        self._kept: list[Any] | None = None
+        # The batches of a generator after the kept ones.
+        self._rest: Iterator[Any] = iter(())
+        if hasattr(x, "__next__"):
+            self._kept = list(itertools.islice(x, 1))
+            self._rest = x
+            if not self._kept:
+                raise self._empty(" A generator that was read before is at its end: make a new one.")
+
+    @property
+    def first_inputs(self) -> Any:
+        """Something of the kind of the first batch's inputs, to see if they are raw rows."""
+        if isinstance(self._source, tf.data.Dataset):
+            spec: Any = self._source.element_spec
+            spec = spec[0] if isinstance(spec, tuple) else spec
+            dtype = getattr(spec, "dtype", None)
+            if dtype is None:
+                return spec
+            return np.empty(0, object if dtype == tf.string else dtype.as_numpy_dtype)
+        return next(self.batches()).inputs
+
+    def keep(self, steps: int | None) -> None:
+        """Hold the batches of a generator, so that they can be read again; with `steps`, so many of them.
+
+        Raises:
+            ConfigError: for a source without an end, unless `steps` is given.
+        """
+        endless = isinstance(self._source, keras.utils.PyDataset) and self._source.num_batches is None
+        if isinstance(self._source, tf.data.Dataset):
+            endless = int(self._source.cardinality()) == tf.data.INFINITE_CARDINALITY
+        if endless and steps is None:
+            raise ConfigError(
+                f"`{self._name}` has no end. Give `steps_per_epoch` or, for validation, `validation_steps`; "
+                "in `predict` and `evaluate`, `steps`."
+            )
+        if self._kept is not None:
+            more = None if steps is None else max(0, steps - len(self._kept))
+            self._kept += itertools.islice(self._rest, more)
+
+    def batches(self, order: Callable[[int], Any] | None = None) -> Iterator[RawBatch]:
+        """Yield each batch, checked for its form.
+
+        Args:
+            order: returns the order of so many batches, for sources that can be read in any.
+
+        Raises:
+            DataError: for no batch at all, and for single rows instead of batches.
+        """
+        number = -1
+        for number, batch in enumerate(self._elements(order)):
+            yield _as_batch(self._name, number, batch)
+        if number < 0:
+            raise self._empty("")
+
+    def rows(self, steps: int | None = None) -> RawBatch:
+        """Return the rows of all batches, or of the first `steps`, as lists.
+
+        Raises:
+            DataError: if some batches have targets or weights, and others have none.
+        """
+        found: tuple[list[Any], ...] = ([], [], [])
+        number = 0
+        for batch in itertools.islice(self.batches(), steps):
+            number += 1
+            for column, values in zip(found, batch, strict=True):
+                column.extend([] if values is None else [_rows_of(values)])
+        for name, column in (("targets", found[1]), ("weights", found[2])):
+            if column and len(column) != number:
+                raise DataError(
+                    f"{len(column)} of the {number} batches of `{self._name}` have {name}. Give all of them "
+                    "some, or none."
+                )
+        inputs, targets, weights = (list(itertools.chain.from_iterable(column)) for column in found)
+        return RawBatch(inputs, targets if found[1] else None, weights if found[2] else None)
+
+    def _elements(self, order: Callable[[int], Any] | None) -> Iterator[Any]:
+        source, kept = self._source, self._kept
+        if kept is not None:
+            places = range(len(kept)) if order is None else order(len(kept))
+            yield from (kept[place] for place in places)
+            yield from self._rest
+        elif isinstance(source, keras.utils.PyDataset):
+            count = source.num_batches
+            places = itertools.count() if count is None else range(count) if order is None else order(count)
+            yield from (source[int(place)] for place in places)
+            source.on_epoch_end()
+        else:
+            yield from source
+
+    def unread(self) -> Any:
+        """Return the source as it was given; a generator as one that yields all of its batches."""
+        return self._source if self._kept is None else self._elements(None)
+
+    def _empty(self, more: str) -> DataError:
+        return DataError(
+            f"`{self._name}` ended without a batch.{more or ' Give at least one batch of rows.'}"
+        )
+
+
+def is_source(x: Any) -> bool:
+    """Return True if `x` yields batches.
+
+    Example:
+
+        >>> is_source(iter([["a", "b"]])), is_source(["a", "b"])
+        (True, False)
+    """
+    return hasattr(x, "__next__") or isinstance(x, tf.data.Dataset | keras.utils.PyDataset)
+
+
+def raw_source(x: Any, is_raw: Callable[[Any], bool], name: str = "x") -> BatchSource | Any:
+    """Return the source of batches of raw rows, or what Keras can read: `x`, with a generator not begun."""
+    if not is_source(x):
+        return x
+    source = BatchSource(x, name)
+    if is_raw(source.first_inputs):
+        return source
+    return source.unread()
+
+
+def _as_batch(name: str, number: int, batch: Any) -> RawBatch:
+    parts = tuple(map(_plain, batch)) if isinstance(batch, tuple) else (_plain(batch),)
+    if not 1 <= len(parts) <= 3:
+        raise DataError(
+            f"Batch {number} (counted from 0) of `{name}` must be rows, or a tuple of rows, targets and, if "
+            f"any, weights. Received a tuple of {len(parts)}."
+        )
+    rows = parts[0]
+    if isinstance(rows, str | bytes) or getattr(rows, "ndim", 1) == 0:
+        raise DataError(
+            f"`{name}` yields single rows, such as {rows!r:.60}, where batches are needed. Batch them: for "
+            "`tf.data`, `dataset.batch(32)`."
+        )
+    return RawBatch(*parts)
+
+
+def _plain(values: Any) -> Any:
+    """Return tensors as arrays, ragged ones as lists, and anything else unchanged."""
+    if hasattr(values, "to_list") and hasattr(values, "row_splits"):
+        return values.to_list()
+    return np.asarray(values) if tf.is_tensor(values) else values
+
+
+def _rows_of(values: Any) -> Any:
+    return values if isinstance(values, list | tuple) else list(np.asarray(values))

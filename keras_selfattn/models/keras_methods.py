@@ -1,0 +1,105 @@
+"""Methods of `keras.Model` for raw rows: call, `summary`, `export`; and the names of answers."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.batches import padded
+from keras_selfattn.models.building_plan import plan_lines
+from keras_selfattn.models.deferred_compile import DeferredCompile
+
+
+class KerasMethods(DeferredCompile):
+    """A model of raw rows that is called, summarised and exported like any model of Keras."""
+
+    # For the summary before training: what the first rows determine, and what `predict` returns.
+    learns: ClassVar[str]
+    returns: ClassVar[str]
+
+    @abstractmethod
+    def _is_raw(self, x: Any) -> bool:
+        """Return True if `x` holds raw rows, not inputs of `keras.Model`."""
+
+    @abstractmethod
+    def read_inputs(self, x: Any) -> list[Any]:
+        """Return raw rows in any container as a list, each checked; may be empty."""
+
+    @abstractmethod
+    def _features(self, inputs: Sequence[Any]) -> list[np.ndarray]:
+        """Return the core's features of each row, `[T, ...]`."""
+
+    def _side_inputs(self, inputs: Sequence[Any], *, training: bool) -> np.ndarray | None:
+        """Return the core's inputs beside the features of each row, if there are any."""
+        return None
+
+    def _check_adapted(self) -> None:
+        if self._head is None:
+            raise DataError(
+                "The model has not seen any rows yet. Call `fit` or `adapt` with rows and labels first."
+            )
+
+    def label(self, x: Any, batch_size: int | None = None) -> list[Any]:
+        """Return the names that the model gives to raw rows, as its kind defines them."""
+        raise ConfigError(f"A {type(self).__name__} returns {self.returns}, and no names. Call `predict`.")
+
+    def parts_beside(self) -> dict[str, str]:
+        """Return descriptions of the parts beside the encoder, by name."""
+        return {}
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the outputs for one batch: of raw rows in a list, or of tensors as in `keras.Model`."""
+        strings = isinstance(inputs, np.ndarray) and inputs.dtype.kind in "OUST"
+        if (strings or isinstance(inputs, list | tuple | str)) and self._is_raw(inputs):
+            inputs = self._one_batch(self.read_inputs(inputs))
+        return super().__call__(inputs, *args, **kwargs)
+
+    def _one_batch(self, rows: Sequence[Any]) -> Any:
+        """Return the core's inputs for rows in their order."""
+        self._check_adapted()
+        if not rows:
+            raise DataError("A call needs at least one row. Received none; `predict` takes none.")
+        features, beside = padded(self._features(rows)), self._side_inputs(rows, training=False)
+        return features if beside is None else [features, beside]
+
+    def summary(self, *args: Any, print_fn: Any = None, **kwargs: Any) -> None:
+        """Print the layers as `keras.Model.summary` does; before the first `fit`, what it will build."""
+        if self._head is not None:
+            super().summary(*args, print_fn=print_fn, **kwargs)
+            return
+        for line in plan_lines(self):
+            (print_fn or print)(line)
+
+    def export(
+        self,
+        filepath: Any,
+        format: str = "tf_saved_model",  # noqa: A002  as Keras names it
+        verbose: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Write the next version of a SavedModel that takes raw rows; return its path, `filepath/VERSION`.
+
+        Unlike Keras' own, it has this project's signatures and card, and was checked in a fresh process.
+
+        Args:
+            filepath: the folder of all versions.
+            format: "tf_saved_model". For others export `core`, which takes preprocessed rows.
+            verbose: True prints the name of each stage.
+            kwargs: of `export.export_saved_model`.
+
+        Raises:
+            ConfigError: for another format.
+            ExportError: if the model cannot be exported.
+        """
+        if format != "tf_saved_model":
+            raise ConfigError(
+                f"`format` must be 'tf_saved_model', which takes raw rows. Received {format!r}. For it, "
+                f"export the part after preprocessing: model.core.export(..., format={format!r})."
+            )
+        # The only import of a higher layer, when it is called: `keras.Model` has this method, and Keras' own
+        # knows neither raw rows nor labels.
+        from keras_selfattn.export import export_saved_model
+
+        return export_saved_model(self, filepath, progress=print if verbose else None, **kwargs)

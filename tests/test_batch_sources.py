@@ -1,0 +1,258 @@
+"""Rows in batches: `tf.data`, generators and `keras.utils.PyDataset`, before and after the first fit."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_selfattn import models
+from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.models.batch_sources import BatchSource
+from keras_selfattn.models.source_batches import SourceBatches
+
+SMALL = {"width": 8, "num_layers": 1, "num_heads": 2}
+TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 4
+LABELS = ["+", "+", "-", "-"] * 4
+RANDOM = np.random.default_rng(0)
+SERIES = RANDOM.normal(size=(16, 5, 3)).astype("float32")
+IMAGES = RANDOM.integers(0, 255, size=(16, 8, 8)).astype("uint8")
+TOKENS = [["a", "film"], ["the", "best", "film"]] * 8
+TAGS = [["D", "N"], ["D", "A", "N"]] * 8
+
+pytestmark = pytest.mark.usefixtures("eager_steps")
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches of four rows; `read` lists the batches in the order that they were read in."""
+
+    def __init__(self, *columns):
+        super().__init__()
+        self.columns, self.read, self.ends = columns, [], 0
+
+    def __len__(self):
+        return len(self.columns[0]) // 4
+
+    def __getitem__(self, place):
+        self.read.append(place)
+        return tuple(column[4 * place : 4 * place + 4] for column in self.columns)
+
+    def on_epoch_end(self):
+        self.ends += 1
+
+
+def generated(*columns):
+    for start in range(0, len(columns[0]), 4):
+        yield tuple(column[start : start + 4] for column in columns)
+
+
+def dataset(*columns):
+    return tf.data.Dataset.from_tensor_slices(columns).batch(4)
+
+
+def text_model(**settings):
+    model = models.TextClassifier(models.TextConfig(**SMALL, ngram_buckets=64), **settings)
+    model.compile()
+    return model
+
+
+def of_kind(kind):
+    """An untrained model, its rows and its targets."""
+    if kind == "series":
+        config = models.SeriesClassifierConfig(**SMALL, kernels=20)
+        return models.SeriesClassifier(config), SERIES, np.array(LABELS)
+    if kind == "images":
+        return models.ImageClassifier(models.ImageConfig(**SMALL)), IMAGES, np.array(LABELS)
+    if kind == "numbers":
+        return models.SeriesRegressor(models.SeriesConfig(**SMALL)), SERIES, SERIES.sum((1, 2))
+    return models.TextClassifier(models.TextConfig(**SMALL, ngram_buckets=64)), TEXTS, LABELS
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        ("text", dataset),
+        ("text", generated),
+        ("series", generated),
+        ("images", Batches),
+        ("numbers", dataset),
+    ],
+)
+def test_a_source_of_raw_batches_teaches_what_the_rows_themselves_teach(kind, form):
+    """The state that `fit` learns, and the metrics and answers of the trained model, are those of a list."""
+    model, rows, targets = of_kind(kind)
+    model.compile()
+    history = model.fit(form(rows, targets), epochs=2, verbose=0, validation_data=form(rows, targets)).history
+    assert [len(values) for values in history.values()] == [2] * 4
+    by_list, *_ = of_kind(kind)
+    by_list.adapt(rows, targets)
+    learned = {name: value for name, value in by_list.get_config().items() if name != "name"}
+    assert {name: value for name, value in model.get_config().items() if name != "name"} == learned
+    np.testing.assert_allclose(
+        model.evaluate(form(rows, targets), verbose=0), model.evaluate(rows, targets, verbose=0), rtol=1e-5
+    )
+    assert history["val_loss"][-1] == pytest.approx(model.evaluate(rows, targets, verbose=0)[0], rel=1e-4)
+    np.testing.assert_allclose(model.predict(form(rows, targets), verbose=0), model.predict(rows, verbose=0))
+
+
+def test_rows_alone_are_asked_in_any_source():
+    model = text_model()
+    model.adapt(TEXTS, LABELS)
+    wanted = model.predict(TEXTS, verbose=0)
+    for source in (
+        dataset(TEXTS),
+        (TEXTS[i : i + 4] for i in range(0, 16, 4)),
+        tf.data.Dataset.from_tensor_slices(TEXTS).batch(3),
+    ):
+        np.testing.assert_array_equal(model.predict(source, verbose=0), wanted)
+    assert len(model.predict(dataset(TEXTS), steps=2, verbose=0)) == 8
+
+
+def test_the_batches_of_a_step_are_those_of_the_source_in_a_new_order_each_epoch():
+    model, source = text_model(), Batches(TEXTS, LABELS)
+    sizes = []
+    told = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: sizes.append(1))
+    model.fit(source, epochs=3, verbose=0, callbacks=[told], seed=3)
+    assert len(sizes) == 3 * 4
+    # One pass to learn, after a look at the first batch; then one for each epoch.
+    epochs = [source.read[-4 * n - 4 : len(source.read) - 4 * n] for n in (2, 1, 0)]
+    assert all(sorted(epoch) == [0, 1, 2, 3] for epoch in epochs)
+    assert len(set(map(tuple, epochs))) > 1
+    assert source.ends >= 4
+
+
+def test_steps_read_each_row_as_a_list_would_be_read():
+    """Ids, one row at a time, with the wide path silent as in any training."""
+    model = text_model()
+    model.adapt(TEXTS, LABELS)
+    source = BatchSource([(TEXTS[:4], [0, 1, 1, 0])].__iter__())
+    ((ids, wide), targets), *others = SourceBatches(model, source, None, shuffle=False, seed=0, epoch=0)
+    assert others == []
+    alone = {tuple(model._features([text])[0].tolist()) for text in TEXTS[:4]}
+    assert {tuple(row[row > 0].tolist()) for row in ids} == alone
+    assert not np.any(wide)
+    # Integers are places of the classes, as in any data set of Keras; the rows are in the order of length.
+    assert sorted(np.asarray(targets).tolist()) == [0, 0, 1, 1]
+
+
+def test_integers_are_names_where_the_labels_are_integers():
+    model = text_model()
+    model.fit(dataset(TEXTS, [7, 7, 3, 3] * 4), verbose=0)
+    assert model.labels == ["3", "7"]
+    with pytest.raises(DataError, match="knows no label '0'"):
+        model.fit(dataset(TEXTS, [0, 0, 1, 1] * 4), verbose=0)
+    named = text_model()
+    named.adapt(TEXTS, LABELS)
+    with pytest.raises(DataError, match=r"Label 2 .* of a batch is 2. The model has classes 0 to 1: \+, -"):
+        named.evaluate(dataset(TEXTS, [0, 0, 2, 1] * 4), verbose=0)
+
+
+def test_padded_and_ragged_rows_of_tokens_are_the_same_rows():
+    def fresh():
+        model = models.TokenClassifier(models.TokenConfig(**SMALL, hash_buckets=64))
+        model.compile()
+        return model
+
+    ragged = dataset(tf.ragged.constant(TOKENS), tf.ragged.constant(TAGS))
+    padded = dataset(tf.ragged.constant(TOKENS).to_tensor(), tf.ragged.constant(TAGS).to_tensor())
+    model = fresh()
+    model.fit(ragged, verbose=0)
+    other = fresh()
+    other.fit(padded, verbose=0)
+    assert model.labels == other.labels == ["A", "D", "N"]
+    assert model.tokenizer.vocabulary == other.tokenizer.vocabulary
+    places = dataset(tf.ragged.constant(TOKENS).to_tensor(), [[1, 2, 0], [1, 0, 2]] * 8)
+    wanted = model.evaluate(TOKENS, TAGS, verbose=0)
+    for source in (ragged, padded, places):
+        np.testing.assert_allclose(model.evaluate(source, verbose=0), wanted, rtol=1e-5)
+    assert model.label(padded) == model.label(TOKENS)
+
+
+def test_weights_of_rows_and_classes_reach_the_steps():
+    weights = np.array([1.0, 2.0, 3.0, 4.0] * 4, "float32")
+    model = text_model()
+    model.adapt(TEXTS, LABELS)
+    seen = []
+    batches = model.batches
+    model.batches = lambda rows, *args, **kwargs: seen.append(rows) or batches(rows, *args, **kwargs)
+    model.fit(dataset(TEXTS, LABELS, weights), class_weight={"+": 2.0, "-": 1.0}, verbose=0)
+    for rows in seen[-4:]:
+        assert rows.weights.tolist() == [2.0, 4.0, 3.0, 4.0]
+
+
+def test_a_generator_without_end_needs_its_steps_and_gives_all_of_them():
+    def endless():
+        yield from iter(lambda: (TEXTS[:4], LABELS[:4]), None)
+
+    model = text_model()
+    steps = []
+    told = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: steps.append(1))
+    model.fit(endless(), steps_per_epoch=3, epochs=2, verbose=0, callbacks=[told])
+    assert len(steps) == 6
+    with pytest.raises(ConfigError, match="`x` has no end. Give `steps_per_epoch`"):
+        text_model().fit(dataset(TEXTS, LABELS).repeat(), verbose=0)
+    with pytest.raises(ConfigError, match="`validation_data` has no end"):
+        text_model().fit(TEXTS, LABELS, validation_data=dataset(TEXTS, LABELS).repeat(), verbose=0)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("call", ["fit", "predict", "evaluate"])
+def test_a_generator_that_ends_at_once_is_an_error_before_anything_is_learned(trained, call):
+    model = text_model()
+    if trained:
+        model.adapt(TEXTS, LABELS)
+    with pytest.raises(DataError, match="`x` ended without a batch. .* make a new one"):
+        getattr(model, call)(iter(()), verbose=0)
+    with pytest.raises(DataError, match="`validation_data` ended without a batch"):
+        model.fit(TEXTS, LABELS, validation_data=iter(()), verbose=0)
+    assert model.labels == (["+", "-"] if trained else [])
+    empty = tf.data.Dataset.from_tensor_slices((["a"], ["b"])).batch(2).take(0)
+    with pytest.raises(DataError, match="`x` ended without a batch. Give at least one batch of rows"):
+        model.fit(empty, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            {"x": tf.data.Dataset.from_tensor_slices((TEXTS, LABELS))},
+            r"`x` yields single rows, .*dataset.batch",
+        ),
+        ({"x": iter([(TEXTS[:4], LABELS[:4]), (TEXTS[:4],)])}, "1 of the 2 batches of `x` have targets"),
+        ({"x": iter([(TEXTS, LABELS, None, None)])}, "Batch 0 .* Received a tuple of 4"),
+        (
+            {"x": iter([(TEXTS, LABELS)]), "y": LABELS},
+            r"`y` is for rows in a list .* yield \(rows, targets\)",
+        ),
+        ({"x": iter([(TEXTS, LABELS)]), "validation_split": 0.1}, "`validation_split` is for rows in a list"),
+        ({"x": iter([(TEXTS, None)])}, "Labels are needed with raw rows"),
+    ],
+)
+def test_batches_that_cannot_be_read_are_refused(arguments, said):
+    model = text_model()
+    with pytest.raises((DataError, ConfigError), match=said):
+        model.fit(**arguments, verbose=0)
+    assert model.labels == []
+
+
+def test_batches_of_the_cores_inputs_stay_those_of_keras():
+    model = text_model()
+    model.adapt(TEXTS, LABELS)
+    ids, wide = np.full((8, 3), 2, "int32"), np.zeros((8, 2), "float32")
+    wanted = keras.Model.evaluate(model, [ids, wide], np.array([0, 1] * 4), verbose=0)
+    of_ids = tf.data.Dataset.from_tensor_slices(((ids, wide), [0, 1] * 4)).batch(4)
+    np.testing.assert_allclose(model.evaluate(of_ids, verbose=0), wanted, rtol=1e-5)
+    chunks = (((ids[i : i + 4], wide[i : i + 4]), np.array([0, 1] * 2)) for i in (0, 4))
+    np.testing.assert_allclose(model.evaluate(chunks, steps=2, verbose=0), wanted, rtol=1e-5)
+
+
+def test_a_corpus_in_batches_pretrains():
+    model = models.MaskedTokenModel(models.TextConfig(**SMALL))
+    model.compile()
+    model.fit(dataset(TEXTS), epochs=2, verbose=0)
+    assert len(model.guesses(["a [mask] film"], 2)[0][0]) == 2
+
+
+def test_adapt_learns_from_a_source_too():
+    model = text_model()
+    model.adapt(generated(TEXTS, LABELS))
+    assert model.labels == ["+", "-"]

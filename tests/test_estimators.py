@@ -1,0 +1,250 @@
+"""scikit-learn's own checks of the estimators; folds, searches, pipelines and files of them."""
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import (
+    check_estimator_cloneable,
+    check_estimator_repr,
+    check_get_params_invariance,
+    check_no_attributes_set_in_init,
+    check_parameters_default_constructible,
+    check_set_params,
+    estimator_checks_generator,
+)
+
+from keras_selfattn import estimators, models
+from keras_selfattn.errors import ConfigError, DataError
+
+SMALL = {"width": 4, "num_layers": 1, "num_heads": 1, "epochs": 2, "batch_size": 256}
+TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 6
+OPINIONS = np.array([1, 1, 0, 0] * 6)
+TOKENS, TAGS = [["a", "film"], ["the", "best", "film"]] * 6, [["D", "N"], ["D", "A", "N"]] * 6
+RANDOM = np.random.default_rng(0)
+WAVES = np.sin(np.arange(12) / 2 + RANDOM.uniform(0, 6, (24, 1))) + [[0.0], [3.0]] * 12
+IMAGES = np.stack([np.full((8, 8), shade, "uint8") for shade in (10, 240)] * 6)
+
+# Those that do not apply, with the reason.
+EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "a weighted row is in one batch, a repeated one in several: stochastic steps differ"
+    ),
+}
+
+pytestmark = pytest.mark.usefixtures("eager_steps")
+
+
+def text_estimator(**parameters):
+    return estimators.TextClassifierEstimator(**{**SMALL, "settings": {"ngram_buckets": 64}, **parameters})
+
+
+def token_estimator(**parameters):
+    return estimators.TokenClassifierEstimator(**{**SMALL, "settings": {"hash_buckets": 64}, **parameters})
+
+
+def series_estimator(**parameters):
+    settings = {"kernels": 40, "max_positions": 8}
+    return estimators.SeriesClassifierEstimator(**{**SMALL, "settings": settings, **parameters})
+
+
+def _checks():
+    for estimator in (series_estimator(), estimators.SeriesRegressorEstimator(**SMALL)):
+        found = estimator_checks_generator(estimator, expected_failed_checks=EXPECTED, mark="xfail")
+        for place, check in enumerate(found):
+            arguments = getattr(check, "values", check)
+            function = getattr(arguments[1], "func", arguments[1])
+            name = f"{type(estimator).__name__}-{function.__name__}-{place}"
+            yield pytest.param(*arguments, id=name, marks=getattr(check, "marks", ()))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # scikit-learn's checks ask for some of them, and skip by one
+@pytest.mark.parametrize(("estimator", "check"), list(_checks()))
+def test_a_check_of_scikit_learn_passes(estimator, check):
+    """Of those whose rows are tables; scikit-learn has none for texts, tokens and images."""
+    check(estimator)
+
+
+@pytest.mark.parametrize("name", estimators.__all__)
+def test_parameters_are_those_that_scikit_learn_expects(name):
+    kind = getattr(estimators, name)
+    for check in (
+        check_estimator_cloneable,
+        check_estimator_repr,
+        check_get_params_invariance,
+        check_no_attributes_set_in_init,
+        check_parameters_default_constructible,
+        check_set_params,
+    ):
+        check(name, kind())
+
+
+@pytest.mark.parametrize("name", estimators.__all__)
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "score"])
+def test_an_estimator_asked_before_it_is_fitted_says_so(name, method):
+    estimator = getattr(estimators, name)()
+    if not hasattr(estimator, method):
+        pytest.skip("numbers have no probabilities")
+    rows = {"Text": TEXTS, "Token": TOKENS, "Series": WAVES, "Image": IMAGES}
+    asked = next(values for kind, values in rows.items() if name.startswith(kind))
+    arguments = (asked, OPINIONS[: len(asked)]) if method == "score" else (asked,)
+    with pytest.raises(NotFittedError, match=f"This {name} instance is not fitted yet"):
+        getattr(estimator, method)(*arguments)
+
+
+def test_probabilities_are_of_the_classes_in_the_order_and_type_of_the_targets():
+    """10.0 comes after 9.0 as a number, and before it as a name."""
+    labels = np.array([9.0, 9.0, 10.0, 10.0] * 6)
+    estimator = text_estimator(epochs=1).fit(TEXTS, labels)
+    assert (estimator.classes_.tolist(), estimator.model_.labels) == ([9.0, 10.0], ["10.0", "9.0"])
+    by_name = dict(zip(estimator.model_.labels, estimator.model_.predict(TEXTS, verbose=0).T, strict=True))
+    np.testing.assert_array_equal(
+        estimator.predict_proba(TEXTS), np.stack([by_name["9.0"], by_name["10.0"]], axis=1)
+    )
+    assert estimator.predict(TEXTS).dtype == labels.dtype
+    assert estimator.score(TEXTS, labels) == np.mean(estimator.predict(TEXTS) == labels) == 1
+    assert estimator.score(TEXTS, 19 - labels, sample_weight=OPINIONS + 1.0) == 0
+
+
+def test_the_same_seed_trains_the_same_model_and_leaves_the_global_generators_alone():
+    np.random.seed(3)
+    wanted = np.random.default_rng(3), np.random.get_state()[1].copy()
+    first = text_estimator(random_state=7).fit(TEXTS, OPINIONS)
+    assert (np.random.get_state()[1] == wanted[1]).all()
+    again, other = clone(first).fit(TEXTS, OPINIONS), text_estimator(random_state=8).fit(TEXTS, OPINIONS)
+    np.testing.assert_array_equal(first.predict_proba(TEXTS), again.predict_proba(TEXTS))
+    assert np.abs(first.predict_proba(TEXTS) - other.predict_proba(TEXTS)).max() > 0
+
+
+@pytest.mark.slow
+def test_a_pipeline_of_raw_texts_is_searched_over_parameters_and_settings():
+    lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
+    steps = make_pipeline(lower, text_estimator(epochs=1))
+    grid = {
+        "textclassifierestimator__width": [4, 8],
+        "textclassifierestimator__settings": [{"ngram_buckets": 64}, {"ngram_buckets": 64, "wide": False}],
+    }
+    found = GridSearchCV(steps, grid, cv=2, scoring="neg_log_loss").fit(TEXTS, OPINIONS)
+    assert found.best_params_["textclassifierestimator__settings"] == {"ngram_buckets": 64}, "the wide path"
+    assert found.predict(["A FINE FILM INDEED", "POOR"]).tolist() == [1, 0]
+    assert (
+        found.best_estimator_[-1].model_.config.width == found.best_params_["textclassifierestimator__width"]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("estimator", "rows", "targets", "folds", "least"),
+    [
+        (text_estimator(), pd.Series(TEXTS), pd.Series(OPINIONS).map({0: "-", 1: "+"}), 2, 1.0),
+        (token_estimator(epochs=12, learning_rate=0.05), TOKENS, TAGS, 2, 0.8),
+        (series_estimator(), WAVES[:, :, None], ["low", "high"] * 12, 2, 1.0),
+        (estimators.ImageClassifierEstimator(**SMALL), IMAGES, ["night", "snow"] * 6, 2, 0.0),
+        (estimators.SeriesRegressorEstimator(**SMALL), WAVES, WAVES.mean(axis=1), 2, 0.9),
+        (estimators.SeriesForecasterEstimator(**SMALL), WAVES[:, :9], WAVES[:, 9:], TimeSeriesSplit(2), 0.9),
+    ],
+    ids=["text", "tokens", "series", "images", "numbers", "forecast"],
+)
+def test_folds_are_scored(estimator, rows, targets, folds, least):
+    """Accuracy, or for numbers the share of the variance: what a simple rule reaches on such rows."""
+    assert cross_val_score(estimator, rows, targets, cv=folds, error_score="raise").min() >= least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("estimator", "rows", "targets"),
+    [
+        (text_estimator(), TEXTS, OPINIONS),
+        (token_estimator(), TOKENS, TAGS),
+        (series_estimator(), [wave[: 3 + place % 9] for place, wave in enumerate(WAVES)], OPINIONS),
+        (estimators.SeriesForecasterEstimator(**SMALL), WAVES[:, :9], WAVES[:, 9:]),
+    ],
+    ids=["text", "tokens", "series", "forecast"],
+)
+def test_a_file_of_joblib_answers_as_the_estimator_did(estimator, rows, targets, tmp_path):
+    fitted = clone(estimator).fit(rows, targets)
+    joblib.dump(fitted, tmp_path / "estimator.joblib")
+    loaded = joblib.load(tmp_path / "estimator.joblib")
+    for one, other in zip(loaded.predict(rows), fitted.predict(rows), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert loaded.score(rows, targets) == fitted.score(rows, targets)
+    assert loaded.get_params() == fitted.get_params()
+
+
+def test_weights_of_rows_and_classes_decide_between_contradicting_labels():
+    texts, labels = ["a film", "a film", "a book", "a book"] * 6, np.array([0, 1] * 12)
+    for weights in ({"sample_weight": np.where(labels, 9.0, 1.0)}, {}):
+        estimator = text_estimator(class_weight=None if weights else {0: 1.0, 1: 9.0}).fit(
+            texts, labels, **weights
+        )
+        assert estimator.predict(["a film"]).tolist() == [1]
+    assert text_estimator(class_weight={0: 9.0, 1: 1.0}).fit(texts, labels).predict(["a film"]).tolist() == [
+        0
+    ]
+
+
+def test_the_score_of_tokens_is_a_share_of_tokens_weighted_by_row():
+    estimator = token_estimator().fit(TOKENS, TAGS)
+    estimator.model_.label = lambda rows: [["D"] * len(row) for row in rows]
+    assert estimator.score(TOKENS, TAGS) == pytest.approx(2 / 5)
+    assert estimator.score(TOKENS, TAGS, sample_weight=[1.0, 0.0] * 6) == pytest.approx(1 / 2)
+    with pytest.raises(DataError, match="one label for each token"):
+        estimator.score([["a"]], [["D", "N"]])
+
+
+def test_numbers_keep_the_shape_of_the_targets():
+    column = WAVES.mean(axis=1)
+    flat = estimators.SeriesRegressorEstimator(**SMALL).fit(WAVES, column)
+    assert flat.predict(WAVES).shape == (24,)
+    several = flat.fit(WAVES, np.stack([column, -column], axis=1))
+    assert several.predict(list(WAVES)).shape == (24, 2)
+    turned = TransformedTargetRegressor(clone(flat), func=np.negative, inverse_func=np.negative)
+    assert turned.fit(WAVES, column).score(WAVES, column) > 0.9
+
+
+def test_the_trained_model_is_a_model_like_any_other(tmp_path):
+    estimator = text_estimator(epochs=1).fit(TEXTS, np.where(OPINIONS, "+", "-"))
+    estimator.model_.save(tmp_path / "model.keras")
+    assert models.load(tmp_path / "model.keras").label(TEXTS[:4]) == ["+", "+", "-", "-"]
+    assert len(estimator.history_["loss"]) == 1
+    found = cross_val_predict(text_estimator(epochs=1), TEXTS, OPINIONS, cv=2, method="predict_proba")
+    assert found.shape == (24, 2)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"settings": {"width": 8}}, "`settings` has 'width', which is a parameter"),
+        ({"settings": ["wide"]}, "`settings` must be a dict"),
+        ({"width": 6, "num_heads": 4}, "`width` must be divisible by `num_heads`"),
+        ({"epochs": 0}, "`epochs`"),
+        ({"class_weight": "even"}, "class_weight"),
+    ],
+)
+def test_wrong_parameters_are_refused_by_fit(parameters, said):
+    estimator = text_estimator(**parameters)
+    with pytest.raises(ConfigError, match=said):
+        estimator.fit(TEXTS, OPINIONS)
+    assert not hasattr(estimator, "model_")
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (None, "requires y to be passed"),
+        ([1] * 24, "at least two classes"),
+        (np.linspace(0, 1, 24), "Unknown label type: continuous"),
+        (OPINIONS[:-1], "inconsistent numbers of samples"),
+        ([1, True] * 12, "at least two classes"),
+    ],
+)
+def test_wrong_labels_are_refused_by_fit(labels, said):
+    with pytest.raises(ValueError, match=said):
+        text_estimator().fit(TEXTS, labels)
