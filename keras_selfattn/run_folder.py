@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from keras_selfattn import __version__
 from keras_selfattn.atomic import check_target, check_writable
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.data.records import ending_of
 from keras_selfattn.data.texts import read_corpus
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.folder_kinds import holds_pretrained
@@ -191,7 +192,7 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
         )
     # Images in an .npz already have one size, and lines of JSON have no separator.
     unfit = {".npz": "image_size", **dict.fromkeys((".jsonl", ".ndjson"), "separator")}
-    reading = {name: value for name, value in reading.items() if name != unfit.get(path.suffix.lower())}
+    reading = {name: value for name, value in reading.items() if name != unfit.get(ending_of(path))}
     try:
         return task.rows(path, {**reading, **given})
     except ConfigError:  # a file in another format than in training, without its columns
@@ -223,7 +224,7 @@ def corpus_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> list[s
         raise RunError(
             f"{folder / 'config.json'} is damaged: `reading` must be an object. Received {known!r}."
         )
-    separator = known.get("separator") if path.suffix.lower() in (".csv", ".tsv") else None
+    separator = known.get("separator") if ending_of(path) in (".csv", ".tsv") else None
     reading = {"text": "text", **known, "separator": separator, **given}
     return read_corpus(path, str(reading["text"]), separator=reading["separator"])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from keras_selfattn.batch.cells import input_columns, input_value
-from keras_selfattn.data.records import as_separator, iter_records
+from keras_selfattn.data.records import as_separator, ending_of, iter_records
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
 from keras_selfattn.serving.errors import InvalidInputError
@@ -58,7 +58,7 @@ def asked_rows(
         InvalidInputError: if the model takes several inputs, and the rows give one.
         DataError: for a row that is no input of the model, when the iteration reaches it.
     """
-    if file is not None and file.suffix.lower() in _SERIES:
+    if file is not None and ending_of(file) in _SERIES:
         as_separator(separator, file)
         return _series(signature, file, column)
     if file is not None:

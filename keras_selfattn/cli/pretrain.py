@@ -20,6 +20,7 @@ from keras_selfattn.cli.task_options import (
     given,
     pretraining_settings,
 )
+from keras_selfattn.data.records import ending_of
 from keras_selfattn.data.texts import read_corpus
 from keras_selfattn.run_folder import check_output
 
@@ -146,5 +147,5 @@ def _begun(start: Path, settings: dict[str, Any], texts: list[str]) -> "MaskedTo
 
 def _texts(file: Path, text: str, separator: str | None) -> list[str]:
     """Return the texts of a file; the separator is for tables only, and there may be other files, too."""
-    separated = file.suffix.lower() in (".csv", ".tsv")
+    separated = ending_of(file) in (".csv", ".tsv")
     return read_corpus(file, text, separator=separator if separated else None)

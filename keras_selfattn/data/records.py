@@ -1,10 +1,12 @@
 """Rows of CSV, TSV and JSON Lines files, read and checked one by one, with one in memory."""
 
 import csv
+import gzip
 import io
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -20,6 +22,10 @@ _SPELLED = {
     "pipe": "|",
     "space": " ",
 }
+
+_PACKED = ".gz"
+# These have a compression of their own, and are no text.
+_NEVER_PACKED = (".npz", ".parquet", ".feather")
 
 # Rows of JSON Lines that tell the columns.
 _FIRST_ROWS = 1000
@@ -40,7 +46,7 @@ def iter_records(
     text/tab-separated-values, without quoting. Empty lines are skipped.
 
     Args:
-        path: the file.
+        path: the file; packed by gzip it ends in `.csv.gz` and the like.
         wrap: wraps the opened file, for example in a progress bar that counts its bytes.
         separator: the separator of columns of a .csv or .tsv: one character, or the name of one, such
             as ";" or "\\t"; by default a comma or a tab, by the file's ending.
@@ -107,16 +113,11 @@ def iter_rows(
     file = Path(path)
     ending = checked_ending(file, _SEPARATORS)
     separator = as_separator(separator, file) or _SEPARATORS[ending]
-    with _opened(file) as opened:
-        content: Any = opened if wrap is None else io.BufferedReader(cast(Any, wrap(opened)))
-        try:
-            if separator is None:
-                yield from _json_rows(RowLines(file, content, start))
-            else:
-                yield from _rows(file, content, separator, start, quoted=ending != ".tsv")
-        finally:
-            if content is not opened:
-                content.detach()
+    with _opened(file, wrap) as content:
+        if separator is None:
+            yield from _json_rows(RowLines(file, content, start))
+        else:
+            yield from _rows(file, content, separator, start, quoted=ending != ".tsv")
 
 
 def columns_of(path: str | Path, *, separator: str | None = None) -> list[str]:
@@ -160,13 +161,28 @@ def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
             yield number, line.rstrip("\r\n")
 
 
+def ending_of(file: Path) -> str:
+    """Return the ending of a file in lower case: the one before ".gz", if it is packed by gzip.
+
+    Example:
+
+        >>> ending_of(Path("rows.TSV")), ending_of(Path("rows.csv.gz"))
+        ('.tsv', '.csv')
+    """
+    packed = file.suffix.lower() == _PACKED
+    return (Path(file.stem) if packed else file).suffix.lower()
+
+
 def checked_ending(file: Path, endings: Collection[str]) -> str:
-    """Return the ending of a file in lower case, if it is known.
+    """Return the ending of a file as `ending_of` does, if it is known.
 
     Raises:
-        DataError: if it is unknown, or there is no file, or a folder instead.
+        DataError: if it is unknown, or there is no file, or a folder instead; for a packed file that is no
+            text.
     """
-    ending = file.suffix.lower()
+    ending = ending_of(file)
+    if ending in endings and ending in _NEVER_PACKED and file.suffix.lower() == _PACKED:
+        raise DataError(f"{file} is packed by gzip, which is for texts. Unpack it: `gunzip {file}`.")
     if ending in endings:
         return ending
     if not file.exists():
@@ -190,7 +206,7 @@ def as_separator(
     """
     if separator is None:
         return None
-    if file.suffix.lower() not in endings:
+    if ending_of(file) not in endings:
         raise ConfigError(
             f"`separator` (--separator) is for files ending in {' or '.join(endings)}. The file is {file}: "
             "leave it out."
@@ -206,7 +222,7 @@ def as_separator(
 
 def other_separator(file: Path, columns: Sequence[str]) -> str:
     """Return a hint for a table whose only column looks like several with another separator, or ""."""
-    if len(columns) != 1 or file.suffix.lower() not in (".csv", ".tsv"):
+    if len(columns) != 1 or ending_of(file) not in (".csv", ".tsv"):
         return ""
     mark = next((mark for mark in ";\t|," if mark in columns[0]), None)
     if mark is None:
@@ -218,18 +234,24 @@ def other_separator(file: Path, columns: Sequence[str]) -> str:
     )
 
 
-def _opened(file: Path) -> BinaryIO:
+@contextmanager
+def _opened(file: Path, wrap: Callable[[BinaryIO], BinaryIO] | None = None) -> Iterator[Any]:
+    """Yield the content of a file, unpacked; `wrap` sees its bytes as they are."""
     try:
         opened = file.open("rb")
-        empty = not opened.peek(1)
     except FileNotFoundError:
         raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.") from None
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}.") from error
-    if empty:
-        opened.close()
-        raise DataError(f"{file} is empty.")
-    return opened
+    with opened:
+        if not opened.peek(1):
+            raise DataError(f"{file} is empty.")
+        content: Any = opened if wrap is None else io.BufferedReader(cast(Any, wrap(opened)))
+        try:
+            yield gzip.GzipFile(fileobj=content) if file.suffix.lower() == _PACKED else content
+        finally:
+            if content is not opened:
+                content.detach()
 
 
 def _rows(
@@ -293,8 +315,8 @@ def _width_problem(file: Path, line: int, header: list[str], record: list[str]) 
 
 def _first_line(file: Path) -> str:
     """Return a line that cannot be parsed, unchanged."""
-    with file.open(encoding="utf-8-sig", errors="replace") as lines:
-        return lines.readline().strip()
+    with _opened(file) as content:
+        return content.readline().decode("utf-8-sig", errors="replace").strip()
 
 
 def _checked_header(file: Path, names: list[str]) -> list[str]:

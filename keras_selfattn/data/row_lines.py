@@ -1,12 +1,14 @@
 """The physical lines of a table, with the places where reading can go on later."""
 
 import codecs
+import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import DataError, first_line
 
 # The most bytes of a row: a quote that nobody closes would read the rest of a file into memory.
 _MOST_BYTES = 2**26
@@ -60,7 +62,7 @@ class RowLines:
         return self._reading
 
     def _read(self) -> Iterator[str]:
-        while line := self._content.readline(_MOST_BYTES + 1):
+        while line := self._next_line():
             if self._offset + len(line) - self._row_start > _MOST_BYTES:
                 raise DataError(
                     f"{self.file} cannot be parsed: the row from line {self._line} on has over "
@@ -74,6 +76,15 @@ class RowLines:
                     yield self._passed(piece, len(piece.encode(errors="surrogateescape")))
             else:
                 yield self._passed(text, len(line))
+
+    def _next_line(self) -> bytes:
+        try:
+            return self._content.readline(_MOST_BYTES + 1)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            reason = first_line(error).rstrip(".")
+            raise DataError(
+                f"{self.file} is not a whole .gz file: {reason}. Copy or pack it again."
+            ) from error
 
     def _passed(self, text: str, size: int) -> str:
         self._offset += size

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_selfattn.data.records import Record
+from keras_selfattn.data.records import Record, iter_lines
 from keras_selfattn.data.texts import read_columns
 from keras_selfattn.errors import DataError
 
@@ -147,15 +147,7 @@ def _as_integer(label: str) -> str:
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
     """Yield lines with their numbers, without blank ones."""
-    try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError:
-        raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file} is not UTF-8: byte 0x{error.object[error.start]:02x}.") from None
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}.") from error
-    found = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    found = [(number, line) for number, line in iter_lines(file) if line.strip()]
     if not found:
         raise DataError(f"{file} is empty.")
     return iter(found)

@@ -11,6 +11,7 @@ from keras_selfattn.data.records import (
     Record,
     as_separator,
     checked_ending,
+    ending_of,
     iter_lines,
     iter_records,
     other_separator,
@@ -63,7 +64,7 @@ def read_table(
     file = Path(path)
     if label_separator == "":
         raise DataError("`label_separator` must be at least one character. Received ''.")
-    if file.suffix.lower() == ".txt":
+    if ending_of(file) == ".txt":
         as_separator(separator, file)
         return read_fasttext(file)
     hint = " Name those with `text` (--text) and `label` (--label), or the task if it is another."
@@ -84,7 +85,7 @@ def read_columns(
     Raises:
         DataError: as for `read_table`.
     """
-    if file.suffix.lower() in ARROW_ENDINGS:
+    if checked_ending(file, _TABLES) in ARROW_ENDINGS:
         as_separator(separator, file)
         records = arrow_records(file, columns)
     else:
