@@ -136,7 +136,8 @@ def test_an_image_is_moved_by_whole_pixels_in_training_only():
 
 
 def test_only_training_changes_the_images_and_only_where_asked():
-    x = IMAGES[:8, ..., None].astype("float32")
+    keras.utils.set_random_seed(0)
+    x = IMAGES[..., None].astype("float32")  # of so small images few are moved
     for augment in (True, False):
         model = untrained(augment=augment)
         plain, training = (np.asarray(model.core(x, training=training)) for training in (False, True))
