@@ -124,6 +124,7 @@ def test_summary_of_a_trained_model_is_that_of_keras():
     assert "Total params" in "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_export_writes_a_version_that_takes_raw_texts(tmp_path, unchecked):
     model, rows = adapted("text")
     assert model.export(tmp_path / "m") == Path(tmp_path / "m" / "1")

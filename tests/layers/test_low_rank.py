@@ -60,6 +60,7 @@ def test_the_output_is_that_of_kernels_with_the_products_added(packed):
     close(array(layer(inputs(), mask=mask)), array(plain(inputs(), mask=mask)), 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ADAPTABLE)
 def test_at_first_nothing_changes_and_then_only_the_updates_do(name):
     layer, x = MAKE[name](), inputs()[..., :NARROW]
