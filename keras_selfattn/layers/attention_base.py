@@ -98,8 +98,9 @@ class SelfAttentionBase(keras.layers.Layer):
     ) -> None:
         """Freeze the layer, and train a low-rank update of the kernel of each chosen projection instead.
 
-        A model is compiled after it. Saved files hold the kernels with their updates added. A layer without
-        LoRA loads them, and one of the same rank and parts goes on training with the updates.
+        A model is compiled after it. Frozen weights stay so when the layer's `trainable` is set later. Saved
+        files hold the kernels with their updates added. A layer without LoRA loads them, and one of the same
+        rank and parts goes on training with the updates.
 
         Args:
             rank: rank of the updates, from 1 to the smaller side of each kernel.
@@ -164,6 +165,7 @@ class SelfAttentionBase(keras.layers.Layer):
                 f"Received width {features}, num_heads={self.num_heads}."
             )
         self._head_dim = self.head_dim or features // self.num_heads
+        self._updates.build(input_shape)
         heads_seed, output_seed = split_seed(self.seed, 2)
         self._projection = HeadProjection(
             self,

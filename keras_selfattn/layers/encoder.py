@@ -191,9 +191,14 @@ class Encoder(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the layer of a config; its LoRA begins when it is built."""
+        """Return the layer of a config; its LoRA, or that of some blocks, begins when it is built."""
         layer = super().from_config(without_lora(config))
-        layer.lora = config.get("lora")
+        lora = config.get("lora")
+        if isinstance(lora, list | tuple):
+            for block, of_block in zip(layer.blocks, lora, strict=True):
+                block.lora = of_block
+        else:
+            layer.lora = lora
         return layer
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
@@ -213,7 +218,9 @@ class Encoder(keras.layers.Layer):
         config = serialized_settings({name: getattr(self, name) for name in names})
         differences = self.block_settings and [serialized_settings(each) for each in self.block_settings]
         config |= {**self.weight_settings.config(), "block_settings": differences}
-        config |= {} if self.lora is None else {"lora": self.lora}
+        of_blocks = [block.lora for block in self._blocks]
+        lora = of_blocks if self.lora is None and any(of_blocks) else self.lora
+        config |= {} if lora is None else {"lora": lora}
         return {**super().get_config(), **config}
 
     def lora_parts(self) -> tuple[str, ...]:

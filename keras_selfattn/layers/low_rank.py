@@ -67,27 +67,29 @@ class LowRankUpdates(keras.layers.Layer):
         self._down: dict[str, Any] = {}
         self._up: dict[str, Any] = {}
 
-    def start(
-        self, kernels: Mapping[str, Kernel], rank: int, alpha: float, downs: Iterable[Any], up: Any = "zeros"
-    ) -> None:
+    def build(self, input_shape: tuple) -> None:
+        """Make no weights yet; from its build on, a layer knows the path of its weights."""
+
+    def start(self, kernels: Mapping[str, Kernel], rank: int, alpha: float, downs: Iterable[Any]) -> None:
         """Make the factors A `[D, R]` and B `[R, W]` of each kernel.
 
         Args:
             kernels: by the name of their projection.
             rank: R.
             alpha: the factor of each update is `alpha / rank`.
-            downs: initializers of A, in the order of the kernels.
-            up: initializer of B.
+            downs: initializers of A, in the order of the kernels; B begins with zeros.
         """
         dtype = "float64" if self.variable_dtype == "float64" else "float32"  # updates are small
+        self._tracker.unlock()
         for (name, kernel), down in zip(kernels.items(), downs, strict=True):
             features = kernel.weight.shape[0]
             self._down[name] = self.add_weight(
                 name=f"{name}_a", shape=(features, rank), initializer=down, dtype=dtype
             )
             self._up[name] = self.add_weight(
-                name=f"{name}_b", shape=(rank, kernel.width), initializer=up, dtype=dtype
+                name=f"{name}_b", shape=(rank, kernel.width), initializer="zeros", dtype=dtype
             )
+        self._tracker.lock()
         self._started = _Started(dict(kernels), alpha / rank)
         self.started = True
 
@@ -103,34 +105,39 @@ class LowRankUpdates(keras.layers.Layer):
         if name not in self._started.kernels:
             return part
         update: Any = ops.matmul(ops.matmul(x, self._down[name]), self._up[name])
-        return part + update * self._started.scale
+        return part + ops.cast(update * self._started.scale, part.dtype)
 
     @contextmanager
     def merged(self) -> Iterator[None]:
         """Add the updates to the kernels in the block."""
         kept = [(each.weight, ops.convert_to_numpy(each.weight)) for each in self._started.kernels.values()]
-        self._add_to_kernels(1.0)
         try:
+            for name in self._started.kernels:
+                self._add_to_kernel(name, 1.0)
             yield
         finally:
             for weight, value in kept:
                 weight.assign(value)
 
+    def save_own_variables(self, store: Any) -> None:
+        for factor in self.weights:
+            store[factor.name] = factor
+
     def load_own_variables(self, store: Any) -> None:
         """Take A and B, whose updates the kernels of the file have; without them begin with no update."""
-        if not self.started:
-            return
-        if store.keys():
-            super().load_own_variables(store)
-            self._add_to_kernels(-1.0)
-        else:
-            for up in self._up.values():
-                up.assign(np.zeros(up.shape, "float32"))
+        stored = set(store.keys())
+        for name in self._started.kernels:
+            factors = {f"{name}_a": self._down[name], f"{name}_b": self._up[name]}
+            if all(key in stored and store[key].shape == factor.shape for key, factor in factors.items()):
+                for key, factor in factors.items():
+                    factor.assign(store[key])
+                self._add_to_kernel(name, -1.0)
+            else:
+                self._up[name].assign(np.zeros(self._up[name].shape, "float32"))
 
-    def _add_to_kernels(self, sign: float) -> None:
-        for name, kernel in self._started.kernels.items():
-            down, up = (np.asarray(ops.convert_to_numpy(each[name])) for each in (self._down, self._up))
-            kernel.plus(sign * self._started.scale * np.matmul(down, up))
+    def _add_to_kernel(self, name: str, sign: float) -> None:
+        down, up = (np.asarray(ops.convert_to_numpy(each[name])) for each in (self._down, self._up))
+        self._started.kernels[name].plus(sign * self._started.scale * np.matmul(down, up))
 
 
 def begin_lora(layer: Any, rank: int, lora_alpha: float | None, parts: Sequence[str] | None) -> None:
@@ -141,10 +148,12 @@ def begin_lora(layer: Any, rank: int, lora_alpha: float | None, parts: Sequence[
     """
     if not layer.built:
         raise ValueError("LoRA needs a built layer: call it on inputs, or `build` it.")
-    if layer.lora is not None:
+    enabled = [each for each in layer._flatten_layers() if isinstance(each, LowRankUpdates) and each.weights]
+    if enabled:
+        rank = enabled[0].weights[0].shape[1]
         raise ValueError(
-            f"LoRA is enabled already, with rank {layer.lora['rank']}. It can be enabled once: make the "
-            "layer anew, and load the weights, for another rank."
+            f"LoRA is enabled already, with rank {rank}. It can be enabled once: make the layer anew, and "
+            "load the weights, for another rank."
         )
     rank = checked_count("rank", rank)
     alpha = float(rank) if lora_alpha is None else checked_positive("lora_alpha", lora_alpha)
@@ -153,6 +162,8 @@ def begin_lora(layer: Any, rank: int, lora_alpha: float | None, parts: Sequence[
     if isinstance(chosen, str) or not chosen or not set(chosen) <= set(has):
         raise ValueError(f"`parts` must be some of {', '.join(has)}. Received {parts!r}.")
     _start(layer, {"rank": rank, "lora_alpha": alpha, "parts": [name for name in has if name in chosen]})
+    if not layer.trainable:  # frozen as a whole: now its updates are trained
+        layer.trainable = True
 
 
 def without_lora(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,10 +179,21 @@ def go_on_with_lora(layer: Any) -> None:
 
 def _start(layer: Any, lora: dict[str, Any]) -> None:
     layer.check_lora(lora["rank"], lora["parts"])
-    for variable in layer.trainable_variables:
-        variable.trainable = False
+    for each in layer._flatten_layers():
+        _freeze_own_weights(each)
     layer.start_lora(**lora)
     layer.lora = lora
+
+
+def _freeze_own_weights(layer: Any) -> None:
+    """Freeze a layer's own weights so that `trainable = True`, set later, trains the updates alone."""
+    tracker = layer._tracker
+    locked, tracker.locked = tracker.locked, False
+    for weight in list(layer._trainable_variables):
+        layer._untrack_variable(weight)
+        weight.trainable = False
+        layer._track_variable(weight)
+    tracker.locked = locked
 
 
 def check_kernels(kernels: Mapping[str, Kernel], rank: int) -> None:

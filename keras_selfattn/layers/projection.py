@@ -117,6 +117,10 @@ class Projection(keras.layers.Dense):
         super().__init__(units, activation, **kwargs)
         self._updates = LowRankUpdates(dtype=self.dtype_policy, name="lora")
 
+    def build(self, input_shape: tuple) -> None:
+        super().build(input_shape)
+        self._updates.build(input_shape)
+
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         outputs = biased(ops.matmul(inputs, self.kernel), self.bias)
         if self._updates.started:

@@ -162,7 +162,8 @@ class WeightSettings:
 
         def initial(shape: tuple, dtype: Any = None) -> Tensor:
             of_parts = zip(initializers, shapes, strict=True)
-            return parts.join([initializer(shape, dtype=dtype) for initializer, shape in of_parts])
+            drawn_parts = [initializer(shape, dtype=dtype) for initializer, shape in of_parts]
+            return parts.join([ops.cast(part, dtype) for part in drawn_parts])  # a function's may be another
 
         regularizer, constraint = (getattr(self, f"{of}_{kind}") for kind in ("regularizer", "constraint"))
         return layer.add_weight(

@@ -1,5 +1,7 @@
 """LoRA: the updates are those of the paper, alone are trained, and files hold kernels with them."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -119,6 +121,38 @@ def test_a_file_is_one_without_lora_and_goes_on_with_it(tmp_path, name):
     close(kept, array(model.layers[0].weights[0]), 1e-4)
 
 
+def test_lora_of_some_blocks_is_saved_and_goes_on_as_well(tmp_path):
+    encoder = layers.Encoder(2, HEADS, head_dim=HEAD_DIM)
+    model = in_model(encoder)
+    encoder.blocks[1].enable_lora(2, parts=["value"])
+    filled(encoder.blocks[1])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    close(array(loaded(inputs())), array(model(inputs())), 1e-4)
+    for mine, theirs in zip(loaded.trainable_variables, model.trainable_variables, strict=True):
+        close(array(mine), array(theirs), 1e-5)
+
+
+@pytest.mark.parametrize(("rank", "parts"), [(3, ["query", "value"]), (2, ["value"]), (2, ["key", "value"])])
+def test_weights_of_another_rank_or_of_other_parts_begin_with_no_update_there(tmp_path, rank, parts):
+    made = []
+    for arguments in ((2, None, ["query", "value"]), (rank, None, parts)):
+        model = in_model(layers.MultiHeadSelfAttention(HEADS, HEAD_DIM))
+        model.layers[0].enable_lora(*arguments)
+        filled(model.layers[0], seed=len(made))
+        made.append(model)
+    saved, loaded = made
+    before = {path.rsplit("/", 1)[-1]: array(two["b"]) for path, two in factors(saved.layers[0]).items()}
+    saved.save_weights(tmp_path / "saved.weights.h5")
+    loaded.load_weights(tmp_path / "saved.weights.h5")
+    close(array(loaded(inputs())), array(saved(inputs())), 1e-4)
+    for path, two in factors(loaded.layers[0]).items():
+        name = path.rsplit("/", 1)[-1]
+        same = rank == 2 and name in before
+        wanted = before[name] if same else np.zeros(two["b"].shape)
+        np.testing.assert_array_equal(array(two["b"]), wanted, err_msg=name)
+
+
 def test_weights_without_lora_begin_with_no_update(tmp_path):
     plain = in_model(layers.MultiHeadSelfAttention(HEADS, HEAD_DIM))
     plain.save_weights(tmp_path / "plain.weights.h5")
@@ -161,3 +195,61 @@ def test_lora_is_enabled_once_on_a_built_layer_without_constraints():
     bounded = built(layers.MultiHeadSelfAttention(HEADS, HEAD_DIM, kernel_constraint="non_neg"))
     with pytest.raises(ValueError, match="leave `kernel_constraint` out"):
         bounded.enable_lora(1)
+
+
+def test_a_part_that_has_lora_is_refused_as_is_a_part_of_what_has_it():
+    encoder = built(layers.Encoder(2, HEADS, head_dim=HEAD_DIM))
+    encoder.blocks[1].enable_lora(2)
+    with pytest.raises(ValueError, match="enabled already, with rank 2"):
+        encoder.enable_lora(1)
+    other = built(layers.Encoder(2, HEADS, head_dim=HEAD_DIM))
+    other.enable_lora(1)
+    with pytest.raises(ValueError, match="enabled already, with rank 1"):
+        other.blocks[0].enable_lora(2)
+
+
+def test_frozen_weights_stay_frozen_when_the_updates_are_frozen_and_trained_again():
+    encoder = built(layers.Encoder(2, HEADS, head_dim=HEAD_DIM, norm_first=True))
+    paths = [weight.path for weight in encoder.weights]
+    encoder.enable_lora(2)
+    assert [weight.path for weight in encoder.weights if "/lora/" not in weight.path] == paths
+    trained = [weight.path for weight in encoder.trainable_variables]
+    assert len(set(trained)) == 2 * 2 * 2
+    encoder.trainable = False
+    assert not encoder.trainable_variables
+    encoder.trainable = True
+    assert [weight.path for weight in encoder.trainable_variables] == trained
+
+
+def test_a_layer_that_was_frozen_trains_its_updates():
+    layer = built(layers.MultiHeadSelfAttention(HEADS, HEAD_DIM))
+    layer.trainable = False
+    layer.enable_lora(2)
+    assert [weight.name for weight in layer.trainable_variables] == [
+        "query_a",
+        "query_b",
+        "value_a",
+        "value_b",
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16"])
+def test_updates_leave_half_precision_as_it_is(tmp_path, dtype):
+    model = in_model(layers.EncoderBlock(HEADS, head_dim=HEAD_DIM, dtype=dtype))
+    model.layers[0].enable_lora(2, parts=["query", "output", "feed_forward"])
+    for weight in model.trainable_variables:
+        weight.assign(np.full(weight.shape, 0.1))
+    outputs = model(inputs())
+    assert keras.backend.standardize_dtype(outputs.dtype) == dtype.removeprefix("mixed_")
+    model.save_weights(tmp_path / "half.weights.h5")
+    plain = in_model(layers.EncoderBlock(HEADS, head_dim=HEAD_DIM, dtype=dtype))
+    plain.load_weights(tmp_path / "half.weights.h5")
+    np.testing.assert_allclose(array(plain(inputs())), array(outputs), rtol=0.03, atol=0.03)
+
+
+def test_models_are_quantised_though_these_layers_are_not():
+    model = in_model(layers.EncoderBlock(HEADS, head_dim=HEAD_DIM))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Keras, for each layer that stays as it is
+        model.quantize("int8")
+    assert np.isfinite(array(model(inputs()))).all()

@@ -105,7 +105,13 @@ def test_no_two_kernels_of_an_encoder_get_the_same_values_and_the_seed_decides_t
 
 
 @pytest.mark.parametrize(
-    "form", [lambda c: c, keras.initializers.serialize, lambda c: lambda *a, **k: c(*a, **k)]
+    "form",
+    [
+        lambda c: c,
+        keras.initializers.serialize,
+        lambda c: lambda *a, **k: c(*a, **k),
+        lambda c: lambda shape, dtype: np.full(shape, c.value),
+    ],
 )
 def test_an_object_its_config_and_a_function_all_initialise(form):
     layer = attention(
