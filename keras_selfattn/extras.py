@@ -82,7 +82,7 @@ def _is_missing(module: str) -> bool:
 
 
 def missing_extra(error: ModuleNotFoundError, command: str = "") -> str | None:
-    """Return the extra that brings the module of an error, or None if no extra does.
+    """Return the extra that brings the module of an error, or None if no extra does, or it is installed.
 
     Args:
         error: of an import.
@@ -90,14 +90,14 @@ def missing_extra(error: ModuleNotFoundError, command: str = "") -> str | None:
 
     Example:
 
-        >>> missing_extra(ModuleNotFoundError(name="uvicorn.protocols"))
-        'serve'
+        >>> missing_extra(ModuleNotFoundError(name="uvicorn.no_such"))  # uvicorn is installed
     """
-    module = error.name or ""
+    module = f"{error.name}."
     first = EXTRA_OF_COMMAND.get(command, "train")
     for extra in (first, *MODULES):
-        if any(f"{module}.".startswith(f"{each.partition('.')[0]}.") for each in MODULES[extra]):
-            return extra
+        for each in MODULES[extra]:
+            if (module.startswith(f"{each}.") or each.startswith(module)) and _is_missing(each):
+                return extra
     return None
 
 

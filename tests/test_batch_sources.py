@@ -1,7 +1,11 @@
 """Rows in batches: `tf.data`, generators and `keras.utils.PyDataset`, before and after the first fit."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 
@@ -256,3 +260,88 @@ def test_adapt_learns_from_a_source_too():
     model = text_model()
     model.adapt(generated(TEXTS, LABELS))
     assert model.labels == ["+", "-"]
+
+
+def test_a_batch_may_weigh_nothing():
+    weights = np.array([0.0] * 4 + [1.0] * 12, "float32")
+    model = text_model()
+    history = model.fit(generated(TEXTS, LABELS, weights), verbose=0, shuffle=False).history
+    assert np.isfinite(history["loss"]).all()
+    with pytest.raises(DataError, match="All rows weigh 0"):
+        text_model().fit(generated(TEXTS, LABELS, np.zeros(16)), verbose=0)
+
+
+@pytest.mark.parametrize("form", [dataset, generated, Batches])
+def test_each_epoch_of_a_source_that_ends_has_its_steps(form):
+    """With `steps_per_epoch` a source that has ended begins again, even between two epochs."""
+    model = text_model()
+    steps = []
+    told = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: steps.append(0),
+        on_train_batch_end=lambda batch, logs: steps.append(steps.pop() + 1),
+    )
+    model.fit(form(TEXTS, LABELS), steps_per_epoch=4, epochs=3, verbose=0, callbacks=[told])
+    assert steps == [4, 4, 4]
+
+
+def test_a_generator_that_ends_after_batches_that_were_not_kept_is_an_error():
+    """Without it the batches of the first epoch alone would be repeated."""
+    with pytest.raises(DataError, match="`x` has ended before `steps_per_epoch` times `epochs` batches"):
+        text_model().fit(generated(TEXTS, LABELS), steps_per_epoch=3, epochs=2, verbose=0)
+
+
+def test_tables_of_zeros_and_ones_name_the_classes_in_batches_too():
+    table = pandas.DataFrame({"good": [1, 1, 0, 0] * 4, "bad": [0, 0, 1, 1] * 4})
+    model = text_model(multi_label=False)
+    model.fit(generated(TEXTS, table), verbose=0)
+    assert model.labels == ["bad", "good"]
+    wanted = model.evaluate(TEXTS, table, verbose=0)
+    np.testing.assert_allclose(model.evaluate(generated(TEXTS, table), verbose=0), wanted, rtol=1e-5)
+    others = iter([(TEXTS[:4], table[:4]), (TEXTS[4:8], table[["bad", "good"]][4:8])])
+    with pytest.raises(DataError, match="tables of different columns"):
+        text_model(multi_label=False).fit(others, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("second", "error", "said"),
+    [
+        (lambda: 1 / 0, ZeroDivisionError, "division"),
+        (lambda: (TEXTS[:4], ["?"] * 4), DataError, r"knows no label '\?'"),
+        (lambda: (TEXTS[:4], LABELS[:4], [1.0] * 4), DataError, "Some batches have weights"),
+    ],
+)
+def test_an_error_of_a_later_batch_is_raised_as_it_is(second, error, said):
+    """Not as one of TensorFlow's, in which the batches are read."""
+
+    class Source(Batches):
+        def __getitem__(self, place):
+            return second() if place == 2 else super().__getitem__(place)
+
+    model = text_model()
+    model.adapt(TEXTS, LABELS)
+    with pytest.raises(error, match=said):
+        model.fit(Source(TEXTS, LABELS), verbose=0)
+
+
+def test_the_rows_of_the_first_pass_are_not_held_while_the_model_trains():
+    class Text(str):
+        """A text whose references are counted."""
+
+    class Source(Batches):
+        def __getitem__(self, place):
+            texts, labels = super().__getitem__(place)
+            found = [Text(text) for text in texts]
+            made.extend(map(weakref.ref, found))
+            return found, labels
+
+    made, alive = [], []
+    model = text_model()
+
+    def count(epoch, logs):
+        gc.collect()
+        alive.append(sum(each() is not None for each in made))
+
+    told = keras.callbacks.LambdaCallback(on_epoch_begin=count)
+    model.fit(Source(TEXTS, LABELS), verbose=0, callbacks=[told])
+    # The first batch, a sample for Keras, and those that are about to be read.
+    assert alive[0] <= 12 < len(made)

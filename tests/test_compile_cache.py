@@ -66,3 +66,13 @@ def test_processors_have_folders_of_their_own(home, monkeypatch):
         use_compile_cache()
         found.add(os.environ.pop(FOLDER))
     assert len(found) == 2
+
+
+def test_a_folder_with_the_lock_of_another_user_is_left_alone(monkeypatch):
+    """JAX warns of each function that it cannot keep."""
+    use_compile_cache()
+    Path(os.environ.pop(FOLDER), ".lockfile").touch()
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path.name != ".lockfile" and access(path, mode))
+    use_compile_cache()
+    assert FOLDER not in os.environ

@@ -190,6 +190,34 @@ def test_weights_of_rows_and_classes_decide_between_contradicting_labels():
     ]
 
 
+@pytest.mark.parametrize("kind", [float, bool, str])
+def test_weights_of_classes_are_by_label(kind):
+    """As in scikit-learn, 1 is the key of 1.0 and of True. A key that is no label is never without effect."""
+    estimator = text_estimator(class_weight={0: 9.0, 1: 1.0})
+    classes = np.unique(np.array([0, 1], "int").astype(kind)).tolist()
+    if kind is str:
+        with pytest.raises(ConfigError, match=r"`class_weight` must be by label, of \['0', '1'\]. Received"):
+            estimator._class_weight(classes, classes)
+        return
+    names = list(map(str, classes))
+    assert estimator._class_weight(classes, names) == dict(zip(names, (9.0, 1.0), strict=True))
+
+
+def test_folds_may_lack_a_class_that_has_a_weight():
+    estimator = text_estimator(class_weight={"a": 9.0, "b": 1.0, "c": 2.0})
+    assert estimator._class_weight(["a", "c"], ["a", "c"]) == {"a": 9.0, "c": 2.0}
+    assert text_estimator(class_weight={"a": 9.0})._class_weight(["a", "c"], ["a", "c"]) == {"a": 9.0}
+
+
+def test_a_list_forgets_the_table_of_another_fit():
+    estimator = estimators.SeriesRegressorEstimator(**SMALL)
+    estimator._rows(WAVES, fitting=True)
+    assert estimator.n_features_in_ == WAVES.shape[1]
+    estimator._rows(list(WAVES), fitting=True)
+    estimator.model_ = None
+    assert estimator._rows(WAVES[:, :-1]).shape == (len(WAVES), WAVES.shape[1] - 1)
+
+
 def test_the_score_of_tokens_is_a_share_of_tokens_weighted_by_row():
     estimator = token_estimator().fit(TOKENS, TAGS)
     estimator.model_.label = lambda rows: [["D"] * len(row) for row in rows]

@@ -6,12 +6,14 @@ import json
 import re
 import subprocess
 import sys
+import types
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 from keras_selfattn import extras
+from keras_selfattn.cli import entry
 
 ROOT = Path(__file__).parents[1]
 SETUP = configparser.ConfigParser()
@@ -114,6 +116,18 @@ def test_what_a_base_install_lacks_is_named_with_its_extra_and_the_error_keeps_i
         assert (kind, cause) == ("MissingExtraError", "ModuleNotFoundError"), statement
         assert f"which is not installed: pip install 'keras-selfattn[{extra}]'" in message, statement
         assert "\n" not in message
+
+
+def test_a_module_that_no_extra_brings_is_not_told_as_one():
+    """Neither one beside a package of an extra, nor one that an installed package should have."""
+    for name in ("google.cloud", "tensorflow.no_such", "grpc.no_such", "mine"):
+        assert extras.missing_extra(ModuleNotFoundError(name=name)) is None, name
+
+
+def test_a_package_of_the_command_that_is_too_old_is_not_told_as_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "keras_selfattn.cli.main", types.ModuleType("click"))
+    with pytest.raises(ImportError, match="cannot import name 'main' from 'click'"):
+        entry.main()
 
 
 @pytest.mark.process

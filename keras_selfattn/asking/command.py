@@ -1,5 +1,6 @@
 """`keras-selfattn-client`: `query`, `status` and `metadata`, with NumPy, grpcio and protobuf alone."""
 
+import io
 import json
 import os
 import sys
@@ -28,15 +29,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from keras_selfattn.serving.errors import ServingError
 
     options = parsed(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 shows "?" instead of failing
     try:
-        return _COMMANDS[options.command](options)
+        status = _COMMANDS[options.command](options)
+        sys.stdout.flush()  # here: at Python's end an error would be a traceback
+        return status
     except (SelfAttentionError, ServingError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return exit_status(error)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return _INTERRUPTED
-    except BrokenPipeError:  # the reader of the answers has gone; Python would say so again at its end
+    except OSError as error:  # such as a full disk, or a reader of the answers that has gone
+        if not isinstance(error, BrokenPipeError):
+            print(f"Error: {error}", file=sys.stderr)
+        # Python would try to write the rest at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
 

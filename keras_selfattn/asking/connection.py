@@ -25,9 +25,11 @@ def headers(values: Iterable[str]) -> dict[str, str]:
             found.append(value)
             continue
         try:
-            found += [line for line in Path(value[1:]).read_text().splitlines() if line.strip()]
+            found += [line for line in Path(value[1:]).read_text("utf-8").splitlines() if line.strip()]
         except OSError as error:
             raise InvalidInputError(f"{value[1:]} cannot be read: {error.strerror}.") from error
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(f"{value[1:]} is not text in UTF-8: {error.reason}.") from error
     pairs = [line.partition(":") for line in found]
     if not all(colon for _, colon, _ in pairs):
         raise InvalidInputError("write it as 'name: value', or as @file with such lines.")

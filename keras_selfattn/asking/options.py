@@ -44,7 +44,7 @@ def parsed(arguments: Sequence[str]) -> Namespace:
 def _parser(name: str) -> ArgumentParser:
     description, _ = _DESCRIPTIONS[name]
     usage = f"%(prog)s [OPTIONS] MODEL{' [TEXTS ...]' if name == 'query' else ''}"
-    command = ArgumentParser(f"{_NAME} {name}", usage, description, _STATUSES)
+    command = ArgumentParser(f"{_NAME} {name}", usage, description, _STATUSES, allow_abbrev=False)
     command.add_argument("model", metavar="MODEL")
     _OPTIONS[name](command)
     _add_connection(command)
@@ -132,10 +132,9 @@ def _add_connection(command: ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ArgumentTypeError(f"must be at least 1. Received {number}.")
-    return number
+    if not (text.isdecimal() and int(text)):
+        raise ArgumentTypeError(f"must be an integer, at least 1. Received {text!r}.")
+    return int(text)
 
 
 _OPTIONS = {"query": _add_query, "status": _add_status, "metadata": _add_metadata}

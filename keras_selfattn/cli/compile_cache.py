@@ -23,7 +23,8 @@ def use_compile_cache() -> None:
     with suppress(OSError, RuntimeError):  # no home, or none to write in
         folder = Path(_CACHE).expanduser() / _processor()
         folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
+        # With the lock of another user, such as root once, JAX would warn with each function.
+        if all(os.access(path, os.R_OK | os.W_OK) for path in (folder, *folder.glob(".lockfile"))):
             os.environ[_FOLDER] = str(folder)
             os.environ.setdefault("JAX_COMPILATION_CACHE_MAX_SIZE", str(_MOST_BYTES))
 

@@ -14,7 +14,7 @@ def main() -> None:
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         from keras_selfattn.cli.main import main as run
-    except ImportError as error:
+    except (ModuleNotFoundError, MissingExtraError) as error:
         if error.name not in ("click", "rich", "grpc") and not isinstance(error, MissingExtraError):
             raise
         sys.exit(f"Error: {_without_extra(sys.argv[1:])}")

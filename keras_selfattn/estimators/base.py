@@ -141,6 +141,8 @@ class SeriesRows(ModelEstimator):
 
     def _rows(self, x: Any, *, fitting: bool = False) -> Any:
         x = super()._rows(x, fitting=fitting)
+        for name in ("n_features_in_", "feature_names_in_") if fitting else ():
+            self.__dict__.pop(name, None)  # of a table that another `fit` has seen
         if isinstance(x, list | tuple) or getattr(x, "ndim", 2) == 3 or _is_of_objects(x):
             return x
         found = validate_data(

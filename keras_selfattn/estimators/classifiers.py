@@ -8,7 +8,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
-from keras_selfattn.errors import DataError
+from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.estimators.base import ModelEstimator, SeriesRows
 from keras_selfattn.models import ImageClassifier, SeriesClassifier, TextClassifier
 
@@ -68,10 +68,11 @@ class ClassifierEstimator(ClassifierMixin, ModelEstimator):
         labels = _checked_labels(y)
         check_consistent_length(rows, labels)
         classes, places = np.unique(labels, return_inverse=True)
-        names = [_name(label) for label in classes.tolist()]
+        names = list(map(str, classes.tolist()))
         if len(set(names)) < len(names):
             raise DataError(f"Labels must differ as text. Received {classes.tolist()!r:.200}.")
-        self._train(rows, [names[place] for place in places], sample_weight, self._class_weight(names))
+        class_weight = self._class_weight(classes.tolist(), names)
+        self._train(rows, [names[place] for place in places], sample_weight, class_weight)
         self.classes_ = classes
         self._columns = [self.model_.labels.index(name) for name in names]  # pyright: ignore[reportAttributeAccessIssue]
         return self
@@ -85,13 +86,18 @@ class ClassifierEstimator(ClassifierMixin, ModelEstimator):
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]
 
-    def _class_weight(self, names: list[str]) -> Any:
+    def _class_weight(self, classes: list[Any], names: list[str]) -> Any:
+        """Return the weights by name. A key equals its label as in scikit-learn: 1 equals 1.0 and True."""
         given = self.class_weight
         if not isinstance(given, dict):
             return given
-        named = {_name(label): weight for label, weight in given.items()}
-        # Classes that cross-validation has left out of these rows have no weight to give.
-        return {name: weight for name, weight in named.items() if name in names}
+        named = {name: given[label] for label, name in zip(classes, names, strict=True) if label in given}
+        # If all classes have weights, cross-validation may have left out the class of a further key.
+        if len(named) < min(len(classes), len(given)):
+            raise ConfigError(
+                f"`class_weight` must be by label, of {classes!r:.200}. Received {given!r:.200}."
+            )
+        return named
 
 
 class TextClassifierEstimator(ClassifierEstimator):
@@ -212,7 +218,3 @@ def _checked_labels(y: Any) -> np.ndarray:
     labels = column_or_1d(y, warn=True)
     check_classification_targets(labels)
     return labels
-
-
-def _name(label: Any) -> str:
-    return label.decode() if isinstance(label, bytes) else str(label)

@@ -19,6 +19,12 @@ class RawBatch(NamedTuple):
     weights: Any = None
 
 
+class Table(list[Any]):
+    """Rows of a table, with the names of its columns."""
+
+    columns: list[Any]
+
+
 class BatchSource:
     """Batches of raw rows, in the user's own composition, that can be read once for each epoch.
 
@@ -38,6 +44,8 @@ class BatchSource:
         self._kept: list[Any] | None = None
         # The batches of a generator after the kept ones.
         self._rest: Iterator[Any] = iter(())
+        # True if some of those were read: they cannot be read again.
+        self._gone = False
         if hasattr(x, "__next__"):
             self._kept = list(itertools.islice(x, 1))
             self._rest = x
@@ -81,7 +89,8 @@ class BatchSource:
             order: returns the order of so many batches, for sources that can be read in any.
 
         Raises:
-            DataError: for no batch at all, and for single rows instead of batches.
+            DataError: for no batch at all, for single rows instead of batches, and for a generator that is to
+                be read again after batches that were not kept.
         """
         number = -1
         for number, batch in enumerate(self._elements(order)):
@@ -93,29 +102,52 @@ class BatchSource:
         """Return the rows of all batches, or of the first `steps`, as lists.
 
         Raises:
-            DataError: if some batches have targets or weights, and others have none.
+            DataError: if some batches have targets or weights, and others have none; or if their targets are
+                tables of different columns.
         """
         found: tuple[list[Any], ...] = ([], [], [])
         number = 0
         for batch in itertools.islice(self.batches(), steps):
             number += 1
             for column, values in zip(found, batch, strict=True):
-                column.extend([] if values is None else [_rows_of(values)])
+                column.extend([] if values is None else [values])
         for name, column in (("targets", found[1]), ("weights", found[2])):
             if column and len(column) != number:
                 raise DataError(
                     f"{len(column)} of the {number} batches of `{self._name}` have {name}. Give all of them "
                     "some, or none."
                 )
-        inputs, targets, weights = (list(itertools.chain.from_iterable(column)) for column in found)
+        inputs, targets, weights = (self._joined(column) for column in found)
         return RawBatch(inputs, targets if found[1] else None, weights if found[2] else None)
+
+    def _joined(self, batches: list[Any]) -> list[Any]:
+        """Return the rows of batches as one list; of tables as a `Table`."""
+        rows = list(itertools.chain.from_iterable(map(_rows_of, batches)))
+        columns = [list(getattr(values, "columns", ())) for values in batches]
+        if not any(columns):
+            return rows
+        if columns.count(columns[0]) != len(columns):
+            raise DataError(
+                f"The batches of `{self._name}` are tables of different columns. Give all the same."
+            )
+        table = Table(rows)
+        table.columns = columns[0]
+        return table
 
     def _elements(self, order: Callable[[int], Any] | None) -> Iterator[Any]:
         source, kept = self._source, self._kept
         if kept is not None:
+            if self._gone:
+                raise DataError(
+                    f"The generator `{self._name}` has ended before `steps_per_epoch` times `epochs` "
+                    "batches. Give a longer one; or leave `steps_per_epoch` out: all batches are then kept "
+                    "and read in each epoch."
+                )
             places = range(len(kept)) if order is None else order(len(kept))
             yield from (kept[place] for place in places)
-            yield from self._rest
+            for batch in self._rest:
+                self._gone = True
+                yield batch
         elif isinstance(source, keras.utils.PyDataset):
             count = source.num_batches
             places = itertools.count() if count is None else range(count) if order is None else order(count)

@@ -12,11 +12,26 @@ from keras_selfattn.models.raw_inputs import Rows
 
 
 def checked_weights(weights: Any) -> np.ndarray | None:
-    """Return weights of rows as float32, or None.
+    """Return weights of all rows as float32, or None.
+
+    Raises:
+        DataError: as for `batch_weights`; or if all are 0.
+    """
+    found = batch_weights(weights)
+    if found is not None and len(found) and not found.any():
+        raise DataError(
+            "All rows weigh 0: with all sample weights zero there is nothing to learn from. Give some row or "
+            "class a weight."
+        )
+    return found
+
+
+def batch_weights(weights: Any) -> np.ndarray | None:
+    """Return weights of the rows of a batch as float32, or None; all may be 0.
 
     Raises:
         DataError: if they are not one number for each row, in one axis or as a column, finite and at least 0,
-            with the first wrong row; or if all are 0.
+            with the first wrong row.
     """
     if weights is None:
         return None
@@ -28,11 +43,6 @@ def checked_weights(weights: Any) -> np.ndarray | None:
         raise DataError(
             "Sample weights must be finite and at least 0. "
             f"Row {wrong[0]} (counted from 0) has {found[wrong[0]]!s}."
-        )
-    if len(found) and not found.any():
-        raise DataError(
-            "All rows weigh 0: with all sample weights zero there is nothing to learn from. Give some row or "
-            "class a weight."
         )
     return found
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batch_sources import BatchSource, RawBatch, raw_source
 from keras_selfattn.models.heads import ClassHead, Head
-from keras_selfattn.models.raw_inputs import Rows
-from keras_selfattn.models.sample_weights import weighted, weights_of
+from keras_selfattn.models.raw_inputs import Rows, check_columns
+from keras_selfattn.models.sample_weights import batch_weights, weighted, weights_of
 
 if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
@@ -28,6 +28,9 @@ class SourceBatches:
         shuffle: True draws a new order of the batches for each epoch, if the source can be read in any order.
         seed: of the order, and of random spans.
         epoch: the number of the first epoch.
+
+    Attributes:
+        failed: the error that ended the reading; TensorFlow raises one of its own for it.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class SourceBatches:
     ) -> None:
         self._model, self._source, self._by_place = model, source, by_place
         self._shuffle, self._seed, self._epoch = shuffle, seed, epoch
+        self.failed: Exception | None = None
 
     @functools.cached_property
     def first(self) -> Rows:
@@ -51,7 +55,13 @@ class SourceBatches:
     def rows(self, batch: RawBatch) -> Rows:
         """Return the rows of a batch, read as the model reads them, with the weights of their classes."""
         head = self._model.head
-        rows = self._model.read_rows(batch.inputs, _named(batch.targets, head), batch.weights, type(head))
+        weights = batch_weights(batch.weights)
+        idle = weights is not None and not weights.any()  # an error only where all rows are
+        targets = _named(batch.targets, head)
+        rows = self._model.read_rows(batch.inputs, targets, None if idle else weights, type(head))
+        if idle:
+            rows = rows._replace(weights=weights)
+            check_columns(self._model.rows_are, rows)
         if self._by_place is None:
             return rows
         of_classes = weights_of(rows.targets, head, self._by_place)
@@ -60,15 +70,24 @@ class SourceBatches:
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         random = np.random.default_rng([self._seed, self._epoch])
         self._epoch += 1
-        for batch in self._source.batches(random.permutation if self._shuffle else None):
-            yield from self._batches(self.rows(batch), int(random.integers(2**31)))
+        try:
+            for batch in self._source.batches(random.permutation if self._shuffle else None):
+                rows = self.rows(batch)
+                if (rows.weights is None) != (self.first.weights is None):
+                    raise DataError(
+                        "Some batches have weights, and others have none. Give all some, or none."
+                    )
+                yield from self._batches(rows, int(random.integers(2**31)))
+        except Exception as error:
+            self.failed = error
+            raise
 
-    def dataset(self) -> tf.data.Dataset:
-        """Return the batches in Keras' form, of unknown number."""
+    def dataset(self, *, repeat: bool = False) -> tf.data.Dataset:
+        """Return the batches in Keras' form, of unknown number; repeated, if asked, without an end."""
         inputs, *others = self._batches(self.first, 0).dataset().element_spec
         inputs = tf.nest.map_structure(_loosened, inputs, _like(inputs, self._model.core.inputs))
         dataset = tf.data.Dataset.from_generator(lambda: iter(self), output_signature=(inputs, *others))
-        return dataset.prefetch(2)
+        return (dataset.repeat() if repeat else dataset).prefetch(2)
 
     def _batches(self, rows: Rows, seed: int) -> Any:
         return self._model.batches(rows, len(rows.inputs), training=True, seed=seed)
@@ -95,9 +114,35 @@ def fit_source(
     """
     steps = kwargs.get("steps_per_epoch")
     source.keep(steps)
+    by_place, validation_data = _learned(model, source, class_weight, validation_data, kwargs)
+    settings = {"shuffle": shuffle, "seed": seed, "epoch": kwargs.get("initial_epoch", 0)}
+    batches = SourceBatches(model, source, by_place, **settings)
+    model.create_metrics(batches.first.targets)
+    # Repeated: Keras would make an epoch without a step of a source that has ended with the one before.
+    kwargs |= {"x": batches.dataset(repeat=steps is not None), "validation_data": validation_data}
+    with warnings.catch_warnings():
+        if steps is None:
+            # Keras' warning at the end of the first epoch of any data set whose number of batches is unknown.
+            warnings.filterwarnings("ignore", "Your input ran out of data")
+        try:
+            return fit(shuffle=False, **kwargs)
+        except tf.errors.OpError:
+            if batches.failed is None:
+                raise
+    raise batches.failed
+
+
+def _learned(
+    model: "RawModel", source: BatchSource, class_weight: Any, validation_data: Any, kwargs: dict[str, Any]
+) -> tuple[dict[int, float] | None, Any]:
+    """Let a model learn from the rows of a source, and forget them.
+
+    Returns:
+        The weights of the classes by index, or None; and the validation data in Keras' form.
+    """
     head, rows = model._head, None
     if head is None or isinstance(class_weight, str):
-        found = read_source(source, head, steps)
+        found = read_source(source, head, kwargs.get("steps_per_epoch"))
         kind = model.head_type(found.targets) if head is None else type(head)
         rows = model.read_rows(*found, kind)
         head = kind.from_targets(rows.targets) if head is None else head
@@ -107,14 +152,7 @@ def fit_source(
         model._adapt(weighted(rows, head, class_weight), head)
     if isinstance(validation_data, Rows):
         validation_data = model.batches(validation_data, None).dataset()
-    settings = {"shuffle": shuffle, "seed": seed, "epoch": kwargs.get("initial_epoch", 0)}
-    batches = SourceBatches(model, source, by_place, **settings)
-    model.create_metrics(batches.first.targets)
-    with warnings.catch_warnings():
-        if steps is None:
-            # Keras' warning at the end of the first epoch of any data set whose number of batches is unknown.
-            warnings.filterwarnings("ignore", "Your input ran out of data")
-        return fit(batches.dataset(), validation_data=validation_data, shuffle=False, **kwargs)
+    return by_place, validation_data
 
 
 def validation_rows(model: "RawModel", given: Any, head: Head, kwargs: dict[str, Any]) -> Any:

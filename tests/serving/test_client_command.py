@@ -5,7 +5,9 @@ import configparser
 import csv
 import io
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -104,11 +106,61 @@ def test_what_a_user_can_mend_is_one_error_with_a_status(ask, words, status, sai
 
 
 def test_a_wrong_option_ends_with_the_usage_and_status_2(capsys):
-    for words in ([], ["query", "m", "--batch-size", "0"], ["query", "m", "--no-such"], ["serve"]):
+    for words, said in {
+        (): "arguments are required: COMMAND",
+        ("query", "m", "--batch-size", "0"): "must be an integer, at least 1. Received '0'",
+        ("query", "m", "--batch-size", "x"): "must be an integer, at least 1. Received 'x'",
+        ("query", "m", "--no-such"): "unrecognized arguments: --no-such",
+        (
+            "query",
+            "m",
+            "--form",
+            "json",
+        ): "unrecognized arguments: --form",  # the beginning of an option is none
+        ("serve",): "invalid choice: 'serve'",
+    }.items():
         with pytest.raises(SystemExit) as ended:
             command.main(words)
         assert ended.value.code == 2
-        assert "usage: keras-selfattn-client" in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert "usage: keras-selfattn-client" in error
+        assert said in error
+
+
+def test_headers_of_a_file_that_is_no_text_are_refused(ask, tmp_path):
+    (tmp_path / "secret").write_bytes(b"\xff\xfe")
+    status, _, error = ask("query", "a", "--header", f"@{tmp_path / 'secret'}")
+    assert (status, error) == (2, f"Error: {tmp_path / 'secret'} is not text in UTF-8: invalid start byte.\n")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("kind", "said"), [("ascii", ""), ("gone", ""), ("full", "Error: [Errno 28] No space left on device\n")]
+)
+def test_an_output_that_does_not_take_the_answers(stock_server, tmp_path, kind, said):
+    """A terminal without UTF-8 shows "?"; for a reader that has gone, or a full disk, the status is 1."""
+    words = [sys.executable, "-m", "keras_selfattn.asking.command", "query", "m", "é", "--format", "json"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    environment.pop("PYTHONUNBUFFERED", None)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with {
+        "ascii": lambda: Path(tmp_path, "out").open("w"),
+        "gone": lambda: os.fdopen(writer, "w"),
+        "full": lambda: Path("/dev/full").open("w"),
+    }[kind]() as place:
+        done = subprocess.run(
+            [*words, "--target", stock_server(stock_texts())],
+            stdout=place,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0 if kind == "ascii" else 1, said)
+    if kind == "ascii":
+        assert json.loads((tmp_path / "out").read_text())["text"] == "?"
 
 
 @pytest.mark.parametrize("name", ["query", "status", "metadata"])
