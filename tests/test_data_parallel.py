@@ -322,6 +322,18 @@ def test_more_processes_than_gpus(tmp_path, monkeypatch):
     assert "--processes 2: each process computes on a GPU of its own, and this machine has 1." in told
 
 
+def test_more_processes_than_cores(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    find = importlib.util.find_spec
+    missing = ("jax_cuda12_plugin", "jax_cuda13_plugin")
+    found = {"jax": "jax", **dict.fromkeys(missing)}
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: found[name] if name in found else find(name)
+    )
+    told = " ".join(refused(tmp_path, "--processes", "4000").split())
+    assert "--processes 4000: each process computes on a core of its own at least" in told
+
+
 def test_gpus_are_counted_without_a_library(tmp_path, monkeypatch):
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()

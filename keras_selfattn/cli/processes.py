@@ -13,7 +13,7 @@ from keras_selfattn.cli.console import BACKEND_VARIABLE, console
 from keras_selfattn.cli.launch import launch, launched
 from keras_selfattn.cli.panels import ARGUMENTS, COUNT, Option
 from keras_selfattn.cli.task_options import TIMEOUT
-from keras_selfattn.cores import nvidia_gpus
+from keras_selfattn.cores import nvidia_gpus, usable_cores
 from keras_selfattn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def launch_if_asked(options: Mapping[str, Any]) -> None:
     _use_jax()
     if launched() or options["processes"] is None:
         return
-    _check_gpus(options["processes"])
+    _check_devices(options["processes"])
     context = click.get_current_context()
     sys.exit(launch(options["processes"], [str(context.info_name), *context.meta[ARGUMENTS]]))
 
@@ -91,8 +91,8 @@ def _use_jax() -> None:
     os.environ[BACKEND_VARIABLE] = "jax"
 
 
-def _check_gpus(count: int) -> None:
-    """Raise ConfigError if JAX would compute on GPUs, and there are too few: it would wait for more."""
+def _check_devices(count: int) -> None:
+    """Raise ConfigError if there is no GPU, or else no core, for each process."""
     asked = os.environ.get("JAX_PLATFORMS", "")
     plugins = any(map(importlib.util.find_spec, ("jax_cuda12_plugin", "jax_cuda13_plugin")))
     gpus = nvidia_gpus() if plugins and (not asked or "cuda" in asked) else 0
@@ -100,6 +100,11 @@ def _check_gpus(count: int) -> None:
         raise ConfigError(
             f"--processes {count}: each process computes on a GPU of its own, and this machine has {gpus}. "
             "Ask for no more, or train on CPUs (JAX_PLATFORMS=cpu)."
+        )
+    if not gpus and count > usable_cores():
+        raise ConfigError(
+            f"--processes {count}: each process computes on a core of its own at least, and this machine has "
+            f"{usable_cores()}. Ask for no more, or train on several machines (--coordinator)."
         )
 
 
