@@ -67,6 +67,15 @@ def test_the_reason_is_that_of_the_process_that_failed_first(left, error):
     assert str(found).startswith(f"{GONE} Start all again; with `resume`")
 
 
+def test_processes_that_do_not_reach_each_other_are_told_in_a_sentence(left):
+    found = ends(group(), RuntimeError("Gloo context initialization failed: DEADLINE_EXCEEDED.\nstack"))
+    assert isinstance(found, TrainingError)
+    assert "cannot exchange their values: Gloo context initialization failed: DEADLINE_EXCEEDED. JAX" in str(
+        found
+    )
+    assert "--resume" in str(found)
+
+
 def test_a_reason_of_another_one_ends_with_a_full_stop(left):
     found = ends(group("Process 1 failed: OSError: disk full"), OtherProcessError("it"))
     assert "disk full. Start all again" in str(found)

@@ -146,11 +146,16 @@ class ProcessGroup:
             raise
 
     def _explain(self, error: BaseException) -> None:
-        """End with an error; raise OtherProcessError if it has no reason of its own."""
+        """End with an error; raise one with the reason if it has none of its own."""
         failed = self._end(error)
         own = isinstance(error, SelfAttentionError) and not isinstance(error, OtherProcessError)
         if failed and isinstance(error, Exception) and not own:
             raise OtherProcessError(self._reason) from error
+        if not failed and "Gloo" in str(error):
+            raise TrainingError(
+                f"The processes cannot exchange their values: {first_line(error).rstrip('.')}. JAX waits for "
+                f"30 s where one is slower than another, or its machine is not reached. {_NEXT}"
+            ) from error
 
     @property
     def _reason(self) -> str:
