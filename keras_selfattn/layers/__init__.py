@@ -10,6 +10,7 @@ from keras_selfattn.layers.encoder import Encoder
 from keras_selfattn.layers.encoder_block import EncoderBlock
 from keras_selfattn.layers.linear import LinearSelfAttention
 from keras_selfattn.layers.pooling import AttentionPooling, AveragePooling, FirstTokenPooling, MaxPooling
+from keras_selfattn.layers.portable import portable
 from keras_selfattn.layers.position_encodings import (
     LearnedPositionEncoding,
     SinusoidalPositionEncoding,
@@ -43,4 +44,5 @@ __all__ = [
     "RotaryPositions",
     "SinusoidalPositionEncoding",
     "SinusoidalPositionEncoding2D",
+    "portable",
 ]

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_selfattn.layers.tensorflow import builds_portable_graph
+
 Tensor = Any
 
 _DIGIT_BITS = 8
@@ -45,13 +47,21 @@ def angles(positions: Tensor, radians_per_position: np.ndarray, dtype: str = "fl
     turns = radians_per_position / (2 * math.pi)
     total = None
     for digit in range(_DIGITS):
-        values = ops.right_shift(positions, _DIGIT_BITS * digit)
-        if digit < _DIGITS - 1:  # the last digit keeps the sign
-            values = ops.bitwise_and(values, 2**_DIGIT_BITS - 1)
+        values = _digit(positions, digit)
         steps = ops.convert_to_tensor(_steps(turns * 2.0 ** (_DIGIT_BITS * digit)), dtype="int32")  # [F]
         part = values[..., None] * steps  # [..., F]
         total = part if total is None else total + part
     return ops.cast(total, "float32") * _RADIANS_PER_STEP
+
+
+def _digit(positions: Tensor, digit: int) -> Tensor:
+    """Return one of the digits of whole numbers, from the lowest on; the last one keeps the sign."""
+    last = digit == _DIGITS - 1
+    if builds_portable_graph():  # for runtimes without operations on bits
+        values = ops.floor_divide(positions, 2 ** (_DIGIT_BITS * digit))
+        return values if last else ops.mod(values, 2**_DIGIT_BITS)
+    values = ops.right_shift(positions, _DIGIT_BITS * digit)
+    return values if last else ops.bitwise_and(values, 2**_DIGIT_BITS - 1)
 
 
 def sinusoids(positions: Tensor, width: int, base: float, dtype: str = "float32") -> Tensor:

@@ -295,7 +295,7 @@ def _of_shape(name: str, tensor: Tensor, wanted: Any, form: str) -> Tensor:
     if None not in (*shape, *known) or isinstance(tensor, keras.KerasTensor):
         return tensor
     nothing = ops.zeros((*wanted, 0), dtype=_dtype_name(tensor))
-    return ops.concatenate([tensor[..., None], nothing], axis=-1)[..., 0]
+    return ops.concatenate([ops.expand_dims(tensor, -1), nothing], axis=-1)[..., 0]
 
 
 def _holds_integers(tensor: Tensor) -> bool:

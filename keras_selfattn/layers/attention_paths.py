@@ -6,7 +6,7 @@
 | `with_weights`   | the weights are to be returned: all pairs, exact rows for padding queries, too          |
 | `windowed`       | a window on both sides that is shorter than the sequence: queries against the keys near |
 | `by_query_blocks`| JAX, PyTorch and XLA, and all scores at once would take much memory                     |
-| `plain`          | otherwise: every query against every key                                                |
+| `plain`          | otherwise, and in graphs for other runtimes (`portable`): every query, every key        |
 
 `on_tokens` packs or pads the tokens once for a whole layer, block or encoder; `choose_path` then chooses a
 path in each of its attention layers. All paths give the same results, with one exception: in training,
@@ -29,7 +29,7 @@ from keras_selfattn.layers.attention_math import Formula, map_queries, softmax_a
 from keras_selfattn.layers.dropout import TokenNumbers
 from keras_selfattn.layers.masks import PairMask, distances, zero_masked
 from keras_selfattn.layers.seeds import part_of_draw
-from keras_selfattn.layers.tensorflow import runs_kernels
+from keras_selfattn.layers.tensorflow import builds_portable_graph, runs_kernels
 from keras_selfattn.layers.tensorflow.block_attention import attend_in_blocks
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 from keras_selfattn.layers.window import Chunks, keys_of_chunk
@@ -178,7 +178,7 @@ def choose_path(
     if return_weights:
         return with_weights
     left, right = pairs.reach
-    if left is not None and right is not None:
+    if left is not None and right is not None and not builds_portable_graph():
         length = tokens.length
         if not isinstance(length, int) or length > keys_of_chunk(left, right):
             return windowed
@@ -276,11 +276,11 @@ def queries_of_block(query: Tensor, score_width: int) -> Tensor | None:
     batch, heads, length, _ = sizes
     if isinstance(batch, int) and isinstance(length, int):
         row = max(batch * heads * length * score_width, 1)  # floats that the scores of one query take
-        if max(_SCORES // row, _LEAST_QUERIES) >= length or runs_kernels(query):
+        if max(_SCORES // row, _LEAST_QUERIES) >= length or runs_kernels(query) or builds_portable_graph():
             return None
         size = max(_scores_at_once(query) // row, _LEAST_QUERIES)
         return None if size >= length else size
-    if keras.backend.backend() != "tensorflow" or runs_kernels(query):
+    if keras.backend.backend() != "tensorflow" or runs_kernels(query) or builds_portable_graph():
         return None
     row: Any = ops.maximum(batch * heads * length * score_width, 1)
     size: Any = ops.maximum(_scores_at_once(query) // row, _LEAST_QUERIES)

@@ -19,6 +19,7 @@ from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.low_rank import Kernel
 from keras_selfattn.layers.projection import Projection
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.tensorflow import builds_portable_graph
 from keras_selfattn.layers.weight_settings import WeightSettings
 
 Tensor = Any
@@ -66,8 +67,7 @@ class FeedForward(keras.layers.Layer):
     def build(self, input_shape: tuple) -> None:
         features = checked_sequence(input_shape)
         hidden = self.hidden_dim or 4 * features
-        precise = self.activation is keras.activations.gelu and self.compute_dtype == "float64"
-        activation = _gelu if precise else self.activation
+        activation = _gelu if self.activation is keras.activations.gelu else self.activation
         self._hidden = self._dense(hidden, 0, "hidden", activation=activation)
         self._output = self._dense(features, 1, "output")
         self._gate = self._dense(hidden, 2, "gate") if self.gated else None
@@ -121,6 +121,12 @@ class FeedForward(keras.layers.Layer):
 
 
 def _gelu(x: Tensor) -> Tensor:
-    """GELU in the dtype of `x`: TensorFlow's own rounds the square root of 2 to float32, even for float64."""
+    """GELU.
+
+    TensorFlow's own rounds the square root of 2 to float32, even for float64, and is made of an operation
+    that other runtimes lack.
+    """
+    if keras.backend.standardize_dtype(x.dtype) != "float64" and not builds_portable_graph():
+        return keras.activations.gelu(x)
     error: Tensor = ops.erf(x / math.sqrt(2))
     return 0.5 * x * (1.0 + error)

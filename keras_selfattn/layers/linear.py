@@ -102,7 +102,7 @@ class LinearSelfAttention(SelfAttentionBase):
         """Return the context `[B, H, T, D]` of queries, keys and values of that shape, and the weights."""
         query, key, value = (ops.cast(x, wide_dtype(x.dtype)) for x in heads)
         query, key = feature_map(query), feature_map(key)
-        keys = [] if pairs.real is None else [pairs.real[:, None, :, None]]
+        keys = [] if pairs.real is None else [ops.expand_dims(pairs.real, (1, 3))]
         keys += [] if pairs.chosen is None else [ops.swapaxes(pairs.chosen, -1, -2)]  # [B, H or 1, S, 1]
         if keys:
             key = ops.where(all_of(keys), key, 0.0)  # [B, H, S, D]

@@ -64,13 +64,14 @@ class PairMask(NamedTuple):
     ) -> Tensor | None:
         parts = []
         if self.real is not None:
-            parts.append(self.real[:, None, None, :])  # [B, 1, 1, S]
+            parts.append(ops.expand_dims(self.real, (1, 2)))  # [B, 1, 1, S]
         if lens is not None:
-            parts.append((ops.arange(length, dtype="int32") < lens[:, :, None])[:, None])  # [B, 1, T, S]
+            seen = ops.arange(length, dtype="int32") < lens[:, :, None]
+            parts.append(ops.expand_dims(seen, 1))  # [B, 1, T, S]
         if chosen is not None:
             parts.append(chosen)  # [B or 1, H or 1, T or 1, S]
         if self.reach != (None, None):
-            parts.append(within(self.reach, distance)[None, None])  # [1, 1, T, S]
+            parts.append(ops.expand_dims(within(self.reach, distance), (0, 1)))  # [1, 1, T, S]
         return all_of(parts)
 
 
@@ -151,7 +152,7 @@ def zero_masked(outputs: Tensor, real: Tensor | None) -> Tensor:
     """
     if real is None:
         return outputs
-    return ops.where(real[:, :, None], outputs, ops.zeros((), dtype=outputs.dtype))
+    return ops.where(ops.expand_dims(real, 2), outputs, ops.zeros((), dtype=outputs.dtype))
 
 
 def within(reach: tuple[int | None, int | None], distance: Tensor) -> Tensor:
@@ -189,4 +190,5 @@ def _agreed(real: Tensor, within_lens: Tensor) -> Tensor:
 
 def _rank_4(pairs: Tensor) -> Tensor:
     """Return bool `[T, S]`, `[B, T or 1, S]` or of rank 4 as `[B or 1, H or 1, T or 1, S]`."""
-    return {2: lambda: pairs[None, None], 3: lambda: pairs[:, None], 4: lambda: pairs}[len(pairs.shape)]()
+    missing = {2: (0, 1), 3: (1,), 4: ()}[len(pairs.shape)]
+    return ops.expand_dims(pairs, missing) if missing else pairs

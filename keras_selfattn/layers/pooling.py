@@ -6,6 +6,7 @@ Axes: B (batch), T (positions), D (features), R (hops of attention pooling).
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_selfattn.layers.argument_checks import (
@@ -19,6 +20,7 @@ from keras_selfattn.layers.attention_math import masked_softmax, wide_dtype
 from keras_selfattn.layers.masks import row_mask, zero_masked
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.tensorflow import builds_portable_graph
 from keras_selfattn.layers.weight_settings import WeightSettings, checked_setting, serialized_setting
 
 Tensor = Any
@@ -110,13 +112,15 @@ class MaxPooling(PoolingBase):
     """
 
     def _pool(self, inputs: Tensor, real: Tensor | None) -> Tensor:
-        lowest = ops.full((ops.shape(inputs)[0], 1, inputs.shape[2]), float("-inf"), dtype=inputs.dtype)
+        # Converters to other runtimes may choose by products with 0 and 1, which infinity makes NaN.
+        least = float(np.finfo("float32").min) if builds_portable_graph() else float("-inf")
+        lowest = ops.full((ops.shape(inputs)[0], 1, inputs.shape[2]), least, dtype=inputs.dtype)
         if real is not None:
-            inputs = ops.where(real[:, :, None], inputs, lowest)
+            inputs = ops.where(ops.expand_dims(real, 2), inputs, lowest)
         # One position more, so that there is one when the length is 0.
         longer = ops.concatenate([inputs, lowest], axis=1)
         # Without `initial`, the maximum of nothing, Keras refuses a batch of no rows.
-        largest = ops.max(longer, axis=1, initial=float("-inf"))  # [B, D]
+        largest = ops.max(longer, axis=1, initial=least)  # [B, D]
         if real is None:
             has_token = ops.broadcast_to(ops.shape(inputs)[1] > 0, (ops.shape(inputs)[0], 1))
         else:
@@ -274,7 +278,7 @@ class AttentionPooling(PoolingBase):
         hidden = ops.tanh(ops.matmul(inputs, self._hidden_kernel))
         logits: Tensor = ops.matmul(hidden, self._hop_kernel)  # [B, T, R]
         logits = ops.cast(ops.swapaxes(logits, 1, 2), wide_dtype(logits.dtype))  # [B, R, T]
-        return masked_softmax(logits, None if real is None else real[:, None, :])
+        return masked_softmax(logits, None if real is None else ops.expand_dims(real, 1))
 
 
 def _overlap(weights: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_selfattn.layers.portable import is_portable
+
 Tensor = Any
 
 tf: Any = None
@@ -20,11 +22,16 @@ if keras.backend.backend() == "tensorflow":
 
 
 def runs_kernels(tensor: Tensor) -> bool:
-    """Return True if TensorFlow's own kernels compute with `tensor`, not XLA or another backend."""
-    if tf is None or not tf.is_tensor(tensor):
+    """Return True if TensorFlow's own kernels compute with `tensor`, not XLA, another backend or runtime."""
+    if tf is None or not tf.is_tensor(tensor) or builds_portable_graph():
         return False
     # Public TensorFlow does not say whether a function is being traced for XLA.
     return not _control_flow.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+def builds_portable_graph() -> bool:
+    """Return True while a graph of TensorFlow is built for another runtime."""
+    return tf is not None and not tf.executing_eagerly() and is_portable()
 
 
 def fuses_norms() -> bool:
