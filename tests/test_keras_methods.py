@@ -1,4 +1,4 @@
-"""What one does with any model of Keras works with raw rows: call, summary, names, export, one-hot labels."""
+"""The habits of Keras work with raw rows: call, summary, names, export, one-hot labels."""
 
 import re
 from pathlib import Path

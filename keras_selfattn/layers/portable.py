@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 _asked: ContextVar[bool] = ContextVar("graphs for other runtimes", default=False)
 # Keras does not tell a layer the format that `model.export` writes.
-_CONVERTERS = ("keras.src.export.onnx", "keras.src.export.litert", "keras.src.export.openvino")
+_CONVERTERS = ("keras.src.export.onnx", "keras.src.export.litert")
 
 
 @contextmanager

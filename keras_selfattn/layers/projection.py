@@ -92,8 +92,8 @@ class HeadProjection:
             kernels = split(self._kernel, self._widths)
             biases = [None] * len(kernels) if self._bias is None else split(self._bias, self._widths)
             parts = [affine(x, *weights) for weights in zip(kernels, biases, strict=True)]
-            of_parts = zip(self._names, self._widths, parts, strict=True)
             if self._updates.started:
+                of_parts = zip(self._names, self._widths, parts, strict=True)
                 parts = [self._updates.added([name], [width], part, x) for name, width, part in of_parts]
         self._penalise(lambda: parts, tokens)
         return [tokens.split_heads(part, heads) for part, heads in zip(parts, self._num_heads, strict=True)]

@@ -1,4 +1,4 @@
-"""How the projections of a layer start, and what penalises and bounds their weights and outputs.
+"""Settings of projections: how they start, and what penalises and bounds their weights and outputs.
 
 The seven arguments are those of Keras' layers. A layer may keep several kernels side by side in one weight;
 each of them is initialised, penalised and bounded by itself, as the kernel `[features, width]` of a
