@@ -218,6 +218,17 @@ def test_a_list_forgets_the_table_of_another_fit():
     assert estimator._rows(WAVES[:, :-1]).shape == (len(WAVES), WAVES.shape[1] - 1)
 
 
+def test_a_list_of_lists_of_one_length_is_a_table_to_the_arrays_after_it():
+    """As scikit-learn has it; a list of other lengths is still read."""
+    estimator = estimators.SeriesRegressorEstimator(**SMALL)
+    estimator._rows(WAVES.tolist(), fitting=True)
+    estimator.model_ = None
+    assert estimator.n_features_in_ == WAVES.shape[1]
+    with pytest.raises(ValueError, match=f"expecting {WAVES.shape[1]} features"):
+        estimator._rows(WAVES[:, :-1])
+    assert len(estimator._rows([[1.0], [1.0, 2.0]])) == 2
+
+
 def test_the_score_of_tokens_is_a_share_of_tokens_weighted_by_row():
     estimator = token_estimator().fit(TOKENS, TAGS)
     estimator.model_.label = lambda rows: [["D"] * len(row) for row in rows]

@@ -143,7 +143,13 @@ class SeriesRows(ModelEstimator):
         x = super()._rows(x, fitting=fitting)
         for name in ("n_features_in_", "feature_names_in_") if fitting else ():
             self.__dict__.pop(name, None)  # of a table that another `fit` has seen
-        if isinstance(x, list | tuple) or getattr(x, "ndim", 2) == 3 or _is_of_objects(x):
+        if isinstance(x, list | tuple):
+            if fitting and _is_table(x):
+                self.n_features_in_ = len(
+                    x[0]
+                )  # so that an array of another width is refused, as after a table
+            return x
+        if getattr(x, "ndim", 2) == 3 or _is_of_objects(x):
             return x
         found = validate_data(
             self,
@@ -161,6 +167,12 @@ class SeriesRows(ModelEstimator):
         tags.input_tags.three_d_array = True
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _is_table(rows: Any) -> bool:
+    """Return True for a list of lists of numbers, all of one length."""
+    lengths = {len(row) if isinstance(row, list | tuple) else None for row in rows}
+    return len(lengths) == 1 and None not in lengths and all(np.ndim(row[0]) == 0 for row in rows if row)
 
 
 def _is_of_objects(x: Any) -> bool:
