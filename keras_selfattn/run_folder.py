@@ -2,7 +2,7 @@
 
 model.keras        the model, with its vocabulary and label names
 metrics.json       figures of the task on the held-out rows; rows, split; none of an imported model
-config.json        kind of model, its settings and those of the training, data, seed, versions
+config.json        kind of model, its settings and those of the training, data, seed, backend, versions
 history.csv        loss and metrics of each epoch; beside another path, attention_… are of attention alone,
                    and val_… of both paths
 classes.csv        precision, recall, F1 of each class
@@ -84,12 +84,15 @@ def _write_model(
     folder: Path, model: "RawModel", metrics: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> None:
     """Write a model, its figures, the settings, and its vocabulary."""
+    import keras  # here: commands that only check a folder need not wait for it
+
     model.save(folder / "model.keras")
     _write_json(folder / "metrics.json", metrics)
-    versions = {name: version(name) for name in _VERSIONED}
+    backend = keras.backend.backend()
+    versions = {name: version(name) for name in (*_VERSIONED, backend)}
     versions |= {"keras-selfattn": __version__, "python": platform.python_version()}
     labels = getattr(model, "labels", None)
-    described = {"kind": type(model).__name__, "model": model.config.summary()}
+    described = {"kind": type(model).__name__, "model": model.config.summary(), "backend": backend}
     described |= {} if labels is None else {"labels": labels}
     start = getattr(model, "start", None)
     described |= {} if start is None else {"start": start.record}
@@ -101,13 +104,19 @@ def _write_model(
         (folder / "vocabulary.txt").write_text("".join(lines), encoding="utf-8")
 
 
-def check_output(target: Path, *, overwrite: bool) -> None:
+def check_output(target: Path, *, overwrite: bool, resume: bool = False) -> None:
     """Raise RunError if no run folder could be written there; called before reading and training.
 
     Args:
         target: the run folder.
         overwrite: True replaces an existing run folder.
+        resume: True says of an existing one that there is nothing to go on with.
     """
+    if resume and not overwrite and (target / "model.keras").is_file():
+        raise RunError(
+            f"{target} is a run that has ended, so --resume has nothing to go on with. Choose another output "
+            "folder, or train anew with --overwrite."
+        )
     with writing(target):
         check_target(target, overwrite=overwrite)
         if target.is_dir() and any(target.iterdir()) and not (target / "model.keras").is_file():

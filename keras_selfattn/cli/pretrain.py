@@ -7,7 +7,7 @@ import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.starting import check_start, check_start_exists
+from keras_selfattn.cli.starting import check_place, check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
     OUTPUT,
     RESUME,
@@ -22,7 +22,6 @@ from keras_selfattn.cli.task_options import (
 )
 from keras_selfattn.data.records import ending_of
 from keras_selfattn.data.texts import read_corpus
-from keras_selfattn.run_folder import check_output
 
 if TYPE_CHECKING:
     from keras_selfattn.models import MaskedTokenModel
@@ -85,7 +84,7 @@ def command(
     learns to guess words that are hidden from it. `train --from` begins with the result. With --from, a
     pretrained model goes on learning, from texts like those that it is for.
     """
-    check_output(output, overwrite=overwrite)
+    check_place(output, overwrite, resume)
     settings = given(options, options.keys() - {*TRAINING})
     if start is None:
         check_width(settings)

@@ -17,7 +17,7 @@ from keras_selfattn.asking.connection import connected
 from keras_selfattn.asking.rows import check_asked
 from keras_selfattn.batch.answer_values import cell_text, default_outputs
 from keras_selfattn.cli.connect import CONNECTION_PANELS
-from keras_selfattn.cli.console import columns, console
+from keras_selfattn.cli.console import columns, console, error_console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.query_rows import asked_rows
 from keras_selfattn.cli.task_options import OUTPUTS, SEPARATOR, SIGNATURE
@@ -33,6 +33,7 @@ def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> 
     """
     if output is not None:
         write_file(output, answers, form)
+        error_console.print(f"The answers are in {output}.")
     elif form == "table":
         _show(iter(answers))
     else:
