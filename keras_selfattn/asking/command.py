@@ -51,10 +51,10 @@ def _query(options: Namespace) -> int:
     from keras_selfattn.batch.answer_values import default_outputs
 
     texts = tuple(options.texts)
-    check_asked(texts, options.file, options.column, options.separator)
+    check_asked(texts, options.file, vars(options))
     with _connected(options) as (client, settings):
         signature = signature_of(client, settings)
-        rows = asked_rows(signature, texts, options.file, options.column, options.separator)
+        rows = asked_rows(signature, texts, options.file, settings)
         outputs = options.outputs or default_outputs(signature)
         answers = answered(client, signature, rows, outputs, settings)
         if options.output is not None:
