@@ -81,19 +81,21 @@ def contents_of(layer: Any) -> Contents:
     weights = _weights(layer)
     settings = {name: getattr(layer, name) for name in _ATTENTION}
     head_dim = weights["output_kernel"].shape[0] // layer.num_heads
+    usual = 1 / math.sqrt(head_dim)
     settings |= {
         "head_dim": head_dim,
         "num_kv_heads": layer.num_kv_heads or layer.num_heads,
-        "scale": 1 / math.sqrt(head_dim) if layer.scale is None else layer.scale,
+        "scale": usual if layer.scale is None or math.isclose(layer.scale, usual) else layer.scale,
         "dtype": layer.dtype_policy,
         "trainable": layer.trainable,
         **layer.weight_settings.arguments(),
     }
     if isinstance(layer, EncoderBlock):
         settings |= {name: getattr(layer, name) for name in _BLOCK}
+        dropout = layer.dropout if layer.attention_dropout is None else layer.attention_dropout
         settings |= {
             "feed_forward_dim": weights["feed_forward/hidden/kernel"].shape[1],
-            "attention_dropout": layer.dropout if layer.attention_dropout is None else layer.attention_dropout,
+            "attention_dropout": dropout,
             "norm_epsilon": EPSILON[layer.norm] if layer.norm_epsilon is None else layer.norm_epsilon,
             "gated": layer.gated,
         }
@@ -118,8 +120,8 @@ def _weights(layer: Any) -> dict[str, np.ndarray]:
     for path, variable in variables.items():
         if variable.dtype not in FLOATS:
             raise ConfigError(
-                f"`layer` must have weights of floats. Received {path} of {variable.dtype}: pass on the layer "
-                "before it is quantized."
+                f"`layer` must have weights of floats. Received {path} of {variable.dtype}: pass the layer "
+                "on before it is quantized."
             )
     with ExitStack() as merged:
         for each in updates:
@@ -134,5 +136,5 @@ def _variables(layer: Any) -> dict[str, Any]:
 
 def _next_step(name: str, value: Any) -> str:
     if name in _OF_TRAINING:
-        return f"It acts in training alone: give the weights to a layer with {name}={value!r}, by `set_weights`."
+        return f"It acts in training alone: copy the weights to a layer with {name}={value!r}."
     return f"The peer cannot compute the same: export the model instead, or train one with {name}={value!r}."

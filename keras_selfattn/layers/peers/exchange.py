@@ -157,7 +157,7 @@ def to_peer(layer: MultiHeadSelfAttention | EncoderBlock, kind: type[Peer]) -> P
     found = _kind_of("kind", kind, kind)
     if type(layer) is not found.ours:
         raise ConfigError(
-            f"`layer` must be a {found.ours.__name__} to become a {found.name}. Received a "
+            f"`layer` must be a {found.ours.__name__} to become a {found.name}. Received "
             f"{type(layer).__name__}. Of an Encoder, pass each of its `blocks`."
         )
     return found.make(kind, contents_of(layer))
@@ -170,6 +170,6 @@ def _kind_of(argument: str, cls: type, received: Any) -> _Kind:
             return kind
     names = ", ".join(kind.name for kind in _KINDS)
     raise ConfigError(
-        f"`{argument}` must be {names}, not a class derived from one. Received {received!r}. Of a stack, pass "
-        "each of its layers."
+        f"`{argument}` must be {names}, not a class derived from one. Received {received!r}. "
+        "Of a stack, pass each of its layers."
     )

@@ -6,7 +6,6 @@ Axes: D (features), H (heads), G (key-value heads), d (features of one head).
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import keras
 import numpy as np
 
 from keras_selfattn.errors import ConfigError
@@ -32,9 +31,7 @@ def read_multi_head(peer: Any) -> Contents:
     """Return the contents of a `keras.layers.MultiHeadAttention`."""
     _check_built(peer)
     key_dim, axes, features = peer.key_dim, peer.attention_axes, peer.query_dense.kernel.shape[0]
-    _check(
-        "value_dim", peer.value_dim, [key_dim], f"here queries, keys and values have one width, {key_dim}"
-    )
+    _check("value_dim", peer.value_dim, [key_dim], f"here queries, keys and values have one width, {key_dim}")
     _check("attention_axes", axes, [(1,)], "make the layer for inputs [batch, length, features]")
     _check(
         "output_shape", peer._output_shape, [None, (features,)], "a Dense layer after it changes the width"

@@ -131,8 +131,8 @@ def _check_attention(attention: Any) -> None:
     for name, received in (("kdim", attention.kdim), ("vdim", attention.vdim)):
         if received != attention.embed_dim:
             raise ConfigError(
-                f"`{name}` of `peer` must be its `embed_dim`, {attention.embed_dim}: queries, keys and values "
-                f"are of one sequence here. Received {received}. Keep PyTorch's module."
+                f"`{name}` of `peer` must be its `embed_dim`, {attention.embed_dim}: queries, keys and "
+                f"values are of one sequence here. Received {received}. Keep PyTorch's module."
             )
     for name, received in (
         ("add_bias_kv", attention.bias_k is not None),
@@ -220,8 +220,8 @@ def _activation_of(activation: Any) -> Any:
             return gelu_tanh if approximate else getattr(keras.activations, name)
     known = ", ".join(f"torch.nn.{module}" for module in _ACTIVATIONS.values())
     raise ConfigError(
-        f"`activation` of `peer` must be one of {known}, or their functions. Received {activation!r}. Make an "
-        "EncoderBlock with an activation of your own, and copy the weights into it."
+        f"`activation` of `peer` must be one of {known}, or their functions. Received {activation!r}. "
+        "Make an EncoderBlock with an activation of your own, and copy the weights into it."
     )
 
 
