@@ -18,13 +18,15 @@ GROUPED = "keras.layers.GroupQueryAttention"
 BLOCK = "keras_hub.layers.TransformerEncoder"
 
 _PROJECTIONS = ("query", "key", "value", "output")
-# Attributes of KerasHub's block, by their path in ours.
-_DENSES = {
-    "feed_forward/hidden": "_feedforward_intermediate_dense",
-    "feed_forward/output": "_feedforward_output_dense",
+# Layers of KerasHub's block, by their path in ours, and the names of their weights.
+_PARTS = {
+    "feed_forward/hidden": ("_feedforward_intermediate_dense", ("kernel", "bias")),
+    "feed_forward/output": ("_feedforward_output_dense", ("kernel", "bias")),
+    "attention_norm": ("_self_attention_layer_norm", ("gamma", "beta")),
+    "feed_forward_norm": ("_feedforward_layer_norm", ("gamma", "beta")),
 }
-_NORMS = {"attention_norm": "_self_attention_layer_norm", "feed_forward_norm": "_feedforward_layer_norm"}
 _INITIALIZERS = ("kernel_initializer", "bias_initializer")
+_UNKNOWN_TO_BLOCK = [name for name in WEIGHT_SETTINGS if name not in _INITIALIZERS]
 
 
 def read_multi_head(peer: Any) -> Contents:
@@ -71,21 +73,17 @@ def read_block(peer: Any) -> Contents:
     _check_built(peer)
     attention = read_multi_head(peer._self_attention_layer)
     weights = dict(attention.weights)
-    for path, name in _DENSES.items():
-        weights |= {f"{path}/{part}": value for part, value in _read_dense(getattr(peer, name)).items()}
-    for path, name in _NORMS.items():
-        norm = getattr(peer, name)
-        weights |= {f"{path}/gamma": numbers(norm.gamma), f"{path}/beta": numbers(norm.beta)}
-    activation, name = peer.activation, getattr(peer.activation, "__name__", "")
-    of_hub = getattr(activation, "__module__", "").startswith("keras_hub.")
+    for path, (name, parts) in _PARTS.items():
+        layer = getattr(peer, name)
+        _check_floats(layer)
+        weights |= {f"{path}/{part}": numbers(getattr(layer, part)) for part in parts}
     return Contents(
         {
             "num_heads": peer.num_heads,
             "head_dim": attention.settings["head_dim"],
             "feed_forward_dim": peer.intermediate_dim,
             "dropout": float(peer.dropout),
-            # Ours loads from a file where KerasHub is not imported.
-            "activation": gelu_tanh if of_hub and name == "gelu_approximate" else activation,
+            "activation": _activation(peer.activation),
             "norm_first": peer.normalize_first,
             "norm_epsilon": peer.layer_norm_epsilon,
             **{name: getattr(peer, name) for name in _INITIALIZERS},
@@ -128,9 +126,7 @@ def make_block(kind: Any, contents: Contents) -> Any:
     needed = {"num_kv_heads": settings["num_heads"], "head_dim": contents.features // settings["num_heads"]}
     needed |= {"window": None, "use_bias": True, "norm": "layer", "attention_norm": True, "gated": False}
     needed |= {"attention_dropout": settings["dropout"], "feed_forward_dropout": 0.0, "stochastic_depth": 0.0}
-    contents.need(
-        BLOCK, needed | {name: None for name in WEIGHT_SETTINGS if not name.endswith("initializer")}
-    )
+    contents.need(BLOCK, needed | dict.fromkeys(_UNKNOWN_TO_BLOCK))
     peer = kind(
         settings["feed_forward_dim"],
         settings["num_heads"],
@@ -144,10 +140,8 @@ def make_block(kind: Any, contents: Contents) -> Any:
     )
     peer.build((None, None, contents.features))
     _assign_attention(peer._self_attention_layer, contents.weights)
-    for path, name in _DENSES.items():
-        getattr(peer, name).set_weights([contents.weights[f"{path}/{part}"] for part in ("kernel", "bias")])
-    for path, name in _NORMS.items():
-        getattr(peer, name).set_weights([contents.weights[f"{path}/{part}"] for part in ("gamma", "beta")])
+    for path, (name, parts) in _PARTS.items():
+        getattr(peer, name).set_weights([contents.weights[f"{path}/{part}"] for part in parts])
     return peer
 
 
@@ -163,6 +157,18 @@ def _check(name: str, received: Any, allowed: list[Any], step: str) -> None:
         raise ConfigError(
             f"`{name}` of `peer` must be {' or '.join(map(repr, allowed))}: {step}. Received {received!r}."
         )
+
+
+def _check_floats(layer: Any) -> None:
+    mode = getattr(layer, "quantization_mode", None)
+    _check("quantization_mode", mode, [None], f"read {layer.name} before it is quantized")
+
+
+def _activation(activation: Any) -> Any:
+    """Return ours for KerasHub's approximation of GELU: a file with it loads without KerasHub."""
+    named = getattr(activation, "__name__", "") == "gelu_approximate"
+    of_hub = getattr(activation, "__module__", "").startswith("keras_hub.")
+    return gelu_tanh if named and of_hub else activation
 
 
 def _settings(peer: Any, of: Callable[[str], Any]) -> dict[str, Any]:
@@ -196,8 +202,7 @@ def _read_attention(peer: Any, use_gate: bool) -> dict[str, np.ndarray]:
 
 def _read_dense(dense: Any) -> dict[str, np.ndarray]:
     """Return kernel and bias; a kernel with Keras' LoRA has its update added."""
-    mode = getattr(dense, "quantization_mode", None)
-    _check("quantization_mode", mode, [None], f"read {dense.name} before it is quantized")
+    _check_floats(dense)
     kernel = {"kernel": numbers(dense.kernel)}
     return kernel if dense.bias is None else {**kernel, "bias": numbers(dense.bias)}
 

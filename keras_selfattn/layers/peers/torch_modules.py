@@ -58,13 +58,7 @@ def read_attention(peer: Any) -> Contents:
 
 def read_block(peer: Any) -> Contents:
     """Return the contents of a `torch.nn.TransformerEncoderLayer`."""
-    for name, kind in _CLASSES.items():
-        received = type(peer.get_submodule(name))
-        if received.__name__ != kind or not received.__module__.startswith("torch.nn."):
-            raise ConfigError(
-                f"`{name}` of `peer` must be a {kind} of torch.nn, as the layer makes it. Received "
-                f"{received.__module__}.{received.__name__}: merge what was added to it first."
-            )
+    _check_parts(peer)
     _check_attention(peer.self_attn)
     _check_equal("norm1.eps", peer.norm1.eps, "norm2.eps", peer.norm2.eps)
     _check_equal("dropout1.p", peer.dropout1.p, "dropout2.p", peer.dropout2.p)
@@ -125,6 +119,16 @@ def make_block(kind: Any, contents: Contents) -> Any:
     peer.dropout.p = settings["feed_forward_dropout"]
     _assign(peer, _BLOCK, contents.weights)
     return peer
+
+
+def _check_parts(peer: Any) -> None:
+    for name, kind in _CLASSES.items():
+        received = type(peer.get_submodule(name))
+        if received.__name__ != kind or not received.__module__.startswith("torch.nn."):
+            raise ConfigError(
+                f"`{name}` of `peer` must be a {kind} of torch.nn, as the layer makes it. Received "
+                f"{received.__module__}.{received.__name__}: merge what was added to it first."
+            )
 
 
 def _check_attention(attention: Any) -> None:
