@@ -26,6 +26,8 @@ from .errors import InvalidInputError, ServerStartError
 if TYPE_CHECKING:
     from .server import ServerConfig
 
+__all__ = ["app", "application"]
+
 _ONGOING = "ongoing_requests"
 _POLICY = "keras_selfattn.serving.ray:replicas_for"
 # Ray kills a replica that has not ended so many seconds after its drain.
