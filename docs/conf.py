@@ -45,6 +45,7 @@ napoleon_use_rtype = False
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_extra_path = ["first"]  # the site's first page leads to root_doc
 html_copy_source = False
 
 
