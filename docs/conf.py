@@ -47,6 +47,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_extra_path = ["first"]  # the site's first page leads to root_doc
 html_copy_source = False
+html_show_copyright = False
 
 
 def is_of_others(app, what, name, member, skip, options):
