@@ -2,7 +2,7 @@
 
 Clients ask the replicas' own servers, not Ray's proxy, which would cost more than the request. The replicas
 of a node share its ports: the system spreads connections over them. Clients name the nodes, or a balancer in
-front of them.
+front of them. On the command line::
 
     serve run keras_selfattn.serving.ray:app model_name=reviews model_base_path=/models/reviews
 
