@@ -128,7 +128,7 @@ def test_every_command_a_page_shows_exists_with_its_options(page):
     expected = {"README.md": {"quickstart", "train", "evaluate", "export", "inspect", "serve", "query"}}
     expected["docs/models.md"] = {"pretrain", "train", "evaluate", "export", "serve"}
     expected["docs/scale.md"] = {"export", "serve"}
-    expected |= dict.fromkeys(GUIDES, set())
+    expected |= dict.fromkeys(GUIDES, frozenset())
     expected["docs/guides/csv-to-server.md"] = expected["README.md"] - {"quickstart"} | {"versions"}
     expected["docs/client.md"] = {"query", "status", "metadata"}
     assert {command for command, _ in shown} >= expected.get(page, {"export", "inspect", "versions"})
