@@ -44,9 +44,7 @@ class Reader:
     def serve(self, flags):
         from keras_selfattn.serving.server import Server, ServerConfig
 
-        # Without the warmup, which other tests see.
-        quick = {"port": 0, "rest_api_port": -1, "enable_model_warmup": False}
-        server = self.servers.enter_context(Server(ServerConfig(**flags | quick)))
+        server = self.servers.enter_context(Server(ServerConfig(**flags | {"port": 0, "rest_api_port": -1})))
         self.addresses = {"localhost:8500": server.target, "localhost:8501": f"127.0.0.1:{server.rest_port}"}
 
 
@@ -84,8 +82,6 @@ def test_a_csv_comes_to_a_server_and_its_next_version_answers(reader, tmp_path, 
     assert len((tmp_path / "answers.csv").read_text(encoding="utf-8").splitlines()) == 21
     with reader.names["Client"](reader.addresses["localhost:8500"], model="tickets") as client:
         assert within(240, lambda: client.versions() == [2])
-        reader.command(["keras-selfattn", "versions", "models/tickets", "--remove", "2"])
-        assert within(240, lambda: client.versions() == [1])
 
 
 @pytest.mark.slow
