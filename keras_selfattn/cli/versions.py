@@ -47,7 +47,15 @@ def _print_versions(base_path: Path) -> None:
     from keras_selfattn.export.versions import read_version
 
     table = columns(
-        None, "version", "created (UTC)", "task", "precision", "accuracy", "MB", right=("version", "MB")
+        None,
+        "version",
+        "created (UTC)",
+        "task",
+        "format",
+        "precision",
+        "accuracy",
+        "MB",
+        right=("version", "MB"),
     )
     for version in list_versions(base_path):
         found, size = read_version(base_path, version)
@@ -57,6 +65,7 @@ def _print_versions(base_path: Path) -> None:
             str(version),
             card.get("created", "no card")[:16].replace("T", " "),
             card.get("task", ""),
+            card.get("runtime", "savedmodel") if found else "",
             card.get("precision") or "",
             "" if accuracy is None else f"{accuracy:.1%}",
             f"{size / 1e6:,.1f}",
