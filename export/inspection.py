@@ -134,17 +134,11 @@ def _inspect_portable(folder: Path, card: Mapping[str, Any] | None) -> Inspectio
     form = format_of(folder)
     if card is None or form is None:
         raise ExportError(
-            f"{folder} holds a file of another runtime without a model card: keras-selfattn did not write it. "
-            f"Use the tools of {form}."
+            f"{folder} holds a file for {form} without a model card: keras-selfattn did not write it. Use the "
+            "tools of that runtime."
         )
     signatures = {
-        name: SignatureView(
-            each["method_name"],
-            *(
-                {key: _described(tensor) for key, tensor in each[side].items()}
-                for side in ("inputs", "outputs")
-            ),
-        )
+        name: SignatureView(each["method_name"], _described(each["inputs"]), _described(each["outputs"]))
         for name, each in card["signatures"].items()
     }
     return Inspection(
@@ -161,9 +155,12 @@ def _inspect_portable(folder: Path, card: Mapping[str, Any] | None) -> Inspectio
     )
 
 
-def _described(tensor: Mapping[str, Any]) -> Tensor:
-    shape = tensor["shape"]
-    return Tensor(tensor["dtype"], None if shape is None else tuple(shape))
+def _described(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+    shapes = {name: tensor["shape"] for name, tensor in tensors.items()}
+    return {
+        name: Tensor(tensors[name]["dtype"], None if shape is None else tuple(shape))
+        for name, shape in shapes.items()
+    }
 
 
 def _folder(path: Path) -> Path:

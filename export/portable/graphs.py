@@ -12,7 +12,7 @@ _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_ax
 
 
 def frozen(signature: Signature) -> Any:
-    """Return the function of a signature with its weights as constants; inputs and outputs keep their names."""
+    """Return the function of a signature with its weights as constants, and the same names."""
     graph = convert_variables_to_constants_v2(signature.concrete, lower_control_flow=False)
     definition = with_expanded_axes(graph.graph.as_graph_def())
     names = sorted(signature.concrete.structured_outputs)  # the order of a flattened dict

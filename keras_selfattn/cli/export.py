@@ -1,4 +1,4 @@
-"""`keras-selfattn export`: a run folder or a .keras file to the next version, a SavedModel or another file."""
+"""`keras-selfattn export`: a run folder or a .keras file to the next version, such as a SavedModel."""
 
 import time
 from pathlib import Path
@@ -28,7 +28,7 @@ _PANELS = {
             "--format",
             "form",
             type=click.Choice(["savedmodel", *PORTABLE]),
-            help="Format of the file. That for ONNX Runtime, or for LiteRT, takes numbers, ids in place of text.",
+            help="For ONNX Runtime or LiteRT the model takes numbers: the ids of a text, not the text.",
             without="savedmodel",
         ),
         Option(
@@ -138,7 +138,7 @@ def _export_portable(model: Any, base_path: Path, form: str, version: int | None
 
 
 def _check_portable(form: str, precision: str | None, data: Path | None) -> None:
-    """Raise an error for options that are of SavedModels, and for a missing package, before anything is loaded."""
+    """Raise an error for an option of SavedModels, or a missing package, before anything is loaded."""
     if data is not None:
         raise ConfigError(f"--data compares SavedModels. Leave it out with --format {form}.")
     if precision not in (None, "float32"):

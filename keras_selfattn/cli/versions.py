@@ -46,17 +46,8 @@ def _print_versions(base_path: Path) -> None:
     from keras_selfattn.export import list_versions
     from keras_selfattn.export.versions import read_version
 
-    table = columns(
-        None,
-        "version",
-        "created (UTC)",
-        "task",
-        "format",
-        "precision",
-        "accuracy",
-        "MB",
-        right=("version", "MB"),
-    )
+    names = ("version", "created (UTC)", "task", "format", "precision", "accuracy", "MB")
+    table = columns(None, *names, right=("version", "MB"))
     for version in list_versions(base_path):
         found, size = read_version(base_path, version)
         card = found or {}
