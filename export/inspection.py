@@ -134,8 +134,8 @@ def _inspect_portable(folder: Path, card: Mapping[str, Any] | None) -> Inspectio
     form = format_of(folder)
     if card is None or form is None:
         raise ExportError(
-            f"{folder} holds a file for {form} without a model card: keras-selfattn did not write it. Use the "
-            "tools of that runtime."
+            f"{folder} holds a file for {form} without a model card: keras-selfattn did not write it. Use "
+            "that runtime's own tools."
         )
     signatures = {
         name: SignatureView(each["method_name"], _described(each["inputs"]), _described(each["outputs"]))

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from click.testing import CliRunner
 from tokenizers import Tokenizer
 
 from keras_selfattn import models
@@ -173,6 +174,23 @@ def test_a_missing_converter_is_named_with_its_extra(model, tmp_path, monkeypatc
     with pytest.raises(MissingExtraError, match=r"needs tf2onnx.*pip install 'keras-selfattn\[onnx\]'"):
         export_portable(model, tmp_path / "base", "onnx")
     assert not (tmp_path / "base").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--data", "rows.csv"], "--data compares SavedModels. Leave it out with --format litert."),
+        (["--precision", "int8-weights"], "With --format litert it can be float32 alone"),
+    ],
+)
+def test_the_command_refuses_options_of_saved_models_first(words, said, tmp_path):
+    done = CliRunner().invoke(main, ["export", "no/run", str(tmp_path), "--format", "litert", *words])
+    assert done.exit_code == 1
+    assert said in " ".join(done.output.split())
+
+
+def test_a_model_s_own_export_writes_it(model, tmp_path, converted):
+    assert (model.export(tmp_path, format="litert") / "model.tflite").is_file()
 
 
 @pytest.mark.parametrize(
