@@ -1,13 +1,11 @@
-"""Write a traced function as a LiteRT file (TFLite), of the runtime's own operations alone."""
+"""Convert a traced function to a LiteRT file (TFLite), of the runtime's own operations alone."""
 
 import re
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.lite.python import schema_py_generated as schema
 
 from keras_selfattn.errors import ExportError, first_line
 
@@ -15,12 +13,11 @@ from ..signatures.model_signatures import MOST_ASKED, Signature
 from .graphs import frozen
 
 
-def write_litert(signature: Signature, path: Path) -> list[str]:
-    """Write a signature as a LiteRT file, and return the names of its operations.
+def litert_file(signature: Signature) -> tuple[bytes, list[str]]:
+    """Return a signature as the content of a LiteRT file, and the names of its operations.
 
     Args:
         signature: its function takes and returns numbers.
-        path: the file.
 
     Raises:
         ExportError: if the graph needs an operation that the runtime has not.
@@ -37,11 +34,12 @@ def write_litert(signature: Signature, path: Path) -> list[str]:
             lacking = sorted(set(re.findall(r"^\s*tf\.(\w+)\(", str(error), re.MULTILINE)))
             reason = f"LiteRT has no counterpart of {', '.join(lacking)}" if lacking else first_line(error)
             raise ExportError(f"The model cannot be converted for LiteRT: {reason}.") from error
-    path.write_bytes(content)
-    return _operations(content)
+    return content, _operations(content)
 
 
 def _operations(content: bytes) -> list[str]:
+    from tensorflow.lite.python import schema_py_generated as schema  # a large module
+
     names = {code: name for name, code in vars(schema.BuiltinOperator).items() if isinstance(code, int)}
     file = schema.Model.GetRootAs(content)
     codes: Sequence[Any] = [file.OperatorCodes(place) for place in range(file.OperatorCodesLength())]

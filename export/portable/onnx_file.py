@@ -1,12 +1,12 @@
-"""Write a traced function as an ONNX file, with tf2onnx, and correct what tf2onnx gets wrong."""
+"""Convert a traced function to an ONNX file, with tf2onnx, and correct what tf2onnx gets wrong."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import EncodeError
 
 from keras_selfattn.errors import ExportError, first_line
 
@@ -17,14 +17,13 @@ from .graphs import frozen
 OPSET = 18
 
 
-def write_onnx(
-    signature: Signature, path: Path, metadata: Mapping[str, str], *, by_position: bool
-) -> list[str]:
-    """Write a signature as an ONNX file, and return the names of its operations.
+def onnx_file(
+    signature: Signature, metadata: Mapping[str, str], *, by_position: bool
+) -> tuple[bytes, list[str]]:
+    """Return a signature as the content of an ONNX file, and the names of its operations.
 
     Args:
         signature: its function takes and returns numbers.
-        path: the file.
         metadata: properties of the file, by name.
         by_position: True if the second axis of the outputs is the length of the input.
 
@@ -49,10 +48,10 @@ def write_onnx(
     onnx.helper.set_model_props(proto, dict(metadata))
     try:
         onnx.checker.check_model(proto)
-        onnx.save(proto, str(path))
-    except (ValueError, onnx.checker.ValidationError) as error:
+        content = proto.SerializeToString(deterministic=True)
+    except (ValueError, EncodeError, onnx.checker.ValidationError) as error:  # more than 2 GB, too
         raise ExportError(f"The converted graph is no ONNX file: {first_line(error)}.") from error
-    return sorted({node.op_type for node in nodes})
+    return content, sorted({node.op_type for node in nodes})
 
 
 def _converted(signature: Signature) -> Any:

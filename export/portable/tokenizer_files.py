@@ -5,6 +5,7 @@ and, through DJL, Java read; a labeller of tokens whose words were learned from 
 `token_features.json`. Examples beside them show if a reader makes the same ids.
 """
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,23 +53,29 @@ def write_tokenizer(model: keras.Model, folder: Path) -> None:
         if isinstance(model.tokenizer, TokenFeatures):
             _write(folder / FEATURES, _features_json(model.tokenizer))
         else:
-            _write(folder / TOKENIZER, tokenizer_json(model.tokenizer.tokenizer))
+            _write(folder / TOKENIZER, tokenizer_json(model.tokenizer.tokenizer, of_tokens=True))
         rows = [text.split() for text in _TEXTS if text.split()]
         examples = [{"tokens": row, "features": _listed(model.tokenizer(tf.constant(row)))} for row in rows]
         _write(folder / EXAMPLES, examples)
 
 
-def tokenizer_json(tokenizer: Any) -> dict[str, Any]:
+def tokenizer_json(tokenizer: Any, *, of_tokens: bool = False) -> dict[str, Any]:
     """Return a tokenizer as the content of a `tokenizer.json`, with this model's ids.
 
     Args:
         tokenizer: of a model of texts, or the tokenizer of a pretrained model.
+        of_tokens: True if it is to split single tokens that stand between others, without special tokens.
     """
     if isinstance(tokenizer, Tokenizer):
         return _of_words(tokenizer)
     settings = tokenizer.settings
     parts = _of_wordpiece if isinstance(settings, WordPieceSettings) else _of_byte_pairs
     cls, sep = ((name, tokenizer.id_of(name)) for name in (settings.cls, settings.sep))
+    if of_tokens:
+        if isinstance(settings, BytePairSettings):
+            settings = dataclasses.replace(settings, add_prefix_space=True)
+        common = {**_common(settings.max_tokens - 2, settings.pad), "padding": None}
+        return {**common, **parts(settings, tokenizer.vocabulary)}
     common = _common(settings.max_tokens, settings.pad)
     return {**common, "post_processor": _template(cls, sep), **parts(settings, tokenizer.vocabulary)}
 

@@ -22,7 +22,9 @@ from ..precision import at_precision, computes_in_half
 from ..signatures.model_signatures import MOST_ASKED
 from ..trial import Case, check_sums, checked, live_answers
 from ..versions import keep_newest
+from .litert_file import litert_file
 from .number_contract import label_rule, number_contract
+from .onnx_file import OPSET, onnx_file
 from .tokenizer_files import write_tokenizer
 
 _PROGRAM = Path(__file__).with_name("check.py")
@@ -97,9 +99,10 @@ def export_portable(
     describe = functools.partial(
         model_card, contract, cases, precision=precision, comparison=None, training=training
     )
+    stage("tracing and converting")
+    content, operations = _converted(contract, rule, format)
     with errors_named(base_path), draft_of(base_path, version) as draft:
-        stage("tracing and converting")
-        operations = _write(contract, rule, draft, format)
+        (draft / PORTABLE[format]).write_bytes(content)
         write_tokenizer(model, draft)
         stage("checking in a fresh process")
         measured = try_file(draft / PORTABLE[format], cases)
@@ -166,14 +169,11 @@ def _answered(contract: Contract, rule: str | None, format: str) -> list[Case]: 
     return cases
 
 
-def _write(contract: Contract, rule: str | None, folder: Path, format: str) -> list[str]:  # noqa: A002
-    """Write the file, and return the names of its operations."""
+def _converted(contract: Contract, rule: str | None, format: str) -> tuple[bytes, list[str]]:  # noqa: A002
+    """Return the content of the file, and the names of its operations."""
     signature = contract.signatures[MOST_ASKED]
     if format == "litert":
-        from .litert_file import write_litert
-
-        return write_litert(signature, folder / PORTABLE[format])
-    from .onnx_file import write_onnx
+        return litert_file(signature)
 
     metadata = {
         "task": contract.task,
@@ -182,12 +182,10 @@ def _write(contract: Contract, rule: str | None, folder: Path, format: str) -> l
         "written_by": f"keras-selfattn {__version__}",
     }
     by_position = contract.task.endswith("labelling")
-    return write_onnx(signature, folder / PORTABLE[format], metadata, by_position=by_position)
+    return onnx_file(signature, metadata, by_position=by_position)
 
 
 def _requires(format: str, operations: Sequence[str]) -> dict[str, Any]:  # noqa: A002
     if format == "litert":
         return {"operations": list(operations)}
-    from .onnx_file import OPSET
-
     return {"onnx_opset": OPSET, "operations": list(operations)}

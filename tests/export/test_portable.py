@@ -25,10 +25,11 @@ from keras_selfattn.export import (
     list_versions,
     read_card,
 )
-from keras_selfattn.export.portable import litert_file, write
+from keras_selfattn.export.portable import write
 from keras_selfattn.export.portable.graphs import with_expanded_axes
 from keras_selfattn.export.portable.tokenizer_files import tokenizer_json
 from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.pretrained.word_pieces import WordPieces
 from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
 from keras_selfattn.models.subwords.byte_pairs import BytePairs
 from keras_selfattn.models.subwords.wordpiece import WordPiece
@@ -49,6 +50,20 @@ TEXTS = [
 ]
 
 
+def word_piece():
+    settings = WordPieceSettings(16, added_tokens={"[MASK]": 4, "<unk>": 9}, normalized_tokens=("<unk>",))
+    return WordPiece(
+        settings, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s", "日", "<unk>"]
+    )
+
+
+def byte_pairs():
+    letters = map(chr, [*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324)])
+    vocabulary = ["<pad>", "<s>", "</s>", "<unk>", *letters, "go", "goo", "Ġf", "<mask>"]
+    settings = BytePairSettings(16, merges=("g o", "go o", "Ġ f"), added_tokens={"<mask>": 263})
+    return BytePairs(settings, vocabulary)
+
+
 def text_model(**settings):
     config = TextConfig(**{**SMALL, "wide": False, **settings})
     return models.TextClassifier(config, vocabulary=["good", "film", "bad"], labels=["+", "-"])
@@ -63,11 +78,7 @@ def model():
 def converted(monkeypatch):
     """In place of the converter and the check, files of a few bytes."""
 
-    def written(_signature, path):
-        path.write_bytes(b"graph")
-        return ["ADD"]
-
-    monkeypatch.setattr(litert_file, "write_litert", written)
+    monkeypatch.setattr(write, "litert_file", lambda _signature: (b"graph", ["ADD"]))
     monkeypatch.setattr(write, "try_file", lambda *_: {"load_seconds": 0.0, "request_ms": 0.0})
 
 
@@ -114,10 +125,11 @@ def test_a_failure_leaves_nothing(model, tmp_path, converted, monkeypatch):
     monkeypatch.setattr(write, "try_file", fails)
     with pytest.raises(ExportError, match="no counterpart"):
         export_portable(model, base, "litert")
-    monkeypatch.setattr(litert_file, "write_litert", fails)
-    with pytest.raises(ExportError, match="no counterpart"):
-        export_portable(model, base, "litert")
     assert list(base.iterdir()) == []
+    monkeypatch.setattr(write, "litert_file", fails)
+    with pytest.raises(ExportError, match="no counterpart"):
+        export_portable(model, tmp_path / "other", "litert")
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_folder_holds_versions_of_one_format(model, tmp_path, converted, unchecked):
@@ -214,18 +226,8 @@ def test_the_server_says_what_it_lacks(file, said, tmp_path):
         Words(TextConfig(**SMALL), ["good", "a", "it's", "film_noir", "日", "ไ", "été", "!", "straße"]),
         Words(TextConfig(**SMALL, lowercase=False), ["good", "FILM", "ΣΑΣ"]),
         Words(TextConfig(**SMALL, tokens="characters"), ["g", "o", " ", "\n", "日", "i", "̇"]),
-        WordPiece(
-            WordPieceSettings(16, added_tokens={"[MASK]": 4, "<unk>": 9}, normalized_tokens=("<unk>",)),
-            ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film", "##s", "日", "<unk>"],
-        ),
-        BytePairs(
-            BytePairSettings(16, merges=("g o", "go o", "Ġ f"), added_tokens={"<mask>": 263}),
-            [
-                *["<pad>", "<s>", "</s>", "<unk>"],
-                *map(chr, [*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324)]),
-                *["go", "goo", "Ġf", "<mask>"],
-            ],
-        ),
+        word_piece(),
+        byte_pairs(),
     ],
     ids=["words", "words with case", "characters", "wordpiece", "byte pairs"],
 )
@@ -237,6 +239,16 @@ def test_tokenizer_json_gives_the_package_tokenizers_the_same_ids(tokenizer):
     padded = Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer))).encode_batch(TEXTS)
     assert {len(row.ids) for row in padded} == {max(map(len, wanted))}
     assert padded[2].ids[-1] == 0
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "byte pairs"])
+def test_tokenizer_json_of_a_labeller_gives_the_pieces_of_each_token(kind):
+    tokenizer = word_piece() if kind == "wordpiece" else byte_pairs()
+    pieces = WordPieces(tokenizer)
+    read = Tokenizer.from_str(json.dumps(tokenizer_json(tokenizer, of_tokens=True)))
+    tokens = ["good", "films", "it's", "日本", "x" * 40, "<mask>"]
+    found = pieces(tf.constant(tokens)).numpy()
+    assert [read.encode(token).ids for token in tokens] == [row[row != 0].tolist() for row in found]
 
 
 def features_of(token, settings):
