@@ -47,7 +47,7 @@ class CoreFront:
         _check_wide(model)
         (inputs,) = model.core.inputs
         name = _NAMES.get(inputs.name, inputs.name)
-        self.specs = {name: tf.TensorSpec(inputs.shape, inputs.dtype, name=name)}
+        self.specs: dict[str, Any] = {name: tf.TensorSpec(inputs.shape, inputs.dtype, name=name)}
         self.tracked: list[Any] = []
 
     def __call__(self, *raw: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ def tokenizer_json(tokenizer: Any, *, of_tokens: bool = False) -> dict[str, Any]
     if isinstance(tokenizer, Tokenizer):
         return _of_words(tokenizer)
     settings = tokenizer.settings
-    parts = _of_wordpiece if isinstance(settings, WordPieceSettings) else _of_byte_pairs
+    parts: Any = _of_wordpiece if isinstance(settings, WordPieceSettings) else _of_byte_pairs
     cls, sep = ((name, tokenizer.id_of(name)) for name in (settings.cls, settings.sep))
     if of_tokens:
         if isinstance(settings, BytePairSettings):
