@@ -46,7 +46,7 @@ class CoreFront:
         self._front = raw_front(model)
         _check_wide(model)
         (inputs,) = model.core.inputs
-        name = _NAMES.get(inputs.name, inputs.name)
+        name: Any = _NAMES.get(inputs.name, inputs.name)
         self.specs: dict[str, Any] = {name: tf.TensorSpec(inputs.shape, inputs.dtype, name=name)}
         self.tracked: list[Any] = []
 

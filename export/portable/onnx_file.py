@@ -39,9 +39,10 @@ def onnx_file(
         raise ExportError(
             f"ONNX has no counterpart of the operations {', '.join(foreign)}, which the model computes with."
         )
+    constants = {node.output[0] for node in nodes if node.op_type == "Constant"} | _initialized(proto.graph)
     for node in nodes:
-        if node.op_type == "Reshape":
-            # Without it a length of 0 would mean "as before".
+        # In a computed shape 0 is a size; in tf2onnx' constants it is "as before", as ONNX has it by default.
+        if node.op_type == "Reshape" and node.input[1] not in constants:
             del node.attribute[:]
             node.attribute.append(onnx.helper.make_attribute("allowzero", 1))
     _name_axes(proto.graph, by_position=by_position)
@@ -102,6 +103,12 @@ def _nodes(graph: Any) -> Iterator[Any]:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 yield from _nodes(attribute.g)
+
+
+def _initialized(graph: Any) -> set[str]:
+    """Return the names of the constants of a graph and of the graphs in it."""
+    inner = [each.g for node in _nodes(graph) for each in node.attribute if each.HasField("g")]
+    return {tensor.name for each in (graph, *inner) for tensor in each.initializer}
 
 
 def _name_axes(graph: Any, *, by_position: bool) -> None:
