@@ -70,7 +70,7 @@ def _print_card(card: Mapping[str, Any]) -> None:
 def _runtime(card: Mapping[str, Any]) -> str:
     requires = card.get("requires", {})
     if card.get("runtime") == "onnx":
-        return f"ONNX Runtime, or another that has the operations {requires.get('onnx_opset')} of ONNX"
+        return f"ONNX Runtime, or another with operation set {requires.get('onnx_opset')} of ONNX"
     if card.get("runtime") == "litert":
         return "LiteRT"
     return f"TensorFlow Serving {requires.get('tensorflow_serving')}"
