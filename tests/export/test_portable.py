@@ -88,7 +88,6 @@ def converted(monkeypatch):
     monkeypatch.setattr(write, "try_file", lambda *_: {"load_seconds": 0.0, "request_ms": 0.0})
 
 
-@pytest.mark.slow
 def test_a_version_is_the_file_the_card_and_what_makes_the_ids(model, tmp_path, converted, schema):
     training = Training({"train": {"source": "a.csv", "rows": 4}}, {"split": "test"}, {}, example="good film")
     path = export_portable(model, tmp_path, "litert", training=training)
@@ -208,7 +207,6 @@ def test_the_command_refuses_options_of_saved_models_first(words, said, tmp_path
     assert said in " ".join(done.output.split())
 
 
-@pytest.mark.slow
 def test_a_model_s_own_export_writes_it(model, tmp_path, converted):
     assert (model.export(tmp_path, format="litert") / "model.tflite").is_file()
 
@@ -279,7 +277,6 @@ def features_of(token, settings):
     return [places.get(lower, settings["unknown_id"]), *hashed.tolist()]
 
 
-@pytest.mark.slow
 def test_token_features_json_and_the_docs_are_enough_to_make_the_features(tmp_path, converted):
     config = {"width": 8, "num_layers": 1, "num_heads": 1, "hash_buckets": 500}
     labels = {"labels": ["B-X", "I-X", "O"], "spans": True}
