@@ -1,4 +1,4 @@
-"""What makes the ids of texts and tokens, as files for programs in any language.
+"""The makers of the ids of texts and tokens, as files for programs in any language.
 
 A model of texts gets a `tokenizer.json` in the format of the `tokenizers` package, which Rust, Python, Node
 and, through DJL, Java read; a labeller of tokens whose words were learned from its rows gets

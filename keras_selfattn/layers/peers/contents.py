@@ -38,7 +38,7 @@ _OF_TRAINING = (
 
 @dataclass(frozen=True)
 class Contents:
-    """What a layer passes on.
+    """Settings and weights that a layer passes on.
 
     Args:
         settings: arguments of our layer, without defaults that depend on others.
