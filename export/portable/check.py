@@ -50,7 +50,7 @@ def _read(path: str) -> list[tuple[Arrays, Arrays]]:
 def _onnx(file: str) -> list[Run]:
     for name in ("keras", "tensorflow"):
         sys.modules[name] = None  # pyright: ignore[reportArgumentType]  any import of it now fails
-    import onnxruntime
+    import onnxruntime  # pyright: ignore[reportMissingImports]
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1

@@ -30,7 +30,7 @@ def onnx_file(
     Raises:
         ExportError: if the graph cannot be converted.
     """
-    import onnx
+    import onnx  # pyright: ignore[reportMissingImports]
 
     proto = _converted(signature)
     nodes = list(_nodes(proto.graph))
@@ -56,7 +56,7 @@ def onnx_file(
 
 
 def _converted(signature: Signature) -> Any:
-    import tf2onnx
+    import tf2onnx  # pyright: ignore[reportMissingImports]
 
     handlers = {"Erfc": (_erfc, []), "SelectV2": (_where, [])}
     with _silenced("tf2onnx"):
@@ -85,7 +85,7 @@ def _erfc(ctx: Any, node: Any, name: str, args: Sequence[Any]) -> None:
 
 
 def _numpy_type(code: int) -> Any:
-    import onnx
+    import onnx  # pyright: ignore[reportMissingImports]
 
     return onnx.helper.tensor_dtype_to_np_dtype(code)
 
