@@ -1,12 +1,7 @@
-"""Small models of every kind for the tests of the page: plain TensorFlow, with cards like those of exports.
-
-As a script it serves them: `python page_models.py FOLDER PORT REST_PORT [NAME=VALUE ...]`; FOLDER is what
-`save_all` has filled.
-"""
+"""Small models of every kind for the tests of the page: plain TensorFlow, with cards as exports have them."""
 
 import json
 import os
-import sys
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -147,23 +142,3 @@ class Saver:
         place = path / "assets.extra"
         place.mkdir(exist_ok=True)
         (place / "model_card.json").write_text(json.dumps(card, ensure_ascii=False), encoding="utf-8")
-
-
-def main():
-    from keras_selfattn.serving.server import ServerConfig, serve_forever
-
-    folder, port, rest_port = sys.argv[1:4]
-    settings = {name: value for name, _, value in (each.partition("=") for each in sys.argv[4:])}
-    settings |= {"workers": int(settings.get("workers", 1)), "rest_tls": "rest_tls" in settings}
-    config = ServerConfig(
-        model_config_file=f"{folder}/models.conf",
-        port=int(port),
-        rest_api_port=int(rest_port),
-        page=True,
-        **settings,
-    )
-    sys.exit(serve_forever(config, lambda server: print(server.target, server.rest_url, flush=True)))
-
-
-if __name__ == "__main__":
-    main()

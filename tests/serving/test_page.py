@@ -1,126 +1,21 @@
-"""The page in a real browser: Debian's Chromium, driven by Playwright."""
+"""The page in a real browser, Debian's Chromium driven by Playwright: each kind of input, and its answers."""
 
 import contextlib
-import json
-import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import page_models
 import pytest
-from ports import free_port
+from page_browser import SECONDS, answer, answer_of_shell, bars, curl_shown, expect, python_answer
 
-from keras_selfattn.serving.server import Server, ServerConfig
+from keras_selfattn.serving.server.page import static_files
 
-playwright = pytest.importorskip("playwright.sync_api")
-expect = playwright.expect
-CHROMIUM = shutil.which("chromium")
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs the chromium command"),
-]
-MOST_BYTES = 300_000
-SECONDS = 60  # for what takes milliseconds where nothing else runs
-DIR_OF_LANGUAGES = "language 005"
-
-
-class Served:
-    """A server of all models, which can be stopped and started again on its ports."""
-
-    def __init__(self, folder, **settings):
-        self._config = ServerConfig(
-            model_config_file=folder / "models.conf",
-            port=free_port(),
-            rest_api_port=free_port(),
-            page=True,
-            **settings,
-        )
-        self.url = f"http://127.0.0.1:{self._config.rest_api_port}"
-        self.target = f"127.0.0.1:{self._config.port}"
-        self.start()
-
-    def start(self):
-        self._server = Server(self._config).start()
-
-    def stop(self):
-        self._server.stop(grace=0)
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    page_models.save_all(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def served(models):
-    served = Served(models)
-    yield served
-    served.stop()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-class Opened:
-    """A page in a context of its own, and what went wrong in it."""
-
-    def __init__(self, browser, served, **settings):
-        self.context = browser.new_context(viewport={"width": 1200, "height": 900}, **settings)
-        self.context.set_default_timeout(SECONDS * 1000)
-        self.page = self.context.new_page()
-        self.url = served.url
-        self.errors, self.requests, self.expected = [], [], []
-        self.page.on("console", self._on_console)
-        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
-
-    def _on_console(self, message):
-        if message.type in ("error", "warning"):
-            self.errors.append(message.text)
-
-    def open(self, view, model):
-        self.page.goto(f"{self.url}/#{view}/{model}")
-        return self.page
-
-    def close(self):
-        """Close it; fail if it asked another origin, or an error was not among the expected ones."""
-        self.context.close()
-        others = [url for url in self.requests if not url.startswith((f"{self.url}/", "blob:", "data:"))]
-        assert others == []
-        unexpected = [error for error in self.errors if not any(each in error for each in self.expected)]
-        assert unexpected == []
-
-
-@pytest.fixture
-def opened(browser, served):
-    opened = Opened(browser, served)
-    yield opened
-    opened.close()
-
-
-def answer(page):
-    """The label in large letters, of the view that is shown."""
-    return page.locator(".answer strong:visible")
-
-
-def bars(page):
-    """The names and figures of the bars that are shown."""
-    shown = page.locator(".bars:visible li")
-    names = shown.locator(".name").all_inner_texts()
-    figures = shown.locator(".figure").all_inner_texts()
-    return [(name.removesuffix(" ✓"), figure) for name, figure in zip(names, figures, strict=True)]
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+VIEWER = Path(static_files.__file__).parent / "static" / "attention" / "view.js"
+FIFTH = "language 005"
 
 
 def test_a_text_is_answered_while_it_is_typed(opened):
@@ -160,10 +55,10 @@ def test_rows_are_answered_a_row_a_line_and_looked_at_one_by_one(opened):
     expect(page.locator(".state:visible")).to_contain_text("150 of 150 rows answered")
     rows = page.locator(".rows tbody tr")
     assert rows.count() == 150
-    assert page.locator(".rows tbody td:nth-child(2)").all_inner_texts()[1::2] == [DIR_OF_LANGUAGES] * 75
+    assert page.locator(".rows tbody td:nth-child(2)").all_inner_texts()[1::2] == [FIFTH] * 75
     rows.nth(149).get_by_role("button").press("Enter")
     expect(page.locator(".whole .asked")).to_have_text("good 149")
-    expect(answer(page)).to_have_text(DIR_OF_LANGUAGES)
+    expect(answer(page)).to_have_text(FIFTH)
     sent = [url for url in opened.requests if url.endswith(":predict")]
     assert len(sent) >= 3, "64 rows at once"
 
@@ -171,9 +66,9 @@ def test_rows_are_answered_a_row_a_line_and_looked_at_one_by_one(opened):
 def test_of_many_classes_ten_are_shown_and_all_can_be_searched(opened):
     page = opened.open("try", "languages")
     page.get_by_label("Text", exact=True).fill("good evening")
-    expect(answer(page)).to_have_text(DIR_OF_LANGUAGES)
+    expect(answer(page)).to_have_text(FIFTH)
     assert len(bars(page)) == 10
-    assert bars(page)[0] == (DIR_OF_LANGUAGES, "90.0 %")
+    assert bars(page)[0] == (FIFTH, "90.0 %")
     search = page.get_by_label("Search 150 labels")
     search.fill("UAGE 14")
     assert sorted(name for name, _ in bars(page)) == [f"language {number}" for number in range(140, 149)]
@@ -184,19 +79,6 @@ def test_of_many_classes_ten_are_shown_and_all_can_be_searched(opened):
     assert len(bars(page)) == 150
     height = page.locator(".bars:visible").evaluate("list => [list.clientHeight, list.scrollHeight]")
     assert height[0] < height[1], "it scrolls"
-
-
-def curl_shown(page):
-    page.locator("summary:visible").click()
-    shown = page.locator(".snippet:visible pre")
-    expect(shown.first).not_to_be_empty()
-    return shown.all_inner_texts()
-
-
-def answer_of_shell(command, **variables):
-    """What a command writes, read as JSON; a shell reads it as one that is pasted."""
-    settings = {"capture_output": True, "timeout": SECONDS, "env": {**os.environ, **variables}}
-    return json.loads(subprocess.run(["sh"], input=command.encode(), check=True, **settings).stdout)
 
 
 @pytest.mark.parametrize(
@@ -221,13 +103,6 @@ def test_the_calls_shown_give_the_same_answer(opened, text):
     run = [sys.executable, "-c", command, "query", "--format=csv", *words[2:]]
     asked = subprocess.run(run, capture_output=True, check=True, text=True, timeout=SECONDS)
     assert label in asked.stdout
-
-
-def python_answer(program):
-    """What the program gives to print()."""
-    printed = []
-    exec(compile(program, "shown", "exec"), {"print": printed.append})
-    return printed[0]
 
 
 def test_tokens_have_their_labels(opened):
@@ -327,109 +202,6 @@ def test_a_model_without_a_card_is_asked_in_json_and_errors_read_as_the_server_w
     expect(page.locator(".trouble:visible")).to_contain_text("The body is not JSON")
 
 
-def test_versions_are_compared_and_what_changed_is_said(opened):
-    page = opened.open("compare", "reviews")
-    expect(page.get_by_label("stable (version 1)")).to_be_checked()
-    expect(page.get_by_label("canary (version 2)")).to_be_checked()
-    page.get_by_text("Each line is a text of its own").locator("visible=true").check()
-    page.get_by_label("Text", exact=True).locator("visible=true").fill("other\ngood one\ngood two")
-    page.get_by_role("button", name="Compare", exact=True).click()
-    expect(page.locator(".state:visible")).to_have_text(
-        "Against stable (version 1): canary (version 2) gives another answer to 2 of 3 rows."
-    )
-    page.get_by_role("button", name="good two").click()
-    assert page.locator(".side .answer strong").all_inner_texts() == ["pos", "neg"]
-    expect(page.locator(".changes caption")).to_contain_text("≠ another answer")
-    changes = page.locator(".changes tr").all_inner_texts()
-    assert [row.split("\t") for row in changes] == [
-        ["pos", "90.0 % → 5.00 %", "−85.0 points"],
-        ["neg", "5.00 % → 90.0 %", "+85.0 points"],
-    ]
-    page.get_by_text("Only rows with another answer").check()
-    assert page.locator("table tbody tr:visible", has=page.get_by_role("button")).count() == 2
-
-
-def test_a_model_of_one_version_cannot_be_compared_and_the_page_says_so(opened):
-    page = opened.open("compare", "tags")
-    page.get_by_role("button", name="Example “Ada is”").locator("visible=true").click()
-    page.get_by_role("button", name="Compare", exact=True).click()
-    expect(page.locator(".trouble:visible")).to_contain_text("Choose two versions or labels")
-
-
-def test_the_state_shows_models_cards_signatures_and_the_load_of_now(opened, served):
-    page = opened.open("state", "reviews")
-    rows = page.get_by_role("region", name="Models").locator("tbody tr")
-    expect(rows).to_have_count(7)
-    assert [cell.strip() for cell in rows.nth(0).locator("td").all_inner_texts()] == [
-        "reviews",
-        "2",
-        "✓ answers",
-        "canary",
-    ]
-    expect(page.locator(".card:visible")).to_contain_text("accuracy 91.0 %")
-    expect(page.get_by_role("region", name="Signatures")).to_contain_text("text: string [any]")
-    expect(page.locator(".note", has_text="of the last")).to_be_visible()  # the second look at the metrics
-    ask(served, "languages", 20)
-    load = page.get_by_role("region", name="Load by call").locator("tbody tr")
-    expect(load).to_contain_text("languages")
-    assert load.inner_text().startswith("languages\tPredict over REST")
-    figures = dict(
-        zip(
-            page.locator(".figures dt").all_inner_texts(),
-            page.locator(".figures dd").all_inner_texts(),
-            strict=True,
-        )
-    )
-    assert figures["Requests"] == "20"
-    assert figures["Errors"] == "0"
-    assert float(figures["Requests/s"]) > 0
-    assert float(figures["Median latency"].removesuffix(" ms")) > 0
-    expect(page.get_by_role("img", name="Requests per second")).to_be_visible()
-
-
-def ask(served, model, times):
-    import urllib.request
-
-    for _ in range(times):
-        url = f"{served.url}/v1/models/{model}:predict"
-        with urllib.request.urlopen(url, b'{"instances": ["good"]}', timeout=SECONDS) as response:
-            assert response.status == 200
-
-
-def test_metrics_are_asked_for_only_while_the_state_is_shown(opened):
-    page = opened.open("state", "reviews")
-    with page.expect_response("**/monitoring/prometheus/metrics"):
-        pass
-    page.get_by_role("link", name="Try").click()
-    opened.requests.clear()
-    for _ in range(2):  # looks at the models, which go on
-        with page.expect_response("**/page/models"):
-            pass
-    assert [url for url in opened.requests if url.endswith("/metrics")] == []
-
-
-def test_while_the_server_is_gone_nothing_is_lost_and_the_question_is_asked_again(opened, served):
-    opened.expected.append("net::ERR_")
-    page = opened.open("try", "reviews")
-    text = page.get_by_label("Text", exact=True)
-    text.fill("a good film")
-    expect(answer(page)).to_have_text("neg")
-    served.stop()
-    try:
-        text.fill("a good film once more")
-        expect(page.locator(".trouble:visible")).to_contain_text("Your input is kept")
-        expect(page.locator("#banner")).to_contain_text("The server does not answer")
-        page.get_by_role("button", name="Try again now").click()
-        expect(page.locator(".trouble:visible")).to_contain_text("Your input is kept")
-        expect(text).to_have_value("a good film once more")
-    finally:
-        served.start()
-    expect(page.locator("#banner")).not_to_contain_text("does not answer")
-    expect(page.locator(".state:visible")).to_contain_text("Answered by latest (version 2)")
-    expect(text).to_have_value("a good film once more")
-    expect(page.locator(".trouble:visible")).to_have_count(0)
-
-
 def test_100_000_characters_are_asked_and_the_page_goes_on(opened):
     page = opened.open("try", "reviews")
     text = "good שלום " * 10_000
@@ -449,102 +221,16 @@ def test_100_000_characters_are_asked_and_the_page_goes_on(opened):
     assert query.startswith("keras-selfattn query reviews")
 
 
-def test_the_whole_page_is_small(opened):
-    sizes = []
-    opened.page.on("response", lambda response: sizes.append(int(response.headers["content-length"])))
+@pytest.mark.skipif(not VIEWER.is_file(), reason="needs the viewer of attention")
+def test_what_the_model_attends_to_is_shown_on_request(opened):
     page = opened.open("try", "reviews")
-    page.get_by_label("Text", exact=True).fill("a good film")
-    expect(answer(page)).to_have_text("neg")
-    for view in ("Compare", "State"):
-        page.get_by_role("link", name=view).click()
-        expect(page.get_by_role("heading", level=1)).to_have_text(f"{view} reviews")
-    assert len(sizes) > 20
-    assert sum(sizes) < MOST_BYTES
-
-
-def test_without_javascript_the_page_says_what_to_do(browser, served):
-    opened = Opened(browser, served, java_script_enabled=False)
-    page = opened.open("try", "reviews")
-    expect(page.get_by_role("heading", name="This page needs JavaScript")).to_be_visible()
-    expect(page.locator("pre")).to_have_text('keras-selfattn query MODEL "some text"')
-    opened.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("view", ["try", "compare", "state"])
-def test_axe_finds_nothing(browser, served, view, scheme):
-    axe = pytest.importorskip("axe_playwright_python")
-    opened = Opened(browser, served, color_scheme=scheme, reduced_motion="reduce")
-    page = opened.open(view, "languages" if view == "try" else "reviews")
-    if view != "state":
-        page.get_by_role("button", name=re.compile("^Example")).locator("visible=true").click()
-        page.locator("button.primary:visible").click()
-        expect(answer(page).first).to_be_visible()
-    else:
-        expect(page.get_by_role("region", name="Signatures")).to_be_visible()
-    if view == "try":
-        page.locator("summary:visible").click()
-    page.evaluate(Path(axe.__file__).with_name("axe.min.js").read_text("utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-    assert [(each["id"], [node["html"][:120] for node in each["nodes"]]) for each in found] == []
-    opened.close()
-
-
-@pytest.mark.parametrize("width", [320, 1200, 3840])
-@pytest.mark.parametrize("direction", ["ltr", "rtl"])
-def test_nothing_is_wider_than_the_window(opened, width, direction):
-    page = opened.page
-    page.set_viewport_size({"width": width, "height": 800})
-    for view in ("try", "compare", "state"):
-        opened.open(view, "reviews")
-        page.evaluate("direction => { document.documentElement.dir = direction }", direction)
-        if view != "state":
-            page.get_by_label("Text", exact=True).locator("visible=true").fill("שלום wörld " + "w" * 200)
-            page.locator("button.primary:visible").click()
-            expect(answer(page).first).to_be_visible()
-        wide = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-        assert wide[0] <= wide[1], view
-
-
-def test_the_keyboard_alone_asks_and_changes_the_view(opened):
-    page = opened.open("try", "reviews")
-    expect(page.get_by_label("Text", exact=True)).to_be_visible()
-    page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(page.locator("main")).to_be_focused()
-    focused = []
-    for _ in range(20):
-        page.keyboard.press("Tab")
-        focused.append(page.evaluate("document.activeElement.tagName"))
-        if focused[-1] == "TEXTAREA":
-            break
-    assert focused[-1] == "TEXTAREA"
-    outline = page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
-    assert outline == "3px", "the focus is seen"
-    page.keyboard.type("a good film")
-    expect(answer(page)).to_have_text("neg")
-
-
-def test_a_server_with_tokens_asks_for_one_and_keeps_it_in_memory(browser, models, tmp_path):
-    (tmp_path / "tokens").write_text("right\n")
-    served = Served(models, auth_token_file=tmp_path / "tokens")
-    try:
-        opened = Opened(browser, served)
-        opened.expected.append("401 (Unauthorized)")
-        page = opened.open("try", "reviews")
-        page.get_by_label("Token", exact=True).fill("wrong")
-        page.get_by_role("button", name="Use it").click()
-        expect(page.get_by_text("The server does not know this token.")).to_be_visible()
-        page.get_by_label("Token", exact=True).fill("right")
-        page.keyboard.press("Enter")
-        page.get_by_label("Text", exact=True).fill("a good film")
-        expect(answer(page)).to_have_text("neg")
-        curl, python, query = curl_shown(page)
-        assert all("right" not in each for each in (curl, python, query))
-        assert answer_of_shell(curl, TOKEN="right")["outputs"]["label"] == ["neg"]
-        stored = page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]")
-        assert stored == [0, 0, ""]
-        opened.close()
-    finally:
-        served.stop()
+    page.get_by_role("textbox", name="Text").fill("a good film")
+    button = page.get_by_role("button", name="What does it attend to?")
+    expect(button).to_be_visible()
+    assert [url for url in opened.requests if "/attention/" in url] == [], "it is loaded only now"
+    button.click()
+    expect(page.get_by_role("heading", name="What the model attends to")).to_be_focused()
+    shown = page.locator("section.attention")
+    expect(shown).to_contain_text("film")
+    page.get_by_role("textbox", name="Text").fill("another")
+    expect(shown).to_have_count(0)

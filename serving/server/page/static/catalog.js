@@ -91,16 +91,18 @@ export function watch() {
  */
 export function repeatWhileVisible(action) {
   let timer = 0;
+  let runs = false;
   let ended = false;
   async function turn() {
     clearTimeout(timer);
-    if (ended || document.hidden) return;
+    if (ended || runs || document.hidden) return;
+    runs = true;
     try {
       await action();
     } catch {
       // The connection has told of it, and the next turn may succeed.
     }
-    clearTimeout(timer);
+    runs = false;
     if (!ended) timer = setTimeout(turn, POLL_MILLISECONDS);
   }
   document.addEventListener("visibilitychange", turn);

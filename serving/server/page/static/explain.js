@@ -4,13 +4,13 @@ import { authorization } from "./api.js";
 import { versionOf } from "./catalog.js";
 import { element, fill } from "./dom.js";
 
-/** A part of the page that shows, on request, what the model attends to in a row. */
+/** A button, and a part of the page that then shows what the model attends to in a row. */
 export function attentionPart() {
   const place = element("div");
   const trouble = element("p", { class: "trouble", role: "alert" });
   const button = element("button", { type: "button", onclick: show }, "What does it attend to?");
-  const box = element("section", { class: "attention-part", "aria-label": "What the model attends to" });
-  box.append(button, trouble, place);
+  const heading = element("h2", { tabindex: -1 }, "What the model attends to");
+  const box = element("section", { class: "panel" }, heading, trouble, place);
   let asked = null;
   let shown = null;
   let controller = null;
@@ -19,8 +19,9 @@ export function attentionPart() {
     controller?.abort();
     shown?.destroy();
     shown = null;
-    fill(place);
+    box.hidden = true;
     trouble.textContent = "";
+    fill(place);
   }
 
   async function show() {
@@ -29,33 +30,44 @@ export function attentionPart() {
     const { signal } = controller;
     button.disabled = true;
     try {
-      // Loaded only now: most people ask without looking, and the page is there sooner.
-      const [{ explain }, { mountAttention }] = await Promise.all([
-        import("./attention/fetch.js"),
-        import("./attention/view.js"),
-      ]);
-      const { call } = asked.last;
-      const input = await inputOf(asked);
-      const server = { base: "", headers: authorization() };
-      const explanation = await explain(server, call.target.model, versionOf(call.target), input, signal);
-      if (!signal.aborted) shown = mountAttention(place, explanation);
+      const mount = await explained(asked, signal);
+      box.hidden = false; // before it is drawn: what is hidden has no size
+      if (!signal.aborted) shown = mount(place);
     } catch (error) {
       if (!signal.aborted) trouble.textContent = `The attention cannot be shown: ${error.message}`;
     } finally {
       button.disabled = false;
     }
+    if (signal.aborted) return;
+    box.hidden = false;
+    heading.focus();
   }
 
-  box.hidden = true;
+  clear();
   return {
+    button,
     element: box,
     /** Offer the attention in a row of the last call; null for no call. */
     offer(last, row) {
       clear();
       asked = { last, row };
-      box.hidden = !last || !canExplain(last);
+      button.hidden = !last || !canExplain(last);
     },
   };
+}
+
+/** Ask for the weights, and return the function that shows them in an element. */
+async function explained(asked, signal) {
+  // Loaded only now: most people ask without looking, and the page is there sooner.
+  const [{ explain }, { mountAttention }] = await Promise.all([
+    import("./attention/fetch.js"),
+    import("./attention/view.js"),
+  ]);
+  const { call } = asked.last;
+  const input = await inputOf(asked);
+  const server = { base: "", headers: authorization() };
+  const explanation = await explain(server, call.target.model, versionOf(call.target), input, signal);
+  return (place) => mountAttention(place, explanation);
 }
 
 function canExplain({ described, way, call }) {

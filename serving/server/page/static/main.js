@@ -18,7 +18,15 @@ const token = tokenForm(() => refresh().catch(() => {}));
 /** Return the view and the model in the address, #VIEW/MODEL. */
 function place() {
   const [view, model = ""] = location.hash.slice(1).split("/");
-  return [view in views ? view : "try", decodeURIComponent(model)];
+  return [view in views ? view : "try", decoded(model)];
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return ""; // somebody has changed the address
+  }
 }
 
 function shownView() {

@@ -8,7 +8,7 @@ export function targetsOf(model) {
   const ready = answering(model);
   const labels = Object.keys(model.labels)
     .filter((label) => ready.includes(model.labels[label]))
-    .sort((a, b) => (b === "stable") - (a === "stable") || a.localeCompare(b));
+    .sort((a, b) => Number(b === "stable") - Number(a === "stable") || a.localeCompare(b));
   return [
     { model: model.name },
     ...labels.map((label) => ({ model: model.name, label })),

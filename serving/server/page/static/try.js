@@ -54,12 +54,13 @@ export function tryView() {
     trouble,
     results.element,
     trust,
-    attention.element,
+    attention.button,
   );
   const view = element(
     "section",
     { class: "view" },
     element("div", { class: "columns" }, form, answer),
+    attention.element,
     snippets.element,
   );
   snippets.show(null);
