@@ -11,6 +11,7 @@ from keras_selfattn.serving.server import Server, ServerConfig
 
 expect = pytest.importorskip("playwright.sync_api").expect
 SECONDS = 60  # for what takes milliseconds where nothing else runs
+expect.set_options(timeout=SECONDS * 1000)
 
 
 class Served:

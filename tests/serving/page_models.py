@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -26,6 +27,7 @@ CONFIG = """model_config_list {{
   config {{ name: "traces" base_path: "{folder}/traces" model_platform: "tensorflow" }}
   config {{ name: "pictures" base_path: "{folder}/pictures" model_platform: "tensorflow" }}
   config {{ name: "half" base_path: "{folder}/half" model_platform: "tensorflow" }}
+  config {{ name: "broken" base_path: "{folder}/broken" model_platform: "tensorflow" }}
 }}
 """
 
@@ -105,6 +107,8 @@ def save_all(folder):
     save("pictures", 1, pictures, "image-classification", ["dark", "bright"], example)
     half = (lambda x: {"y": 0.5 * x + 2}, [tf.TensorSpec([None], floats, name="x")])
     save("half", 3, {"serving_default": half}, None, None, None)
+    broken = shutil.copytree(Path(folder) / "half" / "3", Path(folder) / "broken" / "1")
+    (broken / "saved_model.pb").write_bytes(b"no model")
     (Path(folder) / "models.conf").write_text(CONFIG.format(folder=Path(folder).absolute()), encoding="utf-8")
 
 

@@ -43,7 +43,9 @@ def test_a_model_of_one_version_cannot_be_compared_and_the_page_says_so(opened):
 def test_the_state_shows_models_cards_signatures_and_the_load_of_now(opened, page_served):
     page = opened.open("state", "reviews")
     rows = page.get_by_role("region", name="Models").locator("tbody tr")
-    expect(rows).to_have_count(7)
+    expect(rows).to_have_count(8)
+    assert rows.nth(7).locator("td").all_inner_texts()[:2] == ["broken", "1"]
+    expect(rows.nth(7).locator("td").nth(2)).to_contain_text(re.compile(r"✗ failed.*saved_model.pb"))
     assert [cell.strip() for cell in rows.nth(0).locator("td").all_inner_texts()] == [
         "reviews",
         "2",
@@ -69,6 +71,13 @@ def test_the_state_shows_models_cards_signatures_and_the_load_of_now(opened, pag
     assert float(figures["Requests/s"]) > 0
     assert float(figures["Median latency"].removesuffix(" ms")) > 0
     expect(page.get_by_role("img", name="Requests per second")).to_be_visible()
+
+
+def test_of_a_model_without_a_version_it_is_said_where_to_look(opened):
+    page = opened.open("try", "broken")
+    expect(page.locator(".trouble:visible")).to_have_text(
+        "No version of broken answers yet. The view “State” tells why."
+    )
 
 
 def ask(served, model, times):
