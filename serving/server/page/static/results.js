@@ -49,7 +49,10 @@ export function resultsView(onLook = () => {}) {
       rows.length > 1 && element("p", { class: "asked" }, foreign(shortened(title, 2 * TITLE))),
       full(answer),
     );
-    rows.forEach((row, place) => row.line?.classList.toggle("looked", place === index));
+    rows.forEach((row, place) => {
+      row.line?.classList.toggle("looked", place === index);
+      row.pick?.setAttribute("aria-current", String(place === index));
+    });
     onLook(index);
   }
 
@@ -71,13 +74,13 @@ export function resultsView(onLook = () => {}) {
   }
 
   function line(row, index) {
-    const pick = element(
+    row.pick = element(
       "button",
       { class: "plain", onclick: () => row.answer && look(index) },
       foreign(shortened(row.title, TITLE)),
     );
     row.cells = [element("td"), element("td", { class: "figure" })];
-    row.line = element("tr", {}, element("td", {}, pick), row.cells);
+    row.line = element("tr", {}, element("td", {}, row.pick), row.cells);
     return row.line;
   }
 
