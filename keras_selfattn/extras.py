@@ -30,7 +30,13 @@ MODULES = {
 }
 """The modules that an extra of setup.cfg brings. The first extra that brings a module is named for it."""
 
-EXTRA_OF_COMMAND = {"serve": "serve", "query": "client", "status": "client", "metadata": "client"}
+EXTRA_OF_COMMAND = {
+    "serve": "serve",
+    "open": "serve",
+    "query": "client",
+    "status": "client",
+    "metadata": "client",
+}
 """The extra of a command of `keras-selfattn`; it is "train" for the others."""
 
 _BACKENDS = ("tensorflow", "jax", "torch")

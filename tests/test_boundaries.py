@@ -149,7 +149,10 @@ def test_nothing_imports_the_estimators():
 @pytest.mark.parametrize(
     ("package", "order"),
     [
-        ("serving/server", ["rest", "api", "batching", "workers", "models", "storage", "tflite", "runtime"]),
+        (
+            "serving/server",
+            ["rest", "page", "api", "batching", "workers", "models", "storage", "tflite", "runtime"],
+        ),
         (
             "keras_selfattn/models",
             ["images", "series", "text", "tokens", "pretrained", "model_folders", "subwords"],

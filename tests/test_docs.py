@@ -120,7 +120,15 @@ def test_the_python_of_the_models_page_runs(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/savedmodel.md", "docs/client.md", "docs/models.md", "docs/scale.md", *GUIDES],
+    [
+        "README.md",
+        "docs/savedmodel.md",
+        "docs/client.md",
+        "docs/models.md",
+        "docs/scale.md",
+        "docs/page.md",
+        *GUIDES,
+    ],
 )
 def test_every_command_a_page_shows_exists_with_its_options(page):
     text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
@@ -130,6 +138,7 @@ def test_every_command_a_page_shows_exists_with_its_options(page):
     expected["docs/scale.md"] = {"export", "serve"}
     expected |= dict.fromkeys(GUIDES, frozenset())
     expected["docs/guides/csv-to-server.md"] = expected["README.md"] - {"quickstart"} | {"versions"}
+    expected["docs/page.md"] = {"open", "serve"}
     expected["docs/client.md"] = {"query", "status", "metadata"}
     assert {command for command, _ in shown} >= expected.get(page, {"export", "inspect", "versions"})
     for command, rest in shown:

@@ -34,14 +34,15 @@ _COMMANDS = (
     "versions",
     "predict",
     "serve",
+    "open",
     "query",
     "embed",
     "status",
     "metadata",
 )
 
-# `import` is no name of a module.
-_MODULES = {"import": "import_folder"}
+# `import` is no name of a module, and `open` is a function.
+_MODULES = {"import": "import_folder", "open": "open_page"}
 
 # Seconds after which a signal that was lost is raised once more.
 _AGAIN = 0.1

@@ -210,6 +210,8 @@ def _print_next(output: Path, run: "Run", version: Path, shown: LabelledRows) ->
     console.print(
         f"Run: {run.path}   SavedModel: {version}   figures: {output / 'metrics.json'}", soft_wrap=True
     )
+    console.print("Try it in your browser:", style="bold")
+    print_command("open", version.parent)
     console.print("Look into the SavedModel, and serve it again:")
     print_command("inspect", version)
     print_command("serve", f"--model_name={model}", f"--model_base_path={version.parent}")

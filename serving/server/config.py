@@ -246,6 +246,13 @@ class ServerConfig:
     rest_tls: bool = _setting(
         False, OWN_PROCESSES, _FLAG, "Encrypt REST, too, with the key and certificates of --ssl_config_file."
     )
+    page: bool = _setting(
+        False,
+        OWN_PROCESSES,
+        _FLAG,
+        "Serve a web page at / of the REST port, on which a person tries the models and looks at the server. "
+        "Nothing can be changed there.",
+    )
     auth_token_file: str | Path = _setting(
         "",
         OWN_PROCESSES,
@@ -311,6 +318,11 @@ class ServerConfig:
                 f"model_config_file lists models. Received {self.model_base_path!r}"
             )
 
+        if self.page and not self.rest_api_port:
+            raise InvalidInputError(
+                "rest_api_port must be a port, or -1 for any free one, with page, which is served there. "
+                "Received 0"
+            )
         if self.rest_tls and not str(self.ssl_config_file):
             raise InvalidInputError(
                 "ssl_config_file must have a key and a certificate with rest_tls. Received none"

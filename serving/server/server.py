@@ -38,7 +38,9 @@ from .models.freed_memory import LoadedObjects, limit_arenas
 from .models.loader import Loader
 from .models.model_config import configured_models, listed_models
 from .models.model_registry import ModelRegistry
+from .page.served_models import ServedModels
 from .rest.app import RestApi
+from .rest.page_routes import PageRoutes
 from .rest.server import RestServer
 from .rest.traced_app import TracedApp
 from .runtime import profiler
@@ -132,7 +134,7 @@ class Server:
         self._tokens = BearerTokens(config.auth_token_file) if str(config.auth_token_file) else None
         self._batching = batching_parameters(config)
         self._metrics_path = metrics_path(config)
-        self._rest_port = 0
+        self._rest_port = self._grpc_port = 0
         self._health: Health | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._port: Future[int] = Future()
@@ -271,7 +273,8 @@ class Server:
         if self.config.enable_profiler:
             grpc_api.add_service(server, profiler.SERVICE, profiler.methods())
         rest_api = RestApi(
-            api, open_inference, runner, self._management, self._metrics_path, self.config, self._tokens
+            *(api, open_inference, runner, self._management, self._metrics_path, self.config, self._tokens),
+            page=self._page(),
         )
         rest = None
         if self.config.rest_api_port:
@@ -280,7 +283,7 @@ class Server:
             rest = RestServer(app, self.config, shared, self._rest_tls, self._shares_ports)
         try:
             await self._step(LOADED)
-            port = listen(server, self.config, self._tls)
+            self._grpc_port = port = listen(server, self.config, self._tls)
             await server.start()
             await self._step(LISTENS)
             if rest is not None:
@@ -295,6 +298,12 @@ class Server:
                 await rest.abort()
             # A running server that is dropped keeps its port, and its garbage collection waits for ever.
             await server.stop(None)
+
+    def _page(self) -> PageRoutes | None:
+        if not self.config.page:
+            return None
+        told = (self.models, self._management, self.config, self._metrics_path)
+        return PageRoutes(ServedModels(*told, grpc_port=lambda: self._grpc_port), self.config)
 
     def _interceptors(self) -> list[grpc.aio.ServerInterceptor]:
         first = [Authentication(self._tokens)] if self._tokens else []

@@ -1,5 +1,6 @@
 import contextlib
 import logging
+import shutil
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import blocking
 import grpc
+import page_models
 import pytest
 import serving_models as models
 
@@ -93,6 +95,45 @@ def half(half_server):
 def text(text_server):
     with Client(text_server.target) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def page_folder(tmp_path_factory):
+    """The models of the page's tests."""
+    folder = tmp_path_factory.mktemp("page")
+    page_models.save_all(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page_served(page_folder):
+    from page_browser import Served  # here: it needs Playwright
+
+    served = Served(page_folder)
+    yield served
+    served.stop()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("needs the chromium command")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, page_served):
+    """A page of the browser; the test fails if it asks another origin, or has an error nobody expects."""
+    from page_browser import Opened
+
+    opened = Opened(browser, page_served)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -277,10 +277,11 @@ def get(server, path, context):
 def test_rest_is_encrypted_with_the_keys_of_grpc(half_base, files, tmp_path, tokens):
     config = ssl_config(files, tmp_path / "ssl.conf")
     trusting = ssl.create_default_context(cafile=str(files / "ca.pem"))
-    with encrypted(half_base, config, auth_token_file=tokens) as server:
+    with encrypted(half_base, config, auth_token_file=tokens, page=True) as server:
         assert server.rest_url == f"https://127.0.0.1:{server.rest_port}"
         assert get(server, "/readyz", trusting) == 200
         assert get(server, "/v1/models/half", trusting) == 401
+        assert [get(server, path, trusting) for path in ("/", "/page/models")] == [200, 401]
         with pytest.raises(ssl.SSLError):
             get(server, "/readyz", ssl.create_default_context())
         plain = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=20)

@@ -85,7 +85,7 @@ def serve():
 
 @pytest.fixture(scope="module")
 def shared(half_base):
-    served = Served("--model_name=half", f"--model_base_path={half_base}")
+    served = Served("--model_name=half", f"--model_base_path={half_base}", "--page")
     yield served
     assert served.end(signal.SIGTERM) == 0
     served.close()
@@ -188,6 +188,15 @@ def test_what_is_counted_is_the_sum_of_all_workers(shared):
 
 
 @pytest.mark.process
+def test_each_worker_serves_the_page_and_knows_the_models_of_all(shared):
+    assert "<title>keras-selfattn</title>" in shared.get("/")
+    told = [json.loads(shared.get("/page/models")) for _ in range(6)]  # over connections of their own
+    assert {each["grpc_port"] for each in told} == {int(shared.target.rpartition(":")[2])}
+    (model,) = told[0]["models"]
+    assert model["versions"] == [{"version": "3", "state": "AVAILABLE", "error": ""}]
+    assert json.loads(shared.get("/page/models/half/versions/3/card")) == {"card": None}
+
+
 def test_the_supervisor_loads_no_tensorflow(shared):
     libraries = Path(f"/proc/{shared.process.pid}/maps").read_text()
     assert "libtensorflow" not in libraries

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from keras_selfattn.version_files import CARD
+from keras_selfattn.version_files import CARD, read_card
 
 from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
@@ -47,6 +47,7 @@ class Loader:
             batching = own_batching_parameters(path) if self._has_own_batching else None
             servable = self._servable(model, version, path)
             servable.batching = batching
+            servable.card = read_card(path) if self._config.page else None
             return servable
 
     def _servable(self, model: str, version: int, path: Path) -> Servable:

@@ -174,6 +174,10 @@ class ModelRegistry:
         """The versions that answer, of every model on the list."""
         return {name: model.versions for name, model in list(self._models.items())}
 
+    def labels(self, name: str) -> dict[str, int]:
+        """The versions of a model by label, as last assigned."""
+        return dict(self._labels.get(name, {}))
+
     def close(self, timeout: float | None = None) -> None:
         """Unload everything at once.
 

@@ -73,6 +73,7 @@ class Servable(Protocol):
         signatures: its signatures, by name.
         row_tensors: names of the tensors whose first axis is rows that are known to be independent.
         batching: the parameters of batching for its requests; None uses the server's.
+        card: its model card, if the server has a page that shows it; otherwise None.
     """
 
     model: str
@@ -80,6 +81,7 @@ class Servable(Protocol):
     signatures: dict[str, pb.SignatureDef]
     row_tensors: frozenset[str]
     batching: BatchingParameters | None
+    card: dict[str, Any] | None
 
     def run(
         self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str], timeout: float | None
@@ -135,6 +137,7 @@ class SavedModelServable:
         self.version = version
         self.row_tensors: frozenset[str] = frozenset()
         self.batching: BatchingParameters | None = None
+        self.card: dict[str, Any] | None = None
         self._path = path
         self._session = Session(graph=ops.Graph(), config=config)
         try:

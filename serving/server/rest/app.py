@@ -48,6 +48,7 @@ from .json_out import (
 )
 from .open_inference_json import JSON_LENGTH
 from .open_inference_rest import OpenInferenceRest
+from .page_routes import PageRoutes
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ class RestApi:
         metrics_path: the path of the metrics; empty for none.
         config: the limits, and whether pages of other origins may call the API.
         tokens: the accepted tokens; None turns authentication off.
+        page: answers for the page; None for no page.
 
     Example:
         uvicorn.run(RestApi(api, open_inference, runner, management, DEFAULT_PATH, config))
@@ -101,8 +103,10 @@ class RestApi:
         metrics_path: str,
         config: ServerConfig,
         tokens: BearerTokens | None = None,
+        page: PageRoutes | None = None,
     ):
         self._tokens = tokens
+        self._page = page
         self.in_flight = InFlight()
         self._api = api
         self._open_inference = OpenInferenceRest(open_inference, runner)
@@ -154,8 +158,12 @@ class RestApi:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         if method == "OPTIONS" and self._headers:
             return _preflight(scope)
-        if self._tokens is not None and (path not in _OPEN or path == self._metrics_path):
+        if self._page is not None and path not in _OPEN:
+            self._page.check(method, scope["headers"])
+        if self._tokens is not None and not self._is_open(path):
             self._tokens.check([value for name, value in scope["headers"] if name == b"authorization"])
+        if self._page is not None and (found := await self._page.answer(method, path, scope["headers"])):
+            return found
         if method == "GET" and (found := await self._monitored(path)):
             return found
         if open_inference_routes.is_api(path):
@@ -177,6 +185,12 @@ class RestApi:
             return self._open_inference.describe(asked)
         infer = partial(self._open_inference.infer, asked, scope)
         return await self._infer(MODEL_INFER, pb.ModelSpec(name=asked.name), scope, receive, infer)
+
+    def _is_open(self, path: str) -> bool:
+        """Return True for a path that needs no token."""
+        if self._page is not None and self._page.is_file(path):
+            return True
+        return path in _OPEN and path != self._metrics_path
 
     async def _monitored(self, path: str) -> Answer | None:
         """Return the metrics or the state of the server, for those who watch it; None for another path."""

@@ -10,7 +10,7 @@ Reference: tensorflow_serving/servables/tensorflow/tflite_session.cc.
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from tensorflow.lite.python import schema_py_generated as schema
@@ -53,6 +53,7 @@ class TfliteServable:
         self.version = version
         self.row_tensors: frozenset[str] = frozenset()
         self.batching: BatchingParameters | None = None
+        self.card: dict[str, Any] | None = None
         content = _content(path)
         self._pool = InterpreterPool(content, threads)
         try:

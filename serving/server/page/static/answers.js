@@ -1,0 +1,120 @@
+// Answers as a person reads them: what the outputs of a signature say of each row.
+
+/**
+ * @typedef {Object} RowAnswer
+ * @property {"classes"|"tokens"|"numbers"|"other"} kind
+ * @property {string} summary in a few characters: the label, or the numbers
+ * @property {number|null} score of the label, in [0, 1]
+ * @property {string[]} [names] of all classes, in the order of `scores`
+ * @property {number[]} [scores]
+ * @property {string[]} [chosen] the labels of a model that gives any number of them
+ * @property {{token: string, label: string, score: number}[]} [tokens]
+ * @property {any} [numbers] a number, or lists of them
+ * @property {any} raw the outputs of the row, as the server wrote them
+ */
+
+/**
+ * Read the answer to a call: an answer for each row.
+ * @param {any} answer of the server
+ * @param {import("./signatures.js").Signature} signature that was asked
+ * @param {string[]|null} labels of the card, in the order of the classes
+ * @param {string[][]|null} tokens of each row, for a model that labels them
+ * @returns {RowAnswer[]}
+ */
+export function readAnswer(answer, signature, labels, tokens = null) {
+  if (answer.results)
+    return answer.results.map(
+      signature.method === "classify" ? classified : (value) => numeric(value, value),
+    );
+  const rows = answer.predictions
+    ? named(answer.predictions, signature)
+    : ofColumns(answer.outputs, signature);
+  return rows ? rows.map((own, row) => readRow(own, labels, tokens?.[row] ?? null)) : [other(answer.outputs)];
+}
+
+function named(rows, signature) {
+  const [first, ...more] = Object.keys(signature.outputs);
+  return more.length ? rows : rows.map((value) => ({ [first]: value }));
+}
+
+/** Return the outputs of each row; null if they are no rows. */
+function ofColumns(outputs, signature) {
+  const names = Object.keys(signature.outputs);
+  const columns = names.length === 1 ? { [names[0]]: outputs } : outputs;
+  const counts = new Set(Object.values(columns).map((column) => (Array.isArray(column) ? column.length : 0)));
+  if (counts.size !== 1 || counts.has(0)) return null;
+  const [count] = counts;
+  return Array.from({ length: count }, (_, row) =>
+    Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, column[row]])),
+  );
+}
+
+function classified(pairs) {
+  const [names, scores] = [pairs.map((pair) => pair[0]), pairs.map((pair) => pair[1] ?? NaN)];
+  return classes({ label: names[largest(scores)], probabilities: scores }, names);
+}
+
+function readRow(own, labels, tokens) {
+  if (tokens && Array.isArray(own.label)) return labelled(own, tokens);
+  if (typeof own.label === "string" && isNumbers(own.probabilities)) return classes(own, labels);
+  if (labels && isNumbers(own.probabilities)) {
+    return classes({ ...own, label: labels[largest(own.probabilities)] }, labels);
+  }
+  const values = Object.values(own);
+  if (values.length === 1 && areNumbers(values[0])) return numeric(own, values[0]);
+  return other(own);
+}
+
+function classes(own, labels) {
+  const scores = own.probabilities.map((score) => score ?? NaN);
+  const best = largest(scores);
+  const names = scores.map((_, index) => labels?.[index] ?? (index === best ? own.label : `class ${index}`));
+  const several = Array.isArray(own.labels) ? own.labels.filter((label) => label !== "") : undefined;
+  const summary = several ? several.join(", ") || "none of the labels" : (own.label ?? names[best]);
+  return { kind: "classes", summary, score: scores[best] ?? null, names, scores, chosen: several, raw: own };
+}
+
+function labelled(own, tokens) {
+  const found = tokens.map((token, place) => ({
+    token,
+    label: own.label[place],
+    score: own.score?.[place] ?? NaN,
+  }));
+  const marked = found.filter(({ label }) => label && label !== "O");
+  const summary = marked.map(({ token, label }) => `${token} (${label})`).join(" ") || "no token has a label";
+  const scores = found.map(({ score }) => score).filter(Number.isFinite);
+  return {
+    kind: "tokens",
+    summary,
+    score: scores.length ? Math.min(...scores) : null,
+    tokens: found,
+    raw: own,
+  };
+}
+
+function numeric(own, numbers) {
+  const flat = [numbers].flat(Infinity);
+  const shown = flat.slice(0, 4).map((value) => (value === null ? "–" : Number(value.toPrecision(5))));
+  const summary = shown.join(", ") + (flat.length > 4 ? `, … (${flat.length} numbers)` : "");
+  return { kind: "numbers", summary, score: null, numbers, raw: own };
+}
+
+function other(raw) {
+  return { kind: "other", summary: JSON.stringify(raw)?.slice(0, 80) ?? "", score: null, raw };
+}
+
+function largest(scores) {
+  return scores.reduce((best, score, index) => (score > scores[best] ? index : best), 0);
+}
+
+function isNumbers(value) {
+  return (
+    Array.isArray(value) &&
+    value.length > 0 &&
+    value.every((each) => typeof each === "number" || each === null)
+  );
+}
+
+function areNumbers(value) {
+  return typeof value === "number" || (Array.isArray(value) && value.length > 0 && value.every(areNumbers));
+}

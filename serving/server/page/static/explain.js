@@ -1,0 +1,108 @@
+// The attention behind an answer: asked for when somebody wants to see it, and shown by the viewer.
+
+import { authorization } from "./api.js";
+import { versionOf } from "./catalog.js";
+import { element, fill } from "./dom.js";
+
+/** A button, and a part of the page that then shows what the model attends to in a row. */
+export function attentionPart() {
+  const place = element("div");
+  const trouble = element("p", { class: "trouble", role: "alert" });
+  const button = element("button", { type: "button", onclick: show }, "What does it attend to?");
+  const heading = element("h2", { tabindex: -1 }, "What the model attends to");
+  const box = element("section", { class: "panel" }, heading, trouble, place);
+  let asked = null;
+  let shown = null;
+  let controller = null;
+
+  function clear() {
+    controller?.abort();
+    shown?.destroy();
+    shown = null;
+    box.hidden = true;
+    trouble.textContent = "";
+    fill(place);
+  }
+
+  async function show() {
+    clear();
+    controller = new AbortController();
+    const { signal } = controller;
+    button.disabled = true;
+    try {
+      const mount = await explained(asked, signal);
+      box.hidden = false; // before it is drawn: what is hidden has no size
+      if (!signal.aborted) shown = mount(place);
+    } catch (error) {
+      if (!signal.aborted) trouble.textContent = `The attention cannot be shown: ${error.message}`;
+    } finally {
+      button.disabled = false;
+    }
+    if (signal.aborted) return;
+    box.hidden = false;
+    heading.focus();
+  }
+
+  clear();
+  return {
+    button,
+    element: box,
+    /** Offer the attention in a row of the last call; null for no call. */
+    offer(last, row) {
+      clear();
+      asked = { last, row };
+      button.hidden = !last || !canExplain(last);
+    },
+  };
+}
+
+/** Ask for the weights, and return the function that shows them in an element. */
+async function explained(asked, signal) {
+  // Loaded only now: most people ask without looking, and the page is there sooner.
+  const [{ explain }, { mountAttention }] = await Promise.all([
+    import("./attention/fetch.js"),
+    import("./attention/view.js"),
+  ]);
+  const { call } = asked.last;
+  const input = await inputOf(asked);
+  const server = { base: "", headers: authorization() };
+  const explanation = await explain(server, call.target.model, versionOf(call.target), input, signal);
+  return (place) => mountAttention(place, explanation);
+}
+
+function canExplain({ described, way, call }) {
+  const { explain } = described.signatures;
+  const hasWeights = explain && ("weights" in explain.outputs || "weights_0" in explain.outputs);
+  return Boolean(hasWeights) && way.kind !== "json" && Boolean(call.asked.inputs);
+}
+
+/** Return a row as the viewer asks for it. */
+function inputOf({ last: { call, described, way }, row }) {
+  const value = call.asked.inputs[way.input][row];
+  if (way.kind === "image") return pixelsOf(value.b64, described.signatures.explain);
+  if (way.kind === "tokens") return { tokens: call.asked.tokens[row] };
+  return way.kind === "series" ? { series: value } : { text: value };
+}
+
+/** Return the pixels of an image file as the model reads them: numbers from 0 to 255. */
+async function pixelsOf(encoded, { inputs }) {
+  const bytes = Uint8Array.from(atob(encoded), (character) => character.charCodeAt(0));
+  const bitmap = await createImageBitmap(new Blob([bytes]));
+  const { width, height } = bitmap;
+  const context = new OffscreenCanvas(width, height).getContext("2d");
+  context.drawImage(bitmap, 0, 0);
+  const { data } = context.getImageData(0, 0, width, height);
+  const channels = Object.values(inputs)[0].shape?.[3] ?? 3;
+  const pixels = new Float32Array(width * height * channels);
+  for (let place = 0; place < width * height; place += 1) {
+    const colours = data.subarray(4 * place, 4 * place + 3);
+    if (channels === 1) pixels[place] = grey(colours);
+    else pixels.set(colours, channels * place);
+  }
+  return { image: { pixels, height, width, channels } };
+}
+
+/** As TensorFlow's decoders: the luma of ITU-R BT.601. */
+function grey([red, green, blue]) {
+  return Math.round(0.299 * red + 0.587 * green + 0.114 * blue);
+}

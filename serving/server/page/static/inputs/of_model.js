@@ -1,0 +1,95 @@
+// The input that fits a model, with its examples; what is written in it stays when another model takes the same.
+
+import { element, fill, shortened } from "../dom.js";
+import { imageInput } from "./image.js";
+import { jsonInput } from "./json.js";
+import { seriesInput } from "./series.js";
+import { textInput } from "./text.js";
+import { tokensInput } from "./tokens.js";
+
+const INPUTS = {
+  text: textInput,
+  tokens: tokensInput,
+  series: seriesInput,
+  image: imageInput,
+  json: jsonInput,
+};
+const NAMES = { text: "Text", tokens: "Tokens", series: "Series", image: "Image", json: "JSON" };
+
+/**
+ * A place for the input of a model.
+ * @param {() => void} onChange
+ */
+export function modelInput(onChange) {
+  const kinds = element("div", { class: "kinds", role: "group", "aria-label": "Kind of input" });
+  const place = element("div");
+  const examples = element("div", { class: "examples" });
+  const box = element("div", { class: "ask" }, kinds, place, examples);
+  const kept = new Map();
+  let described = null;
+  let way = null;
+  let input = null;
+
+  function choose(next) {
+    way = next;
+    const key = JSON.stringify([
+      way.kind,
+      way.input,
+      way.features,
+      way.kind === "json" && described.signatures,
+    ]);
+    if (!kept.has(key)) kept.set(key, INPUTS[way.kind](way, onChange, described));
+    input = kept.get(key);
+    for (const button of kinds.children)
+      button.setAttribute("aria-pressed", button.dataset.kind === way.kind);
+    if (place.firstChild !== input.element) fill(place, input.element);
+    fill(examples, examplesOf(described.card, way).map(exampleButton));
+  }
+
+  function exampleButton({ values, isMadeUp }) {
+    const [row] = Object.values(values)[0];
+    const text = way.kind === "tokens" ? row.join(" ") : row;
+    const shown = typeof text === "string" ? `“${shortened(text, 40)}”` : "of the model card";
+    const title = `${isMadeUp ? "Made-up example" : "Example"} ${shown}`;
+    return element("button", { type: "button", class: "example", onclick: () => input.set(values) }, title);
+  }
+
+  return {
+    element: box,
+    /** Show the input for a version. */
+    fit(next) {
+      const before = way;
+      described = next;
+      fill(
+        kinds,
+        next.ways.map((each) =>
+          element(
+            "button",
+            {
+              type: "button",
+              "data-kind": each.kind,
+              onclick: () => {
+                choose(each);
+                onChange();
+              },
+            },
+            NAMES[each.kind],
+          ),
+        ),
+      );
+      kinds.hidden = next.ways.length < 2;
+      choose(next.ways.find((each) => each.kind === before?.kind) ?? next.ways[0]);
+    },
+    way: () => way,
+    signature: () => input.signature?.() ?? way.signature,
+    size: () => input?.size() ?? 0,
+    /** Return the rows; raises an Error that says what is wrong with them. */
+    read: () => input.read(),
+  };
+}
+
+function examplesOf(card, way) {
+  const example = card?.signatures?.[way.signature]?.example;
+  if (way.kind === "json" || !example?.request || !(way.input in example.request)) return [];
+  return [{ values: example.request, isMadeUp: example.made_up }];
+}

@@ -1,0 +1,110 @@
+// The page: its views, the choice of the model, and the connection to the server.
+
+import { connection } from "./api.js";
+import { catalog, changes, modelNamed, refresh, watch } from "./catalog.js";
+import { compareView } from "./compare.js";
+import { element, fill } from "./dom.js";
+import { stateView } from "./state.js";
+import { tokenForm } from "./token.js";
+import { tryView } from "./try.js";
+
+const views = { try: tryView(), compare: compareView(), state: stateView() };
+const main = document.getElementById("main");
+const heading = element("h1", { class: "offscreen" });
+const banner = document.getElementById("banner");
+const models = element("select", { "aria-label": "Model", onchange: () => go(shownView(), models.value) });
+const token = tokenForm(() => refresh().catch(() => {}));
+
+/** Return the view and the model in the address, #VIEW/MODEL. */
+function place() {
+  const [view, model = ""] = location.hash.slice(1).split("/");
+  return [view in views ? view : "try", decoded(model)];
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return ""; // somebody has changed the address
+  }
+}
+
+function shownView() {
+  return place()[0];
+}
+
+function go(view, model) {
+  location.hash = `#${view}/${encodeURIComponent(model)}`;
+}
+
+function chosenModel() {
+  const [, model] = place();
+  return modelNamed(model)?.name ?? catalog()?.models[0]?.name ?? "";
+}
+
+function show() {
+  const view = shownView();
+  for (const [name, each] of Object.entries(views)) {
+    each.element.hidden = name !== view || !catalog();
+    each.show?.(name === view);
+  }
+  for (const link of document.querySelectorAll("nav a")) {
+    const name = link.hash.slice(1).split("/")[0];
+    link.hash = `#${name}/${encodeURIComponent(chosenModel())}`;
+    if (name === view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  heading.textContent = `${views[view].title} ${chosenModel()}`;
+  document.title = `${heading.textContent} – keras-selfattn`;
+  update();
+}
+
+function update() {
+  if (!catalog()) return;
+  const names = catalog().models.map(({ name }) => name);
+  if (names.join("\n") !== [...models.options].map(({ value }) => value).join("\n")) {
+    fill(
+      models,
+      names.map((name) => element("option", { value: name }, name)),
+    );
+  }
+  models.value = chosenModel();
+  views[shownView()].update(chosenModel());
+}
+
+connection.addEventListener("gone", () => {
+  fill(
+    banner,
+    element(
+      "p",
+      { class: "gone" },
+      "The server does not answer. Nothing you wrote is lost; the page tries again every 2 seconds.",
+    ),
+  );
+});
+connection.addEventListener("back", () => {
+  fill(banner, element("p", { class: "back" }, "The server answers again."));
+  setTimeout(() => banner.querySelector(".back") && fill(banner), 4000);
+});
+connection.addEventListener("token", token.ask);
+changes.addEventListener("change", () => {
+  token.done();
+  document.getElementById("footer").textContent =
+    `keras-selfattn ${catalog().server}. This page only reads: nothing of the server is changed here.`;
+  show();
+});
+addEventListener("hashchange", show);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the part after # is the view
+  main.focus();
+});
+
+fill(document.getElementById("picker"), element("label", {}, "Model ", models));
+fill(
+  main,
+  heading,
+  token.element,
+  Object.values(views).map((view) => view.element),
+);
+show();
+watch();

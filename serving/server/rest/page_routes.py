@@ -1,0 +1,92 @@
+"""The paths of the page: its files, the list of models, and the card of a version."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from ..config import ServerConfig
+from ..page.origin_check import refusal
+from ..page.served_models import ServedModels
+from ..page.static_files import StaticFile, read_static_files
+from .answer import Answer
+from .body import HttpError
+from .json_out import dumped
+
+_LIST = "/page/models"
+_CARD = re.compile(r"/page/models/(?P<name>[^/]+)/versions/(?P<version>\d{1,18})/card")
+_NOT_MODIFIED = 304
+# Nothing of another origin, no script or style in the page itself, no frame around it, no form that leaves.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+    "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": _POLICY,
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class PageRoutes:
+    """Answer the requests of the page.
+
+    Args:
+        served: what it is told of the models.
+        config: of the server.
+
+    Example:
+        page = PageRoutes(served, config)
+        answer = await page.answer("GET", "/", headers)
+    """
+
+    def __init__(self, served: ServedModels, config: ServerConfig):
+        self._served = served
+        self._config = config
+        self._files = read_static_files()
+
+    def check(self, method: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Check that a request, to any path of the port, is not made by a web page of another site.
+
+        Raises:
+            HttpError: 421 or 403, it may be.
+        """
+        refused = refusal(self._config, method, headers)
+        if refused is not None:
+            raise HttpError(*refused)
+
+    def is_file(self, path: str) -> bool:
+        """Return True for a file of the page, which needs no token: it holds nothing of the models."""
+        return path in self._files
+
+    async def answer(self, method: str, path: str, headers: Sequence[tuple[bytes, bytes]]) -> Answer | None:
+        """Return the answer to a request for one of the page's paths; None for another path.
+
+        Raises:
+            HttpError: 405, it is no GET; 404, there is nothing under /page/ at that path.
+            NotFoundError: no such version answers.
+        """
+        if path != "/" and not path.startswith("/page/"):
+            return None
+        if method != "GET":
+            raise HttpError(405, f"{path} is there to be read: GET it. Received {method}")
+        if path in self._files:
+            return _file_answer(self._files[path], headers)
+        if path == _LIST:
+            return _json(await self._served.listed())
+        if found := _CARD.fullmatch(path):
+            return _json(self._served.card(unquote(found["name"]), int(found["version"])))
+        raise HttpError(404, f"there is nothing at {path}; the page begins at /")
+
+
+def _file_answer(file: StaticFile, headers: Sequence[tuple[bytes, bytes]]) -> Answer:
+    known = b",".join(value for name, value in headers if name == b"if-none-match").decode("latin-1")
+    if file.tag in (tag.strip().removeprefix("W/") for tag in known.split(",")):
+        return Answer(b"", _NOT_MODIFIED, file.content_type, {**_HEADERS, "ETag": file.tag})
+    return Answer(file.body, content_type=file.content_type, headers={**_HEADERS, "ETag": file.tag})
+
+
+def _json(value: Any) -> Answer:
+    return Answer(dumped(value), headers={**_HEADERS, "Cache-Control": "no-store"})
