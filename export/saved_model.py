@@ -20,7 +20,7 @@ from keras_selfattn.store_calls import without_secrets
 from . import written_graph
 from .card import Training, model_card, write_card
 from .contract import Contract, contract_for
-from .precision import Comparison, at_precision, compare, computes_in_half
+from .precision import Comparison, at_precision, compare, rounds_coarsely
 from .stored_versions import upload
 from .trial import live_answers, try_saved_model
 from .versions import MOST, check_keep, clean, keep_newest, list_versions, next_version
@@ -139,7 +139,7 @@ def export_saved_model(
             operations = _save(contract, draft)
             write_warmup(draft, contract.signatures, cases)
             stage("checking in a fresh process")
-            measured = try_saved_model(draft, cases, _HALF if computes_in_half(written) else _FULL)
+            measured = try_saved_model(draft, cases, _HALF if rounds_coarsely(written) else _FULL)
             write_card(draft, describe(operations=operations, measured=measured))
             if uri is None:
                 target = _publish(draft, base, version)

@@ -16,6 +16,7 @@ from keras_selfattn.layers.position_encodings import (
     SinusoidalPositionEncoding,
     SinusoidalPositionEncoding2D,
 )
+from keras_selfattn.layers.quantized import quantize_parts, quantized_parts
 from keras_selfattn.layers.relative_positions import (
     BucketedBias,
     LinearBias,
@@ -45,4 +46,6 @@ __all__ = [
     "SinusoidalPositionEncoding",
     "SinusoidalPositionEncoding2D",
     "portable",
+    "quantize_parts",
+    "quantized_parts",
 ]
