@@ -100,8 +100,8 @@ def at_precision(model: keras.Model, precision: str | None) -> tuple[keras.Model
         return model, Weights(model)
     if _is_quantized(model):
         raise ExportError(
-            f"`precision` is for a model of floats, and this one is quantized to int8. Received {precision!r}. "
-            "Leave it out, or export the model as it was before `quantize`."
+            "`precision` is for models of floats, and this one is quantized to int8: leave it out, or export "
+            f"the model as it was before `quantize`. Received {precision!r}."
         )
     if precision == "bfloat16":
         recast = _recast(model, precision)

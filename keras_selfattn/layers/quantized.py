@@ -205,9 +205,8 @@ def _part(layer: Any, place: str) -> Any:
     for name in place.split("/") if place else ():
         named = {each.name: each for each in _children(part)}
         if name not in named:
-            raise ValueError(
-                f"{layer.name} has no part {place!r} to quantize: {part.name} has {sorted(named)}."
-            )
+            has = ", ".join(sorted(named)) or "none"
+            raise ValueError(f"{layer.name} has no part {place!r} to quantize: those of {part.name}: {has}.")
         part = named[name]
     return part
 

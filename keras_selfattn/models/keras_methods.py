@@ -95,7 +95,7 @@ class KerasMethods(DeferredCompile):
             warnings.filterwarnings("ignore", ".*does not have a `quantize` method", UserWarning)
             super().quantize(mode, config=config, filters=filters, **kwargs)
         if self.compiled:
-            self.compile_again()
+            self.compile_again(new_optimizer=True)
 
     def _check_quantize_args(self, mode: str, compute_dtype: str) -> None:
         """Keras calls it before anything is changed."""
