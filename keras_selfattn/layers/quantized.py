@@ -65,7 +65,7 @@ def _whole_product(numbers: Tensor, values: Tensor) -> Tensor:
     if not computes_whole_numbers_as_floats():
         return ops.matmul(numbers, values)
     width = values.shape[0]
-    parts = [
+    parts: list[Any] = [
         ops.matmul(
             ops.cast(numbers[:, start : start + _EXACT], "float32"),
             ops.cast(values[start : start + _EXACT], "float32"),
