@@ -72,7 +72,10 @@ def _whole_product(numbers: Tensor, values: Tensor) -> Tensor:
         )
         for start in range(0, width, _EXACT)
     ]
-    return parts[0] if len(parts) == 1 else sum(ops.cast(part, "int32") for part in parts)
+    if len(parts) == 1:
+        return parts[0]
+    whole: list[Any] = [ops.cast(part, "int32") for part in parts]
+    return sum(whole[1:], whole[0])
 
 
 class QuantizationHook(keras.layers.Layer):
