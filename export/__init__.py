@@ -1,4 +1,4 @@
-"""Versioned, checked SavedModels that take raw input and answer with names."""
+"""Versioned, checked SavedModels that take raw input and answer with names; and files of other runtimes."""
 
 # ruff: noqa: E402
 from keras_selfattn.extras import require
@@ -10,6 +10,7 @@ from keras_selfattn.version_files import read_card
 
 from .card import Training
 from .inspection import Inspection, inspect_saved_model
+from .portable.write import export_portable
 from .precision import Comparison
 from .saved_model import export_saved_model
 from .versions import keep_newest, latest_version, list_versions, remove_versions
@@ -18,6 +19,7 @@ __all__ = [
     "Comparison",
     "Inspection",
     "Training",
+    "export_portable",
     "export_saved_model",
     "inspect_saved_model",
     "keep_newest",

@@ -23,7 +23,6 @@ from .contract import Contract
 from .precision import Comparison
 from .signatures.model_signatures import Signature, specs_of
 from .trial import Case
-from .written_graph import OLDEST
 
 _FORMAT = 1
 _SHOWN = 1000  # numbers of one tensor
@@ -60,9 +59,10 @@ def model_card(
     *,
     precision: str | None,
     comparison: Comparison | None,
-    operations: Sequence[str],
+    requires: Mapping[str, Any],
     training: Training | None,
     measured: Mapping[str, Any],
+    converters: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the card of a model, without its digest.
 
@@ -71,11 +71,12 @@ def model_card(
         cases: requests that the model has answered; the first of each signature is its example.
         precision: as `export_saved_model`'s.
         comparison: with the unchanged model, if there was one.
-        operations: names of the graph's operations.
+        requires: the runtime that the files need, and the names of the graph's operations.
         training: the origin of the model, if known.
         measured: the figures of the check.
+        converters: further packages that wrote the files.
     """
-    versions = {name: version(name) for name in _VERSIONED}
+    versions = {name: version(name) for name in (*_VERSIONED, *converters)}
     examples = {case.signature: case for case in reversed(cases)}
     return {
         "format": _FORMAT,
@@ -91,7 +92,7 @@ def model_card(
         "training": None if training is None else {"data": training.data, "settings": training.settings},
         "metrics": None if training is None else training.metrics,
         "config": contract.config,
-        "requires": {"tensorflow_serving": f">={OLDEST}", "operations": list(operations)},
+        "requires": dict(requires),
         "measured": measured,
         "versions": {"keras-selfattn": __version__, "python": platform.python_version(), **versions},
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -18,7 +18,7 @@ from keras_selfattn.models.base import RawModel
 from .signatures.explain import collected_weights
 from .signatures.image_preprocessing import ImageFront
 from .signatures.model_signatures import MOST_ASKED, Graphs, Signature, specs_of
-from .signatures.named_outputs import answers_for
+from .signatures.named_outputs import Answers, answers_for
 from .signatures.piece_preprocessing import PieceFront
 from .signatures.preprocessing import (
     Front,
@@ -151,11 +151,7 @@ def _model_contract(
     samples: Mapping[str, Any] | None,
 ) -> Contract:
     front = PlainFront(model) if preprocess is None else PreprocessFront(preprocess)
-    requests = front.requests() if samples is None else _given(front, samples)
-    outputs, found = _tried(model, weights, front, requests[0])
-    names = _output_names(model, outputs)
-    shape = None if names else _output_shape(model, outputs)
-    answers = answers_for(shape, labels, names)
+    answers, requests, found = plain_parts(model, weights, front, labels, samples)
     graphs = Graphs(model, weights, front, answers)
     signatures = graphs.signatures(requests)
     if found:
@@ -170,6 +166,25 @@ def _model_contract(
         config={"name": model.name, "parameters": model.count_params()},
         made_up=samples is None,
     )
+
+
+def plain_parts(
+    model: keras.Model,
+    weights: Weights,
+    front: Front,
+    labels: Sequence[str] | None,
+    samples: Mapping[str, Any] | None,
+) -> tuple[Answers, list[Request], list[Tensor]]:
+    """Return the names for the outputs of a Keras model, requests to try it with, and attention weights.
+
+    Raises:
+        ExportError: if the model fails on the first request, or the labels do not fit its outputs.
+    """
+    requests = front.requests() if samples is None else _given(front, samples)
+    outputs, found = _tried(model, weights, front, requests[0])
+    names = _output_names(model, outputs)
+    shape = None if names else _output_shape(model, outputs)
+    return answers_for(shape, labels, names), requests, found
 
 
 def _given(front: Front, samples: Mapping[str, Any]) -> list[Request]:

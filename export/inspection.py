@@ -11,7 +11,7 @@ from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from keras_selfattn.errors import ExportError
-from keras_selfattn.version_files import digest, read_card, size_of
+from keras_selfattn.version_files import digest, format_of, read_card, size_of
 
 from . import warmup
 from .versions import latest_version
@@ -57,6 +57,7 @@ class Inspection:
         warmup_requests: their number.
         card: the model card, or None.
         intact: True if the files have the card's digest; None without a card.
+        format: "savedmodel"; or "onnx" or "litert", of which all that is known is in the card.
 
     Example:
 
@@ -74,10 +75,13 @@ class Inspection:
     warmup_requests: int
     card: Mapping[str, Any] | None
     intact: bool | None
+    format: str = "savedmodel"
 
 
 def inspect_saved_model(path: str | Path) -> Inspection:
     """Return the contents of a SavedModel, or of the newest version under a base path.
+
+    Of a version that `export_portable` wrote, they are what its card says.
 
     Args:
         path: any SavedModel's folder, or a folder of versions.
@@ -100,13 +104,15 @@ def inspect_saved_model(path: str | Path) -> Inspection:
     folder = _folder(Path(path))
     try:
         return _inspect(folder)
-    except (tf.errors.OpError, TypeError, ValueError) as error:
+    except (tf.errors.OpError, KeyError, TypeError, ValueError) as error:
         raise ExportError(f"{folder} is not whole, or not a SavedModel: {error}") from error
 
 
 def _inspect(folder: Path) -> Inspection:
-    saved_model = _read(folder)
     card = read_card(folder)
+    if _graph(folder) is None:
+        return _inspect_portable(folder, card)
+    saved_model = _read(folder)
     return Inspection(
         path=folder,
         signatures={
@@ -124,10 +130,43 @@ def _inspect(folder: Path) -> Inspection:
     )
 
 
+def _inspect_portable(folder: Path, card: Mapping[str, Any] | None) -> Inspection:
+    form = format_of(folder)
+    if card is None or form is None:
+        raise ExportError(
+            f"{folder} holds a file for {form} without a model card: keras-selfattn did not write it. Use "
+            "that runtime's own tools."
+        )
+    signatures = {
+        name: SignatureView(each["method_name"], _described(each["inputs"]), _described(each["outputs"]))
+        for name, each in card["signatures"].items()
+    }
+    return Inspection(
+        path=folder,
+        signatures=signatures,
+        operations={},
+        variables={},
+        bytes=size_of(folder),
+        tensorflow=card.get("versions", {}).get("tensorflow", ""),
+        warmup_requests=0,
+        card=card,
+        intact=card["files"].get("digest") == digest(folder),
+        format=form,
+    )
+
+
+def _described(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+    shapes = {name: tensor["shape"] for name, tensor in tensors.items()}
+    return {
+        name: Tensor(tensors[name]["dtype"], None if shape is None else tuple(shape))
+        for name, shape in shapes.items()
+    }
+
+
 def _folder(path: Path) -> Path:
     latest = latest_version(path)
-    folder = path if latest is None or _graph(path) else path / str(latest)
-    if _graph(folder) is None:
+    folder = path if latest is None or format_of(path) else path / str(latest)
+    if format_of(folder) is None:
         raise ExportError(
             f"There is no SavedModel in {path}: no saved_model.pb there, and no version below. Give a folder "
             "that `export` or tf.saved_model.save wrote."

@@ -1,29 +1,22 @@
 """Write a model as the next SavedModel version: check it in a fresh process, then rename it into place."""
 
 import functools
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePath
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.atomic import draft_directory, publish
 from keras_selfattn.errors import ExportError
-from keras_selfattn.object_stores import uri_of
-from keras_selfattn.store_calls import without_secrets
 
 from . import written_graph
 from .card import Training, model_card, write_card
 from .contract import Contract, contract_for
+from .places import check_model, check_place, draft_of, errors_named, publish_version
 from .precision import Comparison, at_precision, compare, rounds_coarsely
-from .stored_versions import upload
 from .trial import live_answers, try_saved_model
-from .versions import MOST, check_keep, clean, keep_newest, list_versions, next_version
+from .versions import keep_newest
 from .warmup import write_warmup
 
 # Largest difference between the answers of a model and of its graph, relative to numbers above 1. A graph
@@ -97,13 +90,8 @@ def export_saved_model(
 
     Reference: tensorflow/core/protobuf/saved_model.proto.
     """
-    base, uri = Path(base_path), uri_of(base_path)
-    _check_model(model)
-    _check_version(version)
-    if uri is None:
-        _check_folder(base)
-    _check_free(base_path, version)
-    check_keep(keep)
+    check_model(model)
+    check_place(base_path, version, keep, "savedmodel")
     _check_drop(max_accuracy_drop, evaluation)
     if signatures and precision is not None:
         raise ExportError("`signatures` use the model's own weights: leave out `precision`, or them.")
@@ -132,38 +120,21 @@ def export_saved_model(
     describe = functools.partial(
         model_card, contract, cases, precision=precision, comparison=comparison, training=training
     )
-    with _errors_named(base if uri is None else uri):
-        clean(base_path)
-        with _draft(base, version) if uri is None else _draft_of_upload() as draft:
-            stage("tracing and writing")
-            operations = _save(contract, draft)
-            write_warmup(draft, contract.signatures, cases)
-            stage("checking in a fresh process")
-            measured = try_saved_model(draft, cases, _HALF if rounds_coarsely(written) else _FULL)
-            write_card(draft, describe(operations=operations, measured=measured))
-            if uri is None:
-                target = _publish(draft, base, version)
-            else:
-                stage("uploading")
-                target = upload(draft, uri, _numbers(uri, version))
+    with errors_named(base_path), draft_of(base_path, version) as draft:
+        stage("tracing and writing")
+        operations = _save(contract, draft)
+        write_warmup(draft, contract.signatures, cases)
+        stage("checking in a fresh process")
+        measured = try_saved_model(draft, cases, _HALF if rounds_coarsely(written) else _FULL)
+        write_card(draft, describe(requires=_requires(operations), measured=measured))
+        target = publish_version(draft, base_path, version, stage)
     if keep is not None:
         keep_newest(base_path, keep, always=int(PurePath(target).name))
     return target
 
 
-def _draft(base: Path, version: int | None) -> AbstractContextManager[Path]:
-    return draft_directory(base / str(version or next_version(base)))
-
-
-@contextmanager
-def _draft_of_upload() -> Iterator[Path]:
-    with TemporaryDirectory(prefix="keras-selfattn-") as folder:
-        yield Path(folder)
-
-
-def _numbers(uri: str, version: int | None) -> Iterator[int]:
-    """Yield the numbers that an upload may take: others may upload at the same time."""
-    return iter([version]) if version is not None else itertools.count(next_version(uri))
+def _requires(operations: Sequence[str]) -> dict[str, Any]:
+    return {"tensorflow_serving": f">={written_graph.OLDEST}", "operations": list(operations)}
 
 
 def _save(contract: Contract, folder: Path) -> list[str]:
@@ -182,39 +153,6 @@ def _save(contract: Contract, folder: Path) -> list[str]:
     )
 
 
-@contextmanager
-def _errors_named(base: Path | str) -> Iterator[None]:
-    """Raise errors of writing as ExportError."""
-    try:
-        yield
-    except FileExistsError as error:
-        raise ExportError(f"{error}. Leave `version` out to write the next one.") from error
-    except (OSError, tf.errors.OpError) as error:
-        raise ExportError(f"{without_secrets(base)} cannot be written: {error}.") from error
-    except AssertionError as error:
-        # The message of tf.saved_model.save for a table that it cannot find.
-        raise ExportError(
-            "The model, `preprocess` or `signatures` use a table or variable that is not saved along: "
-            f"{error} Let a layer hold it as a Keras weight, or give a tf.Module that holds it as an "
-            "attribute."
-        ) from error
-
-
-def _check_model(model: keras.Model) -> None:
-    if not isinstance(model, keras.Model):
-        raise ExportError(f"`model` must be a Keras model. Received {type(model).__name__}.")
-    if not model.built:
-        raise ExportError("`model` has no weights yet. Train it, or call it once.")
-    if keras.backend.backend() != "tensorflow":
-        raise ExportError(
-            f"A SavedModel needs TensorFlow. Keras runs on {keras.backend.backend()!r}: save the model "
-            "as .keras, and export the file with `keras-selfattn export`, in a process of its own."
-        )
-    for weight in model.weights:
-        if not np.isfinite(np.asarray(weight, dtype="float32")).all():
-            raise ExportError(f"The weight {weight.path!r} is not finite everywhere. Train the model again.")
-
-
 def _check_drop(most: float | None, evaluation: Any) -> None:
     if most is not None and (isinstance(most, bool) or not 0 <= most <= 1):
         raise ExportError(f"`max_accuracy_drop` must be a share from 0 to 1. Received {most!r}.")
@@ -229,46 +167,3 @@ def _check_accuracy(comparison: Comparison, most: float | None) -> None:
             f"{comparison.before.accuracy:.2%} to {comparison.after.accuracy:.2%}; at most {most:.2%} was "
             "allowed. Nothing was written."
         )
-
-
-def _check_folder(base: Path) -> None:
-    if base.exists() and not base.is_dir():
-        raise ExportError(f"`base_path` must be a folder. {base} is a file; choose another name.")
-    if set("[]\\") & set(str(base.absolute())):
-        raise ExportError(
-            "`base_path` must hold no brackets or backslashes: TensorFlow cannot load from "
-            f"{base.absolute()}."
-        )
-
-
-def _check_version(version: int | None) -> None:
-    if version is None:
-        return
-    if isinstance(version, bool) or not isinstance(version, int) or not 0 < version <= MOST:
-        raise ExportError(f"`version` must be a positive integer below 2**63. Received {version!r}.")
-
-
-def _check_free(base_path: str | Path, version: int | None) -> None:
-    """Raise ExportError if a version exists, or the store cannot be listed, before long work."""
-    uri = uri_of(base_path)
-    if uri is None:
-        taken = version is not None and Path(base_path, str(version)).exists()
-    else:
-        taken = version in list_versions(uri)
-    if taken:
-        raise ExportError(
-            f"{without_secrets(uri or base_path)} has a version {version} already. Leave `version` out to "
-            "write the next one."
-        )
-
-
-def _publish(draft: Path, base: Path, version: int | None) -> Path:
-    while True:
-        target = base / str(version or next_version(base))
-        try:
-            publish(draft, target)
-        except FileExistsError:
-            if version is not None:
-                raise
-            continue  # another export took this number meanwhile
-        return target

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from keras_selfattn.errors import StorageError
 from keras_selfattn.object_stores import StoreFolder
-from keras_selfattn.version_files import CARD, GRAPHS
+from keras_selfattn.version_files import CARD, FORMATS, format_in
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +34,22 @@ def whole_names(uri: str) -> list[str]:
     """
     names = folder_names(uri)
     files = StoreFolder(uri).files() if names else {}
-    return [name for name in names if any(f"{name}/{graph}" in files for graph in GRAPHS)]
+    return [name for name in names if any(f"{name}/{graph}" in files for graph in FORMATS)]
+
+
+def formats(uri: str) -> list[str]:
+    """Return the format of each version in a folder.
+
+    Raises:
+        StorageError: as `folder_names`.
+    """
+    names = folder_names(uri)
+    files = StoreFolder(uri).files() if names else {}
+    found = []
+    for name in names:
+        inner = [file.removeprefix(f"{name}/") for file in files if file.startswith(f"{name}/")]
+        found.append(format_in(inner))
+    return [each for each in found if each is not None]
 
 
 def upload(folder: Path, uri: str, numbers: Iterator[int]) -> str:
@@ -74,7 +89,7 @@ def upload(folder: Path, uri: str, numbers: Iterator[int]) -> str:
 def remove(uri: str, version: int) -> None:
     """Remove a version: its graph first, so that no reader takes the rest for a version."""
     store = StoreFolder(uri)
-    names = sorted(store.files(str(version)), key=lambda name: name not in GRAPHS)
+    names = sorted(store.files(str(version)), key=lambda name: name not in FORMATS)
     store.remove(f"{version}/{name}" for name in names)
 
 
@@ -88,4 +103,4 @@ def read_stored(uri: str, version: int) -> tuple[bytes, int]:
 
 def _in_order(names: Iterable[str]) -> list[str]:
     """Return names of files in the order in which they are written."""
-    return sorted(names, key=lambda name: (name == CARD, name in GRAPHS, name))
+    return sorted(names, key=lambda name: (name == CARD, name in FORMATS, name))

@@ -76,12 +76,21 @@ def try_saved_model(folder: Path, cases: Sequence[Case], tolerance: float) -> di
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary, "cases.json")
         write_cases(path, cases, tolerance)
-        # -P keeps the script's own folder off the path: its neighbours are not top-level modules.
-        command = [sys.executable, "-P", str(_PROGRAM), str(folder), str(path)]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
-        except subprocess.TimeoutExpired:
-            raise ExportError(f"The exported graph did not answer within {_TIMEOUT:.0f} s.") from None
+        return checked(_PROGRAM, str(folder), str(path))
+
+
+def checked(program: Path, *arguments: str) -> dict[str, Any]:
+    """Run a program that checks an export, in a fresh process, and return the measurements that it prints.
+
+    Raises:
+        ExportError: if it fails, with the last line of its errors; or if it takes too long.
+    """
+    # -P keeps the script's own folder off the path: its neighbours are not top-level modules.
+    command = [sys.executable, "-P", str(program), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT, check=False)
+    except subprocess.TimeoutExpired:
+        raise ExportError(f"The exported graph did not answer within {_TIMEOUT:.0f} s.") from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
         raise ExportError(
@@ -144,6 +153,11 @@ def _check_probabilities(case: Case) -> None:
         return
     if "labels" in case.outputs:  # which need not sum to 1
         return
+    check_sums(found)
+
+
+def check_sums(found: np.ndarray) -> None:
+    """Raise ExportError if rows of probabilities `[..., C]` do not sum to 1; rows of zeros are masked."""
     sums = found.sum(axis=-1)
     sums = sums[sums != 0]  # masked positions
     wrong = sums[~(np.abs(sums - 1) <= _SUM_ERROR)]

@@ -12,7 +12,7 @@ from keras_selfattn.atomic import remove_dead_drafts, remove_directory
 from keras_selfattn.errors import ExportError, StorageError
 from keras_selfattn.object_stores import uri_of
 from keras_selfattn.store_calls import without_secrets
-from keras_selfattn.version_files import card_in, read_card, size_of
+from keras_selfattn.version_files import card_in, format_of, read_card, size_of
 
 from . import stored_versions
 
@@ -132,6 +132,24 @@ def next_version(base_path: str | Path) -> int:
         names = [child.name for child in base.iterdir()] if base.is_dir() else []
     numbers = (int(name) for name in names if name.isascii() and name.isdigit())
     return 1 + max((number for number in numbers if number < MOST), default=0)
+
+
+def formats_of(base_path: str | Path) -> set[str]:
+    """Return the formats of the versions under a base path: "savedmodel", "onnx", "litert".
+
+    Example:
+
+        >>> formats_of("no/such/path")
+        set()
+    """
+    uri = uri_of(base_path)
+    if uri is None:
+        folders = [Path(base_path, str(number)) for number in list_versions(base_path)]
+        found = [format_of(folder) for folder in folders]
+    else:
+        with _errors_named():
+            found = stored_versions.formats(uri)
+    return {name for name in found if name is not None}
 
 
 def _is_number(name: str) -> bool:

@@ -1,5 +1,7 @@
 """Errors of the library's input, not of its code.
 
+The tree::
+
     SelfAttentionError
     ├── DataError      (ValueError)  a file, a table or its rows
     ├── ConfigError    (ValueError)  a setting out of range, or two that contradict

@@ -22,6 +22,7 @@ MODULES = {
     "client": ("grpc", "google.protobuf"),
     "plots": ("matplotlib",),
     "jax": ("jax",),
+    "onnx": ("onnx", "onnxruntime", "tf2onnx"),
     "parquet": ("pyarrow",),
     "ray": ("ray",),
     "stores": ("fsspec",),

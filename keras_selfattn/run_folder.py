@@ -2,7 +2,7 @@
 
 model.keras        the model, with its vocabulary and label names
 metrics.json       figures of the task on the held-out rows; rows, split; none of an imported model
-config.json        kind of model, its settings and those of the training, data, seed, versions
+config.json        kind of model, its settings and those of the training, data, seed, backend, versions
 history.csv        loss and metrics of each epoch; beside another path, attention_… are of attention alone,
                    and val_… of both paths
 classes.csv        precision, recall, F1 of each class
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from keras_selfattn import __version__
 from keras_selfattn.atomic import check_target, check_writable
+from keras_selfattn.data.endings import ending_of
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.records import ending_of
 from keras_selfattn.data.texts import read_corpus
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.folder_kinds import holds_pretrained
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
 
 _PRETRAINED = "MaskedTokenModel"
+# How a table with columns is written; other files have neither.
+_OF_TABLES = frozenset({"separator", "has_header"})
 _VERSIONED = ("keras", "tensorflow", "numpy", "scikit-learn")
 
 
@@ -84,12 +86,15 @@ def _write_model(
     folder: Path, model: "RawModel", metrics: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> None:
     """Write a model, its figures, the settings, and its vocabulary."""
+    import keras  # here: commands that only check a folder need not wait for it
+
     model.save(folder / "model.keras")
     _write_json(folder / "metrics.json", metrics)
-    versions = {name: version(name) for name in _VERSIONED}
+    backend = keras.backend.backend()
+    versions = {name: version(name) for name in (*_VERSIONED, backend)}
     versions |= {"keras-selfattn": __version__, "python": platform.python_version()}
     labels = getattr(model, "labels", None)
-    described = {"kind": type(model).__name__, "model": model.config.summary()}
+    described = {"kind": type(model).__name__, "model": model.config.summary(), "backend": backend}
     described |= {} if labels is None else {"labels": labels}
     start = getattr(model, "start", None)
     described |= {} if start is None else {"start": start.record}
@@ -101,13 +106,19 @@ def _write_model(
         (folder / "vocabulary.txt").write_text("".join(lines), encoding="utf-8")
 
 
-def check_output(target: Path, *, overwrite: bool) -> None:
+def check_output(target: Path, *, overwrite: bool, resume: bool = False) -> None:
     """Raise RunError if no run folder could be written there; called before reading and training.
 
     Args:
         target: the run folder.
         overwrite: True replaces an existing run folder.
+        resume: True says of an existing one that there is nothing to go on with.
     """
+    if resume and not overwrite and (target / "model.keras").is_file():
+        raise RunError(
+            f"{target} is a run that has ended, so --resume has nothing to go on with. Choose another output "
+            "folder, or train anew with --overwrite."
+        )
     with writing(target):
         check_target(target, overwrite=overwrite)
         if target.is_dir() and any(target.iterdir()) and not (target / "model.keras").is_file():
@@ -190,13 +201,14 @@ def rows_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> Labelled
             f"{folder / 'config.json'} is damaged: `reading` must hold arguments of the task {task.name}, "
             f"{', '.join(task.reading)}. Received {reading!r}. Train the run again."
         )
-    # Images in an .npz already have one size, and lines of JSON have no separator.
-    unfit = {".npz": "image_size", **dict.fromkeys((".jsonl", ".ndjson"), "separator")}
-    reading = {name: value for name, value in reading.items() if name != unfit.get(ending_of(path))}
+    # Images in an .npz already have one size, and lines of JSON neither separators nor a header.
+    unfit = {".npz": {"image_size"}, **dict.fromkeys((".jsonl", ".ndjson"), _OF_TABLES)}
+    left_out = unfit.get(ending_of(path), set())
+    reading = {name: value for name, value in reading.items() if name not in left_out}
     try:
         return task.rows(path, {**reading, **given})
     except ConfigError:  # a file in another format than in training, without its columns
-        counts = {name: value for name, value in reading.items() if not isinstance(value, str)}
+        counts = {name: value for name, value in reading.items() if type(value) is int}
         return task.rows(path, {**counts, **given})
 
 
@@ -217,16 +229,16 @@ def corpus_for_run(folder: Path, path: Path, given: Mapping[str, Any]) -> list[s
         ConfigError: for an argument that is not for reading texts.
         DataError: for a file that cannot be read.
     """
-    for name in set(given) - {"text", "separator"}:
+    for name in set(given) - {"text", *_OF_TABLES}:
         raise ConfigError(f"`{name}` is not for {folder}, which was pretrained on texts alone. Leave it out.")
     known = read_config(folder).get("reading", {})
     if not isinstance(known, dict):
         raise RunError(
             f"{folder / 'config.json'} is damaged: `reading` must be an object. Received {known!r}."
         )
-    separator = known.get("separator") if ending_of(path) in (".csv", ".tsv") else None
-    reading = {"text": "text", **known, "separator": separator, **given}
-    return read_corpus(path, str(reading["text"]), separator=reading["separator"])
+    taken = {"text", *_OF_TABLES} if ending_of(path) in (".csv", ".tsv") else {"text"}
+    reading = {**{name: value for name, value in known.items() if name in taken}, **given}
+    return read_corpus(path, **reading)
 
 
 def check_run(folder: Path) -> None:

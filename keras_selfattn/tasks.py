@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_selfattn.data.arrow_tables import ARROW_ENDINGS
+from keras_selfattn.data.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.records import checked_ending
 from keras_selfattn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 # Settings of all models: fields of `EncoderConfig`.
 _SHARED = frozenset({"width", "num_layers", "num_heads", "dropout"})
-# Numeric arguments of readers; the others are texts.
-_COUNTS = frozenset({"image_size", "context", "horizon"})
+# Types of readers' arguments; the others are texts.
+_TYPES = {"image_size": int, "context": int, "horizon": int, "has_header": bool}
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,7 @@ class Task:
 
     def takes(self, name: str, value: Any) -> bool:
         """Return True if a JSON value is valid for an argument of `reading`."""
-        kind = int if name in _COUNTS else str
-        return name in self.reading and (value is None or type(value) is kind)
+        return name in self.reading and (value is None or type(value) is _TYPES.get(name, str))
 
     def _check(self, name: str, known: bool) -> None:
         if not known:
@@ -184,14 +183,15 @@ def _forecast(path: Path, context: int, horizon: int, **columns: Any) -> Labelle
 
 # On held-out rows two encoders were as good as one, or half a point better; each takes the same time again.
 _MEMBERS = {"members": 2}
-_FRAME_COLUMNS = {"row_id": None, "time": None, "values": None, "separator": None}
+_OF_TABLES = {"separator": None, "has_header": True}
+_FRAME_COLUMNS = {"row_id": None, "time": None, "values": None, **_OF_TABLES}
 # If several tasks have the same ending, the first is the default.
 TASKS = (
     Task(
         name="text",
         kind="TextClassifier",
         endings=frozenset({".csv", ".tsv", ".jsonl", ".ndjson", *ARROW_ENDINGS}),
-        reading={"text": "text", "label": "label", "label_separator": None, "separator": None},
+        reading={"text": "text", "label": "label", "label_separator": None, **_OF_TABLES},
         settings=frozenset(
             {"tokens", "lowercase", "max_tokens", "training_span", "wide", "members", "frozen_layers"}
         ),

@@ -5,12 +5,40 @@ Exports write them; the server reads them. TensorFlow and Keras are not needed.
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 CARD = "assets.extra/model_card.json"
 GRAPHS = ("saved_model.pb", "saved_model.pbtxt")
+PORTABLE = {"onnx": "model.onnx", "litert": "model.tflite"}
+"""The file of a version for another runtime, by its format."""
+FORMATS = {**dict.fromkeys(GRAPHS, "savedmodel"), **{file: name for name, file in PORTABLE.items()}}
+"""The format of a version by the file that holds its graph."""
 VARIABLES_INDEX = "variables/variables.index"
+
+
+def format_in(files: Iterable[str]) -> str | None:
+    """Return the format of a version with files of these names: "savedmodel", "onnx", "litert", or None.
+
+    Example:
+
+        >>> format_in(["assets.extra/model_card.json", "model.onnx"])
+        'onnx'
+    """
+    names = set(files)
+    return next((name for file, name in FORMATS.items() if file in names), None)
+
+
+def format_of(folder: Path) -> str | None:
+    """Return the format of the version in a folder, or None if there is no graph.
+
+    Example:
+
+        >>> format_of(Path("no/such/folder")) is None
+        True
+    """
+    return format_in(file for file in FORMATS if (folder / file).is_file())
 
 
 def read_card(folder: str | Path) -> dict[str, Any] | None:

@@ -1,5 +1,7 @@
 """Errors between a client and a model, one exception for each kind.
 
+The tree::
+
     ServingError                        everything below; .code .details .target .model .signature .rows
      ├─ InvalidInputError               refused before anything was sent or started (also a ValueError)
      ├─ ClientClosedError               the client was used after close() (also a RuntimeError)

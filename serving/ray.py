@@ -2,7 +2,7 @@
 
 Clients ask the replicas' own servers, not Ray's proxy, which would cost more than the request. The replicas
 of a node share its ports: the system spreads connections over them. Clients name the nodes, or a balancer in
-front of them.
+front of them. On the command line::
 
     serve run keras_selfattn.serving.ray:app model_name=reviews model_base_path=/models/reviews
 
@@ -25,6 +25,8 @@ from .errors import InvalidInputError, ServerStartError
 
 if TYPE_CHECKING:
     from .server import ServerConfig
+
+__all__ = ["app", "application"]
 
 _ONGOING = "ongoing_requests"
 _POLICY = "keras_selfattn.serving.ray:replicas_for"

@@ -26,6 +26,12 @@ TAGS = [["D", "N"], ["D", "A", "N"]] * 8
 pytestmark = pytest.mark.usefixtures("eager_steps")
 
 
+def loaded(*columns):
+    """A batch by PyTorch's default: a list of a tuple of texts, and a tensor or a tuple of targets."""
+    torch = pytest.importorskip("torch")
+    return torch.utils.data.DataLoader(list(zip(*columns, strict=True)), batch_size=4)
+
+
 class Batches(keras.utils.PyDataset):
     """Batches of four rows; `read` lists the batches in the order that they were read in."""
 
@@ -76,6 +82,8 @@ def of_kind(kind):
     [
         ("text", dataset),
         ("text", generated),
+        ("text", loaded),
+        ("series", loaded),
         ("series", generated),
         ("images", Batches),
         ("numbers", dataset),

@@ -61,10 +61,14 @@ def test_layers_import_keras_and_nothing_of_ours_above_them():
 
 
 @pytest.mark.parametrize(
-    ("backend", "where"), [("tensorflow", ["tensorflow/__init__.py"]), ("jax", []), ("torch", [])]
+    ("backend", "where"),
+    [("tensorflow", ["tensorflow/__init__.py"]), ("jax", []), ("torch", []), ("keras_hub", [])],
 )
 def test_layers_name_no_backend_but_tensorflow_in_one_place(backend, where):
-    """They are written in keras.ops: Keras itself decides what is loaded beside the backend asked for."""
+    """They are written in keras.ops: Keras itself decides what is loaded beside the backend asked for.
+
+    Layers of peers are known by their names: whoever has one has imported its package.
+    """
     statement = re.compile(rf"^\s*(import|from) {backend}", re.MULTILINE)
     folder = Path(keras_selfattn.layers.__file__).parent
     named = [path for path in folder.rglob("*.py") if statement.search(path.read_text("utf-8"))]

@@ -205,6 +205,31 @@ def test_an_interrupt_that_native_code_turns_into_its_own_error_is_still_one(mon
     assert done.output == "Interrupted.\n"
 
 
+@pytest.mark.parametrize("command", ["train", "pretrain"])
+def test_an_interrupted_training_with_a_checkpoint_says_that_it_goes_on(command, tmp_path, monkeypatch):
+    def interrupted(*_arguments, **_options):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(f"keras_selfattn.cli.{command}.import_tensorflow", interrupted)
+    (tmp_path / "films.csv").write_text("text,label\ngood,+\nbad,-\n")
+    asked = [command, str(tmp_path / "films.csv"), "--output", str(tmp_path / "run")]
+    assert CliRunner().invoke(main, asked).output.splitlines()[-1] == "Interrupted."
+    done = CliRunner().invoke(main, [*asked, "--resume"])
+    goes_on = "Interrupted. The same command goes on from the last checkpoint, if there is one."
+    assert (done.exit_code, done.output.splitlines()[-1]) == (130, goes_on)
+
+
+@pytest.mark.parametrize("command", ["train", "pretrain"])
+def test_resuming_a_run_that_has_ended_says_so(command, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model.keras").touch()
+    (tmp_path / "films.csv").write_text("text,label\ngood,+\nbad,-\n")
+    asked = [command, str(tmp_path / "films.csv"), "--output", str(tmp_path / "run"), "--resume"]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 1
+    assert "a run that has ended, so --resume has nothing to go on with" in done.output
+
+
 def test_an_interrupt_that_python_drops_comes_again(monkeypatch):
     """Whose exceptions Python does not raise: a destructor's. TensorFlow has many."""
 

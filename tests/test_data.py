@@ -76,7 +76,7 @@ def test_rows_bear_several_labels_as_json_lists_or_between_separators(tmp_path):
         ("t.csv", "text,label\n\na,+\n\nb,\n", "the first at line 5"),
         ("t.jsonl", '{"text": "a", "label": "+"}\n\n{"text": "b"}\n', "1 of 2 rows .* the first at line 3"),
         ("t.csv", b"text,label\na,+\nb\xe9,-\n", "not UTF-8: byte 0xe9 in line 3"),
-        ("t.csv", "text,label\na,+\nb,c,d\n", "line 3 has 3 fields where the header has 2"),
+        ("t.csv", "text,label\na,+\nb,c,d\n", "line 3 has 3 fields where the first line has 2"),
         ("t.csv", "text,label\nwell, fine,pos\nno, bad,neg\n", "line 2 has 3 fields"),
         ("t.csv", "text,label\na\n", "line 2 has 1 fields"),
         (

@@ -12,6 +12,7 @@ import keras_selfattn
 from keras_selfattn.cli.main import main
 
 ROOT = Path(__file__).parent.parent
+GUIDES = sorted(f"docs/guides/{page.name}" for page in (ROOT / "docs" / "guides").glob("*.md"))
 
 
 def modules():
@@ -119,7 +120,7 @@ def test_the_python_of_the_models_page_runs(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/savedmodel.md", "docs/client.md", "docs/models.md", "docs/scale.md"],
+    ["README.md", "docs/savedmodel.md", "docs/client.md", "docs/models.md", "docs/scale.md", *GUIDES],
 )
 def test_every_command_a_page_shows_exists_with_its_options(page):
     text = (ROOT / page).read_text(encoding="utf-8").replace("\\\n", " ")
@@ -127,6 +128,8 @@ def test_every_command_a_page_shows_exists_with_its_options(page):
     expected = {"README.md": {"quickstart", "train", "evaluate", "export", "inspect", "serve", "query"}}
     expected["docs/models.md"] = {"pretrain", "train", "evaluate", "export", "serve"}
     expected["docs/scale.md"] = {"export", "serve"}
+    expected |= dict.fromkeys(GUIDES, frozenset())
+    expected["docs/guides/csv-to-server.md"] = expected["README.md"] - {"quickstart"} | {"versions"}
     expected["docs/client.md"] = {"query", "status", "metadata"}
     assert {command for command, _ in shown} >= expected.get(page, {"export", "inspect", "versions"})
     for command, rest in shown:

@@ -16,7 +16,7 @@ from keras_selfattn.tasks import TASKS
 NAMES = [task.name for task in TASKS]
 COMMANDS = main.list_commands(click.Context(main))
 # Of several tasks, and wanted by most: these stand first, whatever the task.
-FIRST = {"text", "label", "separator"}
+FIRST = {"text", "label", "separator", "has_header"}
 
 
 def command(name):

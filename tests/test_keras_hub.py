@@ -4,6 +4,8 @@ Needs the extra `bench`; elsewhere these tests are skipped.
 """
 
 import doctest
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -132,3 +134,11 @@ def test_bfloat16_is_widened():
     table = models.from_keras_hub(backbone, PIECES, lowercase=True).core.get_layer("embedding").weights[0]
     theirs = np.asarray(backbone.token_embedding.embeddings).astype("float32")
     np.testing.assert_array_equal(np.asarray(table), theirs)
+
+
+def test_the_guide_from_kerashub_runs():
+    text = (Path(__file__).parent.parent / "docs" / "guides" / "from-kerashub.md").read_text(encoding="utf-8")
+    names = {}
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(code, "from-kerashub.md", "exec"), names)
+    assert names["vectors"].shape == (1, 8)

@@ -139,8 +139,8 @@ def test_export_before_training_and_in_other_formats_writes_nothing(tmp_path):
     with pytest.raises(ExportError, match="has no weights yet. Train it"):
         text_model().export(tmp_path / "m")
     model, _ = adapted("text")
-    with pytest.raises(ConfigError, match=r"Received 'onnx'. .*model.core.export\(..., format='onnx'\)"):
-        model.export(tmp_path / "m", format="onnx")
+    with pytest.raises(ConfigError, match=r"Received 'torch'. .*model.core.export\(..., format='torch'\)"):
+        model.export(tmp_path / "m", format="torch")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -114,7 +114,7 @@ def test_nothing_is_proposed_where_nothing_is_near():
     [
         (["--file", "nothing.csv"], "There is no file nothing.csv"),
         (["good", "--file", "nothing.csv"], "Give texts or --file, not both"),
-        (["good", "--column", "text"], "--column is that of a --file"),
+        (["good", "--column", "text"], "--column is for a --file"),
     ],
 )
 def test_rows_that_cannot_be_asked_are_refused_before_a_server_is(monkeypatch, arguments, said):

@@ -1,4 +1,4 @@
-"""A table with another separator gives a hint, and `separator` works wherever tables are read."""
+"""A table's form, its separator and whether it has a header, works wherever tables are read."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from keras_selfattn.cli.main import main
 from keras_selfattn.cli.query_rows import asked_rows
-from keras_selfattn.data.records import iter_records
+from keras_selfattn.data.records import Place, iter_records, iter_rows
 from keras_selfattn.data.series import read_series
 from keras_selfattn.data.tagged import read_tagged
 from keras_selfattn.data.texts import read_corpus, read_table
@@ -97,16 +97,66 @@ def test_a_file_of_a_run_is_separated_as_that_of_its_training_was(tmp_path):
 def test_a_query_reads_its_file_with_it(tmp_path):
     signature = Signature({"text": TensorSpec("string", (None,))}, {})
     file = written(tmp_path, "in.csv", "id;text\n1;a, film\n")
-    with asked_rows(signature, (), file, None, ";") as asked:
+    form = {"column": None, "separator": ";", "has_header": None}
+    with asked_rows(signature, (), file, form) as asked:
         assert list(asked) == [({"id": "1", "text": "a, film"}, {"text": "a, film"})]
-    with pytest.raises(DataError, match=SEEN), asked_rows(signature, (), file, "text") as asked:
+    form = {"column": "text", "separator": None, "has_header": None}
+    with pytest.raises(DataError, match=SEEN), asked_rows(signature, (), file, form) as asked:
         list(asked)
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "export", "pretrain", "query"])
-def test_every_command_that_reads_tables_takes_it(command):
+@pytest.mark.parametrize("command", ["train", "evaluate", "export", "pretrain", "predict", "query", "embed"])
+def test_every_command_that_reads_tables_takes_both(command):
     done = CliRunner().invoke(main, [command, "--help"])
     assert "--separator" in done.output
+    assert "--no-header" in done.output
+
+
+def test_a_table_without_a_header_has_columns_by_number(tmp_path):
+    file = written(tmp_path, "news.csv", '3,"Wall St.","up, again"\n1,Vote,late\n')
+    rows = read_table(file, "3", "1", has_header=False)
+    assert (rows.inputs, rows.targets) == (["up, again", "late"], ["3", "1"])
+    assert [rows.place(row) for row in (0, 1)] == [1, 2]
+    assert read_corpus(file, "2", has_header=False) == ["Wall St.", "Vote"]
+    with pytest.raises(DataError, match="no column 'text'. Its columns are '1', '2', '3'"):
+        read_table(file, has_header=False)
+    with pytest.raises(DataError, match="line 2 has 1 fields where the first line has 2"):
+        read_table(written(tmp_path, "short.csv", "a,+\nb\n"), "1", "2", has_header=False)
+    frames = written(tmp_path, "s.csv", "a;up;1\na;up;2\nb;down;5\n")
+    rows = read_series(frames, row_id="1", label="2", separator=";", has_header=False)
+    assert [row[:, 0].tolist() for row in rows.inputs] == [[1.0, 2.0], [5.0]]
+
+
+@pytest.mark.parametrize("content", ["a,+\nb,-\nc,+\n", '"a\nz",+\n\nb,-\n'])
+def test_reading_goes_on_after_any_row_of_a_table_without_a_header(tmp_path, content):
+    file = written(tmp_path, "t.csv", content)
+    rows = list(iter_rows(file, has_header=False))
+    assert [row.values["2"] for row in rows] == ["+", "-", "+"][: len(rows)]
+    assert list(iter_rows(file, has_header=False, start=Place())) == rows
+    for number, row in enumerate(rows):
+        assert list(iter_rows(file, has_header=False, start=row.end)) == rows[number + 1 :]
+
+
+def test_a_header_is_not_denied_of_files_that_have_none(tmp_path):
+    for name, read in (("t.jsonl", read_table), ("t.txt", read_corpus), ("t.ts", read_series)):
+        with pytest.raises(ConfigError, match=r"`has_header=False` \(--no-header\) is for files ending in"):
+            read(written(tmp_path, name, "{}\n"), has_header=False)
+
+
+def test_a_run_and_a_query_read_tables_without_a_header(tmp_path):
+    (tmp_path / "model.keras").touch()
+    reading = {"text": "2", "label": "1", "has_header": False}
+    written(tmp_path, "config.json", json.dumps({"kind": "TextClassifier", "reading": reading}))
+    file = written(tmp_path, "t.csv", "+,a\n-,b\n")
+    assert rows_for_run(tmp_path, file, {}).inputs == ["a", "b"]
+    lines = written(tmp_path, "t.jsonl", '{"2": "a", "1": "+"}\n')
+    assert rows_for_run(tmp_path, lines, {}).targets == ["+"]
+    written(tmp_path, "config.json", json.dumps({"kind": "MaskedTokenModel", "reading": reading}))
+    assert corpus_for_run(tmp_path, file, {}) == ["a", "b"]
+    signature = Signature({"text": TensorSpec("string", (None,))}, {})
+    form = {"column": "2", "separator": None, "has_header": False}
+    with asked_rows(signature, (), file, form) as asked:
+        assert next(asked) == ({"1": "+", "2": "a"}, {"text": "a"})
 
 
 def test_rows_tell_where_in_their_file_they_are(tmp_path):

@@ -307,6 +307,7 @@ def test_rows_that_cannot_train_are_refused(texts, labels, said):
         ({"validation_data": (["a", "b"], ["+"])}, "Texts and labels differ in number. Received 2 and 1"),
         ({"validation_data": (["a"], ["+", "-"])}, "Received 1 and 2"),
         ({"validation_data": ([], [])}, "There are no rows"),
+        ({"validation_data": ()}, "must be rows, targets and, if any, weights. It has 0"),
         ({"sample_weight": [1.0]}, "Texts and sample weights differ in number. Received 2 and 1"),
         ({"validation_split": 1.0}, "`validation_split` must be in \\[0, 1\\). Received 1.0"),
     ],

@@ -62,6 +62,7 @@ def test_a_run_folder_holds_everything_about_the_run(run):
     assert config["kind"] == "TextClassifier"
     assert task_of_run(run.path).name == "text"
     assert config["training"]["seed"] == 0
+    assert (config["backend"], config["processes"]) == (keras.backend.backend(), 1)
     assert config["best_epoch"] == run.best_epoch
     assert config["data"]["train"] == {"source": "made up", "rows": 72}
     assert {"keras", "tensorflow", "keras-selfattn"} <= set(config["versions"])

@@ -137,6 +137,19 @@ def test_a_backend_that_is_not_installed_is_named(monkeypatch):
         check_backend()
 
 
+def test_a_backend_of_keras_own_file_is_checked_too(monkeypatch, tmp_path):
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    check_backend()
+    (tmp_path / "keras.json").write_text('{"backend": "theano"}')
+    with pytest.raises(
+        ConfigError, match="keras.json must be one of tensorflow, jax, torch. Received 'theano'"
+    ):
+        check_backend()
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    check_backend()
+
+
 def test_few_lengths_pad_with_the_fewest_positions_of_all_choices():
     random = np.random.default_rng(0)
     for _ in range(100):

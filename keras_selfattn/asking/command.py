@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     # gRPC reads this when it is imported. By default it logs each connection that fails.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-    from keras_selfattn.asking.exit_status import FAILED, exit_status
+    from keras_selfattn.asking.exit_status import exit_status, output_failed
     from keras_selfattn.asking.options import parsed
     from keras_selfattn.serving.errors import ServingError
 
@@ -41,12 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return _INTERRUPTED
-    except OSError as error:  # such as a full disk, or a reader of the answers that has gone
-        if not isinstance(error, BrokenPipeError):
-            print(f"Error: {error}", file=sys.stderr)
-        # Python would try to write the rest at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+    except OSError as error:
+        return output_failed(error)
 
 
 def _query(options: Namespace) -> int:
@@ -55,14 +51,15 @@ def _query(options: Namespace) -> int:
     from keras_selfattn.batch.answer_values import default_outputs
 
     texts = tuple(options.texts)
-    check_asked(texts, options.file, options.column, options.separator)
+    check_asked(texts, options.file, vars(options))
     with _connected(options) as (client, settings):
         signature = signature_of(client, settings)
-        rows = asked_rows(signature, texts, options.file, options.column, options.separator)
+        rows = asked_rows(signature, texts, options.file, settings)
         outputs = options.outputs or default_outputs(signature)
         answers = answered(client, signature, rows, outputs, settings)
         if options.output is not None:
             write_file(options.output, answers, options.form)
+            print(f"The answers are in {options.output}.", file=sys.stderr)
         elif options.form == "table":
             _show(answers)
         else:

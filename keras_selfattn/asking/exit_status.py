@@ -1,5 +1,9 @@
 """Exit statuses of a command, for scripts: the one table of errors and their statuses."""
 
+import os
+import sys
+from contextlib import suppress
+
 import grpc
 
 from keras_selfattn.serving.errors import ERROR_OF_CODE, InvalidInputError, ServingError
@@ -35,4 +39,14 @@ def exit_status(error: Exception) -> int:
     # The error of a server that cannot start has a code, too, but is not a server's answer.
     if isinstance(error, ServingError) and type(error) is ERROR_OF_CODE.get(error.code):
         return _OF_CODE.get(error.code, FAILED)
+    return FAILED
+
+
+def output_failed(error: OSError) -> int:
+    """Print why standard output takes no more, unless its reader has gone, and return the exit status."""
+    if not isinstance(error, BrokenPipeError):
+        print(f"Error: {error}", file=sys.stderr)
+    with suppress(OSError):  # one without a file descriptor
+        # Python would try to write the rest at its end, and print a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return FAILED

@@ -72,6 +72,13 @@ def _add_query(command: ArgumentParser) -> None:
     command.add_argument("--column", metavar="COLUMN", help="column of --file, of a model with one input")
     command.add_argument("--separator", metavar="CHAR", help="character between the columns of --file")
     command.add_argument(
+        "--no-header",
+        dest="has_header",
+        action="store_false",
+        default=None,
+        help="take the first line of --file as a row; columns have numbers: 1, 2, …",
+    )
+    command.add_argument(
         "--format",
         dest="form",
         choices=("table", "json", "csv"),

@@ -1,12 +1,14 @@
 """The rows to ask about, from arguments, standard input or a file, in the form of the signature."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from keras_selfattn.batch.cells import input_columns, input_value
-from keras_selfattn.data.records import as_separator, ending_of, iter_records
+from keras_selfattn.data.endings import ending_of
+from keras_selfattn.data.records import iter_records
+from keras_selfattn.data.separators import checked_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
 from keras_selfattn.serving.errors import InvalidInputError
@@ -18,7 +20,7 @@ QueryRow = tuple[dict[str, Any], dict[str, Any]]
 Wrap = Callable[[BinaryIO], BinaryIO]
 
 
-def check_asked(texts: tuple[str, ...], file: Path | None, column: str | None, separator: str | None) -> None:
+def check_asked(texts: tuple[str, ...], file: Path | None, options: Mapping[str, Any]) -> None:
     """Raise an error for options that do not go together, or a missing file; before a server is asked.
 
     Raises:
@@ -27,9 +29,10 @@ def check_asked(texts: tuple[str, ...], file: Path | None, column: str | None, s
     """
     if texts and file is not None:
         raise InvalidInputError("Give texts or --file, not both.")
-    for flag, given in (("--column", column), ("--separator", separator)):
-        if given is not None and file is None:
-            raise InvalidInputError(f"{flag} is that of a --file.")
+    flags = {"column": "--column", "separator": "--separator", "has_header": "--no-header"}
+    for name, flag in flags.items():
+        if options[name] is not None and file is None:
+            raise InvalidInputError(f"{flag} is for a --file.")
     if file is not None and not file.exists():
         raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
     if file is None and not texts and sys.stdin.isatty():
@@ -40,8 +43,7 @@ def asked_rows(
     signature: Signature,
     texts: tuple[str, ...],
     file: Path | None,
-    column: str | None,
-    separator: str | None = None,
+    options: Mapping[str, Any],
     wrap: Wrap | None = None,
 ) -> Iterator[QueryRow]:
     """Return the rows: those of the file, the texts or, without either, the lines of standard input.
@@ -50,25 +52,31 @@ def asked_rows(
         signature: to ask.
         texts: rows of a model with one input.
         file: a table, or series.
-        column: of the table, for a model with one input.
-        separator: of the table.
+        options: `column` of the table, for a model with one input, its `separator`, and `has_header`, False
+            for none; each may be None.
         wrap: wraps the opened table, for example in a progress bar.
 
     Raises:
         InvalidInputError: if the model takes several inputs, and the rows give one.
         DataError: for a row that is no input of the model, when the iteration reaches it.
     """
+    form = table_form(options)
     if file is not None and ending_of(file) in _SERIES:
-        as_separator(separator, file)
-        return _series(signature, file, column)
+        checked_separator(file, **form)
+        return _series(signature, file, options["column"])
     if file is not None:
-        return _from_file(signature, file, column, separator, wrap)
+        return _from_file(signature, file, options["column"], form, wrap)
     lines = texts or (line.rstrip("\r\n") for line in sys.stdin)
     name = _only_input(signature, "the rows")
     return (
         ({name: line}, {name: input_value(signature, name, line, f"row {number}")})
         for number, line in enumerate(lines)
     )
+
+
+def table_form(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments `separator` and `has_header` of a table's readers."""
+    return {"separator": options["separator"], "has_header": options["has_header"] is not False}
 
 
 def _series(signature: Signature, file: Path, column: str | None) -> Iterator[QueryRow]:
@@ -82,10 +90,10 @@ def _series(signature: Signature, file: Path, column: str | None) -> Iterator[Qu
 
 
 def _from_file(
-    signature: Signature, file: Path, column: str | None, separator: str | None, wrap: Wrap | None
+    signature: Signature, file: Path, column: str | None, form: dict[str, Any], wrap: Wrap | None
 ) -> Iterator[QueryRow]:
     columns: dict[str, str] = {}
-    for line, record in iter_records(file, wrap, separator=separator):
+    for line, record in iter_records(file, wrap, **form):
         if not columns:
             if column in record:
                 _only_input(signature, "--column")

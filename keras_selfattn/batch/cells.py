@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.data.records import other_separator
+from keras_selfattn.data.separators import other_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature, TensorSpec
 

@@ -10,7 +10,7 @@ from typing import Any
 from keras_selfattn.batch.answer_values import answer_columns
 from keras_selfattn.batch.cells import input_columns, input_value
 from keras_selfattn.batch.length_batches import Model, PendingAnswers
-from keras_selfattn.batch.row_files import PARQUET, Window, open_rows, values_of
+from keras_selfattn.batch.row_files import PARQUET, RowFile, Window, open_rows, values_of
 from keras_selfattn.batch.row_writers import RowWriter, writer_for
 from keras_selfattn.errors import DataError
 from keras_selfattn.serving.client import Signature
@@ -24,6 +24,7 @@ class Part:
         file: the input.
         target: the output, whose ending is its form.
         separator: of the columns of the input.
+        has_header: False if the input's first line is a row.
         columns: of the input.
         inputs: the column of each input of the model.
         outputs: the column of each output of the model.
@@ -34,6 +35,7 @@ class Part:
     file: Path
     target: Path
     separator: str | None
+    has_header: bool
     columns: tuple[str, ...]
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -44,16 +46,20 @@ class Part:
         """Return the form of the output."""
         return writer_for(self.target, self.columns, list(self.outputs.values()))
 
+    def rows(self) -> RowFile:
+        """Return the opened input."""
+        return open_rows(self.file, self.separator, self.has_header)
+
     def windows(self, place: Sequence[int] | None, end: Sequence[int] | None = None) -> Iterator[Window]:
         """Yield the windows from a place on, up to another one if it is given."""
-        for window in open_rows(self.file, self.separator).windows(place):
+        for window in self.rows().windows(place):
             yield window if end is None else window.cut(end)
             if end is not None and window.end[0] >= end[0]:
                 return
 
     def places(self, place: Sequence[int] | None) -> Iterator[tuple[Sequence[int] | None, list[int]]]:
         """Yield beginning and end of each window from a place on."""
-        for end in open_rows(self.file, self.separator).ends(place):
+        for end in self.rows().ends(place):
             yield place, end
             place = end
 
@@ -200,6 +206,7 @@ def part_for(
     column: str | None,
     trained_column: str | None,
     separator: str | None,
+    has_header: bool,
     batch_size: int,
     named: bool,
 ) -> Part:
@@ -213,6 +220,7 @@ def part_for(
         column: the column of a model with one input, if named.
         trained_column: the column that the model's training read, taken if it is there.
         separator: of the columns.
+        has_header: False if the first line is a row.
         batch_size: the most rows in a batch.
         named: True if errors name the file.
 
@@ -220,10 +228,10 @@ def part_for(
         ConfigError: for an unknown output.
         DataError: if columns are missing, or have the name of an answer.
     """
-    columns = open_rows(file, separator).columns
+    columns = open_rows(file, separator, has_header).columns
     if column is None and trained_column in columns and len(signature.inputs) == 1:
         column = trained_column
     # A JSON Lines file without a readable row has no columns; its rows are errors.
     inputs = input_columns(signature, file, columns, column) if columns else {}
     names = answer_columns(signature, outputs, columns, str(file))
-    return Part(file, target, separator, tuple(columns), inputs, names, batch_size, named)
+    return Part(file, target, separator, has_header, tuple(columns), inputs, names, batch_size, named)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from keras_selfattn.data.records import Place, as_separator, columns_of, iter_rows
+from keras_selfattn.data.records import Place, columns_of, iter_rows
+from keras_selfattn.data.separators import checked_separator
 from keras_selfattn.errors import ConfigError, DataError
 
 TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson")
@@ -69,29 +70,29 @@ class RowFile(Protocol):
         ...
 
 
-def open_rows(path: Path, separator: str | None = None) -> RowFile:
-    """Return the table of a file.
+def open_rows(path: Path, separator: str | None = None, has_header: bool = True) -> RowFile:
+    """Return the table of a file; `separator` and `has_header` are as for `records.iter_records`.
 
     Raises:
-        ConfigError: for a separator of a file without one, and if pyarrow is missing.
+        ConfigError: for a separator, or no header, of a file without one, and if pyarrow is missing.
         DataError: for a file that is missing, empty, of another kind, or not whole.
     """
     if path.suffix.lower() == PARQUET:
-        as_separator(separator, path)
+        checked_separator(path, separator, has_header)
         return _Parquet(path)
-    return _Text(path, separator)
+    return _Text(path, separator, has_header)
 
 
 class _Text:
-    def __init__(self, path: Path, separator: str | None) -> None:
-        self._path, self._separator = path, separator
-        self.columns = columns_of(path, separator=separator)
+    def __init__(self, path: Path, separator: str | None, has_header: bool) -> None:
+        self._path, self._form = path, {"separator": separator, "has_header": has_header}
+        self.columns = columns_of(path, separator=separator, has_header=has_header)
         self.total = path.stat().st_size
 
     def windows(self, start: Sequence[int] | None) -> Iterator[Window]:
         begin = Place(*start) if start else Place()
         window = Window([], [], [*begin], 0)
-        for row in iter_rows(self._path, separator=self._separator, start=begin):
+        for row in iter_rows(self._path, **self._form, start=begin):
             if row.values is None:
                 window.problems[row.line] = row.problem
             else:

@@ -12,7 +12,7 @@ from keras_selfattn.atomic import check_writable, is_stream
 from keras_selfattn.batch.journal import Journal, open_journal, published, writing
 from keras_selfattn.batch.length_batches import Model
 from keras_selfattn.batch.part import Answered, Part, answered
-from keras_selfattn.batch.row_files import ENDINGS, PARQUET, arrow, open_rows
+from keras_selfattn.batch.row_files import ENDINGS, PARQUET, arrow
 from keras_selfattn.batch.row_writers import writer_for
 from keras_selfattn.errors import ConfigError, DataError
 
@@ -200,7 +200,7 @@ def _answer_parts(
 
 
 def _answer_part(part: Part, journal: Journal, engine: Engine, progress: Callable[[float], None]) -> None:
-    total = max(1, open_rows(part.file, part.separator).total)
+    total = max(1, part.rows().total)
     with journal.writing() as draft:
         place = journal.state.place
         progress(place[0] / total if place else 0.0)

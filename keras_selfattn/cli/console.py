@@ -1,6 +1,7 @@
 """The console of all subcommands, and the import of TensorFlow and Keras' backend without their messages."""
 
 import importlib.util
+import json
 import os
 import platform
 import shlex
@@ -8,9 +9,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -87,16 +88,27 @@ def check_backend() -> None:
 
     JAX then keeps what it compiles.
     """
-    name = os.environ.get(BACKEND_VARIABLE) or _BACKENDS[0]
+    place, name = _asked_backend()
     if name not in _BACKENDS:
-        raise ConfigError(f"{BACKEND_VARIABLE} must be one of {', '.join(_BACKENDS)}. Received {name!r}.")
+        raise ConfigError(f"{place} must be one of {', '.join(_BACKENDS)}. Received {name!r}.")
     if importlib.util.find_spec(name) is None:
         raise ConfigError(
-            f"{BACKEND_VARIABLE} is {name!r}, which is not installed. Install it (`pip install {name}`), or "
-            f"leave {BACKEND_VARIABLE} out to use TensorFlow."
+            f"{place} is {name!r}, which is not installed. Install it (`pip install {name}`), or set "
+            f"{BACKEND_VARIABLE}=tensorflow."
         )
     if name == "jax":
         use_compile_cache()
+
+
+def _asked_backend() -> tuple[str, Any]:
+    """Return the backend that Keras will take, after the place that names it: the environment or a file."""
+    if name := os.environ.get(BACKEND_VARIABLE):
+        return BACKEND_VARIABLE, name
+    file = Path(os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras"), "keras.json")
+    name: Any = _BACKENDS[0]
+    with suppress(OSError, ValueError):  # Keras then goes by its default
+        name = json.loads(file.read_text(encoding="utf-8")).get("backend", name)
+    return f"`backend` in {file}", name
 
 
 def use_tensorflow() -> None:

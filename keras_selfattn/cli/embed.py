@@ -15,7 +15,7 @@ from keras_selfattn.cli.connect import CONNECTION_PANELS
 from keras_selfattn.cli.console import console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.query_rows import asked_rows
-from keras_selfattn.cli.task_options import SEPARATOR
+from keras_selfattn.cli.task_options import NO_HEADER, SEPARATOR
 from keras_selfattn.errors import DataError, SelfAttentionError
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.errors import FailedPreconditionError, ServingError
@@ -27,6 +27,7 @@ _PANELS = {
         Option("--file", type=PATH, help="Texts to embed: a .csv, .tsv or .jsonl file."),
         Option("--column", metavar="COLUMN", help="Column of --file with the texts.", without="text"),
         SEPARATOR,
+        NO_HEADER,
     ),
     "Call": (
         Option("--version", type=int, metavar="N", help="Version to ask.", without="the latest"),
@@ -40,9 +41,7 @@ _PANELS = {
 @click.command("embed", cls=PanelCommand, panels=_PANELS)
 @click.argument("model")
 @click.argument("texts", nargs=-1)
-def command(
-    model: str, texts: tuple[str, ...], file: Path | None, column: str | None, output: Path, **options: Any
-) -> None:
+def command(model: str, texts: tuple[str, ...], file: Path | None, output: Path, **options: Any) -> None:
     """Write the vectors of texts, from the served MODEL.
 
     Texts are TEXTS, those of --file or, without either, the lines of standard input. The vectors are written
@@ -50,7 +49,7 @@ def command(
     """
     if output.suffix != ".npy" or output.is_dir():
         raise DataError(f"--output must be a file that ends in .npy. Received {str(output)!r}.")
-    check_asked(texts, file, column, options["separator"])
+    check_asked(texts, file, options)
     asked = {name: options[name] for name in ("version", "label")}
     with connected(model, options) as client:
         signature = client.metadata(asked["version"], label=asked["label"]).signatures.get(_SIGNATURE)
@@ -60,7 +59,7 @@ def command(
                 "TextEncoder."
             )
         with _written(output) as stream:
-            with asked_rows(signature, texts, file, column, options["separator"]) as rows:
+            with asked_rows(signature, texts, file, options) as rows:
                 found = list(_vectors(client, (row for _, row in rows), options["batch_size"], asked))
             if not found:
                 raise DataError("There are no texts. Give at least one.")

@@ -1,4 +1,4 @@
-"""`keras-selfattn export`: a run folder or a .keras file to the next version of a SavedModel."""
+"""`keras-selfattn export`: a run folder or a .keras file to the next version, such as a SavedModel."""
 
 import time
 from pathlib import Path
@@ -11,9 +11,11 @@ from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError, RunError
+from keras_selfattn.extras import require
 from keras_selfattn.folder_kinds import holds_pretrained, lacks
 from keras_selfattn.object_stores import uri_of
 from keras_selfattn.tasks import task_named
+from keras_selfattn.version_files import PORTABLE
 
 if TYPE_CHECKING:
     from keras_selfattn.export import Comparison, Training
@@ -22,6 +24,13 @@ _PANELS = {
     "Most used": (
         Option("--version", type=int, metavar="N", help="Version number to write.", without="the next one"),
         Option("--keep", type=COUNT, help="Then remove all but the N highest versions."),
+        Option(
+            "--format",
+            "form",
+            type=click.Choice(["savedmodel", *PORTABLE]),
+            help="For ONNX Runtime or LiteRT the model takes numbers: the ids of a text, not the text.",
+            without="savedmodel",
+        ),
         Option(
             "--precision",
             type=click.Choice(["float32", "bfloat16", "float16-weights", "int8-weights"]),
@@ -60,13 +69,14 @@ def command(
     base_path: Path,
     version: int | None,
     keep: int | None,
+    form: str | None,
     labels_file: Path | None,
     precision: str | None,
     data: Path | None,
     max_accuracy_drop: float | None,
     **options: Any,
 ) -> None:
-    """Export RUN as a SavedModel: a run folder, a .keras file, or a pretrained model's folder.
+    """Export RUN, as a SavedModel by default: a run folder, a .keras file, or a pretrained model's folder.
 
     It is written as a new version under BASE_PATH, once it is checked in a fresh process: a folder, or the
     URI of one in an object store, such as s3://bucket/models/languages. --data is read like
@@ -79,35 +89,65 @@ def command(
             f"--data compares labels, of a run or a .keras file. {run} is a pretrained model's folder: if it "
             "holds a classifier, write a run of it first, with `keras-selfattn import`."
         )
+    form = None if form == "savedmodel" else form
+    if form is not None:
+        _check_portable(form, precision, data)
     use_tensorflow()
     labels = None if labels_file is None else _labels(labels_file)
     _check_places(run, base_path)
     rows = None if data is None else _rows(run, data, given(options, READING))
     import_tensorflow()
-    from keras_selfattn.export import export_saved_model
-
     started = time.perf_counter()
     with console.status("Loading the model") as status:
         model, training = _load(run)
-        path = export_saved_model(
-            model,
-            base_path,
-            version,
-            labels=labels,
-            precision=precision,
-            evaluation=None if rows is None else (rows.inputs, targets_for(model, rows)),
-            max_accuracy_drop=max_accuracy_drop,
-            report=_print_comparison,
-            training=training,
-            keep=keep,
-            progress=lambda stage: status.update(f"Exporting: {stage}"),
-        )
+        common = {
+            "labels": labels,
+            "precision": precision,
+            "training": training,
+            "keep": keep,
+            "progress": lambda stage: status.update(f"Exporting: {stage}"),
+        }
+        if form is not None:
+            path = _export_portable(model, base_path, form, version, **common)
+        else:
+            compared = None if rows is None else (rows.inputs, targets_for(model, rows))
+            path = _export_saved_model(model, base_path, version, compared, max_accuracy_drop, **common)
     seconds = time.perf_counter() - started
     uri = uri_of(base_path)
-    console.print(f"Exported and checked {path} in {seconds:.0f} s. Look at it, and serve it:")
+    shown = "Look at it" if form else "Look at it, and serve it"
+    console.print(f"Exported and checked {path} in {seconds:.0f} s. {shown}:")
     print_command("inspect", path) if uri is None else print_command("versions", uri)
     name = base_path.resolve().name
-    print_command("serve", f"--model_name={name}", f"--model_base_path={uri or base_path}")
+    if form is None:
+        print_command("serve", f"--model_name={name}", f"--model_base_path={uri or base_path}")
+
+
+def _export_saved_model(
+    model: Any, base_path: Path, version: int | None, compared: Any, drop: float | None, **common: Any
+) -> Any:
+    from keras_selfattn.export import export_saved_model
+
+    checks = {"evaluation": compared, "max_accuracy_drop": drop, "report": _print_comparison}
+    return export_saved_model(model, base_path, version, **checks, **common)
+
+
+def _export_portable(model: Any, base_path: Path, form: str, version: int | None, **common: Any) -> Any:
+    from keras_selfattn.export import export_portable
+
+    return export_portable(model, base_path, form, version, **common)
+
+
+def _check_portable(form: str, precision: str | None, data: Path | None) -> None:
+    """Raise an error for an option of SavedModels, or a missing package, before anything is loaded."""
+    if data is not None:
+        raise ConfigError(f"--data compares SavedModels. Leave it out with --format {form}.")
+    if precision not in (None, "float32"):
+        raise ConfigError(
+            f"--precision {precision} is of SavedModels. With --format {form} it can be float32 alone; the "
+            "runtime has a quantizer of its own."
+        )
+    if form == "onnx":
+        require("onnx", "--format onnx")
 
 
 def _check_places(run: Path, base_path: Path) -> None:

@@ -24,7 +24,7 @@ def command(path: Path, as_json: bool) -> None:
     """Show the signatures, operations, size and model card of PATH.
 
     PATH is a SavedModel's folder, whoever wrote it, or a folder of versions, of which the newest is shown.
-    Nothing in it is run.
+    Of one for ONNX Runtime or LiteRT the card is shown. Nothing in it is run.
     """
     import_tensorflow()
     from keras_selfattn.export import inspect_saved_model
@@ -62,13 +62,26 @@ def _print_card(card: Mapping[str, Any]) -> None:
     versions, measured = card.get("versions", {}), card.get("measured", {})
     console.print(
         f"Written {card.get('created')} by keras-selfattn {versions.get('keras-selfattn')}; a request took "
-        f"{measured.get('request_ms')} ms there; for TensorFlow Serving "
-        f"{card.get('requires', {}).get('tensorflow_serving')}",
+        f"{measured.get('request_ms')} ms there; for {_runtime(card)}",
         highlight=False,
     )
 
 
+def _runtime(card: Mapping[str, Any]) -> str:
+    requires = card.get("requires", {})
+    if card.get("runtime") == "onnx":
+        return f"ONNX Runtime, or another with operation set {requires.get('onnx_opset')} of ONNX"
+    if card.get("runtime") == "litert":
+        return "LiteRT"
+    return f"TensorFlow Serving {requires.get('tensorflow_serving')}"
+
+
 def _print_files(found: "Inspection") -> None:
+    if found.format != "savedmodel":
+        kinds = len((found.card or {}).get("requires", {}).get("operations", []))
+        console.print(f"{found.bytes / 1e6:,.1f} MB; operations of {kinds:,} kinds", highlight=False)
+        _print_intact(found)
+        return
     numbers = sum(_count(tensor.shape) for tensor in found.variables.values())
     console.print(
         f"{found.bytes / 1e6:,.1f} MB, {len(found.variables):,} variables of {numbers:,} numbers; "
@@ -76,6 +89,10 @@ def _print_files(found: "Inspection") -> None:
         f"{found.warmup_requests:,} warmup requests; TensorFlow {found.tensorflow or 'unknown'}",
         highlight=False,
     )
+    _print_intact(found)
+
+
+def _print_intact(found: "Inspection") -> None:
     if found.intact is False:
         console.print("The files are NOT those that the card was written for.", style="bold red")
     elif found.intact is None:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from keras_selfattn import __version__
-from keras_selfattn.asking.exit_status import FAILED, exit_status
+from keras_selfattn.asking.exit_status import FAILED, exit_status, output_failed
 from keras_selfattn.errors import MissingExtraError, SelfAttentionError, Terminated
 from keras_selfattn.extras import install, missing_extra
 from keras_selfattn.serving.errors import ServingError
@@ -110,11 +110,13 @@ class CommandGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         with _signals_interrupt() as received, _short_warnings():
             try:
-                return super().invoke(ctx)
+                result = super().invoke(ctx)
+                sys.stdout.flush()  # here: at Python's end an error would be a traceback
+                return result
             except (Exception, KeyboardInterrupt) as error:
                 # TensorFlow's tracing turns an interrupt into errors of its own.
                 if received:
-                    click.echo("Interrupted.", err=True)
+                    click.echo(f"Interrupted.{ctx.meta.get(AFTER_INTERRUPT, '')}", err=True)
                     sys.exit(_SIGNALLED + received[0])
                 if isinstance(error, SelfAttentionError | ServingError):
                     click.echo(f"Error: {error}", err=True)
@@ -125,9 +127,13 @@ class CommandGroup(click.Group):
                         err=True,
                     )
                     sys.exit(FAILED)
+                if isinstance(error, OSError) and error.filename is None:
+                    sys.exit(output_failed(error))
                 raise
 
 
+AFTER_INTERRUPT = f"{__name__}.after_interrupt"
+"""The key in `click.Context.meta` of a sentence to print after an interrupt, with a blank before it."""
 CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 100}
 """Settings of every group's `click.Context`."""
 

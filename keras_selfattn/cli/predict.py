@@ -12,13 +12,14 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from keras_selfattn.asking.connection import connected
 from keras_selfattn.asking.exit_status import SOME_ROWS
+from keras_selfattn.asking.rows import table_form
 from keras_selfattn.batch.journal import errors_of, partial_of, writing
 from keras_selfattn.batch.run import Engine, Files, predict_files
 from keras_selfattn.batch.run import Progress as Done
 from keras_selfattn.cli.connect import CONNECTION_PANELS
 from keras_selfattn.cli.console import clock, console, error_console, import_tensorflow
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.task_options import OUTPUTS, RAY, SEPARATOR, SIGNATURE, WORKERS
+from keras_selfattn.cli.task_options import NO_HEADER, OUTPUTS, RAY, SEPARATOR, SIGNATURE, WORKERS
 from keras_selfattn.serving.client import Signature
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ _PANELS = {
             without="the one of its training, or named as the input",
         ),
         SEPARATOR,
+        NO_HEADER,
     ),
     "Answers": (
         OUTPUTS,
@@ -182,7 +184,7 @@ _CALLS = 4
 
 def _read(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that answers depend on."""
-    return {name: options[name] for name in ("column", "separator", "outputs", "signature")}
+    return {name: options[name] for name in ("column", "separator", "has_header", "outputs", "signature")}
 
 
 def _part(
@@ -203,7 +205,7 @@ def _part(
         options["outputs"],
         column=options["column"],
         trained_column=trained_column,
-        separator=options["separator"],
+        **table_form(options),
         batch_size=options["batch_size"],
         named=named,
     )

@@ -7,8 +7,9 @@ import click
 
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.starting import check_start, check_start_exists
+from keras_selfattn.cli.starting import check_place, check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
+    NO_HEADER,
     OUTPUT,
     RESUME,
     SEED,
@@ -20,9 +21,8 @@ from keras_selfattn.cli.task_options import (
     given,
     pretraining_settings,
 )
-from keras_selfattn.data.records import ending_of
+from keras_selfattn.data.endings import ending_of
 from keras_selfattn.data.texts import read_corpus
-from keras_selfattn.run_folder import check_output
 
 if TYPE_CHECKING:
     from keras_selfattn.models import MaskedTokenModel
@@ -34,6 +34,7 @@ _PANELS = {
         *OUTPUT,
         Option("--text", default="text", metavar="COLUMN", help="Column with the texts, of tables."),
         SEPARATOR,
+        NO_HEADER,
         Option(
             "--validation",
             "validation_file",
@@ -72,6 +73,7 @@ def command(
     corpus: tuple[Path, ...],
     text: str,
     separator: str | None,
+    has_header: bool | None,
     output: Path,
     validation_file: Path | None,
     overwrite: bool,
@@ -85,14 +87,16 @@ def command(
     learns to guess words that are hidden from it. `train --from` begins with the result. With --from, a
     pretrained model goes on learning, from texts like those that it is for.
     """
-    check_output(output, overwrite=overwrite)
+    check_place(output, overwrite, resume)
     settings = given(options, options.keys() - {*TRAINING})
     if start is None:
         check_width(settings)
     else:
         check_start_exists(start)
-    texts = [each for file in corpus for each in _texts(file, text, separator)]
-    validation = None if validation_file is None else _texts(validation_file, text, separator)
+    form = {"separator": separator, "has_header": has_header}
+    reading = {"text": text, **given(form, form)}
+    texts = [each for file in corpus for each in _texts(file, reading)]
+    validation = None if validation_file is None else _texts(validation_file, reading)
     import_tensorflow(batches=True)
     from keras_selfattn import training
     from keras_selfattn.cli.progress import TrainingProgress
@@ -113,7 +117,7 @@ def command(
             config=config,
             validation=validation,
             source=source,
-            reading={"text": text} | ({} if separator is None else {"separator": separator}),
+            reading=reading,
             overwrite=overwrite,
             resume=resume,
             callbacks=[progress],
@@ -145,7 +149,7 @@ def _begun(start: Path, settings: dict[str, Any], texts: list[str]) -> "MaskedTo
     return MaskedTokenModel(settings, start=begun)
 
 
-def _texts(file: Path, text: str, separator: str | None) -> list[str]:
-    """Return the texts of a file; the separator is for tables only, and there may be other files, too."""
+def _texts(file: Path, reading: dict[str, Any]) -> list[str]:
+    """Return the texts of a file; there may be tables among others, whose form is theirs alone."""
     separated = ending_of(file) in (".csv", ".tsv")
-    return read_corpus(file, text, separator=separator if separated else None)
+    return read_corpus(file, **(reading if separated else {"text": reading["text"]}))

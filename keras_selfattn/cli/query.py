@@ -17,10 +17,10 @@ from keras_selfattn.asking.connection import connected
 from keras_selfattn.asking.rows import check_asked
 from keras_selfattn.batch.answer_values import cell_text, default_outputs
 from keras_selfattn.cli.connect import CONNECTION_PANELS
-from keras_selfattn.cli.console import columns, console
+from keras_selfattn.cli.console import columns, console, error_console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.query_rows import asked_rows
-from keras_selfattn.cli.task_options import OUTPUTS, SEPARATOR, SIGNATURE
+from keras_selfattn.cli.task_options import NO_HEADER, OUTPUTS, SEPARATOR, SIGNATURE
 
 _SHOWN_ROWS = 100
 
@@ -33,6 +33,7 @@ def write_answers(answers: Iterable[Answer], form: str, output: Path | None) -> 
     """
     if output is not None:
         write_file(output, answers, form)
+        error_console.print(f"The answers are in {output}.")
     elif form == "table":
         _show(iter(answers))
     else:
@@ -72,6 +73,7 @@ _PANELS = {
             without="the one named as the input",
         ),
         SEPARATOR,
+        NO_HEADER,
         Option(
             "--format",
             "form",
@@ -101,9 +103,7 @@ _PANELS = {
 )
 @click.argument("model")
 @click.argument("texts", nargs=-1)
-def command(
-    model: str, texts: tuple[str, ...], file: Path | None, column: str | None, **options: Any
-) -> None:
+def command(model: str, texts: tuple[str, ...], file: Path | None, **options: Any) -> None:
     """Ask the served MODEL about texts, tokens, series or images.
 
     Rows are TEXTS, those of --file or, without either, the lines of standard input.
@@ -116,10 +116,10 @@ def command(
     as predicted_NAME. A model with several inputs takes each from the column of
     its name.
     """
-    check_asked(texts, file, column, options["separator"])
+    check_asked(texts, file, options)
     with connected(model, options) as client:
         signature = signature_of(client, options)
         outputs = list(options["outputs"]) or default_outputs(signature)
-        with asked_rows(signature, texts, file, column, options["separator"]) as asked:
+        with asked_rows(signature, texts, file, options) as asked:
             answers = answered(client, signature, asked, outputs, options)
             write_answers(answers, options["form"], options["output"])

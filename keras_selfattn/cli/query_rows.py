@@ -1,7 +1,7 @@
 """The rows of `query` and `embed`, with a progress bar while a file is read."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ def asked_rows(
     signature: Signature,
     texts: tuple[str, ...],
     file: Path | None,
-    column: str | None,
-    separator: str | None = None,
+    options: Mapping[str, Any],
 ) -> Iterator[Iterator[QueryRow]]:
     """Yield the rows; while a file is read, show a progress bar on standard error, if it is a terminal."""
     with _bar() if file is not None else contextlib.nullcontext() as progress:
@@ -29,7 +28,7 @@ def asked_rows(
                 return opened
             return progress.wrap_file(opened, file.stat().st_size, description=file.name)
 
-        yield rows.asked_rows(signature, texts, file, column, separator, wrap)
+        yield rows.asked_rows(signature, texts, file, options, wrap)
 
 
 def _bar() -> Progress:

@@ -1,11 +1,23 @@
-"""`--from`: the model that a training begins with, checked with the names of the flags in the messages."""
+"""The beginnings of a training: the model of `--from`, and the checkpoint of `--resume`."""
 
 from pathlib import Path
 from typing import Any
 
+import click
+
+from keras_selfattn.cli.main import AFTER_INTERRUPT
 from keras_selfattn.cli.task_options import flag
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.folder_kinds import holds_pretrained, lacks
+from keras_selfattn.run_folder import check_output
+
+
+def check_place(output: Path, overwrite: bool, resume: bool) -> None:
+    """Raise RunError if no run could be written there; let Ctrl-C say that --resume goes on."""
+    check_output(output, overwrite=overwrite, resume=resume)
+    if resume:
+        hint = " The same command goes on from the last checkpoint, if there is one."
+        click.get_current_context().meta[AFTER_INTERRUPT] = hint
 
 
 def check_start_exists(start: Path) -> None:

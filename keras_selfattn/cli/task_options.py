@@ -21,6 +21,13 @@ SEPARATOR = Option(
     help="Character between the columns of a .csv, and of a .tsv with texts, such as ';' or '\\t'.",
     without="a comma; in a .tsv a tab",
 )
+NO_HEADER = Option(
+    "--no-header",
+    "has_header",
+    flag_value=False,
+    default=None,
+    help="Take the first line of a .csv, and of a .tsv with texts, as a row. Columns have numbers: 1, 2, …",
+)
 COLUMNS = (
     Option(
         "--text",
@@ -35,6 +42,7 @@ COLUMNS = (
         without="label; of tagged tokens: labels",
     ),
     SEPARATOR,
+    NO_HEADER,
 )
 """Options for reading a table, whatever its task."""
 

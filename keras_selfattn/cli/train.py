@@ -8,7 +8,7 @@ import click
 from keras_selfattn.cli.console import console, import_tensorflow, print_command
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.processes import PROCESSES, joined, launch_if_asked
-from keras_selfattn.cli.starting import check_start, check_start_exists
+from keras_selfattn.cli.starting import check_place, check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
     COLUMNS,
     OUTPUT,
@@ -26,7 +26,6 @@ from keras_selfattn.cli.task_options import (
     panels_of_tasks,
 )
 from keras_selfattn.cli.train_checks import check_freeze, check_labels_asked, check_train, side_by_side
-from keras_selfattn.run_folder import check_output
 from keras_selfattn.tasks import TASKS, Task, task_named
 
 if TYPE_CHECKING:
@@ -150,7 +149,7 @@ def command(
     With --task, tokens are read from .jsonl and .txt files as well, texts from .txt files in fastText's form,
     and series, regression and forecast from .ts, .csv, .tsv, .jsonl, .txt and .npz files.
     """
-    check_output(output, overwrite=overwrite)
+    check_place(output, overwrite, options["resume"])
     searches = check_train(options, validation_file)
     task = task_named(task_name, table)
     check_task(task, {**options, "start": start}, ", or name another task with --task")

@@ -44,11 +44,10 @@ def command(base_path: Path, latest: bool, remove: tuple[int, ...], keep: int | 
 
 def _print_versions(base_path: Path) -> None:
     from keras_selfattn.export import list_versions
-    from keras_selfattn.export.versions import read_version
+    from keras_selfattn.export.versions import formats_of, read_version
 
-    table = columns(
-        None, "version", "created (UTC)", "task", "precision", "accuracy", "MB", right=("version", "MB")
-    )
+    names = ("version", "created (UTC)", "task", "precision", "accuracy", "MB")
+    table = columns(None, *names, right=("version", "MB"))
     for version in list_versions(base_path):
         found, size = read_version(base_path, version)
         card = found or {}
@@ -62,3 +61,6 @@ def _print_versions(base_path: Path) -> None:
             f"{size / 1e6:,.1f}",
         )
     console.print(table)
+    # All versions of a folder are of one format.
+    for form in sorted(formats_of(base_path) - {"savedmodel"}):
+        console.print(f"Format: {form}", highlight=False)

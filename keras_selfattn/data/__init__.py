@@ -55,3 +55,7 @@ def __getattr__(name: str) -> Any:
         require("train", f"{__name__}.{name}", "babel", "django", "stopwordsiso")
         return getattr(importlib.import_module(f"{__name__}.{_FIRST_DATA[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

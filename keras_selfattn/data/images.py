@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from keras_selfattn.data.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.npz_files import read_arrays
-from keras_selfattn.data.records import checked_ending
 from keras_selfattn.errors import DataError
 from keras_selfattn.extras import require
 from keras_selfattn.label_names import LabelReader, without_column

@@ -5,27 +5,17 @@ import gzip
 import io
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from keras_selfattn.data.endings import PACKED, checked_ending
 from keras_selfattn.data.row_lines import Place, RowLines
-from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.data.separators import checked_separator, other_separator
+from keras_selfattn.errors import DataError
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None}
-# Spellings of separators for shells and files that cannot hold a tab.
-_SPELLED = {
-    **dict.fromkeys((r"\t", r"'\t'", r"$'\t'", "tab"), "\t"),
-    "comma": ",",
-    "semicolon": ";",
-    "pipe": "|",
-    "space": " ",
-}
-
-_PACKED = ".gz"
-# These have a compression of their own, and are no text.
-_NEVER_PACKED = (".npz", ".parquet", ".feather")
 
 # Rows of JSON Lines that tell the columns.
 _FIRST_ROWS = 1000
@@ -39,6 +29,7 @@ def iter_records(
     wrap: Callable[[BinaryIO], BinaryIO] | None = None,
     *,
     separator: str | None = None,
+    has_header: bool = True,
 ) -> Iterator[Record]:
     """Yield the rows of a `.csv`, `.tsv`, `.jsonl` or `.ndjson` file in UTF-8, by column name.
 
@@ -50,9 +41,10 @@ def iter_records(
         wrap: wraps the opened file, for example in a progress bar that counts its bytes.
         separator: the separator of columns of a .csv or .tsv: one character, or the name of one, such
             as ";" or "\\t"; by default a comma or a tab, by the file's ending.
+        has_header: False for a .csv or .tsv whose first line is a row; its columns are "1", "2", …
 
     Raises:
-        ConfigError: for an invalid separator, or one for a file of JSON Lines.
+        ConfigError: for an invalid separator; for one, or no header, of a file of JSON Lines.
         DataError: if the file is missing, empty, of another kind, not UTF-8, or a row cannot be parsed; with
             the line, when the iteration reaches that row.
 
@@ -65,7 +57,7 @@ def iter_records(
         ...     list(iter_records(file))
         [(2, {'text': 'good', 'label': '+'})]
     """
-    for row in iter_rows(path, wrap, separator=separator):
+    for row in iter_rows(path, wrap, separator=separator, has_header=has_header):
         if row.values is None:
             raise DataError(row.problem)
         yield row.line, row.values
@@ -85,6 +77,7 @@ def iter_rows(
     wrap: Callable[[BinaryIO], BinaryIO] | None = None,
     *,
     separator: str | None = None,
+    has_header: bool = True,
     start: Place | None = None,
 ) -> Iterator[Row]:
     """Yield the rows as `iter_records` does, and go on after a row that cannot be read.
@@ -93,6 +86,7 @@ def iter_rows(
         path: as for `iter_records`.
         wrap: as for `iter_records`.
         separator: as for `iter_records`.
+        has_header: as for `iter_records`.
         start: the end of an earlier row, to go on from there.
 
     Raises:
@@ -112,16 +106,18 @@ def iter_rows(
     """
     file = Path(path)
     ending = checked_ending(file, _SEPARATORS)
-    separator = as_separator(separator, file) or _SEPARATORS[ending]
+    separator = checked_separator(file, separator, has_header) or _SEPARATORS[ending]
     with _opened(file, wrap) as content:
         if separator is None:
             yield from _json_rows(RowLines(file, content, start))
         else:
-            yield from _rows(file, content, separator, start, quoted=ending != ".tsv")
+            yield from _rows(file, content, separator, start, has_header=has_header, quoted=ending != ".tsv")
 
 
-def columns_of(path: str | Path, *, separator: str | None = None) -> list[str]:
+def columns_of(path: str | Path, *, separator: str | None = None, has_header: bool = True) -> list[str]:
     """Return the columns of a table: those of the header, or all of the first 1,000 rows of JSON Lines.
+
+    Without a header they are the numbers of the first line's columns.
 
     Raises:
         ConfigError: as for `iter_records`.
@@ -129,12 +125,12 @@ def columns_of(path: str | Path, *, separator: str | None = None) -> list[str]:
     """
     file = Path(path)
     ending = checked_ending(file, _SEPARATORS)
-    separator = as_separator(separator, file) or _SEPARATORS[ending]
+    separator = checked_separator(file, separator, has_header) or _SEPARATORS[ending]
     if separator is None:
         rows = itertools.islice(iter_rows(file), _FIRST_ROWS)
         return list(dict.fromkeys(name for row in rows for name in row.values or ()))
     with _opened(file) as opened:
-        return _header(file, opened, separator, ending != ".tsv")[0]
+        return _columns(RowLines(file, opened, lone_returns=True), separator, has_header, ending != ".tsv")[0]
 
 
 def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
@@ -161,79 +157,6 @@ def iter_lines(path: str | Path) -> Iterator[tuple[int, str]]:
             yield number, line.rstrip("\r\n")
 
 
-def ending_of(file: Path) -> str:
-    """Return the ending of a file in lower case: the one before ".gz", if it is packed by gzip.
-
-    Example:
-
-        >>> ending_of(Path("rows.TSV")), ending_of(Path("rows.csv.gz"))
-        ('.tsv', '.csv')
-    """
-    packed = file.suffix.lower() == _PACKED
-    return (Path(file.stem) if packed else file).suffix.lower()
-
-
-def checked_ending(file: Path, endings: Collection[str]) -> str:
-    """Return the ending of a file as `ending_of` does, if it is known.
-
-    Raises:
-        DataError: if it is unknown, or there is no file, or a folder instead; for a packed file that is no
-            text.
-    """
-    ending = ending_of(file)
-    if ending in endings and ending in _NEVER_PACKED and file.suffix.lower() == _PACKED:
-        raise DataError(f"{file} is packed by gzip, which is for texts. Unpack it: `gunzip {file}`.")
-    if ending in endings:
-        return ending
-    if not file.exists():
-        raise DataError(f"There is no file {file}. Current folder: {Path.cwd()}.")
-    wrong = "is a folder" if file.is_dir() else "has no known ending"
-    raise DataError(f"{file} {wrong}. Give a file ending in {', '.join(endings)}.")
-
-
-def as_separator(
-    separator: str | None, file: Path, endings: Collection[str] = (".csv", ".tsv")
-) -> str | None:
-    """Return the separator of columns as one character, from any of its spellings; None for None.
-
-    Raises:
-        ConfigError: for an invalid separator, or a file with another ending than those given.
-
-    Example:
-
-        >>> as_separator("\\\\t", Path("t.csv")), as_separator("semicolon", Path("t.csv"))
-        ('\\t', ';')
-    """
-    if separator is None:
-        return None
-    if ending_of(file) not in endings:
-        raise ConfigError(
-            f"`separator` (--separator) is for files ending in {' or '.join(endings)}. The file is {file}: "
-            "leave it out."
-        )
-    found = _SPELLED.get(separator.lower(), separator) if isinstance(separator, str) else ""
-    if len(found) != 1 or found in '"\r\n' or found.isalnum():
-        raise ConfigError(
-            "`separator` (--separator) must be one character other than a letter, digit, quote or line "
-            f"break, such as ';', '|' or '\\t'. Received {separator!r}."
-        )
-    return found
-
-
-def other_separator(file: Path, columns: Sequence[str]) -> str:
-    """Return a hint for a table whose only column looks like several with another separator, or ""."""
-    if len(columns) != 1 or ending_of(file) not in (".csv", ".tsv"):
-        return ""
-    mark = next((mark for mark in ";\t|," if mark in columns[0]), None)
-    if mark is None:
-        return ""
-    spelled = r"\t" if mark == "\t" else mark
-    return (
-        f" That is one column with '{spelled}' in its name: a .csv is separated by commas, a .tsv by tabs. "
-        f"If '{spelled}' separates the columns, add --separator '{spelled}' (`separator` in Python)."
-    )
-
-
 @contextmanager
 def _opened(file: Path, wrap: Callable[[BinaryIO], BinaryIO] | None = None) -> Iterator[Any]:
     """Yield the content of a file, unpacked; `wrap` sees its bytes as they are."""
@@ -248,19 +171,22 @@ def _opened(file: Path, wrap: Callable[[BinaryIO], BinaryIO] | None = None) -> I
             raise DataError(f"{file} is empty.")
         content: Any = opened if wrap is None else io.BufferedReader(cast(Any, wrap(opened)))
         try:
-            yield gzip.GzipFile(fileobj=content) if file.suffix.lower() == _PACKED else content
+            yield gzip.GzipFile(fileobj=content) if file.suffix.lower() == PACKED else content
         finally:
             if content is not opened:
                 content.detach()
 
 
 def _rows(
-    file: Path, content: BinaryIO, separator: str, start: Place | None, *, quoted: bool
+    file: Path, content: BinaryIO, separator: str, start: Place | None, *, has_header: bool, quoted: bool
 ) -> Iterator[Row]:
     """Rows of separated values. pandas is not used: it accepts an extra comma."""
-    header, lines = _header(file, content, separator, quoted)
-    if start is not None and start.offset > lines.end.offset:
+    lines = RowLines(file, content, lone_returns=True)
+    columns, first = _columns(lines, separator, has_header, quoted)
+    if start is not None and start.offset >= lines.end.offset:
         lines = RowLines(file, content, start, lone_returns=True)
+    elif not has_header:
+        yield Row(1, dict(zip(columns, first, strict=True)), "", lines.end)
     reader = _reader(lines, separator, quoted)
     while True:
         begin = lines.end.line
@@ -269,30 +195,32 @@ def _rows(
         except StopIteration:
             return
         except csv.Error as error:
-            hint = other_separator(file, header)
+            hint = other_separator(file, columns)
             problem = f"{file} cannot be parsed: {error}, in the row from line {begin} on.{hint}"
             yield Row(begin, None, lines.next_row() or problem, lines.end)
             continue
         problem = lines.next_row()
         if record:
-            problem = problem or _width_problem(file, begin, header, record)
-            values = None if problem else dict(zip(header, record, strict=True))
+            problem = problem or _width_problem(file, begin, columns, first, record)
+            values = None if problem else dict(zip(columns, record, strict=True))
             yield Row(begin, values, problem, lines.end)
 
 
-def _header(file: Path, content: BinaryIO, separator: str, quoted: bool) -> tuple[list[str], RowLines]:
-    """Return the names of the columns, and the lines from there on."""
-    lines = RowLines(file, content, lone_returns=True)
+def _columns(lines: RowLines, separator: str, has_header: bool, quoted: bool) -> tuple[list[str], list[str]]:
+    """Return the names of the columns, after reading the first record, and that record."""
+    file = lines.file
     try:
-        header = next(filter(None, _reader(lines, separator, quoted)), None)
+        first = next(filter(None, _reader(lines, separator, quoted)), None)
     except csv.Error as error:
         hint = other_separator(file, [_first_line(file)])
         raise DataError(f"{file} cannot be parsed: {error}, in the row from line 1 on.{hint}") from error
     if problem := lines.next_row():
         raise DataError(problem)
-    if header is None:
+    if first is None:
         raise DataError(f"{file} is empty.")
-    return _checked_header(file, header), lines
+    if not has_header:
+        return [str(number) for number, _ in enumerate(first, start=1)], first
+    return _checked_header(file, first), first
 
 
 def _reader(lines: RowLines, separator: str, quoted: bool) -> Any:
@@ -302,14 +230,14 @@ def _reader(lines: RowLines, separator: str, quoted: bool) -> Any:
     return csv.reader(iter(lines), delimiter=separator, quoting=quoting, strict=True)
 
 
-def _width_problem(file: Path, line: int, header: list[str], record: list[str]) -> str:
-    """Return the problem of a row with other fields than the header; "" if there is none."""
-    if len(record) == len(header):
+def _width_problem(file: Path, line: int, columns: list[str], first: list[str], record: list[str]) -> str:
+    """Return the problem of a row with other fields than the first line; "" if there is none."""
+    if len(record) == len(columns):
         return ""
-    hint = other_separator(file, header) or " Text that holds the separator goes in quotes, in a .csv."
+    hint = other_separator(file, first) or " Text that holds the separator goes in quotes, in a .csv."
     return (
-        f"{file} cannot be parsed: line {line} has {len(record)} fields where the header has "
-        f"{len(header)}.{hint}"
+        f"{file} cannot be parsed: line {line} has {len(record)} fields where the first line has "
+        f"{len(columns)}.{hint}"
     )
 
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_selfattn.data.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.npz_files import read_arrays
-from keras_selfattn.data.records import as_separator, checked_ending
+from keras_selfattn.data.separators import checked_separator
 from keras_selfattn.data.series_formats import read_delimited, read_frames, read_ts
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.label_names import LabelReader, without_column
@@ -30,6 +31,7 @@ def read_series(
     time: str | None = None,
     values: str | None = None,
     separator: str | None = None,
+    has_header: bool = True,
 ) -> LabelledRows:
     """Read series and the label of each.
 
@@ -49,9 +51,10 @@ def read_series(
         time: a table's column that orders the frames of a series; by default the order of lines.
         values: a table's columns with values, separated by commas; by default all others.
         separator: the separator of columns of a `.csv`, as for `records.iter_records`.
+        has_header: False if the first line of a `.csv` is a row; its columns are then "1", "2", …
 
     Raises:
-        ConfigError: for a column or a separator with a file that is not a table.
+        ConfigError: for a column, a separator or no header with a file that is not a table.
         DataError: if the file is missing or of another kind, or does not hold labelled series; with the line
             or row.
 
@@ -67,7 +70,7 @@ def read_series(
     """
     file = Path(path)
     columns = {"label": label, "row_id": row_id, "time": time, "values": values}
-    series, labels, where = _read(file, columns, separator)
+    series, labels, where = _read(file, columns, separator, has_header)
     read = LabelReader()
     names = [_name(file, row, each, read) for row, each in enumerate(labels)]
     return LabelledRows(series, names, str(file), where)
@@ -81,6 +84,7 @@ def read_regression(
     time: str | None = None,
     values: str | None = None,
     separator: str | None = None,
+    has_header: bool = True,
 ) -> LabelledRows:
     """Read series and the number of each, or several in an `.npz`; otherwise like `read_series`.
 
@@ -96,7 +100,7 @@ def read_regression(
     """
     file = Path(path)
     columns = {"label": label, "row_id": row_id, "time": time, "values": values}
-    series, targets, where = _read(file, columns, separator)
+    series, targets, where = _read(file, columns, separator, has_header)
     numbers = [_numbers(file, row, each) for row, each in enumerate(targets)]
     return LabelledRows(series, numbers, str(file), where)
 
@@ -108,6 +112,7 @@ def read_long_series(
     time: str | None = None,
     values: str | None = None,
     separator: str | None = None,
+    has_header: bool = True,
 ) -> list[np.ndarray]:
     """Read series without targets, to forecast: the files of `read_series`, with or without labels.
 
@@ -125,7 +130,7 @@ def read_long_series(
     """
     file = Path(path)
     columns = {"row_id": row_id, "time": time, "values": values}
-    return _read(file, columns, separator, labelled=False).series
+    return _read(file, columns, separator, has_header, labelled=False).series
 
 
 class _Series(NamedTuple):
@@ -137,14 +142,19 @@ class _Series(NamedTuple):
 
 
 def _read(
-    file: Path, columns: Mapping[str, str | None], separator: str | None, *, labelled: bool = True
+    file: Path,
+    columns: Mapping[str, str | None],
+    separator: str | None,
+    has_header: bool,
+    *,
+    labelled: bool = True,
 ) -> _Series:
     """Return the content of a file; targets are required if `labelled`."""
     ending = checked_ending(file, _ENDINGS)
     if ending not in _TABLES:
         _check_no_columns(file, columns)
         # Other files with columns need no option: their content shows the separator.
-        as_separator(separator, file, (".csv",))
+        checked_separator(file, separator, has_header, (".csv",))
     if ending == ".ts":
         return _Series(*read_ts(file, labelled=labelled))
     if ending in (".tsv", ".txt"):
@@ -154,7 +164,8 @@ def _read(
     label = (columns["label"] or "label") if labelled else None
     values = columns["values"]
     names = None if values is None else [name.strip() for name in values.split(",")]
-    return _Series(*read_frames(file, label, columns["row_id"], columns["time"], names, separator=separator))
+    asked = label, columns["row_id"], columns["time"], names
+    return _Series(*read_frames(file, *asked, separator=separator, has_header=has_header))
 
 
 def _check_no_columns(file: Path, columns: Mapping[str, str | None]) -> None:

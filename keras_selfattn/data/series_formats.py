@@ -161,6 +161,7 @@ def read_frames(
     values: Sequence[str] | None,
     *,
     separator: str | None = None,
+    has_header: bool = True,
 ) -> tuple[list[np.ndarray], list[str], list[int | str]]:
     """Return series `[T, F]` in order of their first lines, with the label and the first line of each.
 
@@ -172,6 +173,7 @@ def read_frames(
         time: column that orders the frames: numbers by value, others (ISO dates) as text.
         values: columns with values; by default all other columns.
         separator: the separator of columns of a `.csv`.
+        has_header: False if its first line is a row.
 
     Raises:
         DataError: for a missing column, a value that is not a number, or labels that differ; with the line.
@@ -179,7 +181,7 @@ def read_frames(
     told_by = row_id or "id"
     needed = row_id if label is None else told_by
     wanted = [name for name in (needed, time, label) if name is not None] + list(values or [])
-    records = read_columns(file, wanted, separator=separator)
+    records = read_columns(file, wanted, separator=separator, has_header=has_header)
     columns = list(dict.fromkeys(name for _, record in records for name in record))
     values = values or [name for name in columns if name not in (told_by, time, label)]
     if not values:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from keras_selfattn.data.endings import checked_ending
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.records import checked_ending, iter_lines
+from keras_selfattn.data.records import iter_lines
 from keras_selfattn.data.texts import read_columns
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.label_names import LabelReader

@@ -5,17 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from keras_selfattn.data.arrow_tables import ARROW_ENDINGS, arrow_records
+from keras_selfattn.data.endings import checked_ending, ending_of
 from keras_selfattn.data.fasttext_lines import read_fasttext
 from keras_selfattn.data.labelled import LabelledRows
-from keras_selfattn.data.records import (
-    Record,
-    as_separator,
-    checked_ending,
-    ending_of,
-    iter_lines,
-    iter_records,
-    other_separator,
-)
+from keras_selfattn.data.records import Record, iter_lines, iter_records
+from keras_selfattn.data.separators import checked_separator, other_separator
 from keras_selfattn.errors import DataError
 from keras_selfattn.label_names import LabelList, LabelReader
 
@@ -30,6 +24,7 @@ def read_table(
     label_separator: str | None = None,
     *,
     separator: str | None = None,
+    has_header: bool = True,
 ) -> LabelledRows:
     """Read a text and a label column of a `.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.parquet` or `.feather` file.
 
@@ -41,13 +36,14 @@ def read_table(
 
     Args:
         path: the file.
-        text: name of the column with the texts.
-        label: name of the column with the labels.
+        text: name of the column with the texts; its number, such as "2", without a header.
+        label: name of the column with the labels, or its number.
         label_separator: the separator of a row's labels, if it can have several.
         separator: the separator of columns, as for `records.iter_records`.
+        has_header: False if the first line is a row.
 
     Raises:
-        ConfigError: for an invalid `separator`, or one for a file without columns.
+        ConfigError: for an invalid `separator`; for one, or no header, of a file without columns.
         DataError: for an empty `label_separator`; if the file is missing, empty, of another kind, not UTF-8
             (with the line), has no such column (with its columns), rows of another width (with the line), no
             rows, or rows without a label (with their number and first line).
@@ -65,10 +61,10 @@ def read_table(
     if label_separator == "":
         raise DataError("`label_separator` must be at least one character. Received ''.")
     if ending_of(file) == ".txt":
-        as_separator(separator, file)
+        checked_separator(file, separator, has_header)
         return read_fasttext(file)
     hint = " Name those with `text` (--text) and `label` (--label), or the task if it is another."
-    records = read_columns(file, (text, label), hint, separator=separator)
+    records = read_columns(file, (text, label), hint, separator=separator, has_header=has_header)
     texts = texts_of(file, text, records)
     if label_separator is not None or any(isinstance(record.get(label), list) for _, record in records):
         labels: Sequence[Any] = _label_lists(file, label, label_separator, records)
@@ -78,7 +74,12 @@ def read_table(
 
 
 def read_columns(
-    file: Path, columns: Sequence[str], hint: str = "", *, separator: str | None = None
+    file: Path,
+    columns: Sequence[str],
+    hint: str = "",
+    *,
+    separator: str | None = None,
+    has_header: bool = True,
 ) -> list[Record]:
     """Return the rows of a table, which must have these columns; `hint` is the next step if one is missing.
 
@@ -86,16 +87,20 @@ def read_columns(
         DataError: as for `read_table`.
     """
     if checked_ending(file, _TABLES) in ARROW_ENDINGS:
-        as_separator(separator, file)
+        checked_separator(file, separator, has_header)
         records = arrow_records(file, columns)
     else:
-        records = list(iter_records(file, separator=separator))
+        records = list(iter_records(file, separator=separator, has_header=has_header))
     if not records:
         raise DataError(f"{file} has no rows below its header. Give at least one row for each class.")
     present = dict.fromkeys(name for _, record in records for name in record)
     for column in columns:
         if column not in present:
             known = ", ".join(map(repr, list(present)[:_SHOWN])) + (", …" if len(present) > _SHOWN else "")
+            if has_header and ending_of(file) in (".csv", ".tsv"):
+                hint += (
+                    " If its first line is a row, add --no-header (`has_header=False`): columns have numbers."
+                )
             hint = other_separator(file, list(present)) or hint
             raise DataError(f"{file} has no column {column!r}. Its columns are {known}.{hint}")
     return records
@@ -167,16 +172,19 @@ def _as_text(value: Any) -> str:
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", *ARROW_ENDINGS)
 
 
-def read_corpus(path: str | Path, text: str = "text", *, separator: str | None = None) -> list[str]:
+def read_corpus(
+    path: str | Path, text: str = "text", *, separator: str | None = None, has_header: bool = True
+) -> list[str]:
     """Read texts from the lines of a `.txt` file or a column of a table, in UTF-8, without blank ones.
 
     Args:
         path: a `.txt`, `.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.parquet` or `.feather` file.
-        text: for a table, the name of the column with the texts.
+        text: for a table, the name of the column with the texts; its number without a header.
         separator: the separator of columns, as for `records.iter_records`.
+        has_header: False if the first line of a table is a row.
 
     Raises:
-        ConfigError: for an invalid separator, or one for a file without columns.
+        ConfigError: for an invalid separator; for one, or no header, of a file without columns.
         DataError: if the file is missing, empty, of another kind, not UTF-8 (with the line), cannot be
             parsed, has no such column (with its columns), has a list in place of a text, or only blank texts.
 
@@ -191,10 +199,10 @@ def read_corpus(path: str | Path, text: str = "text", *, separator: str | None =
     """
     file = Path(path)
     if checked_ending(file, (".txt", *_TABLES)) == ".txt":
-        as_separator(separator, file)
+        checked_separator(file, separator, has_header)
         texts = [line for _, line in iter_lines(file)]
     else:
-        texts = texts_of(file, text, read_columns(file, (text,), separator=separator))
+        texts = texts_of(file, text, read_columns(file, (text,), separator=separator, has_header=has_header))
     found = [each for each in texts if each and not each.isspace()]
     if not found:
         raise DataError(f"{file} holds no texts: all {len(texts)} of its rows are blank.")

@@ -9,6 +9,7 @@ from keras_selfattn.layers.additive import AdditiveSelfAttention, Multiplicative
 from keras_selfattn.layers.encoder import Encoder
 from keras_selfattn.layers.encoder_block import EncoderBlock
 from keras_selfattn.layers.linear import LinearSelfAttention
+from keras_selfattn.layers.peers.exchange import from_peer, to_peer
 from keras_selfattn.layers.pooling import AttentionPooling, AveragePooling, FirstTokenPooling, MaxPooling
 from keras_selfattn.layers.portable import portable
 from keras_selfattn.layers.position_encodings import (
@@ -45,7 +46,9 @@ __all__ = [
     "RotaryPositions",
     "SinusoidalPositionEncoding",
     "SinusoidalPositionEncoding2D",
+    "from_peer",
     "portable",
     "quantize_parts",
     "quantized_parts",
+    "to_peer",
 ]

@@ -37,7 +37,7 @@ _MAY_DIFFER += WEIGHT_SETTINGS
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
 class Encoder(keras.layers.Layer):
-    """A stack of `EncoderBlock`s, with a last normalisation if they are pre-norm. Keeps the mask.
+    """A stack of blocks (`EncoderBlock`), with a last normalisation if they are pre-norm. Keeps the mask.
 
     Args:
         num_layers: number of blocks.

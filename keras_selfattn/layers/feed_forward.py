@@ -130,3 +130,12 @@ def _gelu(x: Tensor) -> Tensor:
         return keras.activations.gelu(x)
     error: Tensor = ops.erf(x / math.sqrt(2))
     return 0.5 * x * (1.0 + error)
+
+
+@keras.saving.register_keras_serializable(package="keras_selfattn")
+def gelu_tanh(x: Tensor) -> Tensor:
+    """Return the approximation of GELU by a hyperbolic tangent.
+
+    Reference: Hendrycks and Gimpel 2016, "Gaussian Error Linear Units", section 2.
+    """
+    return ops.gelu(x, approximate=True)

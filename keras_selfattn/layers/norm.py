@@ -19,13 +19,13 @@ from keras_selfattn.layers.tensorflow.packing import PackedTokens
 Tensor = Any
 
 # PyTorch's and Llama's; Keras' 1e-3 is for batch normalisation.
-_EPSILON = {"layer": 1e-5, "rms": 1e-6, "layer_no_shift": 1e-5}
+EPSILON = {"layer": 1e-5, "rms": 1e-6, "layer_no_shift": 1e-5}
 
 
 def make_norm(kind: str, policy: Any, name: str, epsilon: float | None = None) -> keras.layers.Layer:
     """Return the normalisation layer that `norm=kind` names."""
     layer = NORMS[kind]
-    made = layer(epsilon=_EPSILON[kind] if epsilon is None else epsilon, dtype=policy, name=name)
+    made = layer(epsilon=EPSILON[kind] if epsilon is None else epsilon, dtype=policy, name=name)
     made.supports_masking = True  # Keras' RMSNormalization works position by position but does not say so
     return made
 

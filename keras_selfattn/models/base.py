@@ -134,9 +134,9 @@ class RawModel(KerasMethods):
         """Train on raw rows and targets, in batches of similar length; other inputs as in `keras.Model.fit`.
 
         Args:
-            x: raw rows; batches of raw rows with their targets, from a `tf.data.Dataset`, a generator or a
-                `keras.utils.PyDataset`, the first pass over which learns what `adapt` learns; or inputs of
-                `keras.Model.fit`, in the form of the core's.
+            x: raw rows; batches of raw rows with their targets, from a `tf.data.Dataset`, a generator, a
+                `keras.utils.PyDataset` or a `torch.utils.data.DataLoader`, the first pass over which learns
+                what `adapt` learns; or inputs of `keras.Model.fit`, in the form of the core's.
             y: targets.
             batch_size: rows in a step, 32 if None; fewer if rows are long, to bound memory.
             sample_weight: float per row.

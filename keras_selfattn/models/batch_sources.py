@@ -1,4 +1,4 @@
-"""Batches of raw rows from `tf.data`, generators and `keras.utils.PyDataset`."""
+"""Batches of raw rows from `tf.data`, generators, `keras.utils.PyDataset` and PyTorch's `DataLoader`."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -31,8 +31,8 @@ class BatchSource:
     A generator can be read only once: `keep` holds its batches in memory.
 
     Args:
-        x: a `tf.data.Dataset`, a `keras.utils.PyDataset`, or a generator of batches. A batch is rows, or a
-            tuple of rows, targets and, if any, weights.
+        x: a `tf.data.Dataset`, a `keras.utils.PyDataset`, a `torch.utils.data.DataLoader`, or a generator of
+            batches. A batch is rows, or a tuple of rows, targets and, if any, weights.
         name: the argument that it came in, for messages.
 
     Raises:
@@ -153,6 +153,8 @@ class BatchSource:
             places = itertools.count() if count is None else range(count) if order is None else order(count)
             yield from (source[int(place)] for place in places)
             source.on_epoch_end()
+        elif _is_loader(source):
+            yield from map(_collated, source)
         else:
             yield from source
 
@@ -174,7 +176,7 @@ def is_source(x: Any) -> bool:
         >>> is_source(iter([["a", "b"]])), is_source(["a", "b"])
         (True, False)
     """
-    return hasattr(x, "__next__") or isinstance(x, tf.data.Dataset | keras.utils.PyDataset)
+    return hasattr(x, "__next__") or isinstance(x, tf.data.Dataset | keras.utils.PyDataset) or _is_loader(x)
 
 
 def raw_source(x: Any, is_raw: Callable[[Any], bool], name: str = "x") -> BatchSource | Any:
@@ -185,6 +187,19 @@ def raw_source(x: Any, is_raw: Callable[[Any], bool], name: str = "x") -> BatchS
     if is_raw(source.first_inputs):
         return source
     return source.unread()
+
+
+def _is_loader(x: Any) -> bool:
+    """Return True for a `DataLoader` of PyTorch, which need not be installed."""
+    kinds = type(x).__mro__
+    return any(each.__name__ == "DataLoader" and each.__module__.startswith("torch.") for each in kinds)
+
+
+def _collated(batch: Any) -> Any:
+    """Return a batch of a `DataLoader`, whose default is to make a list of the columns, as a tuple."""
+    columns = batch if isinstance(batch, list) else []
+    is_list = columns and all(isinstance(each, tuple) or hasattr(each, "detach") for each in columns)
+    return tuple(columns) if is_list else batch
 
 
 def _as_batch(name: str, number: int, batch: Any) -> RawBatch:
@@ -207,6 +222,8 @@ def _plain(values: Any) -> Any:
     """Return tensors as arrays, ragged ones as lists, and anything else unchanged."""
     if hasattr(values, "to_list") and hasattr(values, "row_splits"):
         return values.to_list()
+    if hasattr(values, "detach"):  # of PyTorch
+        return values.detach().cpu().numpy()
     return np.asarray(values) if tf.is_tensor(values) else values
 
 

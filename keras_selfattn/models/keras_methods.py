@@ -12,6 +12,7 @@ from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.batches import padded
 from keras_selfattn.models.building_plan import plan_lines
 from keras_selfattn.models.deferred_compile import DeferredCompile
+from keras_selfattn.version_files import PORTABLE
 
 
 class KerasMethods(DeferredCompile):
@@ -116,27 +117,30 @@ class KerasMethods(DeferredCompile):
         verbose: bool | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Write the next version of a SavedModel that takes raw rows; return its path, `filepath/VERSION`.
+        """Write the next version for a server or another runtime; return its path, `filepath/VERSION`.
 
         Unlike Keras' own, it has this project's signatures and card, and was checked in a fresh process.
 
         Args:
             filepath: the folder of all versions.
-            format: "tf_saved_model". For others export `core`, which takes preprocessed rows.
+            format: "tf_saved_model", which takes raw rows; "onnx" or "litert", which take numbers.
             verbose: True prints the name of each stage.
-            kwargs: of `export.export_saved_model`.
+            kwargs: of `export.export_saved_model`, or of `export.export_portable`.
 
         Raises:
             ConfigError: for another format.
             ExportError: if the model cannot be exported.
         """
-        if format != "tf_saved_model":
+        if format not in ("tf_saved_model", *PORTABLE):
             raise ConfigError(
-                f"`format` must be 'tf_saved_model', which takes raw rows. Received {format!r}. For it, "
-                f"export the part after preprocessing: model.core.export(..., format={format!r})."
+                f"`format` must be 'tf_saved_model', 'onnx' or 'litert'. Received {format!r}. For it, export "
+                f"the part after preprocessing: model.core.export(..., format={format!r})."
             )
         # The only import of a higher layer, when it is called: `keras.Model` has this method, and Keras' own
         # knows neither raw rows nor labels.
-        from keras_selfattn.export import export_saved_model
+        from keras_selfattn.export import export_portable, export_saved_model
 
-        return export_saved_model(self, filepath, progress=print if verbose else None, **kwargs)
+        progress = print if verbose else None
+        if format == "tf_saved_model":
+            return export_saved_model(self, filepath, progress=progress, **kwargs)
+        return export_portable(self, filepath, format, progress=progress, **kwargs)

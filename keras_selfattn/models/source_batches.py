@@ -167,7 +167,7 @@ def validation_rows(model: "RawModel", given: Any, head: Head, kwargs: dict[str,
     Raises:
         DataError: for raw rows that do not fit the head.
     """
-    if isinstance(given, tuple | list) and model._is_raw(given[0]):
+    if isinstance(given, tuple | list) and (not given or model._is_raw(given[0])):
         if len(given) not in (2, 3):
             raise DataError(
                 f"`validation_data` must be rows, targets and, if any, weights. It has {len(given)}."

@@ -149,6 +149,7 @@ def train(
     refit = config.refit and validation is None
     split = "validation" if test is None else "test"
     settings = {
+        "processes": 1 if group is None else group.count,
         "data": {
             name: data_record(tables[name]) for name in ("train", "validation", "test") if name in tables
         },

@@ -129,7 +129,7 @@ class Client(BaseClient):
             An iterator over each row's outputs by name, in order.
 
         Raises:
-            ServingError: as for `predict`, while iterating; `.rows` are the rows of the failed call.
+            ServingError: as for `predict`, while iterating; its `rows` are those of the failed call.
 
         Example:
             for outputs in client.predict_iter(open("texts.txt")):

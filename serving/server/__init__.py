@@ -22,3 +22,7 @@ def __getattr__(name: str) -> Any:
         require("serve", __name__)
         return getattr(importlib.import_module(_MODULES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -112,6 +112,7 @@ def test_after_a_failed_batch_the_batches_of_the_next_window_are_dropped(tmp_pat
         column=None,
         trained_column=None,
         separator=None,
+        has_header=True,
         batch_size=128,
         named=False,
     )

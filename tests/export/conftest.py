@@ -1,5 +1,8 @@
 """One export of the small model, for all tests of exports."""
 
+import json
+from pathlib import Path
+
 import pytest
 import tensorflow as tf
 from film_model import TRAINING, make_model
@@ -21,3 +24,10 @@ def version(model, tmp_path_factory):
 def signatures(version):
     loaded = tf.saved_model.load(str(version))
     yield loaded.signatures  # noqa: PT022  they die with `loaded`
+
+
+@pytest.fixture(scope="package")
+def schema():
+    return json.loads(
+        (Path(__file__).parents[2] / "docs" / "model-card.schema.json").read_text(encoding="utf-8")
+    )

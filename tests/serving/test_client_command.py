@@ -134,12 +134,14 @@ def test_headers_of_a_file_that_is_no_text_are_refused(ask, tmp_path):
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("program", ["asking.command", "cli.entry"])
 @pytest.mark.parametrize(
     ("kind", "said"), [("ascii", ""), ("gone", ""), ("full", "Error: [Errno 28] No space left on device\n")]
 )
-def test_an_output_that_does_not_take_the_answers(stock_server, tmp_path, kind, said):
+def test_an_output_that_does_not_take_the_answers(stock_server, tmp_path, program, kind, said):
     """A terminal without UTF-8 shows "?"; for a reader that has gone, or a full disk, the status is 1."""
-    words = [sys.executable, "-m", "keras_selfattn.asking.command", "query", "m", "é", "--format", "json"]
+    run = f"import sys; from keras_selfattn.{program} import main; sys.exit(main())"
+    words = [sys.executable, "-c", run, "query", "m", "é", "--format", "json"]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     environment.pop("PYTHONUNBUFFERED", None)
     reader, writer = os.pipe()

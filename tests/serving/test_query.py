@@ -280,7 +280,7 @@ def test_the_version_its_label_the_signature_and_headers_are_passed_on(texts, tm
         (("--file", "nope.csv"), 1, "There is no file nope.csv"),
         (("--file", "nope.csv", "a"), 2, "Give texts or --file, not both"),
         (("--insecure", "--tls", "a"), 2, "not both"),
-        (("--column", "x", "a"), 2, "--column is that of a --file"),
+        (("--column", "x", "a"), 2, "--column is for a --file"),
     ],
 )
 def test_what_a_user_can_mend_is_one_line_with_a_status(texts, arguments, status, said):

@@ -8,17 +8,9 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_selfattn.layers.feed_forward import gelu_tanh
+
 Tensor = Any
-
-
-@keras.saving.register_keras_serializable(package="keras_selfattn")
-def gelu_tanh(x: Tensor) -> Tensor:
-    """Return the approximation of GELU by a hyperbolic tangent.
-
-    Reference: Hendrycks and Gimpel 2016, "Gaussian Error Linear Units", section 2.
-    """
-    return ops.gelu(x, approximate=True)
-
 
 ACTIVATIONS: dict[str, Any] = {"gelu": "gelu", "gelu_tanh": gelu_tanh, "relu": "relu", "silu": "silu"}
 

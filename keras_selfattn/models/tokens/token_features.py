@@ -27,9 +27,9 @@ from keras_selfattn.models.vocabulary import (
 Tensor = Any
 
 # Characters of beginnings and ends, which show the inflection and formation of unseen words.
-_AFFIXES = (1, 2, 3, 4)
+AFFIXES = (1, 2, 3, 4)
 # Beginnings and ends; the shape; the whole spelling, for words that the vocabulary lacks.
-PIECES = 2 * len(_AFFIXES) + 2
+PIECES = 2 * len(AFFIXES) + 2
 FEATURES = 1 + PIECES  # and the word
 
 # Tokens and characters at once, to bound the memory of the intermediate strings.
@@ -134,7 +134,7 @@ def _spelling(tokens: Tensor, words: Tensor) -> list[tuple[str, Tensor]]:
     whole = tf.strings.regex_replace(words, r"\p{N}", "0")
     length = tf.strings.length(whole, unit="UTF8_CHAR")
     parts = []
-    for count in _AFFIXES:
+    for count in AFFIXES:
         start = tf.maximum(length - count, 0)
         parts += [
             (f"prefix{count}", tf.strings.substr(whole, 0, count, unit="UTF8_CHAR")),

@@ -21,7 +21,7 @@ from keras_selfattn.version_files import CARD, GRAPHS, VARIABLES_INDEX, card_in,
 
 from ..tflite.tflite_servable import TFLITE_FILE
 from .model_cache import ModelCache
-from .version_folders import has_variables
+from .version_folders import has_variables, lacking_graph
 from .versions import Look, Version, version_numbers
 
 _log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class StoredVersion:
             return None
         graph = next((name for name in GRAPHS if name in sizes), None)
         if graph is None:
-            return GRAPHS[0]
+            return lacking_graph(sizes.keys())
         card = self._card(look)
         if card is not None:
             found, wanted = sum(sizes.values()) - sizes[CARD], card["files"]["bytes"]

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2  # pyright: ignore[reportMissingImports]
 
 from keras_selfattn.errors import StorageError
-from keras_selfattn.version_files import GRAPHS, VARIABLES_INDEX
+from keras_selfattn.version_files import GRAPHS, PORTABLE, VARIABLES_INDEX
 
 from ..tflite.tflite_servable import TFLITE_FILE
 from .versions import Look, Version, version_numbers
@@ -104,11 +104,23 @@ def missing_file(path: Path, prefer_tflite: bool = False) -> str | None:
         return None
     graph = next((path / name for name in GRAPHS if (path / name).is_file()), None)
     if graph is None:
-        is_tflite = (path / TFLITE_FILE).is_file()
-        return f"{GRAPHS[0]}; --prefer_tflite_model takes its {TFLITE_FILE}" if is_tflite else GRAPHS[0]
+        return lacking_graph({name for name in PORTABLE.values() if (path / name).is_file()})
     if (path / VARIABLES_INDEX).is_file() or not has_variables(graph.name, graph.read_bytes()):
         return None
     return VARIABLES_INDEX
+
+
+def lacking_graph(names: Collection[str]) -> str:
+    """Return the name of the graph that a version lacks, and what to do with another runtime's file in it.
+
+    Args:
+        names: of its files.
+    """
+    if TFLITE_FILE in names:
+        return f"{GRAPHS[0]}; --prefer_tflite_model takes its {TFLITE_FILE}"
+    if PORTABLE["onnx"] in names:
+        return f"{GRAPHS[0]}: its {PORTABLE['onnx']} is for ONNX Runtime; export the model without --format"
+    return GRAPHS[0]
 
 
 def has_variables(name: str, graph: bytes) -> bool:

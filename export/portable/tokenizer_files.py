@@ -1,0 +1,229 @@
+"""The makers of the ids of texts and tokens, as files for programs in any language.
+
+A model of texts gets a `tokenizer.json` in the format of the `tokenizers` package, which Rust, Python, Node
+and, through DJL, Java read; a labeller of tokens whose words were learned from its rows gets
+`token_features.json`. Examples beside them show if a reader makes the same ids.
+"""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.models import TextClassifier, TextEncoder, TokenClassifier
+from keras_selfattn.models.subwords.byte_pair_settings import BytePairSettings
+from keras_selfattn.models.subwords.wordpiece_settings import WordPieceSettings
+from keras_selfattn.models.text.tokenizer import Tokenizer
+from keras_selfattn.models.tokens.token_features import AFFIXES, TokenFeatures
+from keras_selfattn.models.vocabulary import FIRST_ID, PADDING_ID, UNKNOWN_ID
+
+TOKENIZER, FEATURES, EXAMPLES = "tokenizer.json", "token_features.json", "tokenizer_examples.json"
+
+_PAD, _UNKNOWN = "[PAD]", "[UNK]"
+# RE2's \s, and what TensorFlow splits at. Another engine's \s is more.
+_BLANKS = "\t\n\v\f\r"
+_SPACE = rf"[\p{{Z}}{_BLANKS}]+"
+_SCRIPTS = ("Han", "Hiragana", "Katakana", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan")
+_SINGLE = "|".join([rf"[^\p{{L}}\p{{M}}\p{{N}}_'{_BLANKS}]", *(rf"\p{{{name}}}" for name in _SCRIPTS)])
+_TEXTS = (
+    "A good film!",
+    "it's 3.14 o'clock",
+    "",
+    "Ünïcode, ÉTÉ",
+    "日本語 text",
+    "two\nlines",
+    "unbelievably",
+)
+
+
+def write_tokenizer(model: keras.Model, folder: Path) -> None:
+    """Write the files that make a model's ids into a folder; none for a model of numbers."""
+    if isinstance(model, TextClassifier | TextEncoder):
+        _write(folder / TOKENIZER, tokenizer_json(model.tokenizer))
+        examples = [
+            {"text": text, "ids": _listed(model.tokenizer(tf.constant([text]))[0])} for text in _TEXTS
+        ]
+        _write(folder / EXAMPLES, examples)
+    elif isinstance(model, TokenClassifier):
+        if isinstance(model.tokenizer, TokenFeatures):
+            _write(folder / FEATURES, _features_json(model.tokenizer))
+        else:
+            _write(folder / TOKENIZER, tokenizer_json(model.tokenizer.tokenizer, of_tokens=True))
+        rows = [text.split() for text in _TEXTS if text.split()]
+        examples = [{"tokens": row, "features": _listed(model.tokenizer(tf.constant(row)))} for row in rows]
+        _write(folder / EXAMPLES, examples)
+
+
+def tokenizer_json(tokenizer: Any, *, of_tokens: bool = False) -> dict[str, Any]:
+    """Return a tokenizer as the content of a `tokenizer.json`, with this model's ids.
+
+    Args:
+        tokenizer: of a model of texts, or the tokenizer of a pretrained model.
+        of_tokens: True if it is to split single tokens that stand between others, without special tokens.
+    """
+    if isinstance(tokenizer, Tokenizer):
+        return _of_words(tokenizer)
+    settings = tokenizer.settings
+    parts: Any = _of_wordpiece if isinstance(settings, WordPieceSettings) else _of_byte_pairs
+    cls, sep = ((name, tokenizer.id_of(name)) for name in (settings.cls, settings.sep))
+    if of_tokens:
+        if isinstance(settings, BytePairSettings):
+            settings = dataclasses.replace(settings, add_prefix_space=True)
+        common = {**_common(settings.max_tokens - 2, settings.pad), "padding": None}
+        return {**common, **parts(settings, tokenizer.vocabulary)}
+    common = _common(settings.max_tokens, settings.pad)
+    return {**common, "post_processor": _template(cls, sep), **parts(settings, tokenizer.vocabulary)}
+
+
+def _common(max_tokens: int, pad: str) -> dict[str, Any]:
+    return {
+        "version": "1.0",
+        "truncation": {
+            "direction": "Right",
+            "max_length": max_tokens,
+            "strategy": "LongestFirst",
+            "stride": 0,
+        },
+        "padding": {
+            "strategy": "BatchLongest",
+            "direction": "Right",
+            "pad_to_multiple_of": None,
+            "pad_id": PADDING_ID,
+            "pad_type_id": 0,
+            "pad_token": pad,
+        },
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": None,
+        "post_processor": None,
+        "decoder": None,
+    }
+
+
+def _of_words(tokenizer: Tokenizer) -> dict[str, Any]:
+    config = tokenizer.config
+    if config.tokens == "characters":
+        splits = [_split(r"[\s\S]", "Isolated")]
+    else:
+        splits = [_split(_SPACE, "Removed"), _split(_SINGLE, "Isolated")]
+    vocabulary = {_PAD: PADDING_ID, _UNKNOWN: UNKNOWN_ID}
+    vocabulary |= {token: place for place, token in enumerate(tokenizer.vocabulary, FIRST_ID)}
+    return {
+        **_common(config.max_tokens, _PAD),
+        "normalizer": {"type": "Lowercase"} if config.lowercase else None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": splits},
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": _UNKNOWN},
+    }
+
+
+def _split(pattern: str, behavior: str) -> dict[str, Any]:
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": behavior, "invert": False}
+
+
+def _of_wordpiece(settings: WordPieceSettings, vocabulary: Sequence[str]) -> dict[str, Any]:
+    return {
+        "added_tokens": [
+            _added(token, number, normalized=token in settings.normalized_tokens)
+            for token, number in settings.added_tokens.items()
+        ],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": settings.clean_text,
+            "handle_chinese_chars": settings.handle_chinese_chars,
+            "strip_accents": settings.strip_accents,
+            "lowercase": settings.lowercase,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "decoder": {"type": "WordPiece", "prefix": settings.continuing_prefix, "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": settings.unknown,
+            "continuing_subword_prefix": settings.continuing_prefix,
+            "max_input_chars_per_word": settings.max_input_chars_per_word,
+            "vocab": {piece: number for number, piece in enumerate(vocabulary)},
+        },
+    }
+
+
+def _of_byte_pairs(settings: BytePairSettings, vocabulary: Sequence[str]) -> dict[str, Any]:
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": settings.add_prefix_space,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
+    return {
+        "added_tokens": [
+            _added(
+                token,
+                number,
+                normalized=token in settings.normalized_tokens,
+                lstrip=token in settings.lstrip_tokens,
+                rstrip=token in settings.rstrip_tokens,
+            )
+            for token, number in settings.added_tokens.items()
+        ],
+        "normalizer": {"type": "NFC"} if settings.composed else None,
+        "pre_tokenizer": byte_level,
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": settings.whole_words,
+            "vocab": {piece: number for number, piece in enumerate(vocabulary)},
+            "merges": list(settings.merges),
+        },
+    }
+
+
+def _added(token: str, number: int, *, normalized: bool, lstrip: bool = False, rstrip: bool = False) -> dict:
+    flags = {"single_word": False, "lstrip": lstrip, "rstrip": rstrip, "normalized": normalized}
+    return {"id": number, "content": token, **flags, "special": not normalized}
+
+
+def _template(cls: tuple[str, int], sep: tuple[str, int]) -> dict[str, Any]:
+    def special(token: str) -> dict[str, Any]:
+        return {"SpecialToken": {"id": token, "type_id": 0}}
+
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    second = {"Sequence": {"id": "B", "type_id": 0}}
+    return {
+        "type": "TemplateProcessing",
+        "single": [special(cls[0]), text, special(sep[0])],
+        "pair": [special(cls[0]), text, special(sep[0]), second, special(sep[0])],
+        "special_tokens": {
+            token: {"id": token, "ids": [number], "tokens": [token]} for token, number in (cls, sep)
+        },
+    }
+
+
+def _features_json(features: TokenFeatures) -> dict[str, Any]:
+    affixes = [f"{kind}{count}" for count in AFFIXES for kind in ("prefix", "suffix")]
+    return {
+        "features": ["word", *affixes, "shape", "whole"],
+        "lowercase": True,
+        "padding_id": PADDING_ID,
+        "unknown_id": UNKNOWN_ID,
+        "first_id": FIRST_ID,
+        "hash": "FarmHash Fingerprint64",
+        "hash_buckets": features.config.hash_buckets,
+        "vocabulary": features.vocabulary,
+    }
+
+
+def _listed(ids: Any) -> list[Any]:
+    return np.asarray(ids).tolist()
+
+
+def _write(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

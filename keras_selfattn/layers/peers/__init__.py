@@ -1,0 +1,1 @@
+"""Weights to and from layers of Keras, KerasHub and PyTorch that compute the same."""
