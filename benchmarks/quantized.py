@@ -1,23 +1,15 @@
 """Text models as floats, with weights stored in int8, and quantized to int8: accuracy, size and CPU time.
 
-    python benchmarks/quantized.py [--data SETS] [--quick]
-
-It trains the quickstart's model of languages, and with `--data` (a folder that holds `trec`) the default text
-model on TREC, as it is and without its linear path. Each is exported three times: as it is, with `precision=
-"int8-weights"`, and after `quantize("int8")`. It prints the accuracy on held-out rows, the rows that are
-answered differently from the model as it is, megabytes of the SavedModel and of its weights, and CPU
-milliseconds of a request of one row and of 32, medians of rounds in which all three take turns.
+Trained are the quickstart's model of languages, and the default text model on TREC, as it is and without its
+linear path. Each is exported three times: as it is, with `precision="int8-weights"`, and after
+`quantize("int8")`. CPU times are medians of rounds in which all three take turns.
 """
 
-import argparse
-import os
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 import tensorflow as tf
@@ -36,6 +28,7 @@ from keras_selfattn.tasks import task_named
 # A model, and rows that it was not trained on.
 Trained = tuple[TextClassifier, LabelledRows]
 
+HEADERS = ("model", "weights", "accuracy", "changed", "MB", "MB of weights", "CPU ms, 1 row", "32 rows")
 _FORMS = ("float32", "int8-weights", "quantize")
 _REQUESTS = ((1, 20), (32, 3))  # rows, and how often in a round
 
@@ -126,21 +119,10 @@ def measured(paths: dict[str, Path], rows: LabelledRows, rounds: int) -> Iterato
         ]
 
 
-def main() -> None:
-    """Train, export and measure; print a row of a table for each form."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder of public sets")
-    parser.add_argument("--rounds", type=int, default=9, help="of measuring")
-    parser.add_argument("--quick", action="store_true", help="train for an epoch or two: to see that it runs")
-    arguments = parser.parse_args()
-    print("| model | weights | accuracy | changed | MB | MB of weights | CPU ms, 1 row | 32 rows |")
-    print("|---|---|--:|--:|--:|--:|--:|--:|")
+def run(data: Path | None, rounds: int, *, quick: bool) -> Iterator[list[str]]:
+    """Train, export and measure; yield the columns of each form, in the order of `HEADERS`."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, model, rows in trained(arguments.data, arguments.quick, folder):
+        for name, model, rows in trained(data, quick, folder):
             paths = exported(model, f"{folder}/{name}")
-            for figures in measured(paths, rows, arguments.rounds):
-                print("|", " | ".join([name, *figures]), "|", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+            for figures in measured(paths, rows, rounds):
+                yield [name, *figures]

@@ -98,7 +98,7 @@ def at_precision(model: keras.Model, precision: str | None) -> tuple[keras.Model
         )
     if precision is None:
         return model, Weights(model)
-    if _is_quantized(model):
+    if is_quantized(model):
         raise ExportError(
             "`precision` is for models of floats, and this one is quantized to int8: leave it out, or export "
             f"the model as it was before `quantize`. Received {precision!r}."
@@ -120,10 +120,11 @@ def computes_in_half(model: keras.Model) -> bool:
 
 def rounds_coarsely(model: keras.Model) -> bool:
     """Return True if small differences between graphs become large: in half precision, and in int8."""
-    return computes_in_half(model) or _is_quantized(model)
+    return computes_in_half(model) or is_quantized(model)
 
 
-def _is_quantized(model: keras.Model) -> bool:
+def is_quantized(model: keras.Model) -> bool:
+    """Return True if a layer of a model is quantized."""
     return any(layer.quantization_mode for layer in model._flatten_layers(include_self=False))
 
 

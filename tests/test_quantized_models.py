@@ -7,7 +7,9 @@ from test_text_classifier import LABELS, SMALL, TEXTS
 
 from keras_selfattn import layers, models
 from keras_selfattn.errors import ConfigError, DataError, ExportError
-from keras_selfattn.export import export_saved_model
+from keras_selfattn.export import export_portable, export_saved_model
+
+pytestmark = pytest.mark.usefixtures("quick_collections")
 
 TINY = {"width": 8, "num_layers": 1, "num_heads": 2}
 RANDOM = np.random.default_rng(0)
@@ -55,7 +57,7 @@ def quantized(**settings):
     return model
 
 
-def test_what_cannot_be_quantized_is_refused_before_anything_changes():
+def test_what_cannot_be_quantized_is_refused_before_anything_changes(tmp_path):
     model = models.TextClassifier(SMALL, vocabulary=["good", "bad"], labels=["+", "-"])
     with pytest.raises(ConfigError, match='`mode` must be "int8".*Received .int4'):
         model.quantize("int4")
@@ -66,6 +68,11 @@ def test_what_cannot_be_quantized_is_refused_before_anything_changes():
         models.TextClassifier(SMALL).quantize("int8")
     with pytest.raises(ExportError, match="`precision` is for models of floats.*Received 'int8-weights'"):
         export_saved_model(quantized(), "nowhere", precision="int8-weights")
+    with pytest.raises(
+        ExportError, match="quantized to int8, which other runtimes round differently. Export the"
+    ):
+        export_portable(quantized(), tmp_path / "none", "litert")
+    assert not (tmp_path / "none").exists()
 
 
 def test_shared_vectors_of_a_quantized_table_are_those_it_holds():

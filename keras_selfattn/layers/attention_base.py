@@ -29,7 +29,13 @@ from keras_selfattn.layers.low_rank import (
 )
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.projection import HeadProjection, affine
-from keras_selfattn.layers.quantized import QuantizationHook, check_mode, float_policy, quantize_kernels
+from keras_selfattn.layers.quantized import (
+    QuantizationHook,
+    check_mode,
+    float_policy,
+    quantize_kernels,
+    refuse_quantized_policy,
+)
 from keras_selfattn.layers.saved_state import arguments, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.weight_settings import LayerArguments, WeightSettings
@@ -58,6 +64,7 @@ class SelfAttentionBase(keras.layers.Layer):
     ) -> None:
         settings, others = WeightSettings.taken_from(kwargs)
         super().__init__(**others)
+        refuse_quantized_policy(self)
         settings.store_on(self)
         self.num_heads = checked_count("num_heads", num_heads)
         self.head_dim = None if head_dim is None else checked_count("head_dim", head_dim)

@@ -22,6 +22,7 @@ from keras_selfattn.layers.low_rank import begin_lora
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
+from keras_selfattn.layers.quantized import refuse_quantized_policy
 from keras_selfattn.layers.saved_state import arguments, go_on, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.weight_settings import WEIGHT_SETTINGS, WeightSettings
@@ -103,6 +104,7 @@ class Encoder(keras.layers.Layer):
         weights, others = WeightSettings.taken_from(settings)
         of_block = {name: value for name, value in others.items() if name in _BLOCK_SETTINGS}
         super().__init__(**{name: value for name, value in others.items() if name not in of_block})
+        refuse_quantized_policy(self)
         weights.store_on(self)
         self.num_layers = checked_count("num_layers", num_layers)
         self.stochastic_depth = checked_rate("stochastic_depth", stochastic_depth)

@@ -26,6 +26,7 @@ from keras_selfattn.layers.low_rank import begin_lora, check_kernels
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import NORMS, make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
+from keras_selfattn.layers.quantized import refuse_quantized_policy
 from keras_selfattn.layers.relative_positions import PositionStrategy
 from keras_selfattn.layers.remat import outputs_and_losses, rematerialise
 from keras_selfattn.layers.saved_state import arguments, go_on, state_config, take_state
@@ -144,6 +145,7 @@ class EncoderBlock(keras.layers.Layer):
     ) -> None:
         settings, others = WeightSettings.taken_from(kwargs)
         super().__init__(**others)
+        refuse_quantized_policy(self)
         settings.store_on(self)
         self.feed_forward_dim = (
             None if feed_forward_dim is None else checked_count("feed_forward_dim", feed_forward_dim)

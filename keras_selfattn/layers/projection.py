@@ -15,7 +15,12 @@ from keras import ops
 from keras_selfattn.layers.attention_math import split
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.low_rank import Kernel, LowRankUpdates, he_uniform
-from keras_selfattn.layers.quantized import QuantizationHook, QuantizedKernel, check_mode
+from keras_selfattn.layers.quantized import (
+    QuantizationHook,
+    QuantizedKernel,
+    check_mode,
+    inputs_quantizer,
+)
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.fused import add_bias
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
@@ -130,7 +135,9 @@ class Projection(keras.layers.Dense):
         return self._outputs(ops.matmul(inputs, self.kernel), inputs)
 
     def _int8_call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        kernel = QuantizedKernel(self._kernel, self.kernel_scale, self.inputs_quantizer)
+        # Keras 3.12 has no configs.
+        of_inputs = inputs_quantizer(getattr(self, "quantization_config", None))
+        kernel = QuantizedKernel(self._kernel, self.kernel_scale, of_inputs)
         return self._outputs(kernel.product(inputs), inputs)
 
     def _outputs(self, product: Tensor, inputs: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ Axes: N (tokens), D (features), W (width of a projection).
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import keras
@@ -23,7 +24,7 @@ class QuantizedKernel:
     Args:
         values: int8 variable `[D, W]`.
         scale: float variable `[W]`.
-        inputs_quantizer: what makes int8 `[N, D]` and factors `[N, 1]` of tokens; None leaves them floats.
+        inputs_quantizer: makes int8 `[N, D]` and factors `[N, 1]` of tokens; None leaves them floats.
     """
 
     dtype = "int8"
@@ -54,8 +55,10 @@ class QuantizedKernel:
                 factor = scale * of_tokens  # [N, W]
             return ops.cast(_whole_product(numbers, values), dtype) / factor, gradient
 
-        scale = ops.cast(ops.convert_to_tensor(self._scale), x.dtype)
-        return product(x, ops.convert_to_tensor(self._values), scale)
+        values = ops.convert_to_tensor(self._values)
+        if x.shape[0] == 0:  # Keras has no largest number of an empty tensor
+            return ops.matmul(x, ops.cast(values, x.dtype))
+        return product(x, values, ops.cast(ops.convert_to_tensor(self._scale), x.dtype))
 
 
 def _whole_product(numbers: Tensor, values: Tensor) -> Tensor:
@@ -118,7 +121,21 @@ def quantize_kernels(layer: Any, places: Iterable[tuple[Any, str]], config: Any)
         setattr(holder, name, _quantized(layer, _taken(layer, holder, name), config))
     layer.quantization_config = config
     layer._is_quantized = True  # before the policy, which would quantize the layer
-    layer.dtype_policy = keras.dtype_policies.get(f"int8_from_{layer.dtype_policy.name}")
+    layer.dtype_policy = keras.dtype_policies.get(f"int8_from_{float_policy(layer.dtype_policy).name}")
+
+
+def inputs_quantizer(config: Any) -> Callable | None:
+    """Return the quantizer of tokens of a `keras.quantizers.Int8QuantizationConfig`; of None the default."""
+    return keras.quantizers.abs_max_quantize if config is None else config.activation_quantizer
+
+
+def refuse_quantized_policy(layer: keras.layers.Layer) -> None:
+    """Raise ValueError for a layer that would be quantized from its start, before it has kernels to round."""
+    if layer.quantization_mode is not None:
+        raise ValueError(
+            f"`dtype` must be a policy of floats. Received {layer.dtype_policy.name!r}. Build the model with "
+            'floats, then call its `quantize("int8")`.'
+        )
 
 
 def float_policy(policy: Any) -> Any:
@@ -188,7 +205,8 @@ def _taken(layer: Any, holder: Any, name: str) -> Any:
 
 
 def _quantized(layer: Any, weight: Any, config: Any) -> QuantizedKernel:
-    quantizer = getattr(config, "weight_quantizer", None) or keras.quantizers.AbsMaxQuantizer(axis=0)
+    if (quantizer := getattr(config, "weight_quantizer", None)) is None:
+        quantizer = partial(keras.quantizers.abs_max_quantize, axis=0)
     values, scale = quantizer(weight, to_numpy=True)
     rounded = layer.add_weight(
         name=weight.name, shape=weight.shape, initializer="zeros", dtype="int8", trainable=False
@@ -198,9 +216,7 @@ def _quantized(layer: Any, weight: Any, config: Any) -> QuantizedKernel:
     )
     rounded.assign(values)
     of_columns.assign(ops.squeeze(scale, axis=0))
-    default = keras.quantizers.AbsMaxQuantizer()
-    of_inputs = default if config is None else config.activation_quantizer
-    return QuantizedKernel(rounded, of_columns, of_inputs)
+    return QuantizedKernel(rounded, of_columns, inputs_quantizer(config))
 
 
 def _part(layer: Any, place: str) -> Any:

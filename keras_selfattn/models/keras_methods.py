@@ -94,7 +94,10 @@ class KerasMethods(DeferredCompile):
         with warnings.catch_warnings():
             # For each layer without kernels.
             warnings.filterwarnings("ignore", ".*does not have a `quantize` method", UserWarning)
-            super().quantize(mode, config=config, filters=filters, **kwargs)
+            # Keras 3.12 has no filters.
+            given = {"config": config, "filters": filters}
+            kwargs |= {name: value for name, value in given.items() if value is not None}
+            super().quantize(mode, **kwargs)
         if self.compiled:
             self.compile_again(new_optimizer=True)
 

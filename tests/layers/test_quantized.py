@@ -18,7 +18,7 @@ PROJECTING = [name for name, make in MAKE.items() if hasattr(make(), "enable_lor
 MASK = np.arange(LENGTH) < np.array([[4], [LENGTH]])
 UNCHANGED = "ignore:.*does not have a `quantize` method:UserWarning"  # of Keras, of a layer without kernels
 
-pytestmark = pytest.mark.filterwarnings(UNCHANGED)
+pytestmark = [pytest.mark.filterwarnings(UNCHANGED), pytest.mark.usefixtures("quick_collections")]
 
 
 def in_model(layer, width=WIDTH):
@@ -216,8 +216,33 @@ def test_what_keras_refuses_is_refused():
     half.build((None, None, WIDTH))
     with pytest.raises(ValueError, match="doesn't work well with compute_dtype='float16'"):
         half.quantize("int8")
+    for make in (
+        layers.MultiHeadSelfAttention,
+        layers.EncoderBlock,
+        lambda *heads, **dtype: layers.Encoder(1, *heads, **dtype),
+    ):
+        with pytest.raises(
+            ValueError, match="`dtype` must be a policy of floats. Received 'int8_from_float32'"
+        ):
+            make(HEADS, dtype="int8_from_float32")
     with pytest.raises(ValueError, match="no part 'block_7' to quantize: those of one: block_0, norm"):
         layers.quantize_parts(layers.Encoder(1, 1, name="one"), {"block_7": None})
+
+
+@pytest.mark.parametrize("shape", [(0, LENGTH, WIDTH), (2, 0, WIDTH)])
+def test_no_tokens_have_no_outputs(shape):
+    layer = randomised(layers.EncoderBlock(HEADS, head_dim=HEAD_DIM))
+    layers.quantize_parts(layer, dict.fromkeys(["attention", "feed_forward/hidden", "feed_forward/output"]))
+    assert tuple(layer(np.zeros(shape, "float32")).shape) == shape
+
+
+def test_a_policy_that_a_built_layer_gets_quantizes_it():
+    """Keras' setter of `dtype_policy` calls `quantize`."""
+    layers_of = [randomised(layers.MultiHeadSelfAttention(HEADS, HEAD_DIM)) for _ in range(2)]
+    layers_of[0].quantize("int8")
+    layers_of[1].dtype_policy = "int8_from_float32"
+    outputs = [array(layer(inputs())) for layer in layers_of]
+    assert np.array_equal(*outputs)
 
 
 def test_half_precision_stays_so():
