@@ -6,7 +6,7 @@ import pytest
 from test_text_classifier import LABELS, SMALL, TEXTS
 
 from keras_selfattn import layers, models
-from keras_selfattn.errors import ConfigError, DataError, ExportError
+from keras_selfattn.errors import ConfigError, DataError, ExportError, RunError
 from keras_selfattn.export import export_portable, export_saved_model
 
 pytestmark = pytest.mark.usefixtures("quick_collections")
@@ -33,22 +33,48 @@ def numbers(model, rows):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("eager_steps")
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_quantized_model_is_close_to_itself_and_its_file_is_it(tmp_path, kind):
     model, rows, targets = MODELS[kind]()
-    model.compile()
-    model.fit(rows, targets, epochs=1, verbose=0)
+    model.adapt(rows, targets)
     before = numbers(model, rows)
     model.quantize("int8")
     found = numbers(model, rows)
     assert 0 < np.abs(found - before).max() < 0.05
     assert "core/encoder/block_0/attention" in layers.quantized_parts(model)
-    model.fit(rows, targets, epochs=1, verbose=0)  # what is left to be trained, with an optimizer for it
-    found = numbers(model, rows)
     model.save(tmp_path / "model.keras")
     loaded = models.load(tmp_path / "model.keras")
     assert np.array_equal(numbers(loaded, rows), found)
     assert layers.quantized_parts(loaded).keys() == layers.quantized_parts(model).keys()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("eager_steps")
+def test_what_is_left_is_trained_with_an_optimizer_for_it():
+    model, rows, targets = MODELS["text"]()
+    model.compile()
+    model.fit(rows, targets, verbose=0)
+    model.quantize("int8")
+    before = [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+    model.fit(rows, targets, verbose=0)
+    changed = {
+        weight.name
+        for weight, value in zip(model.weights, before, strict=True)
+        if not np.array_equal(keras.ops.convert_to_numpy(weight), value)
+    }
+    assert {"output_bias", "gamma"} <= changed
+    assert not any("kernel" in name for name in changed)
+
+
+def test_no_model_begins_with_a_quantized_one(tmp_path):
+    model = models.MaskedTokenModel(SMALL, vocabulary=["good", "bad", "film"])
+    model.quantize("int8", filters="^attention$")
+    model.save(tmp_path / "model.keras")
+    with pytest.raises(
+        RunError, match="model.keras is quantized, so no other model begins with it. Give the"
+    ):
+        models.TextClassifier(SMALL, start=tmp_path / "model.keras")
 
 
 def quantized(**settings):
