@@ -188,8 +188,8 @@ def model_of_numbers():
 
 
 def test_a_missing_converter_is_named_with_its_extra(small, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tf2onnx", None)
-    with pytest.raises(MissingExtraError, match=r"needs tf2onnx.*pip install 'keras-selfattn\[onnx\]'"):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingExtraError, match=r"needs onnx,.*pip install 'keras-selfattn\[onnx\]'"):
         export_portable(small, tmp_path / "base", "onnx")
     assert not (tmp_path / "base").exists()
 
