@@ -18,7 +18,7 @@ NAMES = [["short" if len(word) < 4 else "long" for word in text.split()] for tex
 MODELS = {
     "text": lambda: (models.TextClassifier({**SMALL.to_dict(), "wide": False}), TEXTS, LABELS),
     "tokens": lambda: (models.TokenClassifier(TINY), [text.split() for text in TEXTS], NAMES),
-    "series": lambda: (models.SeriesClassifier(TINY), SERIES, LABELS),
+    "series": lambda: (models.SeriesClassifier({**TINY, "kernels": 0}), SERIES, LABELS),
     "regression": lambda: (models.SeriesRegressor(TINY), SERIES, RANDOM.normal(size=len(SERIES))),
     "images": lambda: (
         models.ImageClassifier(TINY),
