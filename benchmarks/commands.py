@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from benchmarks.accuracy.command import accuracy
-from benchmarks.report import check_plot, number, report
+from benchmarks.report import check_plot, number, report, wide_console
 from benchmarks.soak.command import soak
 from keras_selfattn.cli.console import columns, console, import_tensorflow
 from keras_selfattn.cli.main import CommandGroup
@@ -360,7 +360,7 @@ def quantized(data: Path | None, rounds: int, quick: bool) -> None:
     table = columns(None, *benchmark.HEADERS, right=benchmark.HEADERS[2:])
     for row in benchmark.run(data, rounds, quick=quick):
         table.add_row(*row)
-    console.print(table)
+    wide_console().print(table)
 
 
 @main.command("client")
