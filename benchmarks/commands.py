@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from benchmarks.accuracy.command import accuracy
-from benchmarks.report import check_plot, number, report
+from benchmarks.report import check_plot, number, report, wide_console
 from benchmarks.soak.command import soak
-from keras_selfattn.cli.console import columns, console
+from keras_selfattn.cli.console import columns, console, import_tensorflow
 from keras_selfattn.cli.main import CommandGroup
 from keras_selfattn.cli.task_options import SEPARATOR
 from keras_selfattn.errors import DataError
@@ -341,6 +341,26 @@ def prediction(model: Path, rows: int, csv_file: Path | None, plot: Path | None,
     table = benchmark.run(_settings(settings), model, rows)
     shown = {"rows/s": "rows/s", "cpu us of one": "CPU µs of one", **_MEMORY}
     report(table, shown, csv_file, plot, ("rows/s", "rows/s"))
+
+
+@main.command("quantized")
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="Folder that holds `trec`; without it, languages alone."
+)
+@click.option("--rounds", type=click.IntRange(1), default=9, help="Measurements of each export.")
+@click.option("--quick", is_flag=True, help="Train for an epoch or two: to see that it runs.")
+def quantized(data: Path | None, rounds: int, quick: bool) -> None:
+    """Text models as floats, with weights stored in int8, and quantized: accuracy, size, CPU time.
+
+    The column "changed" counts the held-out rows that are answered differently from the model as it is.
+    """
+    import_tensorflow()
+    from benchmarks import quantized as benchmark
+
+    table = columns(None, *benchmark.HEADERS, right=benchmark.HEADERS[2:])
+    for row in benchmark.run(data, rounds, quick=quick):
+        table.add_row(*row)
+    wide_console().print(table)
 
 
 @main.command("client")

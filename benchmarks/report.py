@@ -77,9 +77,7 @@ def _print_row(row: str, results: "list[Result]", shown: dict[str, str]) -> None
             table.add_row(result.contestant, *(_cell(name, result.figures) for name in names))
     console.print(f"\n{row}", style="bold", highlight=False, soft_wrap=True)
     if names:
-        # A pipe sets no width, and folded numbers cannot be read.
-        wide = console if console.is_terminal else Console(markup=False, emoji=False, width=_PIPE)
-        wide.print(table)
+        wide_console().print(table)
     for result in results:
         remark = f"skipped: {result.skipped}" if result.skipped else result.note
         if remark:
@@ -112,3 +110,8 @@ def _draw(table: "Table", drawn: tuple[str, str] | None, plot: Path) -> None:
     image = io.BytesIO()
     figure.savefig(image, format=plot.suffix.lstrip(".") or "png", dpi=120)
     write_file(plot, image.getvalue())
+
+
+def wide_console() -> Console:
+    """Return the console for tables: a pipe sets no width, and folded numbers cannot be read."""
+    return console if console.is_terminal else Console(markup=False, emoji=False, width=_PIPE)

@@ -98,6 +98,11 @@ def at_precision(model: keras.Model, precision: str | None) -> tuple[keras.Model
         )
     if precision is None:
         return model, Weights(model)
+    if is_quantized(model):
+        raise ExportError(
+            "`precision` is for models of floats, and this one is quantized to int8: leave it out, or export "
+            f"the model as it was before `quantize`. Received {precision!r}."
+        )
     if precision == "bfloat16":
         recast = _recast(model, precision)
         return recast, Weights(recast)
@@ -111,6 +116,16 @@ def computes_in_half(model: keras.Model) -> bool:
     """Return True if a layer of a model computes in float16 or bfloat16."""
     layers = model._flatten_layers(include_self=False)
     return bool(_HALF & {layer.compute_dtype for layer in layers})
+
+
+def rounds_coarsely(model: keras.Model) -> bool:
+    """Return True if small differences between graphs become large: in half precision, and in int8."""
+    return computes_in_half(model) or is_quantized(model)
+
+
+def is_quantized(model: keras.Model) -> bool:
+    """Return True if a layer of a model is quantized."""
+    return any(layer.quantization_mode for layer in model._flatten_layers(include_self=False))
 
 
 def compare(

@@ -14,7 +14,7 @@ from . import written_graph
 from .card import Training, model_card, write_card
 from .contract import Contract, contract_for
 from .places import check_model, check_place, draft_of, errors_named, publish_version
-from .precision import Comparison, at_precision, compare, computes_in_half
+from .precision import Comparison, at_precision, compare, rounds_coarsely
 from .trial import live_answers, try_saved_model
 from .versions import keep_newest
 from .warmup import write_warmup
@@ -125,7 +125,7 @@ def export_saved_model(
         operations = _save(contract, draft)
         write_warmup(draft, contract.signatures, cases)
         stage("checking in a fresh process")
-        measured = try_saved_model(draft, cases, _HALF if computes_in_half(written) else _FULL)
+        measured = try_saved_model(draft, cases, _HALF if rounds_coarsely(written) else _FULL)
         write_card(draft, describe(requires=_requires(operations), measured=measured))
         target = publish_version(draft, base_path, version, stage)
     if keep is not None:

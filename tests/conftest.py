@@ -1,5 +1,6 @@
 """Settings every test shares."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -45,6 +46,14 @@ def eager_steps():
         # `compile` sets it, and a command compiles by itself.
         patch.setattr(keras.Model, "run_eagerly", property(lambda _: True, lambda _, value: None))
         yield
+
+
+@pytest.fixture(scope="module")
+def quick_collections():
+    """Search no garbage in what exists already: Keras collects it for each kernel that it quantizes."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

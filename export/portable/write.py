@@ -18,7 +18,7 @@ from keras_selfattn.version_files import PORTABLE
 from ..card import Training, model_card, write_card
 from ..contract import Contract
 from ..places import check_model, check_place, draft_of, errors_named, publish_version
-from ..precision import at_precision, computes_in_half
+from ..precision import at_precision, computes_in_half, is_quantized
 from ..signatures.model_signatures import MOST_ASKED
 from ..trial import Case, check_sums, checked, live_answers
 from ..versions import keep_newest
@@ -149,6 +149,11 @@ def _in_full(model: keras.Model, precision: str | None) -> keras.Model:
         raise ExportError(
             f'For other runtimes `precision` must be "float32" or None. Received {precision!r}. Narrower '
             "weights are of `export_saved_model`; each runtime has a quantizer of its own."
+        )
+    if is_quantized(model):
+        raise ExportError(
+            "The model is quantized to int8, which other runtimes round differently. Export the model as it "
+            "was before `quantize`, and quantize the file: ONNX Runtime and LiteRT have quantizers."
         )
     if precision is None and computes_in_half(model):
         raise ExportError(

@@ -17,6 +17,7 @@ from keras_selfattn.layers.position_encodings import (
     SinusoidalPositionEncoding,
     SinusoidalPositionEncoding2D,
 )
+from keras_selfattn.layers.quantized import quantize_parts, quantized_parts
 from keras_selfattn.layers.relative_positions import (
     BucketedBias,
     LinearBias,
@@ -47,5 +48,7 @@ __all__ = [
     "SinusoidalPositionEncoding2D",
     "from_peer",
     "portable",
+    "quantize_parts",
+    "quantized_parts",
     "to_peer",
 ]

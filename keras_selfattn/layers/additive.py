@@ -12,9 +12,9 @@ from keras_selfattn.layers.argument_checks import checked_positive
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import Distance, Formula, Learned, additive_score, dot_product
 from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
-from keras_selfattn.layers.low_rank import go_on_with_lora
 from keras_selfattn.layers.masks import PairMask, pair_mask
 from keras_selfattn.layers.projection import affine
+from keras_selfattn.layers.saved_state import go_on
 from keras_selfattn.layers.weight_settings import LayerArguments
 
 Tensor = Any
@@ -82,7 +82,7 @@ class AdditiveSelfAttention(SelfAttentionBase):
         self._formula = Formula(
             _additive, self.weights_dropout, variables={"score_vector": vector}, score_width=self._head_dim
         )
-        go_on_with_lora(self)
+        go_on(self)
 
     def call(
         self,
@@ -172,7 +172,10 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         features = input_shape[-1]
         self._score_kernel = self._score_weight("score_kernel", (features, features), first=2)
         self._formula = Formula(_multiplicative, self.weights_dropout)
-        go_on_with_lora(self)
+        go_on(self)
+
+    def _kernel_places(self) -> list[tuple[Any, str]]:
+        return [*super()._kernel_places(), (self, "_score_kernel")]
 
     def call(
         self,

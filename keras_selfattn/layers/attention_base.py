@@ -26,10 +26,17 @@ from keras_selfattn.layers.low_rank import (
     begin_lora,
     check_kernels,
     he_uniform,
-    without_lora,
 )
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.projection import HeadProjection, affine
+from keras_selfattn.layers.quantized import (
+    QuantizationHook,
+    check_mode,
+    float_policy,
+    quantize_kernels,
+    refuse_quantized_policy,
+)
+from keras_selfattn.layers.saved_state import arguments, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.weight_settings import LayerArguments, WeightSettings
 
@@ -40,7 +47,7 @@ class SelfAttentionBase(keras.layers.Layer):
     """Base of the self-attention layers: projection to heads, attention, projection to the outputs.
 
     A subclass defines `build`, which makes the projections with `_build_projections`, and ends with
-    `go_on_with_lora`; and `call`.
+    `go_on`; and `call`.
     """
 
     _arguments: ClassVar[tuple[str, ...]] = ("num_heads", "head_dim", "causal", "use_bias", "seed")
@@ -57,6 +64,7 @@ class SelfAttentionBase(keras.layers.Layer):
     ) -> None:
         settings, others = WeightSettings.taken_from(kwargs)
         super().__init__(**others)
+        refuse_quantized_policy(self)
         settings.store_on(self)
         self.num_heads = checked_count("num_heads", num_heads)
         self.head_dim = None if head_dim is None else checked_count("head_dim", head_dim)
@@ -66,6 +74,7 @@ class SelfAttentionBase(keras.layers.Layer):
         self.supports_masking = True
         self.lora: dict[str, Any] | None = None
         self._updates = LowRankUpdates(dtype=self.dtype_policy, name="lora")
+        self._hook = QuantizationHook(self.quantize, dtype=self.dtype_policy, name=self.name)
         self._reach: tuple[int | None, int | None] = (None, 0) if self.causal else (None, None)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -126,21 +135,78 @@ class SelfAttentionBase(keras.layers.Layer):
         """
         begin_lora(self, rank, lora_alpha, parts)
 
+    def quantize(self, mode: str | None = None, type_check: bool = True, config: Any = None) -> None:
+        """Round the kernels of the projections to int8, as `keras.layers.Dense.quantize` does.
+
+        `keras.Model.quantize` calls it. A kernel has a factor for each column. Tokens are rounded when they
+        are multiplied by it, each with a factor of its own. The kernels are trained no more.
+
+        Args:
+            mode: "int8".
+            type_check: is ignored; subclasses are quantized, too.
+            config: a `keras.quantizers.Int8QuantizationConfig`; with `activation_quantizer=None` tokens are
+                not rounded.
+
+        Raises:
+            ValueError: for a layer that is not built, is quantized already, or computes in float16.
+            NotImplementedError: for another mode.
+
+        Example:
+
+            >>> from keras_selfattn import layers
+            >>> attention = layers.MultiHeadSelfAttention(num_heads=4)
+            >>> attention.build((None, None, 64))
+            >>> attention.quantize("int8")
+            >>> [weight.dtype for weight in attention.weights if "kernel" in weight.name]
+            ['int8', 'float32', 'int8', 'float32']
+        """
+        check_mode(self, mode)
+        quantize_kernels(self, self._kernel_places(), config)
+        self._updates.hold_apart(self._kernels())
+
+    def _kernel_places(self) -> list[tuple[Any, str]]:
+        return [(self._projection, "kernel"), (self, "_output_kernel")]
+
+    def _int8_call(self, *args: Any, **options: Any) -> Any:
+        """Compute as ever: the kernels know that they are quantized."""
+        return self.call(*args, **options)
+
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the layer of a config; its LoRA begins when it is built."""
-        layer = super().from_config(without_lora(config))
-        layer.lora = config.get("lora")
+        """Return the layer of a config; its LoRA and quantization begin when it is built."""
+        layer = super().from_config(arguments(config))
+        take_state(layer, config)
         return layer
 
     def save_own_variables(self, store: Any) -> None:
         with self._updates.merged():
-            super().save_own_variables(store)
+            if self.quantization_mode is None:
+                super().save_own_variables(store)
+                return
+        for name, variable in self._own_variables().items():
+            store[name] = variable
+
+    def load_own_variables(self, store: Any) -> None:
+        if self.quantization_mode is None:
+            super().load_own_variables(store)
+            return
+        own = self._own_variables()
+        if own.keys() != set(store.keys()):
+            raise ValueError(
+                f"Layer {self.name} is quantized, and its weights are {', '.join(own)}. Received "
+                f"{', '.join(sorted(store.keys()))}: load floats before the layer is quantized."
+            )
+        for name, variable in own.items():
+            variable.assign(store[name])
+
+    def _own_variables(self) -> dict[str, Any]:
+        """Return the layer's own weights by name: their order depends on what came first, LoRA or int8."""
+        return {each.name: each for each in self._trainable_variables + self._non_trainable_variables}
 
     def get_config(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in self._arguments}
-        lora = {} if self.lora is None else {"lora": self.lora}
-        return {**super().get_config(), **own, **self.weight_settings.config(), **lora}
+        own["dtype"] = keras.dtype_policies.serialize(float_policy(self.dtype_policy))
+        return {**super().get_config(), **own, **self.weight_settings.config(), **state_config(self)}
 
     def _set_window_and_dropout(self, window: int | tuple[int, int] | None, dropout: float) -> None:
         """Store `window` and `dropout`, which only the layers that form attention weights take."""
@@ -166,6 +232,7 @@ class SelfAttentionBase(keras.layers.Layer):
             )
         self._head_dim = self.head_dim or features // self.num_heads
         self._updates.build(input_shape)
+        self._hook.build(input_shape)
         heads_seed, output_seed = split_seed(self.seed, 2)
         self._projection = HeadProjection(
             self,

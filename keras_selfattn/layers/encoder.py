@@ -18,10 +18,12 @@ from keras_selfattn.layers.argument_checks import (
 )
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
 from keras_selfattn.layers.encoder_block import EncoderBlock, serialized_settings
-from keras_selfattn.layers.low_rank import begin_lora, go_on_with_lora, without_lora
+from keras_selfattn.layers.low_rank import begin_lora
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
+from keras_selfattn.layers.quantized import refuse_quantized_policy
+from keras_selfattn.layers.saved_state import arguments, go_on, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.weight_settings import WEIGHT_SETTINGS, WeightSettings
 
@@ -102,6 +104,7 @@ class Encoder(keras.layers.Layer):
         weights, others = WeightSettings.taken_from(settings)
         of_block = {name: value for name, value in others.items() if name in _BLOCK_SETTINGS}
         super().__init__(**{name: value for name, value in others.items() if name not in of_block})
+        refuse_quantized_policy(self)
         weights.store_on(self)
         self.num_layers = checked_count("num_layers", num_layers)
         self.stochastic_depth = checked_rate("stochastic_depth", stochastic_depth)
@@ -153,7 +156,7 @@ class Encoder(keras.layers.Layer):
             block.build(input_shape)
         if self._norm is not None:
             self._norm.build(input_shape)
-        go_on_with_lora(self)
+        go_on(self)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         refuse_renamed(options, RENAMED_IN_CALLS)
@@ -191,14 +194,14 @@ class Encoder(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the layer of a config; its LoRA, or that of some blocks, begins when it is built."""
-        layer = super().from_config(without_lora(config))
+        """Return the layer of a config; LoRA, of all or some blocks, and quantization begin at its build."""
+        layer = super().from_config(arguments(config))
         lora = config.get("lora")
         if isinstance(lora, list | tuple):
             for block, of_block in zip(layer.blocks, lora, strict=True):
                 block.lora = of_block
-        else:
-            layer.lora = lora
+            config = {**config, "lora": None}
+        take_state(layer, config)
         return layer
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
@@ -219,9 +222,8 @@ class Encoder(keras.layers.Layer):
         differences = self.block_settings and [serialized_settings(each) for each in self.block_settings]
         config |= {**self.weight_settings.config(), "block_settings": differences}
         of_blocks = [block.lora for block in self._blocks]
-        lora = of_blocks if self.lora is None and any(of_blocks) else self.lora
-        config |= {} if lora is None else {"lora": lora}
-        return {**super().get_config(), **config}
+        config |= {"lora": of_blocks} if any(of_blocks) else {}
+        return {**super().get_config(), **config, **state_config(self)}
 
     def lora_parts(self) -> tuple[str, ...]:
         """Return the names of the projections that can be updated."""

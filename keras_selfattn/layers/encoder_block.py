@@ -22,12 +22,14 @@ from keras_selfattn.layers.argument_checks import (
 from keras_selfattn.layers.attention_paths import Tokens, on_tokens
 from keras_selfattn.layers.dropout import Dropout
 from keras_selfattn.layers.feed_forward import FeedForward
-from keras_selfattn.layers.low_rank import begin_lora, check_kernels, go_on_with_lora, without_lora
+from keras_selfattn.layers.low_rank import begin_lora, check_kernels
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import NORMS, make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
+from keras_selfattn.layers.quantized import refuse_quantized_policy
 from keras_selfattn.layers.relative_positions import PositionStrategy
 from keras_selfattn.layers.remat import outputs_and_losses, rematerialise
+from keras_selfattn.layers.saved_state import arguments, go_on, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
 from keras_selfattn.layers.weight_settings import (
@@ -143,6 +145,7 @@ class EncoderBlock(keras.layers.Layer):
     ) -> None:
         settings, others = WeightSettings.taken_from(kwargs)
         super().__init__(**others)
+        refuse_quantized_policy(self)
         settings.store_on(self)
         self.feed_forward_dim = (
             None if feed_forward_dim is None else checked_count("feed_forward_dim", feed_forward_dim)
@@ -206,7 +209,7 @@ class EncoderBlock(keras.layers.Layer):
         for layer in (self._attention_norm, self._attention, self._feed_forward_norm, self._feed_forward):
             if layer is not None:
                 layer.build(input_shape)
-        go_on_with_lora(self)
+        go_on(self)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         refuse_renamed(options, RENAMED_IN_CALLS)
@@ -258,9 +261,9 @@ class EncoderBlock(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the layer of a config; its LoRA begins when it is built."""
-        layer = super().from_config(without_lora(config))
-        layer.lora = config.get("lora")
+        """Return the layer of a config; its LoRA and quantization begin when it is built."""
+        layer = super().from_config(arguments(config))
+        take_state(layer, config)
         return layer
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
@@ -279,12 +282,11 @@ class EncoderBlock(keras.layers.Layer):
         )
         names += ("norm", "norm_first", "norm_epsilon", "attention_norm", "gated", "remat", "seed")
         settings = {name: getattr(self, name) for name in ("activation", *names, *_ATTENTION)}
-        lora = {} if self.lora is None else {"lora": self.lora}
         return {
             **super().get_config(),
             **serialized_settings(settings),
             **self.weight_settings.config(),
-            **lora,
+            **state_config(self),
         }
 
     def _forward(

@@ -15,8 +15,8 @@ from keras import ops
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import PaddedTokens
-from keras_selfattn.layers.low_rank import go_on_with_lora
 from keras_selfattn.layers.masks import PairMask, all_of, pair_mask
+from keras_selfattn.layers.saved_state import go_on
 from keras_selfattn.layers.window import Chunks
 
 Tensor = Any
@@ -70,7 +70,7 @@ class LinearSelfAttention(SelfAttentionBase):
 
     def build(self, input_shape: tuple) -> None:
         self._build_projections(input_shape, "query_key_value", [self.num_heads] * 3)
-        go_on_with_lora(self)
+        go_on(self)
 
     def call(
         self,

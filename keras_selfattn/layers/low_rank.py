@@ -20,13 +20,16 @@ from keras_selfattn.layers.seeds import split_seed
 
 Tensor = Any
 
+# Ends the names of factors in a file whose kernels do not have their updates.
+_APART = "_apart"
+
 
 @dataclass(frozen=True)
 class Kernel:
     """A kernel `[D, W]`: a weight, or some columns of one.
 
     Args:
-        weight: of the layer that owns it.
+        weight: of the layer that owns it; or a `QuantizedKernel`.
         start: its first column.
         width: the number of its columns.
     """
@@ -54,7 +57,8 @@ class LowRankUpdates(keras.layers.Layer):
     """Updates `alpha / rank` A B of kernels of the layer that has these; none until `start`.
 
     The update is added to the product, so no gradient of a frozen kernel is formed. A file holds the kernels
-    with their updates added, for layers without any, and A and B, with which a training goes on.
+    with their updates added, for layers without any, and A and B, with which a training goes on. Beside
+    quantized kernels, which an update cannot be added to, a file holds A and B alone.
 
     Attributes:
         started: True if there are updates.
@@ -107,9 +111,23 @@ class LowRankUpdates(keras.layers.Layer):
         update: Any = ops.matmul(ops.matmul(x, self._down[name]), self._up[name])
         return part + ops.cast(update * self._started.scale, part.dtype)
 
+    def quantize(self, mode: str | None = None, type_check: bool = True, config: Any = None) -> None:
+        """Stay as it is, without the warning of Keras: updates are small, and trained on."""
+
+    def hold_apart(self, kernels: Mapping[str, Kernel]) -> None:
+        """Know that these kernels have been quantized, in place of those they were made from."""
+        self._started.kernels = {name: kernels[name] for name in self._started.kernels}
+
+    @property
+    def _are_apart(self) -> bool:
+        return any(kernel.weight.dtype == "int8" for kernel in self._started.kernels.values())
+
     @contextmanager
     def merged(self) -> Iterator[None]:
-        """Add the updates to the kernels in the block."""
+        """Add the updates to the kernels in the block; to quantized ones none."""
+        if self._are_apart:
+            yield
+            return
         kept = [(each.weight, ops.convert_to_numpy(each.weight)) for each in self._started.kernels.values()]
         try:
             for name in self._started.kernels:
@@ -121,11 +139,14 @@ class LowRankUpdates(keras.layers.Layer):
 
     def save_own_variables(self, store: Any) -> None:
         for factor in self.weights:
-            store[factor.name] = factor
+            store[factor.name + (_APART if self._are_apart else "")] = factor
 
     def load_own_variables(self, store: Any) -> None:
         """Take A and B, whose updates the kernels of the file have; without them begin with no update."""
         stored = set(store.keys())
+        if any(name.endswith(_APART) for name in stored):
+            self._load_apart(store)
+            return
         for name in self._started.kernels:
             factors = {f"{name}_a": self._down[name], f"{name}_b": self._up[name]}
             if all(key in stored and store[key].shape == factor.shape for key, factor in factors.items()):
@@ -134,6 +155,19 @@ class LowRankUpdates(keras.layers.Layer):
                 self._add_to_kernel(name, -1.0)
             else:
                 self._up[name].assign(np.zeros(self._up[name].shape, "float32"))
+
+    def _load_apart(self, store: Any) -> None:
+        """Take A and B, whose updates the kernels of the file do not have."""
+        stored = set(store.keys())
+        shapes = {name.removesuffix(_APART): tuple(store[name].shape) for name in stored}
+        own = {factor.name: tuple(factor.shape) for factor in self.weights}
+        if shapes != own:
+            raise ValueError(
+                "The quantized kernels of the file are without their LoRA, so the layer must have the same: "
+                f"{shapes}. It has {own or 'none'}. Call `enable_lora` with the same rank and parts."
+            )
+        for factor in self.weights:
+            factor.assign(store[factor.name + _APART])
 
     def _add_to_kernel(self, name: str, sign: float) -> None:
         down, up = (np.asarray(ops.convert_to_numpy(each[name])) for each in (self._down, self._up))
@@ -164,11 +198,6 @@ def begin_lora(layer: Any, rank: int, lora_alpha: float | None, parts: Sequence[
     _start(layer, {"rank": rank, "lora_alpha": alpha, "parts": [name for name in has if name in chosen]})
     if not layer.trainable:  # frozen as a whole: now its updates are trained
         layer.trainable = True
-
-
-def without_lora(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config of a layer without its `lora`, which is no argument of its constructor."""
-    return {name: value for name, value in config.items() if name != "lora"}
 
 
 def go_on_with_lora(layer: Any) -> None:

@@ -15,6 +15,12 @@ from keras import ops
 from keras_selfattn.layers.attention_math import split
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.low_rank import Kernel, LowRankUpdates, he_uniform
+from keras_selfattn.layers.quantized import (
+    QuantizationHook,
+    QuantizedKernel,
+    check_mode,
+    inputs_quantizer,
+)
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.fused import add_bias
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
@@ -67,7 +73,7 @@ class HeadProjection:
         count = len(num_heads)
         seeds = split_seed(seed, 2 * count)
         shapes = [(features, width) for width in self._widths]
-        self._kernel = settings.add(layer, f"{name}_kernel", "kernel", shapes, seeds[:count], drawn=glorot)
+        self.kernel = settings.add(layer, f"{name}_kernel", "kernel", shapes, seeds[:count], drawn=glorot)
         self._bias = None
         if use_bias:
             shapes = [(width,) for width in self._widths]
@@ -76,20 +82,22 @@ class HeadProjection:
     def __call__(self, x: Tensor, tokens: Tokens) -> list[Tensor]:
         """Return the heads of each projection of tokens `[N, features]`, as `tokens.split_heads` does."""
         if not isinstance(tokens, PackedTokens):  # transposed at once, before they are split
-            product = affine(x, self._kernel, self._bias)
+            product = affine(x, self.kernel, self._bias)
             if self._updates.started:
                 product = self._updates.added(self._names, self._widths, product, x)
             self._penalise(lambda: split(product, self._widths), tokens)
             heads = tokens.split_heads(product, sum(self._num_heads))
             return split(heads, self._num_heads, axis=1)  # each [B, H, T, D]
-        # Split the kernel or the product, whichever has fewer rows; the kernel if that is unknown.
-        if x.shape[0] is not None and x.shape[0] <= x.shape[1]:
-            product = affine(x, self._kernel, self._bias)
+        # Split the kernel or the product, whichever has fewer rows; the kernel if that is unknown. Tokens are
+        # rounded once for a quantized kernel, so it stays whole.
+        whole = isinstance(self.kernel, QuantizedKernel)
+        if whole or (x.shape[0] is not None and x.shape[0] <= x.shape[1]):
+            product = affine(x, self.kernel, self._bias)
             if self._updates.started:
                 product = self._updates.added(self._names, self._widths, product, x)
             parts = split(product, self._widths)
         else:
-            kernels = split(self._kernel, self._widths)
+            kernels = split(self.kernel, self._widths)
             biases = [None] * len(kernels) if self._bias is None else split(self._bias, self._widths)
             parts = [affine(x, *weights) for weights in zip(kernels, biases, strict=True)]
             if self._updates.started:
@@ -102,7 +110,7 @@ class HeadProjection:
         """Return the kernel of each projection by its name."""
         starts = itertools.accumulate(self._widths, initial=0)
         of_parts = zip(self._names, starts, self._widths, strict=False)
-        return {name: Kernel(self._kernel, start, width) for name, start, width in of_parts}
+        return {name: Kernel(self.kernel, start, width) for name, start, width in of_parts}
 
     def _penalise(self, parts: Callable[[], list[Tensor]], tokens: Tokens) -> None:
         if self._settings.activity_regularizer is not None:
@@ -111,18 +119,29 @@ class HeadProjection:
 
 
 class Projection(keras.layers.Dense):
-    """Keras' `Dense`, which adds its bias with `biased`, and takes low-rank updates as attention does."""
+    """Keras' `Dense`, which adds its bias with `biased`; low-rank updates and int8 are as in attention."""
 
     def __init__(self, units: int, activation: Any = None, **kwargs: Any) -> None:
         super().__init__(units, activation, **kwargs)
         self._updates = LowRankUpdates(dtype=self.dtype_policy, name="lora")
+        self._hook = QuantizationHook(self.quantize, dtype=self.dtype_policy, name=self.name)
 
     def build(self, input_shape: tuple) -> None:
         super().build(input_shape)
         self._updates.build(input_shape)
+        self._hook.build(input_shape)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        outputs = biased(ops.matmul(inputs, self.kernel), self.bias)
+        return self._outputs(ops.matmul(inputs, self.kernel), inputs)
+
+    def _int8_call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        # Keras 3.12 has no configs.
+        of_inputs = inputs_quantizer(getattr(self, "quantization_config", None))
+        kernel = QuantizedKernel(self._kernel, self.kernel_scale, of_inputs)
+        return self._outputs(kernel.product(inputs), inputs)
+
+    def _outputs(self, product: Tensor, inputs: Tensor) -> Tensor:
+        outputs = biased(product, self.bias)
         if self._updates.started:
             outputs = self._updates.added([self.name], [self.units], outputs, inputs)
         return outputs if self.activation is None else self.activation(outputs)
@@ -135,17 +154,24 @@ class Projection(keras.layers.Dense):
         """Begin an update of the kernel, which is frozen."""
         self._updates.start({self.name: self.as_kernel()}, rank, alpha, he_uniform(seed, 1))
 
+    def quantize(self, mode: str | None = None, type_check: bool = True, config: Any = None) -> None:
+        """Round the kernel to int8; see `MultiHeadSelfAttention.quantize`."""
+        check_mode(self, mode)
+        super().quantize(mode, type_check=False, config=config)
+        self._updates.hold_apart({self.name: self.as_kernel()})
+
     def save_own_variables(self, store: Any) -> None:
         with self._updates.merged():
             super().save_own_variables(store)
 
 
-def affine(x: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
+def affine(x: Tensor, kernel: Tensor | QuantizedKernel, bias: Tensor | None) -> Tensor:
     """Return `x @ kernel + bias` for tokens `[N, features]`.
 
     `x` is a matrix because TensorFlow fuses product and bias in two dimensions, not in three.
     """
-    return biased(ops.matmul(x, kernel), bias)  # [N, width]
+    product = kernel.product(x) if isinstance(kernel, QuantizedKernel) else ops.matmul(x, kernel)
+    return biased(product, bias)  # [N, width]
 
 
 def biased(product: Tensor, bias: Tensor | None) -> Tensor:

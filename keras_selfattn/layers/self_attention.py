@@ -22,9 +22,9 @@ from keras_selfattn.layers.attention_math import (
     widened,
 )
 from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
-from keras_selfattn.layers.low_rank import go_on_with_lora
 from keras_selfattn.layers.masks import PairMask, pair_mask
 from keras_selfattn.layers.relative_positions import PositionStrategy, RelativePositions, checked_strategy
+from keras_selfattn.layers.saved_state import go_on
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 from keras_selfattn.layers.weight_settings import LayerArguments
@@ -161,7 +161,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         vectors = 2 * self._head_dim if isinstance(self.position, RelativePositions) else 0
         width = 1 + vectors // self.num_heads
         self._formula = Formula(self._score, self.weights_dropout, self._combine, self._learned, width)
-        go_on_with_lora(self)
+        go_on(self)
 
     def call(
         self,

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, cast
 import keras
 import numpy as np
 
+from keras_selfattn import layers
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.batch_shapes import compiles_each_shape, lengths_allowed
 from keras_selfattn.models.batch_shares import WHOLE, current_share
@@ -263,11 +264,16 @@ class RawModel(KerasMethods):
 
     def get_config(self) -> dict[str, Any]:
         state = {} if self._head is None else self._head.state
-        return {**super().get_config(), "config": self.config.to_dict(), **state}
+        own = {**super().get_config(), "config": self.config.to_dict(), **state}
+        quantized = layers.quantized_parts(self)
+        return {**own, "quantized": quantized} if quantized else own
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "RawModel":
-        return cls(**config)
+        """Return the model of a config, with the parts quantized that were."""
+        model = cls(**{name: value for name, value in config.items() if name != "quantized"})
+        layers.quantize_parts(model, config.get("quantized", {}))
+        return model
 
     def _adapt(self, rows: Rows, head: Head) -> None:
         """Call the hooks of subclasses, in this order, before the first step of training."""

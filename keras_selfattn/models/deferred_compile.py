@@ -60,9 +60,16 @@ class DeferredCompile(keras.Model):
         jit_compile = known.get(keras.backend.backend(), "auto")
         self.compile(**keras.saving.deserialize_keras_object(others), jit_compile=jit_compile)
 
-    def compile_again(self) -> None:
-        """Compile with the stored arguments, and the head's loss and metrics where they were left out."""
-        self.compile(self.optimizer, **self._arguments.arguments)
+    def compile_again(self, *, new_optimizer: bool = False) -> None:
+        """Compile with the stored arguments, and the head's loss and metrics where they were left out.
+
+        Args:
+            new_optimizer: make another optimizer of the same config, for other weights than before.
+        """
+        optimizer = self.optimizer
+        if new_optimizer:
+            optimizer = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+        self.compile(optimizer, **self._arguments.arguments)
 
 
 class CompileArguments:

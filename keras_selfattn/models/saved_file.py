@@ -10,6 +10,7 @@ import keras
 
 from keras_selfattn.errors import RunError
 from keras_selfattn.folder_kinds import lacks
+from keras_selfattn.layers import quantized_parts
 
 
 def load_file(path: str | Path) -> keras.Model:
@@ -33,6 +34,15 @@ def load_file(path: str | Path) -> keras.Model:
             f"{file} is not a .keras file that can be read: {error}\n"
             "If an earlier version of this library wrote it, train the model again."
         ) from error
+
+
+def refuse_quantized(path: Any, model: keras.Model) -> None:
+    """Raise RunError if the model of a file is quantized: another one cannot begin with rounded weights."""
+    if quantized_parts(model):
+        raise RunError(
+            f"{path} is quantized, so no other model begins with it. Give the file of the model as it was "
+            "before `quantize`."
+        )
 
 
 def run_figures(path: str | Path) -> dict[str, Any]:

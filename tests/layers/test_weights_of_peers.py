@@ -326,9 +326,10 @@ def test_the_approximation_of_gelu_is_ours_in_a_file():
     assert layer.get_config()["activation"]["config"] == "keras_selfattn>gelu_tanh"
 
 
-def test_a_quantized_block_is_refused():
+@pytest.mark.parametrize("part", ["attention", "feed_forward/hidden"])
+def test_a_quantized_block_is_refused(part):
     block = layers.EncoderBlock(HEADS, HIDDEN)
     block.build((None, None, WIDTH))
-    block._feed_forward._hidden.quantize("int8", type_check=False)
+    layers.quantize_parts(block, {part: None})
     with pytest.raises(ConfigError, match="`layer` must have weights of floats. Received .*kernel of int8"):
         layers.to_peer(block, BLOCK)

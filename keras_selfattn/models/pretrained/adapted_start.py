@@ -18,7 +18,7 @@ from keras_selfattn.models.pretrained.fine_tuning_config import (
 )
 from keras_selfattn.models.pretrained.masked_head import HEAD_LAYERS
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, Kind, PretrainedStart
-from keras_selfattn.models.saved_file import load_file, run_figures
+from keras_selfattn.models.saved_file import load_file, refuse_quantized, run_figures
 
 
 class AdaptedStart(EncoderStart):
@@ -43,6 +43,7 @@ class AdaptedStart(EncoderStart):
                 f"{path} holds a {type(self._model).__name__} that is no pretrained encoder. Give a "
                 "pretrained model's folder, or a run of `keras-selfattn pretrain --from FOLDER`."
             )
+        refuse_quantized(path, self._model)
         config = {field.name: getattr(found, field.name) for field in fields(PretrainedConfig)}
         tokenizer = self._model.tokenizer
         guessing = {name: getattr(found, name) for name in ("guess_activation", "guess_bias")}

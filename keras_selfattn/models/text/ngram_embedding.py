@@ -65,7 +65,10 @@ class NGramEmbedding(keras.layers.Layer):
     @property
     def vectors(self) -> Tensor:
         """The tokens' own vectors, `[vocabulary_size, width]`, without the scale of the outputs."""
-        return self._tables[0].embeddings
+        table = self._tables[0]
+        if table.quantization_mode is None:
+            return table.embeddings
+        return ops.cast(table.embeddings, self.compute_dtype) / ops.expand_dims(table.embeddings_scale, -1)
 
     def build(self, input_shape: tuple) -> None:
         for table in self._tables:

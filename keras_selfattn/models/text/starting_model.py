@@ -15,7 +15,7 @@ from keras_selfattn.models.heads import Head
 from keras_selfattn.models.pretrained.adapted_start import AdaptedStart
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig, MaskedPiecesConfig
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
-from keras_selfattn.models.saved_file import load_file, run_figures
+from keras_selfattn.models.saved_file import load_file, refuse_quantized, run_figures
 from keras_selfattn.models.text.tokenizer import learn_vocabulary
 
 # Fields of a config that do not affect the copied weights and the vocabulary.
@@ -62,6 +62,7 @@ class StartingModel:
                 "pretrained model's folder, a run of `keras-selfattn pretrain`, or of a text classifier that "
                 "was not fine-tuned."
             )
+        refuse_quantized(path, model)
         self._model: Any = model
         self.record = {"path": self.path, "kind": type(model).__name__, **run_figures(path)}
 
