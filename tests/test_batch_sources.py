@@ -158,6 +158,20 @@ def test_integers_are_names_where_the_labels_are_integers():
         named.evaluate(dataset(TEXTS, [0, 0, 2, 1] * 4), verbose=0)
 
 
+@pytest.mark.parametrize("kind", ["series", "images"])
+@pytest.mark.parametrize("form", [dataset, None])
+def test_validation_within_fit_reads_integer_names_as_evaluate_does(kind, form):
+    """Rows of numbers are as raw as what the core reads: an index read as a name would be another class."""
+    model, rows, _ = of_kind(kind)
+    names = np.array([7, 1, 0, 7] * 4)
+    model.compile(metrics=["accuracy"])
+    validation = (rows, names) if form is None else form(rows, names)
+    history = model.fit(rows, names, verbose=0, validation_data=validation).history
+    expected = model.evaluate(rows, names, verbose=0, return_dict=True)
+    assert history["val_loss"][-1] == pytest.approx(expected["loss"], rel=1e-4)
+    assert history["val_accuracy"][-1] == pytest.approx(expected["accuracy"])
+
+
 def test_padded_and_ragged_rows_of_tokens_are_the_same_rows():
     def fresh():
         model = models.TokenClassifier(models.TokenConfig(**SMALL, hash_buckets=64))

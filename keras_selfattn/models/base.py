@@ -225,6 +225,9 @@ class RawModel(KerasMethods):
             sample_weight: float per row.
             kwargs: `verbose`, `callbacks`, … of `keras.Model.evaluate`; `steps` for batches.
         """
+        if kwargs.get("_use_cached_eval_dataset"):
+            # Keras' `fit` asks, with the inputs that `fit` here has made of the validation data.
+            return super().evaluate(x, y, batch_size, sample_weight=sample_weight, **kwargs)
         if is_source(x):
             check_alone(y=y, sample_weight=sample_weight)
             x, y, sample_weight = self._rows_of_source(x, kwargs)
