@@ -1,4 +1,4 @@
-"""`keras-selfattn compare`: figures, curves and settings of runs beside each other, from their folders alone."""
+"""`keras-selfattn compare`: figures, curves and settings of runs beside each other, from their folders."""
 
 import csv
 import json
