@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def options(folder: str, drawn: Path, given: argparse.Namespace) -> list[str]:
-    """Return the options of the browser; in a container its sandbox cannot start, and the page has no script."""
+    """Return the browser's options; in a container its sandbox cannot start, and the page has no script."""
     size = f"--window-size={given.width},{given.height}"
     plain = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
     return [*plain, f"--user-data-dir={folder}/profile", size, f"--screenshot={drawn}"]

@@ -55,7 +55,7 @@ STYLE = (
     "figure.wide{grid-column:1/-1}figure>svg{max-width:480px}figure.wide>svg{max-width:760px;margin:auto}"
     "figcaption,caption{font-weight:600;text-align:start;margin-bottom:4px;overflow-wrap:anywhere}"
     "figure svg{display:block;width:100%;height:auto}.key svg,.legend svg{display:inline;width:auto}"
-    "svg{overflow:visible;unicode-bidi:isolate}"
+    "svg{unicode-bidi:isolate}h2,li,a,summary{overflow-wrap:anywhere}"
     "svg text{font:11px system-ui,-apple-system,'Segoe UI',Roboto,'Noto Sans',sans-serif;"
     "unicode-bidi:plaintext}"
     "svg text:not(.count){fill:var(--faint)}svg text.name{fill:var(--ink)}"
