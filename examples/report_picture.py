@@ -24,8 +24,8 @@ def main() -> None:
     )
     parser.add_argument("report", type=Path, help="a run folder, or an .html file")
     parser.add_argument("picture", type=Path, help="the .png file to write")
-    parser.add_argument("--width", type=int, default=1000, help="in pixels")
-    parser.add_argument("--height", type=int, default=1150, help="in pixels")
+    parser.add_argument("--width", type=int, default=1180, help="in pixels")
+    parser.add_argument("--height", type=int, default=1270, help="in pixels")
     parser.add_argument("--browser", help="program; by default the first of " + ", ".join(BROWSERS))
     given = parser.parse_args()
     page = given.report / "report.html" if given.report.is_dir() else given.report
@@ -37,7 +37,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         drawn = Path(folder, "picture.png")
         words = [browser, *options(folder, drawn, given), page.resolve().as_uri()]
-        subprocess.run(words, check=True, timeout=SECONDS)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
+        if done.returncode or not drawn.is_file():
+            raise SystemExit(f"{browser} failed:\n{done.stderr}")
         write_file(given.picture, drawn.read_bytes())
     print(given.picture)
 

@@ -230,7 +230,7 @@ def _print_next(output: Path, run: "Run", version: Path, shown: LabelledRows) ->
     print_command("evaluate", run.path, run.path / "held-out.csv")
     print_command("train", "reviews.csv", "--text", "text", "--label", "label", "--output", "runs/reviews")
     if report := report_in_words(run.path):
-        console.print(f"Where the model is wrong, and how it was trained:{report}", soft_wrap=True)
+        console.print(f"{report.strip()} It shows where the model is wrong.", soft_wrap=True)
 
 
 def _next_run(runs: Path) -> Path:

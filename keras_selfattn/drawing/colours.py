@@ -21,7 +21,7 @@ def sequential(share: float) -> str:
     Example:
 
         >>> sequential(0.0), sequential(1.0)
-        ('#08285d', '#f7e882')
+        ('#06235e', '#f9eb80')
     """
     return _sequential(round(100 * min(1.0, max(0.0, share if math.isfinite(share) else 0.0))))
 

@@ -111,4 +111,5 @@ def coloured_tokens(tokens: Sequence[str], weights: np.ndarray, *, spaced: bool,
         parts.append(tag("span", token, class_=f"w{level}", title=f"{weight:.1%}"))
         if spaced:
             parts.append(" ")
-    return tag("bdi", *parts, "…" if len(tokens) > most else None, class_="tokens")
+    # Without spaces there is no padding either: letters of Arabic stay joined.
+    return tag("bdi", *parts, "…" if len(tokens) > most else None, class_=f"tokens{' spaced' * spaced}")

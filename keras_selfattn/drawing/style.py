@@ -26,7 +26,7 @@ def _tokens(inside: str = "") -> str:
 
 
 _TOKENS = (
-    "{0}.tokens{{line-height:1.9;overflow-wrap:anywhere}}{0}.tokens span{{padding:1px 2px;border-radius:3px}}"
+    "{0}.tokens{{line-height:1.9;overflow-wrap:anywhere}}{0}.spaced span{{padding:1px 2px;border-radius:3px}}"
 )
 TOKEN_STYLE = ".selfattn{--token:86,150,220}" + _TOKENS.format(".selfattn ") + _tokens(".selfattn ")
 """The rules that tokens need outside a page, of the class `selfattn` alone."""

@@ -125,7 +125,7 @@ def _judged(value: Any) -> Any:
 def _note(rows: LabelledRows, head: Head, inputs: Sequence[Markup]) -> list[str]:
     """Return the sentence that says how the inputs are drawn, if it is needed."""
     kind = kind_of(rows)
-    if kind == "text" and any('class="tokens"' in shown for shown in inputs):
+    if kind == "text" and any('class="tokens' in shown for shown in inputs):
         return [_COLOURS]
     if kind == "series" and isinstance(head, NumbersHead) and any("<g>" in shown for shown in inputs):
         return ["After each series follow the true values, dashed, and the predicted ones."]
