@@ -1,6 +1,8 @@
 """`keras-selfattn compare`: the figures and the settings of several runs beside each other."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.text import Text
@@ -9,6 +11,9 @@ from keras_selfattn.atomic import check_writable, is_stream, text_destination
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.cli.panels import PATH, Option, PanelCommand
 from keras_selfattn.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from keras_selfattn.report.comparison import RunFiles
 
 _PANELS = {
     "Options": (
@@ -28,37 +33,38 @@ def command(runs: tuple[Path, ...], html: Path | None) -> None:
 
     The best value of each figure is bold. Of the settings those are shown that differ.
     """
-    from keras_selfattn.report.comparison import (
-        compared_figures,
-        comparison,
-        different_settings,
-        read_runs,
-        warning_of_rows,
-    )
+    from keras_selfattn.report.comparison import comparison, read_runs
 
     if html is not None:
         _check_file(html)
     found = read_runs(runs)
-    names = [run.name for run in found]
-    table = columns("Figures", "figure", *names, right=names)
-    for figure in compared_figures(found):
-        cells = [Text(value, "bold" if n in figure.best else "") for n, value in enumerate(figure.values)]
-        table.add_row(figure.name, *cells)
-    console.print(table)
-    if warning := warning_of_rows(found):
-        console.print(warning)
-    settings = different_settings(found)
-    if settings:
-        table = columns("Settings that differ", "setting", *names)
-        for setting in settings:
-            table.add_row(setting.name, *setting.values)
-        console.print(table)
-    else:
-        console.print("All settings are the same.")
+    _print(found)
     if html is not None:
         from keras_selfattn.report.page import page
 
         _write(html, page(comparison(found)))
+
+
+def _print(runs: Sequence["RunFiles"]) -> None:
+    """Print the figures, and the settings that differ."""
+    from keras_selfattn.report.comparison import compared_figures, different_settings, warning_of_rows
+
+    names = [run.name for run in runs]
+    table = columns("Figures", "figure", *names, right=names)
+    for figure in compared_figures(runs):
+        cells = [Text(value, "bold" if n in figure.best else "") for n, value in enumerate(figure.values)]
+        table.add_row(figure.name, *cells)
+    console.print(table)
+    if warning := warning_of_rows(runs):
+        console.print(warning)
+    settings = different_settings(runs)
+    if not settings:
+        console.print("All settings are the same.")
+        return
+    table = columns("Settings that differ", "setting", *names)
+    for setting in settings:
+        table.add_row(setting.name, *setting.values)
+    console.print(table)
 
 
 def _check_file(file: Path) -> None:

@@ -57,7 +57,7 @@ def command(
 
     TABLE is a file like that of the training, and read like it unless options say otherwise.
     """
-    from keras_selfattn.run_folder import corpus_for_run, is_pretrained, load_run, rows_for_run, task_of_run
+    from keras_selfattn.run_folder import is_pretrained, load_run, rows_for_run, task_of_run
 
     reading = given(options, READING)
     for flag, file in (("--mistakes", mistakes), ("--report", report_file)):
@@ -67,16 +67,7 @@ def command(
         for flag, value in (("--mistakes", mistakes), ("--skip-unknown-labels", skip_unknown_labels)):
             if value:
                 raise ConfigError(f"{flag} is for labels. {run} was pretrained on texts alone: leave it out.")
-        texts = corpus_for_run(run, table, reading)
-        import_tensorflow(batches=True)
-        from keras_selfattn import training
-        from keras_selfattn.cli.report_tables import print_report
-
-        figures = training.evaluate_pretrained(load_run(run), texts)  # type: ignore[arg-type]
-        print_report(figures, str(table))
-        if report_file is not None:
-            rows = LabelledRows(texts, [None] * len(texts), str(table))
-            _write_report(report_file, run, figures=figures, tables={"evaluated": rows})
+        _measure_pretrained(run, table, reading, report_file)
         return
     check_task(task_of_run(run), reading)
     rows = rows_for_run(run, table, reading)
@@ -94,6 +85,22 @@ def command(
     if report_file is not None:
         tables = {"evaluated": found.rows}
         _write_report(report_file, run, figures=found.figures, evaluation=found, model=model, tables=tables)
+
+
+def _measure_pretrained(run: Path, table: Path, reading: dict[str, Any], report_file: Path | None) -> None:
+    """Print the figures of a pretrained run on texts, and write their report."""
+    from keras_selfattn.run_folder import corpus_for_run, load_run
+
+    texts = corpus_for_run(run, table, reading)
+    import_tensorflow(batches=True)
+    from keras_selfattn import training
+    from keras_selfattn.cli.report_tables import print_report
+
+    figures = training.evaluate_pretrained(load_run(run), texts)  # type: ignore[arg-type]
+    print_report(figures, str(table))
+    if report_file is not None:
+        rows = LabelledRows(texts, [None] * len(texts), str(table))
+        _write_report(report_file, run, figures=figures, tables={"evaluated": rows})
 
 
 def _write_report(file: Path, run: Path, **found: Any) -> None:

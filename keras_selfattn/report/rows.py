@@ -17,6 +17,7 @@ from keras_selfattn.report.sections import Named, Section, Table
 MOST_COMPARED = 200_000
 _CLASSES, _EXAMPLES = 30, 5
 _UNITS = {"text": "characters", "tokens": "tokens", "series": "steps", "image": "pixels"}
+_ALIKE = "Rows with the same input"
 _LETTERS_ALONE = re.compile(r"[\W_]+")
 
 
@@ -127,25 +128,36 @@ def alike_blocks(tables: Mapping[str, LabelledRows]) -> list[Any]:
         twice, contrary = duplicates(keys[name], tables[name].targets)
         rows.append([f"twice in the {name} rows", twice])
         rows.append([f"of these, with another target in the {name} rows", contrary])
+    if names[0] != "train":
+        return [Table(_ALIKE, ["rows", "count"], rows)]
     examples: list[list[Any]] = []
-    for name in names[1:] if names[0] == "train" else ():
-        shared = leaks(keys["train"], keys[name])
-        rows.append([f"{name} rows that are also training rows", len(shared)])
-        if kind_of(tables[name]) == "text":
-            loose = [list(map(letters_alone, tables[each].inputs)) for each in ("train", name)]
-            count = len(leaks(*loose)) - len(shared)
-            rows.append(
-                [f"{name} rows that are training rows but for case, spaces and punctuation", max(0, count)]
-            )
-        for held, trained in shared[:_EXAMPLES]:
-            examples.append(
-                [name, tables[name].place(held), tables["train"].place(trained), _shown(tables[name], held)]
-            )
-    blocks: list[Any] = [Table("Rows with the same input", ["rows", "count"], rows)]
+    for name in names[1:]:
+        counted, found = _leaks(name, tables, keys)
+        rows += counted
+        examples += found
+    blocks: list[Any] = [Table(_ALIKE, ["rows", "count"], rows)]
     if examples:
         header = ["split", "place", "place in training", "input"]
         blocks.append(Table("The first held-out rows that are also training rows", header, examples))
     return blocks
+
+
+def _leaks(
+    name: str, tables: Mapping[str, LabelledRows], keys: Mapping[str, Sequence[Hashable]]
+) -> tuple[list[list[Any]], list[list[Any]]]:
+    """Return the counts of held-out rows that are also training rows, and the first of them."""
+    held_out, kept = tables[name], tables["train"]
+    shared = leaks(keys["train"], keys[name])
+    counted: list[list[Any]] = [[f"{name} rows that are also training rows", len(shared)]]
+    if kind_of(held_out) == "text":
+        loose = leaks(*(list(map(letters_alone, rows.inputs)) for rows in (kept, held_out)))
+        words = f"{name} rows that are training rows but for case, spaces and punctuation"
+        counted.append([words, max(0, len(loose) - len(shared))])
+    examples = [
+        [name, held_out.place(row), kept.place(before), _shown(held_out, row)]
+        for row, before in shared[:_EXAMPLES]
+    ]
+    return counted, examples
 
 
 def duplicates(keys: Sequence[Hashable], targets: Sequence[Any]) -> tuple[int, int]:
