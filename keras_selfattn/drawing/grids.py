@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from keras_selfattn.drawing.charts import framed, legend
+from keras_selfattn.drawing.charts import WIDTH, framed, legend
 from keras_selfattn.drawing.colours import level_of
 from keras_selfattn.drawing.figures import Bars, Confusion
 from keras_selfattn.drawing.markup import Markup, join, shortened, tag
@@ -35,7 +35,8 @@ def confusion(figure: Confusion) -> Markup:
     turned = f"rotate(-90 12 {middle:g})"
     parts.append(tag("text", "label", x=12, y=middle, text_anchor="middle", transform=turned, class_="name"))
     whole = round(room + length + 4)
-    return framed(figure.title, join(parts), _colour_key(), (whole, whole))
+    # As wide as other figures: a matrix of two classes would be drawn at three times its size.
+    return framed(figure.title, join(parts), _colour_key(), (max(whole, WIDTH), whole))
 
 
 def _cell(figure: Confusion, row: int, column: int, rows: int, room: float, side: float) -> Markup:
