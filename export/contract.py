@@ -13,9 +13,9 @@ import tensorflow as tf
 
 from keras_selfattn.errors import DataError, ExportError
 from keras_selfattn.models import TextEncoder
+from keras_selfattn.models.attention_weights import collected_weights
 from keras_selfattn.models.base import RawModel
 
-from .signatures.explain import collected_weights
 from .signatures.image_preprocessing import ImageFront
 from .signatures.model_signatures import MOST_ASKED, Graphs, Signature, specs_of
 from .signatures.named_outputs import Answers, answers_for

@@ -6,7 +6,7 @@ Keras:
 - `layers`: self-attention, position encodings, pooling, the encoder.
 - `models`: classifiers that read raw text and carry their own vocabulary and labels.
 - `data`: readers of files, and the built-in first data set.
-- `plots`: pictures of position encodings and attention weights.
+- `plots`: pictures of position encodings, attention weights, trainings and answers.
 - `training`: trains on labelled rows, or on texts without labels, and writes a run folder.
 - `estimators`: scikit-learn estimators over the models.
 - `export`: versioned, checked SavedModels that take raw text.

@@ -32,7 +32,8 @@ def imported(statement):
         "import keras_selfattn.data",
         "from keras_selfattn.serving.client import Client",
         "import keras_selfattn.serving.errors",
-        "import keras_selfattn.plots",
+        "import keras_selfattn.plots, keras_selfattn.drawing.style, keras_selfattn.drawing.notebook",
+        "import keras_selfattn.cli.compare, keras_selfattn.report.comparison",
         "import keras_selfattn.cli.main",
         "import keras_selfattn.cli.query",
         "from keras_selfattn.batch import predictor; import keras_selfattn.cli.predict",
@@ -133,6 +134,31 @@ def test_models_name_a_higher_package_only_in_the_body_of_export():
         for match in re.findall(above, path.read_text("utf-8"), re.MULTILINE)
     }
     assert found == {("keras_methods.py", " " * 8, "export")}
+
+
+@pytest.mark.parametrize(
+    ("room", "known"),
+    [
+        ("drawing", {"drawing", "reliability"}),
+        ("plots", {"plots", "drawing", "reliability", "extras"}),
+    ],
+)
+def test_figures_are_drawn_without_anything_that_computes_them(room, known):
+    named = re.compile(r"^\s*from keras_selfattn\.(\w+)", re.MULTILINE)
+    files = list((ROOT / "keras_selfattn" / room).glob("*.py"))
+    found = {name for path in files for name in named.findall(path.read_text("utf-8"))}
+    assert room in found
+    assert found <= known
+
+
+def test_models_and_metrics_know_nothing_of_reports():
+    named = [
+        path
+        for room in ("layers", "models", "metrics", "data", "plots", "drawing")
+        for path in (ROOT / "keras_selfattn" / room).rglob("*.py")
+        if "keras_selfattn.report" in path.read_text("utf-8")
+    ]
+    assert named == []
 
 
 def test_nothing_imports_the_estimators():

@@ -13,7 +13,17 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from keras_selfattn.plots import attention_heatmaps, encoding_curves, encoding_heatmap, pooling_heatmap
+from keras_selfattn.drawing.colours import sequential
+from keras_selfattn.plots import (
+    attention_heatmaps,
+    attention_over_text,
+    confusion_matrix,
+    encoding_curves,
+    encoding_heatmap,
+    pooling_heatmap,
+    reliability,
+    training_curves,
+)
 
 ROOT = Path(__file__).parent.parent
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -377,3 +387,68 @@ def test_torch_tensors_with_gradients_and_in_half_precision_are_drawn():
     for tensor in (values, values.to(torch.bfloat16)):
         lines = encoding_curves(tensor, [1]).axes[0].lines
         np.testing.assert_allclose(lines[0].get_ydata(), values.detach().numpy()[:, 1], atol=0.01)
+
+
+def test_training_curves_have_a_chart_for_each_metric_and_mark_the_best_epoch():
+    history = {"loss": [0.9, 0.5], "val_loss": [0.8, 0.6], "accuracy": [0.25, 0.75]}
+    figure = training_curves(history, best_epoch=2, title="What it shows")
+    loss, accuracy = figure.axes
+    assert [line.get_label() for line in loss.lines[:2]] == ["training", "validation"]
+    np.testing.assert_array_equal(loss.lines[1].get_xydata(), [[1, 0.8], [2, 0.6]])
+    np.testing.assert_array_equal(accuracy.lines[0].get_ydata(), [0.25, 0.75])
+    assert loss.lines[2].get_xdata()[0] == 2
+    assert figure.get_suptitle() == "What it shows"
+    fitted = keras.callbacks.History()
+    fitted.history = history
+    assert [axes.get_ylabel() for axes in training_curves(fitted).axes] == ["loss", "accuracy"]
+
+
+def test_a_confusion_matrix_has_the_shares_of_its_rows_and_its_counts():
+    figure = confusion_matrix([[6, 2], [0, 4]], ["$a$", "b"])
+    axes = figure.axes[0]
+    np.testing.assert_array_equal(image(axes).get_array().filled(-1), [[0.75, 0.25], [-1, 1]])
+    assert texts(axes.texts) == ["6", "2", "4"]
+    assert texts(axes.get_yticklabels()) == ["$a$", "b"]
+    assert saved(figure).startswith(PNG)
+    many = confusion_matrix(np.eye(150, dtype=int), words(150)).axes[0]
+    assert texts(many.texts) == []
+
+
+def test_reliability_has_a_point_for_each_bin_with_answers():
+    figure = reliability([True, False, True], [0.99, 0.98, 0.5])
+    (axes,) = figure.axes
+    np.testing.assert_allclose(axes.lines[0].get_xydata(), [[0.5, 1], [0.985, 0.5]])
+    assert figure.get_suptitle() == "Calibration error 49.0%"
+
+
+def test_a_text_has_its_tokens_in_lines_on_the_colours_of_their_weights():
+    tokens = words(40)
+    figure = attention_over_text(tokens, np.linspace(0, 1, 40))
+    figure.draw_without_rendering()
+    axes = figure.axes[0]
+    assert texts(axes.texts) == tokens
+    ends = [patch.get_x() + patch.get_width() for patch in axes.patches]
+    assert max(ends) <= axes.get_xlim()[1]
+    assert len({patch.get_y() for patch in axes.patches}) > 1
+    assert axes.patches[0].get_facecolor() != axes.patches[-1].get_facecolor()
+    assert axes.patches[-1].get_facecolor() == mpl.colors.to_rgba(sequential(0.0))
+    assert saved(attention_over_text(["$x$", ""], [0.0, 0.0])).startswith(PNG)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (partial(training_curves, {}), "`history` must hold values by name"),
+        (partial(training_curves, {"loss": [1.0], "val_loss": [1.0, 2.0]}), "Received loss 1, val_loss 2"),
+        (partial(confusion_matrix, np.ones((2, 3)), ["a", "b"]), r"must be square. Received shape \(2, 3\)"),
+        (partial(confusion_matrix, [[1, -1], [0, 1]], ["a", "b"]), "must hold counts. Received -1"),
+        (partial(confusion_matrix, np.eye(2), ["a"]), "one name for each of the 2 classes. Received 1"),
+        (partial(reliability, [True], [0.5, 0.5]), "one value for each answer. Received 1 and 2"),
+        (partial(reliability, [True], [1.5]), r"`confidence` must be in \[0, 1\]. Received 1.5"),
+        (partial(attention_over_text, ["a"], [0.5, 0.5]), "2 positions of the text axis. Received 1"),
+        (partial(attention_over_text, ["a"], [-0.5]), "must not be negative"),
+    ],
+)
+def test_bad_arguments_of_the_pictures_of_runs_are_named(make, said):
+    with pytest.raises(ValueError, match=said):
+        make()

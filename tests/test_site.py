@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import keras_selfattn
-from keras_selfattn import errors, plots
+from keras_selfattn import errors
 from keras_selfattn.serving import errors as serving_errors
 
 ROOT = Path(__file__).parent.parent
@@ -31,7 +31,7 @@ def public_names():
         importlib.import_module(name) for name in sorted(found) if not name.endswith((".check", "_pb2"))
     ]
     names = {module.__name__: module.__all__ for module in modules if hasattr(module, "__all__")}
-    for module in (errors, plots, serving_errors):
+    for module in (errors, serving_errors):
         own = [
             name for name, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__
         ]

@@ -52,6 +52,7 @@ def test_a_run_folder_holds_everything_about_the_run(run):
         "history.csv",
         "metrics.json",
         "model.keras",
+        "report.html",
         "vocabulary.txt",
     }
     figures = read_metrics(run.path)

@@ -12,10 +12,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_selfattn.models.attention_weights import collected_weights
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 from ..weights import Weights
-from .explain import collected_weights, named_weights
+from .explain import named_weights
 from .image_preprocessing import ImageFront
 from .named_outputs import Answers, Classification, Numbers
 from .piece_preprocessing import PieceFront

@@ -8,9 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from keras_selfattn.models import TextClassifier, TextEncoder
-from keras_selfattn.models.vocabulary import PADDING_ID
+from keras_selfattn.models.text.explanation import explained_tokens
 
-from .preprocessing import EXPLAINED_TOKENS
 from .trial_requests import TEXTS, Request, in_batches, strings
 
 Tensor = Any
@@ -43,9 +42,7 @@ class PieceFront:
 
     def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
         """Return the pieces of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""
-        ids = self._tokenizer(texts)[:, :EXPLAINED_TOKENS]
-        pieces = tf.gather(tf.constant(self._tokenizer.names, tf.string), ids.flat_values)
-        return ids.with_flat_values(pieces).to_tensor(""), ids.to_tensor(PADDING_ID)
+        return explained_tokens(self._tokenizer, texts)
 
     def requests(self) -> list[Request]:
         words = ["film", "good", "a", "the", "what", "was", "it", "and"]

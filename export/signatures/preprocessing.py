@@ -3,7 +3,6 @@
 Axes: B (batch), T (positions).
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -13,16 +12,13 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models import TextClassifier
-from keras_selfattn.models.text.tokenizer import split
+from keras_selfattn.models.text.explanation import explained_tokens
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 from .trial_requests import TEXTS, Request, in_batches, made_up, strings
 
 Tensor = Any
 
-# Longest text of `explain`: the weights of all pairs take 4 layers heads T^2 bytes a row, 8 MB here
-# for two layers of four heads.
-EXPLAINED_TOKENS = 512
 _MOST_TOKENS = 64  # of the warmup texts: one of each length
 
 
@@ -71,12 +67,7 @@ class TextFront:
 
     def explained(self, texts: Tensor) -> tuple[Tensor, Tensor]:
         """Return the tokens of texts `[B]`, string `[B, T]`, padded with "", and their int32 ids."""
-        config = self._tokenizer.config
-        tokens = split(
-            dataclasses.replace(config, max_tokens=min(EXPLAINED_TOKENS, config.max_tokens)), texts
-        )
-        ids = tokens.with_flat_values(self._tokenizer.table.lookup(tokens.flat_values))
-        return tokens.to_tensor(""), ids.to_tensor(PADDING_ID)
+        return explained_tokens(self._tokenizer, texts)
 
     def ids(self, tokens: Tensor) -> Tensor:
         """Return the ids of tokens, string `[B, T]`, cut like texts, int32 `[B, T]`; "" is padding."""

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.models import TokenClassifier
+from keras_selfattn.models.text.explanation import EXPLAINED_TOKENS
 from keras_selfattn.models.vocabulary import PADDING_ID
 
-from .preprocessing import EXPLAINED_TOKENS
 from .trial_requests import Request, in_batches
 
 Tensor = Any

@@ -143,6 +143,17 @@ def print_command(*words: object) -> None:
     console.print(f"  {program()} {quoted}", soft_wrap=True, highlight=False)
 
 
+def can_plot() -> bool:
+    """Return True if matplotlib is installed, which draws the figures of a run as PNG."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def report_in_words(run: Path) -> str:
+    """Return the sentence, after a blank, that names the report of a run; "" if it could not be written."""
+    report = run / "report.html"
+    return f" Look at {report} in a browser." if report.is_file() else ""
+
+
 def columns(title: str | None, *headers: str, right: Sequence[str] = ()) -> Table:
     """Return an empty table with the given headers; those in `right` are aligned to the right."""
     table = Table(title=title, title_justify="left", header_style="bold")

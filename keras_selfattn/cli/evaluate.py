@@ -11,6 +11,7 @@ from keras_selfattn.atomic import check_writable, is_stream, text_destination
 from keras_selfattn.cli.console import console, import_tensorflow
 from keras_selfattn.cli.panels import PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
+from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -26,6 +27,12 @@ _PANELS = {
             help="File to write the rows answered wrongly to, the surest first: CSV, or JSON Lines (.jsonl).",
         ),
         Option(
+            "--report",
+            "report_file",
+            type=PATH,
+            help="File to write a report to (.html), as `train` does: figures, mistakes, rows, settings.",
+        ),
+        Option(
             "--skip-unknown-labels",
             is_flag=True,
             help="Leave out rows with a label that was not in training. They count as wrong otherwise.",
@@ -38,26 +45,29 @@ _PANELS = {
 @click.command("evaluate", cls=PanelCommand, panels=_PANELS)
 @click.argument("run", type=PATH)
 @click.argument("table", type=PATH)
-def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: bool, **options: Any) -> None:
+def command(
+    run: Path,
+    table: Path,
+    mistakes: Path | None,
+    report_file: Path | None,
+    skip_unknown_labels: bool,
+    **options: Any,
+) -> None:
     """Show how well RUN, a run folder, answers the rows of TABLE.
 
     TABLE is a file like that of the training, and read like it unless options say otherwise.
     """
-    from keras_selfattn.run_folder import corpus_for_run, is_pretrained, load_run, rows_for_run, task_of_run
+    from keras_selfattn.run_folder import is_pretrained, load_run, rows_for_run, task_of_run
 
     reading = given(options, READING)
-    if mistakes is not None:
-        check_mistakes_file(mistakes, table)
+    for flag, file in (("--mistakes", mistakes), ("--report", report_file)):
+        if file is not None:
+            check_new_file(flag, file, table)
     if is_pretrained(run):
         for flag, value in (("--mistakes", mistakes), ("--skip-unknown-labels", skip_unknown_labels)):
             if value:
                 raise ConfigError(f"{flag} is for labels. {run} was pretrained on texts alone: leave it out.")
-        texts = corpus_for_run(run, table, reading)
-        import_tensorflow(batches=True)
-        from keras_selfattn import training
-        from keras_selfattn.cli.report_tables import print_report
-
-        print_report(training.evaluate_pretrained(load_run(run), texts), str(table))  # type: ignore[arg-type]
+        _measure_pretrained(run, table, reading, report_file)
         return
     check_task(task_of_run(run), reading)
     rows = rows_for_run(run, table, reading)
@@ -65,25 +75,59 @@ def command(run: Path, table: Path, mistakes: Path | None, skip_unknown_labels: 
     from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.training.evaluation import examine
 
-    found = examine(load_run(run), rows, skip_unknown_labels=skip_unknown_labels)
+    model = load_run(run)
+    found = examine(model, rows, skip_unknown_labels=skip_unknown_labels)
     print_report(found.figures, str(table))
     if mistakes is not None:
         lines = found.mistakes()
         write_mistakes(mistakes, lines)
         console.print(f"Wrote {len(lines.rows):,} mistakes to {mistakes}.", soft_wrap=True)
+    if report_file is not None:
+        tables = {"evaluated": found.rows}
+        _write_report(report_file, run, figures=found.figures, evaluation=found, model=model, tables=tables)
 
 
-def check_mistakes_file(file: Path, table: Path) -> None:
+def _measure_pretrained(run: Path, table: Path, reading: dict[str, Any], report_file: Path | None) -> None:
+    """Print the figures of a pretrained run on texts, and write their report."""
+    from keras_selfattn.run_folder import corpus_for_run, load_run
+
+    texts = corpus_for_run(run, table, reading)
+    import_tensorflow(batches=True)
+    from keras_selfattn import training
+    from keras_selfattn.cli.report_tables import print_report
+
+    figures = training.evaluate_pretrained(load_run(run), texts)  # type: ignore[arg-type]
+    print_report(figures, str(table))
+    if report_file is not None:
+        rows = LabelledRows(texts, [None] * len(texts), str(table))
+        _write_report(report_file, run, figures=figures, tables={"evaluated": rows})
+
+
+def _write_report(file: Path, run: Path, **found: Any) -> None:
+    """Write the report of a run on other rows than those of its training."""
+    from keras_selfattn.report.page import page
+    from keras_selfattn.report.run_report import Findings, run_report
+
+    content = page(run_report(run, run.resolve().name, Findings(split="evaluated", **found)))
+    try:
+        with text_destination(file) as stream:
+            stream.write(_encodable(content))
+    except OSError as error:
+        raise DataError(f"--report {file} cannot be written: {error.strerror or error}.") from error
+    console.print(f"Wrote the report to {file}.", soft_wrap=True)
+
+
+def check_new_file(flag: str, file: Path, table: Path) -> None:
     """Raise ConfigError if `file` cannot be written or is `table`; called before the model predicts."""
     try:
         if file.exists() and table.exists() and file.samefile(table):
-            raise ConfigError(f"--mistakes must be another file than TABLE. Received {str(file)!r} for both.")
+            raise ConfigError(f"{flag} must be another file than TABLE. Received {str(file)!r} for both.")
         if file.is_dir():
-            raise ConfigError(f"--mistakes must be a file. Received {str(file)!r}, a folder.")
+            raise ConfigError(f"{flag} must be a file. Received {str(file)!r}, a folder.")
         if not (file.exists() and is_stream(file)):
             check_writable(file)
     except OSError as error:
-        raise ConfigError(f"--mistakes {file} cannot be written: {error.strerror or error}.") from error
+        raise ConfigError(f"{flag} {file} cannot be written: {error.strerror or error}.") from error
 
 
 def write_mistakes(file: Path, mistakes: "Columns") -> None:

@@ -29,6 +29,7 @@ _COMMANDS = (
     "train",
     "import",
     "evaluate",
+    "compare",
     "export",
     "inspect",
     "versions",

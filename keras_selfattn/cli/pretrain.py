@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.console import console, import_tensorflow, print_command
+from keras_selfattn.cli.console import can_plot, console, import_tensorflow, print_command, report_in_words
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.starting import check_place, check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
@@ -123,11 +123,12 @@ def command(
             callbacks=[progress],
             verbose=0,
             report=console.print,
+            plots=can_plot(),
         )
     print_report(run.figures, "validation")
     console.print(
         f"Trained in {run.seconds:.0f} s and kept the weights of epoch {run.best_epoch}. The run is in "
-        f"{run.path}. Train a classifier that begins with it:"
+        f"{run.path}.{report_in_words(run.path)} Train a classifier that begins with it:"
     )
     print_command("train", "TABLE", "--from", run.path, "--output", f"{run.path}-classifier")
 

@@ -16,7 +16,14 @@ import numpy as np
 from rich.text import Text
 
 from keras_selfattn.atomic import write_file
-from keras_selfattn.cli.console import columns, console, import_tensorflow, print_command
+from keras_selfattn.cli.console import (
+    can_plot,
+    columns,
+    console,
+    import_tensorflow,
+    print_command,
+    report_in_words,
+)
 from keras_selfattn.cli.export import training_of
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.data.labelled import LabelledRows
@@ -150,6 +157,7 @@ def _train(output: Path, rows: LanguageRows, epochs: int, seed: int) -> "Run":
             test=names_table(rows.held_out),
             callbacks=[progress],
             verbose=0,
+            plots=can_plot(),
         )
 
 
@@ -223,6 +231,8 @@ def _print_next(output: Path, run: "Run", version: Path, shown: LabelledRows) ->
     console.print("The figures once more, and a model of your own texts:")
     print_command("evaluate", run.path, run.path / "held-out.csv")
     print_command("train", "reviews.csv", "--text", "text", "--label", "label", "--output", "runs/reviews")
+    if report := report_in_words(run.path):
+        console.print(f"{report.strip()} It shows where the model is wrong.", soft_wrap=True)
 
 
 def _next_run(runs: Path) -> Path:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from keras_selfattn.cli.console import columns, console
+from keras_selfattn.figure_names import name_in_words, value_in_words
 from keras_selfattn.metrics import Report
 from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.label_sets import LabelSetReport
@@ -15,16 +16,6 @@ from keras_selfattn.metrics.report import ClassReport
 # More classes than this do not fit a terminal as a matrix, nor help as one.
 _MATRIX_CLASSES = 10
 _WORST = 10
-_NAMES = {
-    "macro_f1": "macro F1",
-    "micro_f1": "micro F1",
-    "calibration_error": "calibration error",
-    "span_f1": "span F1",
-    "span_precision": "span precision",
-    "span_recall": "span recall",
-    "accuracy_of_the_commonest": "accuracy of always the commonest",
-}
-_SHARES = frozenset({"accuracy", "accuracy_of_the_commonest", "calibration_error"})
 
 
 def print_report(figures: Report, split: str) -> None:
@@ -33,7 +24,7 @@ def print_report(figures: Report, split: str) -> None:
         _print_errors(figures, split)
         return
     shown = ", ".join(
-        f"{_NAMES.get(name, name)} {_shown(name, value)}" for name, value in figures.summary().items()
+        f"{name_in_words(name)} {value_in_words(name, value)}" for name, value in figures.summary().items()
     )
     console.print(Text.assemble(f"On {figures.rows:,} {split} rows: ", (shown, "bold")))
     if isinstance(figures, ClassificationReport):
@@ -55,10 +46,6 @@ def _print_errors(figures: NumberReport, split: str) -> None:
     for name, errors in {"the model": figures.errors, **figures.baselines}.items():
         table.add_row(name, f"{errors.absolute:.4g}", f"{errors.squared:.4g}")
     console.print(table)
-
-
-def _shown(name: str, value: float) -> str:
-    return f"{value:.1%}" if name in _SHARES else f"{value:.3f}"
 
 
 def _print_classes(classes: Sequence[ClassReport], counted: str = "rows") -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_selfattn.cli.console import console, import_tensorflow, print_command
+from keras_selfattn.cli.console import can_plot, console, import_tensorflow, print_command, report_in_words
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.processes import PROCESSES, joined, launch_if_asked
 from keras_selfattn.cli.starting import check_place, check_start, check_start_exists
@@ -219,6 +219,7 @@ def _trained(
         group=group,
         callbacks=[progress],
         verbose=0,
+        plots=can_plot(),
     )
 
 
@@ -231,4 +232,4 @@ def _said(run: "Run") -> str:
     if run.again:
         epochs = "1 epoch" if run.best_epoch == 1 else f"{run.best_epoch} epochs"
         kept = f"a model trained again, on {run.rows:,} rows for {epochs}"
-    return f"{trained} and kept {kept}. The run is in {run.path}. Go on with:"
+    return f"{trained} and kept {kept}. The run is in {run.path}.{report_in_words(run.path)} Go on with:"

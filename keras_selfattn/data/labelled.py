@@ -78,7 +78,7 @@ def split_rows(rows: LabelledRows, held_out: float, seed: int) -> tuple[Labelled
     random = np.random.default_rng(seed)
     places: dict[Hashable, list[int]] = {}
     for row, given in enumerate(rows.inputs):
-        places.setdefault(_key(given), []).append(row)
+        places.setdefault(row_key(given), []).append(row)
     by_class: dict[str, list[list[int]]] = {}
     for group in places.values():
         by_class.setdefault(_class(rows.targets[group[0]]), []).append(group)
@@ -139,7 +139,7 @@ def as_rows(given: Any, source: str) -> LabelledRows:
     )
 
 
-def _key(given: Any) -> Hashable:
+def row_key(given: Any) -> Hashable:
     """Return a key that is the same for rows with the same input."""
     if isinstance(given, str):
         return given

@@ -9,9 +9,7 @@ from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_f
 
 from keras_selfattn.label_names import sorted_names
 from keras_selfattn.metrics.report import ClassReport, Columns, Report, class_columns, class_reports
-
-# The number of bins of Guo et al. and later papers.
-_BINS = 15
+from keras_selfattn.reliability import reliability
 
 
 def calibration_error(true: Sequence[Any], predicted: Sequence[Any], confidence: np.ndarray) -> float:
@@ -29,10 +27,8 @@ def calibration_error(true: Sequence[Any], predicted: Sequence[Any], confidence:
 
     Reference: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2.
     """
-    right = np.array([label == found for label, found in zip(true, predicted, strict=True)], dtype=float)
-    bins = np.minimum((np.asarray(confidence) * _BINS).astype(int), _BINS - 1)
-    gaps = np.bincount(bins, weights=np.asarray(confidence) - right, minlength=_BINS)
-    return float(np.abs(gaps).sum() / max(1, len(right)))
+    right = [label == found for label, found in zip(true, predicted, strict=True)]
+    return reliability(np.array(right, bool), confidence).error
 
 
 @dataclass(frozen=True)
@@ -72,11 +68,13 @@ class ClassificationReport(Report):
 
     def most_confused(self, count: int) -> list[tuple[str, str, int]]:
         """Return up to `count` (label, prediction, rows), the most frequent mistakes first."""
-        wrong = self.confusion - np.diag(np.diag(self.confusion))
         names = [report.label for report in self.classes]
-        places = np.argsort(-wrong, axis=None, kind="stable")[:count]
-        pairs = zip(*np.unravel_index(places, wrong.shape), strict=True)
-        return [(names[i], names[j], int(wrong[i, j])) for i, j in pairs if wrong[i, j]]
+        rows, columns = np.nonzero(self.confusion)
+        wrong = rows != columns
+        rows, columns = rows[wrong], columns[wrong]
+        counts = self.confusion[rows, columns]
+        most = np.argsort(-counts, kind="stable")[:count].tolist()
+        return [(names[rows[place]], names[columns[place]], int(counts[place])) for place in most]
 
 
 def with_unknown(labels: Sequence[str], true: Iterable[str]) -> list[str]:

@@ -28,8 +28,7 @@ def mistakes_of(head: Head, rows: LabelledRows, outputs: Any) -> Columns:
         rows: as the head reads them.
         outputs: the model's predictions for the rows, in their order.
     """
-    columns, found, score = _FINDERS[NumbersHead if isinstance(head, NumbersHead) else type(head)]
-    lines = sorted(found(head, rows, outputs), key=lambda line: -line[-1])
+    columns, lines, score = ranked_mistakes(head, rows, outputs)
     if rows.inputs and isinstance(rows.inputs[0], str):
         columns = ["text", *columns]
         lines = [(line[0], rows.inputs[line[1]], *line[2:]) for line in lines]
@@ -37,6 +36,16 @@ def mistakes_of(head: Head, rows: LabelledRows, outputs: Any) -> Columns:
         lines = [(line[0], *line[2:]) for line in lines]
     where = "line" if len(rows) and isinstance(rows.place(0), int) else "where"
     return Columns([where, *columns, score], [(*line[:-1], _short(line[-1])) for line in lines])
+
+
+def ranked_mistakes(head: Head, rows: LabelledRows, outputs: Any) -> tuple[list[str], list[_Line], str]:
+    """Return the columns, the lines and the last column's name of `mistakes_of`, the worst line first.
+
+    A line is the row's place in its source, its number, a value for each column, and its probability or
+    error.
+    """
+    columns, found, score = _FINDERS[NumbersHead if isinstance(head, NumbersHead) else type(head)]
+    return columns, sorted(found(head, rows, outputs), key=lambda line: -line[-1]), score
 
 
 def _of_classes(head: Head, rows: LabelledRows, outputs: np.ndarray) -> list[_Line]:

@@ -1,6 +1,7 @@
 """Calibration of probabilities: a temperature, or the shares of two paths, fitted on held-out rows."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -11,6 +12,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.probabilities import Mixture, Probabilities
 from keras_selfattn.models.raw_inputs import Rows
+from keras_selfattn.reliability import Reliability, reliability
 
 _PREDICT_BATCH = 256
 _HOTTEST = 10.0
@@ -50,6 +52,19 @@ def copy_calibration(source: RawModel, target: RawModel) -> None:
             target.core.get_layer(layer.name).set_weights(layer.get_weights())
 
 
+@dataclass(frozen=True)
+class CalibrationEffect:
+    """The reliability of a model on the rows that it was calibrated on.
+
+    Args:
+        before: with a temperature of 1, or the initial shares of the two paths.
+        after: with the fitted ones.
+    """
+
+    before: Reliability
+    after: Reliability
+
+
 class Calibration:
     """The fit of the parameters between a model's logits and its probabilities.
 
@@ -60,6 +75,7 @@ class Calibration:
 
     Attributes:
         possible: True if there are probabilities to calibrate, and enough rows.
+        effect: of `set`; None before.
     """
 
     def __init__(self, model: RawModel, rows: LabelledRows, weights: Any = None) -> None:
@@ -69,6 +85,7 @@ class Calibration:
         self._probabilities: Any = layers.get(Probabilities)
         self._mixture: Any = layers.get(Mixture)
         self._wide: np.ndarray | None = None
+        self.effect: CalibrationEffect | None = None
         self.possible = self._probabilities is not None and self._count >= _FEWEST
         if not self.possible:
             return
@@ -84,15 +101,22 @@ class Calibration:
         """Set the shares or, if these are not fitted, the temperature; return the temperature."""
         self._probabilities.temperature.assign(1.0)
         if self.mixes:
-            self._set_shares()
+            deep, wide, shares, _ = self._set_shares()
+            first = self._mixture.first
+            self.effect = self._compared(
+                first.deep * deep + first.wide * wide, shares[0] * deep + shares[1] * wide
+            )
             return 1.0
-        temperature = self._fitted_temperature(self._logits())
+        logits = self._logits()
+        temperature = self._fitted_temperature(logits)
         self._probabilities.temperature.assign(temperature)
+        self.effect = self._compared(logits, logits / temperature)
         return temperature
 
     def set_shares(self) -> tuple[float, float]:
         """Fit and set the shares of the two paths; return the loss and accuracy of both together."""
-        logits, loss = self._set_shares()
+        deep, wide, shares, loss = self._set_shares()
+        logits = shares[0] * deep + shares[1] * wide
         if self._probabilities.activation == "sigmoid":
             right = np.mean((logits > 0) == (self._targets > 0), axis=-1)
         else:
@@ -104,8 +128,8 @@ class Calibration:
         """True if the model has two paths, and enough rows to fit their shares."""
         return self.possible and self._mixture is not None and self._count >= self._mixture.first.rows
 
-    def _set_shares(self) -> tuple[np.ndarray, float]:
-        """Return the logits of both paths together, and their loss, with attention's current logits."""
+    def _set_shares(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        """Return the current logits of attention and of the wide path, their shares, and the loss of both."""
         doubt = 1 / (len(self._targets) + 2)
         if self._wide is None:
             self._wide = self._path([0.0, 1.0])
@@ -117,7 +141,18 @@ class Calibration:
         found: Any = minimize(loss, [0.3, 0.7], method="L-BFGS-B", bounds=[(0.0, _HOTTEST)] * 2)
         shares = found.x if math.isfinite(found.fun) else np.array([1.0, 0.0])
         self._mixture.shares.assign(shares)
-        return shares[0] * deep + shares[1] * wide, float(found.fun)
+        return deep, wide, shares, float(found.fun)
+
+    def _compared(self, before: np.ndarray, after: np.ndarray) -> CalibrationEffect:
+        return CalibrationEffect(self._reliability(before), self._reliability(after))
+
+    def _reliability(self, logits: np.ndarray) -> Reliability:
+        """Return the reliability of the answers; of several labels a row, of each label's probability."""
+        if self._probabilities.activation == "sigmoid":
+            return reliability(self._targets.ravel() > 0, (1 / (1 + np.exp(-logits))).ravel())
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        right = logits.argmax(axis=-1) == self._targets
+        return reliability(right, weights.max(axis=-1) / weights.sum(axis=-1))
 
     def _fitted_temperature(self, logits: np.ndarray) -> float:
         # On few rows, smoothed labels would make a nearly perfect model underconfident; a prior does not.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,14 @@ class Evaluation:
         rows: the evaluated rows, as the model reads them.
         outputs: the model's prediction for each.
         figures: of all rows together.
+        baselines: the answers of baselines of numbers, by name.
     """
 
     head: Head
     rows: LabelledRows
     outputs: Any
     figures: Report
+    baselines: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def mistakes(self) -> Columns:
         """Return the wrongly predicted rows, the worst first; see `mistakes_of`."""
@@ -105,8 +108,9 @@ def examine(
 def measured(model: RawModel, rows: LabelledRows) -> Evaluation:
     """Return figures and mistakes of a model on preprocessed rows; unknown labels count as wrong."""
     outputs = model.predict(rows.inputs, batch_size=_PREDICT_BATCH, verbose=0)
-    figures = report_of(model.head, rows.targets, outputs, model.baselines(rows.inputs))
-    return Evaluation(model.head, rows, outputs, figures)
+    baselines = model.baselines(rows.inputs)
+    figures = report_of(model.head, rows.targets, outputs, baselines)
+    return Evaluation(model.head, rows, outputs, figures, baselines)
 
 
 def _is_short(given: Any) -> bool:

@@ -15,7 +15,7 @@ from keras_selfattn.models.batch_shares import WHOLE, feeding
 from keras_selfattn.models.ensemble import copy_member
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.sample_weights import weights_of
-from keras_selfattn.training.calibration import Calibration, SharesFitted, copy_calibration
+from keras_selfattn.training.calibration import Calibration, CalibrationEffect, SharesFitted, copy_calibration
 from keras_selfattn.training.checkpoints import Checkpoints
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.data_parallel import SharedSteps, make_equal
@@ -47,6 +47,7 @@ class Fitted:
         monitored: the name of the monitored metric.
         score: the monitored metric with the kept weights.
         on_pairs: True if the model was trained on pairs of rows.
+        calibrated: the effect of the calibration; None without one.
     """
 
     history: dict[str, list[float]]
@@ -55,6 +56,7 @@ class Fitted:
     monitored: str
     score: float
     on_pairs: bool = False
+    calibrated: CalibrationEffect | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def beats(self, other: "Fitted") -> bool:
         """Return True if the monitored metric is better here than in the other."""
@@ -111,7 +113,7 @@ def fit_monitored(
         calibration.set()
     fitted = _fitted(model, history, measured, on_pairs, choose_epoch)
     check_finite([fitted.score], config)
-    return fitted
+    return dataclasses.replace(fitted, calibrated=calibration.effect)
 
 
 def _stopping(monitored: str, config: TrainConfig) -> keras.callbacks.Callback:

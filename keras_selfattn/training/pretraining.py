@@ -17,12 +17,13 @@ from keras_selfattn.metrics.masked_tokens import MaskedTokenReport
 from keras_selfattn.models.raw_inputs import as_texts
 from keras_selfattn.models.text.masked_model import MaskedTokenModel
 from keras_selfattn.models.text.windows import windows
+from keras_selfattn.report.run_report import Findings, write_run_report
 from keras_selfattn.run_folder import write_run, writing
 from keras_selfattn.training.before_training import check_resume, training_digests
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
 from keras_selfattn.training.config import TrainConfig
 from keras_selfattn.training.fitting import fit_monitored
-from keras_selfattn.training.run_record import as_json, data_record, draft_run
+from keras_selfattn.training.run_record import as_json, data_record, draft_run, peak_memory
 from keras_selfattn.training.supervised import Run
 
 
@@ -40,6 +41,7 @@ def pretrain(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
     report: Callable[[str], None] = lambda _line: None,
+    plots: bool = False,
 ) -> Run:
     """Train a model to predict hidden tokens of texts, and write its run folder.
 
@@ -58,6 +60,7 @@ def pretrain(
         callbacks: more Keras callbacks, such as a progress bar.
         verbose: as in `keras.Model.fit`.
         report: called with a line if the training goes on from a checkpoint.
+        plots: as in `train`.
 
     Raises:
         ConfigError: for `reading` that is not JSON, or settings of labels, such as `class_weight`.
@@ -97,8 +100,11 @@ def pretrain(
         seconds = time.perf_counter() - started
         figures = evaluate_pretrained(model, held_out.inputs, config.batch_size)
         settings |= {"best_epoch": found.best_epoch, "trained_on": len(rows), "seconds": round(seconds, 1)}
+        settings["peak_memory_mb"] = peak_memory()
         with writing(Path(output)):
             write_run(draft, model, figures, split="validation", history=found.history, settings=settings)
+        findings = Findings(figures, "validation", tables={"train": rows, "validation": held_out})
+        write_run_report(draft, Path(output), findings, plots=plots)
     best = found.best_epoch
     return Run(Path(output), model, figures, best, seconds, rows=len(rows), again=False, changes={})
 

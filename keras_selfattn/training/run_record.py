@@ -1,6 +1,8 @@
 """The draft of a run folder, and the records of rows and settings in it."""
 
 import json
+import resource
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -49,3 +51,9 @@ def rows_in_words(rows: LabelledRows) -> str:
     """
     classes = len(labels_in(rows.targets))
     return f"{len(rows):,} rows of {rows.source}" + (f", {classes:,} classes" if classes else "")
+
+
+def peak_memory() -> int:
+    """Return the largest resident memory of this process so far, in MB."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit // 10**6

@@ -1,5 +1,6 @@
 """The learning rate of a training, a rise and a cosine in AdamW, and the check that it was not too high."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,6 +60,24 @@ def scheduled_optimizer(
     if rates:
         return FineTuningAdamW(schedule, rates=rates, **settings), scheduled
     return keras.optimizers.AdamW(schedule, **settings), scheduled
+
+
+def planned_rate(peak: float, share: float) -> float:
+    """Return the learning rate after a share of the steps of a training, up to the rounding to whole steps.
+
+    Args:
+        peak: the highest learning rate.
+        share: of the planned steps, in [0, 1].
+
+    Example:
+
+        >>> round(planned_rate(0.001, 0.1), 6), round(planned_rate(0.001, 1.0), 6)
+        (0.001, 2e-05)
+    """
+    if share < _WARMUP:
+        return peak * (_FLOOR + (1 - _FLOOR) * share / _WARMUP)
+    decayed = (1 + math.cos(math.pi * (share - _WARMUP) / (1 - _WARMUP))) / 2
+    return peak * (_FLOOR + (1 - _FLOOR) * decayed)
 
 
 def check_finite(values: Sequence[float] | np.ndarray, config: TrainConfig) -> None:

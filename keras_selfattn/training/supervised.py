@@ -14,6 +14,7 @@ from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.metrics import Report
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.base import RawModel
+from keras_selfattn.report.run_report import Findings, write_run_report
 from keras_selfattn.run_folder import write_run, writing
 from keras_selfattn.training.before_training import (
     check_group,
@@ -30,7 +31,7 @@ from keras_selfattn.training.evaluation import measured
 from keras_selfattn.training.fitting import enough_to_choose_epoch, fit_again, fit_monitored
 from keras_selfattn.training.model_copies import copy_of, members_of, named_history
 from keras_selfattn.training.process_group import ProcessGroup
-from keras_selfattn.training.run_record import as_json, data_record, draft_run, rows_in_words
+from keras_selfattn.training.run_record import as_json, data_record, draft_run, peak_memory, rows_in_words
 from keras_selfattn.training.side_by_side import Members, OnCluster
 from keras_selfattn.training.trials import OneAtATime
 from keras_selfattn.training.tuning import Candidate, Limits, tuned
@@ -84,6 +85,7 @@ def train(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
     report: Callable[[str], None] = lambda _line: None,
+    plots: bool = False,
 ) -> Run:
     """Train a model of raw rows and write its run folder.
 
@@ -118,6 +120,7 @@ def train(
             In a group those of process 0 decide which epoch is the last; a stop within one waits for its end.
         verbose: as in `keras.Model.fit`.
         report: called with a line as each training begins.
+        plots: True also writes the figures of `report.html` as PNG, into `plots/`; needs the extra `plots`.
 
     Raises:
         ConfigError: for `reading` that is not JSON, or settings that are not for such targets.
@@ -186,6 +189,10 @@ def train(
         )
         if draft is not None:
             _write(draft, run, done.monitored, settings, split=split, example=found.example())
+            shown = {name: tables[name] for name in ("train", "validation", "test") if name in tables}
+            effect = done.monitored.fitted.calibrated
+            findings = Findings(found.figures, split, found, told, shown, effect)
+            write_run_report(draft, run.path, findings, plots=plots)
     return run
 
 
@@ -268,5 +275,6 @@ def _training_record(run: Run, found: Candidate) -> dict[str, Any]:
         "best_epoch": run.best_epoch,
         "trained_on": run.rows,
         "seconds": round(run.seconds, 1),
+        "peak_memory_mb": peak_memory(),
         **({"trials": trials} if trials else {}),
     }

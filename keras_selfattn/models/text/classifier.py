@@ -17,6 +17,7 @@ from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
 from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, PretrainedStart
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
+from keras_selfattn.models.text.explanation import TextExplanation, explained
 from keras_selfattn.models.text.learned_words import LearnedWords
 from keras_selfattn.models.text.ngram_linear import NGramLogits, fitted, wide_logits
 from keras_selfattn.models.text.ngrams import ngram_ids
@@ -149,6 +150,24 @@ class TextClassifier(WordModel, Classifier):
             return [ids, self.wide(ngram_ids(self._side.ngrams, texts))]
         rows = ids.nrows() if isinstance(ids, tf.RaggedTensor) else tf.shape(ids)[0]
         return [ids, tf.zeros([rows, len(self.labels)])]
+
+    def explain(self, texts: Sequence[str]) -> list[TextExplanation]:
+        """Return the tokens of each text and the attention weights between them; a notebook draws each.
+
+        Args:
+            texts: in any container; the first 512 tokens of each are explained.
+
+        Raises:
+            DataError: before training, or for values that are not texts.
+
+        Example:
+
+            >>> model = TextClassifier(vocabulary=["good", "film"], labels=["+", "-"])
+            >>> model.explain(["a good film"])[0].tokens
+            ['a', 'good', 'film']
+        """
+        self._check_adapted()
+        return explained(self, self.read_inputs(texts))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "wide_features": None if self.wide is None else self.wide.features}

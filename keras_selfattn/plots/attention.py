@@ -1,15 +1,4 @@
-"""Pictures of position encodings and attention weights, as matplotlib figures.
-
-Each function takes arrays (NumPy's, or tensors that NumPy can read) and returns a new figure that pyplot does
-not know: save it with `figure.savefig("weights.png")`, or leave it as the last line of a notebook's cell
-after `%matplotlib inline`. Needs matplotlib: `pip install 'keras-selfattn[plots]'`.
-
-Tokens are drawn letter for letter. For a script that the font lacks, matplotlib draws placeholders and warns
-when the figure is saved; name fonts in the order to try them, before the figure is made:
-`matplotlib.rcParams["font.family"] = ["DejaVu Sans", "Noto Sans Thai"]`.
-
-Axes: T (positions or queries), S (keys), D (features), L (layers), H (heads).
-"""
+"""Pictures of attention weights, of pooling, and of the attention over a text."""
 
 import math
 from collections.abc import Sequence
@@ -17,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_selfattn.extras import require
+from keras_selfattn.drawing.colours import ink_on, sequential
+from keras_selfattn.plots.new_figures import checked_array, count_along, largest, new_figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
@@ -29,75 +20,7 @@ _MAX_PANELS = 16  # heads or layers; more cannot be told apart
 _CELL = 0.22  # inches, for a token in the larger font size
 _SIDE = (1.5, 12.0)  # inches, least and most of all panels beside or below each other
 _FONT_SIZE = (5.0, 9.0)  # points, least and most
-
-
-def encoding_curves(encoding: Array, columns: Sequence[int], *, title: str | None = None) -> "Figure":
-    """Return one curve for each chosen column of a position encoding, against the position.
-
-    Args:
-        encoding: float `[length, features]`.
-        columns: numbers of the columns, counted from 0.
-        title: text above the curves.
-
-    Returns:
-        Figure whose one axes has the curves as its lines, in the order of `columns`.
-
-    Raises:
-        ValueError: if `encoding` has another rank or is empty, or `columns` are not columns of it.
-        ImportError: without matplotlib.
-
-    Example:
-
-        >>> encoding = np.sin(np.arange(60)[:, None] / [1, 10, 100])
-        >>> figure = encoding_curves(encoding, [0, 2])
-        >>> [line.get_label() for line in figure.axes[0].lines]
-        ['column 0', 'column 2']
-    """
-    values = _checked_array("encoding", encoding, "[length, features]")
-    chosen = _checked_columns(columns, values.shape[1])
-    figure = _figure(6.4, 3.2, title)
-    axes = figure.subplots()
-    for column in chosen:
-        axes.plot(values[:, column], label=f"column {column}")
-    axes.set_xlabel("position")
-    axes.set_ylabel("encoding")
-    _count(axes.xaxis)
-    axes.margins(x=0)
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    return figure
-
-
-def encoding_heatmap(encoding: Array, *, title: str | None = None) -> "Figure":
-    """Return a whole position encoding as a heat map: columns to the right, positions downwards.
-
-    Args:
-        encoding: float `[length, features]`. Zero is white; NaN is left blank as well.
-        title: text above the heat map.
-
-    Returns:
-        Figure whose first axes has the encoding as its image; the second is the colour bar.
-
-    Raises:
-        ValueError: if `encoding` has another rank or is empty.
-        ImportError: without matplotlib.
-
-    Example:
-
-        >>> encoding = np.sin(np.arange(60)[:, None] / [1, 10, 100])
-        >>> encoding_heatmap(encoding).axes[0].images[0].get_array().shape
-        (60, 3)
-    """
-    values = _checked_array("encoding", encoding, "[length, features]")
-    limit = _largest(np.abs(values))
-    figure = _figure(4.8, 4.8, title)
-    axes = figure.subplots()
-    image = axes.imshow(values, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
-    figure.colorbar(image, ax=axes, label="encoding")
-    axes.set_xlabel("column (encoding dimension)")
-    axes.set_ylabel("position")
-    _count(axes.xaxis)
-    _count(axes.yaxis)
-    return figure
+_TEXT_WIDTH, _TEXT_SIZE, _LINE = 432.0, 10.0, 18.0  # points, of a text in colours
 
 
 def attention_heatmaps(
@@ -183,15 +106,73 @@ def pooling_heatmap(
     return figure
 
 
-def _figure(width: float, height: float, title: str | None) -> "Figure":
-    """An empty figure of a size in inches, not managed by pyplot."""
-    require("plots", "keras_selfattn.plots", "matplotlib")
-    from matplotlib.figure import Figure
+def attention_over_text(tokens: Sequence[str], weights: Array, *, title: str | None = None) -> "Figure":
+    """Return a text whose tokens stand on the colours of their weights, from the left to the right.
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    if title is not None:
-        figure.suptitle(title, wrap=True)
+    Args:
+        tokens: T of them.
+        weights: float `[T]`, at least 0, such as `TextClassifier.explain(texts)[0].received`.
+        title: text above.
+
+    Returns:
+        Figure whose first axes has the tokens as its texts; the second is the colour bar.
+
+    Raises:
+        ValueError: if `weights` has another rank, is empty or holds a negative value, or `tokens` is of
+            another length or holds something other than strings.
+        ImportError: without matplotlib.
+
+    Example:
+
+        >>> figure = attention_over_text(["what", "a", "film"], [0.2, 0.1, 0.7])
+        >>> [text.get_text() for text in figure.axes[0].texts]
+        ['what', 'a', 'film']
+    """
+    values = _checked_weights(weights, "[length]")
+    names = _checked_tokens(tokens, text=len(values)) or []
+    places, lines = _lines(names)
+    figure = new_figure(_TEXT_WIDTH / 72 + 1, max(1.0, lines * _LINE / 72 + 0.5), title)
+    axes = figure.subplots()
+    axes.set(xlim=(0, _TEXT_WIDTH), ylim=(max(lines, 2) * _LINE, 0))
+    axes.set_axis_off()
+    _draw_tokens(axes, names, places, values / largest(values))
+    scale = _scale(largest(values))
+    figure.colorbar(scale, ax=axes, label="weight", pad=0.02)
     return figure
+
+
+def _lines(tokens: list[str]) -> tuple[list[tuple[float, float, float]], int]:
+    """Return the left end, the top and the width of each token, in points, and the number of lines."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextToPath
+
+    measure, font = TextToPath(), FontProperties(size=_TEXT_SIZE)
+    x, line, places = 0.0, 0, []
+    for token in tokens:
+        width = measure.get_text_width_height_descent(token or " ", font, False)[0] + 4
+        if x and x + width > _TEXT_WIDTH:
+            x, line = 0.0, line + 1
+        places.append((x, line * _LINE, width))
+        x += width + 3
+    return places, line + 1
+
+
+def _draw_tokens(
+    axes: "Axes", tokens: list[str], places: list[tuple[float, float, float]], shares: np.ndarray
+) -> None:
+    from matplotlib.patches import Rectangle
+
+    for token, (x, y, width), share in zip(tokens, places, shares.tolist(), strict=True):
+        axes.add_patch(Rectangle((x, y + 1), width, _LINE - 3, color=sequential(1 - share), linewidth=0))
+        style = {"color": ink_on(1 - share), "fontsize": _TEXT_SIZE, "parse_math": False}
+        axes.text(x + 2, y + _LINE / 2, token, va="center_baseline", **style)
+
+
+def _scale(most: float) -> Any:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap, Normalize
+
+    return ScalarMappable(Normalize(0, most), ListedColormap([sequential(1 - n / 100) for n in range(101)]))
 
 
 def _panels(
@@ -204,9 +185,9 @@ def _panels(
     panel_width, panel_height = max(cell * width, least / columns), max(cell * height, least / rows)
     # Inches beside and below the panels: names of axes, colour bar, title, and letters of tokens, 0.08 each.
     beside, below = 1.3 + 0.08 * _longest(y_tokens), 0.7 + 0.08 * _longest(x_tokens)
-    figure = _figure(columns * panel_width + beside, rows * panel_height + below, title)
+    figure = new_figure(columns * panel_width + beside, rows * panel_height + below, title)
     grid: Any = figure.subplots(rows, columns, squeeze=False)
-    scale: dict[str, Any] = {"cmap": "Blues", "vmin": 0, "vmax": _largest(weights), "aspect": "auto"}
+    scale: dict[str, Any] = {"cmap": "Blues", "vmin": 0, "vmax": largest(weights), "aspect": "auto"}
     for place in np.ndindex(rows, columns):
         grid[place].imshow(weights[place], **scale)
     figure.colorbar(grid[0, 0].images[0], ax=grid, label="attention weight", aspect=30, pad=0.02)
@@ -232,15 +213,10 @@ def _columns(panels: int) -> int:
     return next(width for width in range(1, panels + 1) if panels % width == 0 and width * width >= panels)
 
 
-def _count(axis: Any) -> None:
-    """Write whole numbers along an axis, also for a single cell, where matplotlib requires two ticks."""
-    axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-
-
 def _label(axis: "Axis", tokens: list[str] | None, inches: float, rotation: int) -> None:
     """Write the tokens along an axis, or as many as are readable; without tokens, positions."""
     if tokens is None:
-        _count(axis)
+        count_along(axis)
         return
     least, most = _FONT_SIZE
     space = 72 * inches / len(tokens) / 1.2  # points; a line is 1.2 times as high as its font
@@ -250,48 +226,14 @@ def _label(axis: "Axis", tokens: list[str] | None, inches: float, rotation: int)
     axis.set_ticks(places, labels=tokens[::step], rotation=rotation, fontsize=size, parse_math=False)
 
 
-def _largest(values: np.ndarray) -> float:
-    """The largest finite value, or 1 if there is nothing above 0 to span a colour scale."""
-    return float(values.max(initial=0, where=np.isfinite(values))) or 1.0
-
-
-def _checked_array(name: str, array: Array, *shapes: str) -> np.ndarray:
-    if hasattr(array, "detach"):  # PyTorch's: NumPy reads it only without gradient, on the CPU, not bfloat16
-        array = array.detach().cpu().double()
-    try:
-        values = np.asarray(array).astype("float64")  # in two steps: a tensor converts to its own dtype only
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"`{name}` must be an array of numbers. Received {array!r}.") from error
-    if values.ndim not in {1 + shape.count(",") for shape in shapes}:
-        raise ValueError(
-            f"`{name}` must have shape {' or '.join(shapes)}. Received shape {values.shape}; "
-            "give one sample, without its batch axis."
-        )
-    if values.size == 0:
-        raise ValueError(
-            f"`{name}` must hold at least one value. Received shape {values.shape}; fill every axis."
-        )
-    return values
-
-
 def _checked_weights(weights: Array, *shapes: str) -> np.ndarray:
-    values = _checked_array("weights", weights, *shapes)
+    values = checked_array("weights", weights, *shapes)
     if (values < 0).any():
         raise ValueError(
             f"`weights` must not be negative. Received {np.nanmin(values):.3g}; "
             "give what comes after the softmax, not the logits."
         )
     return values
-
-
-def _checked_columns(columns: Sequence[int], width: int) -> list[int]:
-    chosen = np.asarray(columns)
-    if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
-        raise ValueError(f"`columns` must be a list of column numbers, such as [6, 7]. Received {columns!r}.")
-    for column in chosen.tolist():
-        if not 0 <= column < width:
-            raise ValueError(f"`columns` must lie in [0, {width}). Received {column}.")
-    return chosen.tolist()
 
 
 def _checked_tokens(tokens: Sequence[str] | None, **axes: int) -> list[str] | None:

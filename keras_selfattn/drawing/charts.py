@@ -1,0 +1,173 @@
+"""Charts of lines, and histograms, as SVG.
+
+The sizes are for a column of 360 pixels, which a telephone shows without a change; wider places scale them.
+"""
+
+import math
+from collections.abc import Sequence
+
+from keras_selfattn.drawing.figures import Chart, Histogram, Line
+from keras_selfattn.drawing.markup import Markup, join, tag
+from keras_selfattn.drawing.scales import Scale, number, span, ticks
+
+WIDTH, HEIGHT = 360, 232
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 12, 10, 40
+_MOST_DOTS = 60  # of a line; more would hide it
+_DASHES = (None, "6 3", "2 3", "8 3 2 3")
+
+
+def chart(figure: Chart) -> Markup:
+    """Return a chart with its title and legend."""
+    xs = [x for line in figure.lines for x in line.x]
+    ys = [y for line in figure.lines for y in line.y]
+    if figure.diagonal:
+        xs, ys = xs + ys, xs + ys
+    across = Scale(*((0, 1) if figure.shares else span(xs)), _LEFT, WIDTH - _RIGHT)
+    up = Scale(*((0, 1) if figure.shares else _with_room(*span(ys))), HEIGHT - _BOTTOM, _TOP)
+    parts = [axes(across, up, figure.x_name, figure.y_name, whole=figure.whole)]
+    if figure.diagonal:
+        low, high = max(across.low, up.low), min(across.high, up.high)
+        parts.append(_segment(across(low), up(low), across(high), up(high), "diagonal"))
+    if figure.mark is not None:
+        parts.append(_mark(across(figure.mark[0]), figure.mark[1]))
+    parts += [_line(line, place, across, up) for place, line in enumerate(figure.lines)]
+    names = [line.name for line in figure.lines]
+    return framed(figure.title, join(parts), legend(names, lines=not all(line.dots for line in figure.lines)))
+
+
+def histogram(figure: Histogram) -> Markup:
+    """Return a histogram with its title and legend; the groups stand before each other."""
+    across = Scale(figure.edges[0], figure.edges[-1], _LEFT, WIDTH - _RIGHT)
+    highest = span([value for _, values in figure.groups for value in values], least=0)[1]
+    up = Scale(0, highest * 1.05, HEIGHT - _BOTTOM, _TOP)
+    parts = [axes(across, up, figure.x_name, "share of the rows" if figure.shares else "rows")]
+    for place, (name, values) in enumerate(figure.groups):
+        drawn = _outline if place else _columns
+        parts += drawn(figure.edges, values, name, place, across, up)
+    return framed(figure.title, join(parts), legend([name for name, _ in figure.groups]))
+
+
+def _columns(
+    edges: Sequence[float], values: Sequence[float], name: str, place: int, across: Scale, up: Scale
+) -> list[Markup]:
+    """Return the columns of a group's counts."""
+    found = []
+    for left, right, value in zip(edges, edges[1:], values, strict=False):
+        if value:
+            said = f"{name + ', ' if name else ''}{number(left)} to {number(right)}: {number(value)}"
+            size = {
+                "width": max(0.5, round(across(right) - across(left) - 0.5, 1)),
+                "height": round(up(0) - up(value), 1),
+            }
+            found.append(
+                tag("rect", tag("title", said), x=across(left), y=up(value), **size, class_=f"bar c{place}")
+            )
+    return found
+
+
+def _outline(
+    edges: Sequence[float], values: Sequence[float], name: str, place: int, across: Scale, up: Scale
+) -> list[Markup]:
+    """Return the outline of a group's counts, which leaves the columns behind it in sight."""
+    corners = [f"{across(edges[0]):g},{up(0):g}"]
+    for left, right, value in zip(edges, edges[1:], values, strict=False):
+        corners += [f"{across(left):g},{up(value):g}", f"{across(right):g},{up(value):g}"]
+    corners.append(f"{across(edges[-1]):g},{up(0):g}")
+    return [tag("polyline", tag("title", name), points=" ".join(corners), class_=f"line c{place}")]
+
+
+def framed(
+    title: str, content: Markup, below: Markup | None = None, size: tuple[int, int] = (WIDTH, HEIGHT)
+) -> Markup:
+    """Return a drawing as a figure: its title, then the picture, then what is below."""
+    width, height = size
+    picture = tag(
+        "svg",
+        content,
+        viewBox=f"0 0 {width} {height}",
+        width=width,
+        height=height,
+        role="img",
+        aria_label=title,
+    )
+    return tag("figure", tag("figcaption", tag("bdi", title)), picture, below)
+
+
+def legend(names: Sequence[str], *, lines: bool = False) -> Markup | None:
+    """Return the names of lines or bars beside their colours; None for one without a name."""
+    if not any(names):
+        return None
+    shown = []
+    for place, name in enumerate(names):
+        if lines:
+            key = tag(
+                "line", x1=0, y1=5, x2=22, y2=5, class_=f"line c{place % 8}", stroke_dasharray=dash(place)
+            )
+        else:
+            key = tag("rect", x=4, y=0, width=10, height=10, class_=f"bar c{place % 8}")
+        shown.append(tag("li", tag("svg", key, width=22, height=10, aria_hidden="true"), tag("bdi", name)))
+    return tag("ul", *shown, class_="legend")
+
+
+def dash(place: int) -> str | None:
+    """Return the dashes of a line, which tell it from others without its colour."""
+    return _DASHES[place % len(_DASHES)]
+
+
+def axes(across: Scale, up: Scale, x_name: str, y_name: str, *, whole: bool = False) -> Markup:
+    """Return both axes with their ticks and names, and the lines of a grid."""
+    parts = []
+    for value in ticks(up.low, up.high):
+        parts.append(_segment(_LEFT, up(value), WIDTH - _RIGHT, up(value), "grid"))
+        parts.append(tag("text", number(value), x=_LEFT - 5, y=up(value) + 4, text_anchor="end"))
+    for value in ticks(across.low, across.high, whole=whole):
+        parts.append(
+            tag("text", number(value), x=across(value), y=HEIGHT - _BOTTOM + 15, text_anchor="middle")
+        )
+    parts.append(_segment(_LEFT, HEIGHT - _BOTTOM, WIDTH - _RIGHT, HEIGHT - _BOTTOM, "axis"))
+    middle = (HEIGHT - _BOTTOM + _TOP) / 2
+    parts.append(
+        tag("text", x_name, x=(WIDTH + _LEFT) / 2, y=HEIGHT - 6, text_anchor="middle", class_="name")
+    )
+    turned = f"rotate(-90 10 {middle:g})"
+    parts.append(tag("text", y_name, x=10, y=middle, text_anchor="middle", transform=turned, class_="name"))
+    return join(parts)
+
+
+def _line(line: Line, place: int, across: Scale, up: Scale) -> Markup:
+    """Return a line, with gaps where a value is not finite, and a title for each of its points."""
+    style = f"c{place % 8}"
+    known = [(x, y) for x, y in zip(line.x, line.y, strict=True) if math.isfinite(x) and math.isfinite(y)]
+    parts = []
+    if not line.dots and len(known) > 1:
+        points = " ".join(f"{across(x):g},{up(y):g}" for x, y in known)
+        parts.append(tag("polyline", points=points, class_=f"line {style}", stroke_dasharray=dash(place)))
+    if line.dots or len(known) <= _MOST_DOTS:
+        parts += [
+            tag(
+                "circle",
+                tag("title", f"{line.name + ': ' if line.name else ''}{number(x)}, {number(y)}"),
+                cx=across(x),
+                cy=up(y),
+                r=2.2,
+                class_=f"dot {style}",
+            )
+            for x, y in known
+        ]
+    return join(parts)
+
+
+def _mark(x: float, name: str) -> Markup:
+    """Return a vertical line with its name beside it, on the side with room."""
+    right = x < (WIDTH + _LEFT) / 2
+    words = tag("text", name, x=x + (4 if right else -4), y=_TOP + 9, text_anchor="start" if right else "end")
+    return join([_segment(x, _TOP, x, HEIGHT - _BOTTOM, "mark"), words])
+
+
+def _segment(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+
+
+def _with_room(low: float, high: float) -> tuple[float, float]:
+    room = (high - low) * 0.05
+    return (low if low == 0 else low - room), high + room

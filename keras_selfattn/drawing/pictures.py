@@ -1,0 +1,115 @@
+"""Small pictures of rows: a series as a line, an image as an embedded PNG, weights as colours of tokens."""
+
+import base64
+import struct
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_selfattn.drawing.markup import Markup, tag
+from keras_selfattn.drawing.scales import Scale, number, span
+
+_MOST_POINTS, _MOST_FEATURES = 200, 3
+_WIDTH, _HEIGHT = 240, 52
+LEVELS = 10
+"""Classes of a token's colour: `w0` to `w9`."""
+
+
+def sparkline(series: np.ndarray, *, after: Sequence[tuple[str, np.ndarray]] = ()) -> Markup:
+    """Return a series as a small line for each of its first features.
+
+    Args:
+        series: float `[length, features]`.
+        after: values that follow the first feature, by name, such as the true and the predicted ones.
+    """
+    features = (
+        [series[:, place] for place in range(min(series.shape[1], _MOST_FEATURES))] if series.size else []
+    )
+    length = len(series) + max([len(values) for _, values in after], default=0)
+    values = [*(each for line in features for each in line), *(each for _, line in after for each in line)]
+    across = Scale(0, max(1, length - 1), 2, _WIDTH - 2)
+    up = Scale(*span(map(float, values)), _HEIGHT - 3, 3)
+    parts = [_polyline(range(len(line)), line, across, up, f"line c{n}") for n, line in enumerate(features)]
+    for place, (name, line) in enumerate(after):
+        places = range(len(series), len(series) + len(line))
+        drawn = _polyline(places, line, across, up, f"line c{place}", "none" if place else "4 2")
+        parts.append(tag("g", tag("title", name), drawn))
+    said = f"{len(series)} steps, {number(up.low)} to {number(up.high)}"
+    return tag("svg", tag("title", said), *parts, width=_WIDTH, height=_HEIGHT, role="img", aria_label=said)
+
+
+def _polyline(
+    places: Sequence[int],
+    values: np.ndarray,
+    across: Scale,
+    up: Scale,
+    class_: str,
+    dashes: str | None = None,
+) -> Markup:
+    step = max(1, -(-len(values) // _MOST_POINTS))
+    known = [(x, float(y)) for x, y in zip(places, values, strict=True) if np.isfinite(y)][::step]
+    points = " ".join(f"{across(x):g},{up(y):g}" for x, y in known)
+    return tag("polyline", points=points, class_=class_, stroke_dasharray=dashes)
+
+
+def image(pixels: np.ndarray, said: str, most: int = 64) -> Markup:
+    """Return an image as an element with its PNG inside.
+
+    Args:
+        pixels: `[height, width, channels]`, 1 or 3 channels; bytes, or floats that are scaled to their span.
+        said: the text in its place.
+        most: the longest side in pixels; larger images keep each second pixel, third and so on.
+    """
+    step = max(1, -(-max(pixels.shape[:2]) // most))
+    small = np.asarray(pixels)[::step, ::step]
+    if small.dtype != np.uint8:
+        low, high = span(small.astype(float).ravel().tolist())
+        small = np.round(255 * (small.astype(float) - low) / (high - low)).astype(np.uint8)
+    content = base64.b64encode(png(small)).decode()
+    shown = max(1, 64 // max(small.shape[:2]))
+    height, width = (shown * size for size in small.shape[:2])
+    return tag("img", src=f"data:image/png;base64,{content}", alt=said, width=width, height=height)
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """Return bytes `[height, width, 1 or 3]` as a PNG.
+
+    Example:
+
+        >>> png(np.zeros((1, 1, 1), np.uint8))[:8]
+        b'\\x89PNG\\r\\n\\x1a\\n'
+
+    Reference: ISO/IEC 15948, sections 5 and 11.
+    """
+    height, width, channels = pixels.shape
+    lines = np.zeros((height, 1 + width * channels), np.uint8)  # each line begins with its filter: none
+    lines[:, 1:] = pixels.reshape(height, -1)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*part) for part in parts)
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    check = zlib.crc32(kind + content)
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+
+
+def coloured_tokens(tokens: Sequence[str], weights: np.ndarray, *, spaced: bool, most: int = 120) -> Markup:
+    """Return tokens on the colours of their weights, the largest of which is the strongest colour.
+
+    Args:
+        tokens: T of them.
+        weights: float `[T]`, at least 0.
+        spaced: True puts a space between tokens.
+        most: tokens; the others are cut, with an ellipsis.
+    """
+    largest = float(np.max(weights, initial=0.0)) or 1.0
+    parts: list[Markup | str] = []
+    for token, weight in zip(tokens[:most], weights.tolist(), strict=False):
+        level = min(LEVELS - 1, int(LEVELS * weight / largest))
+        parts.append(tag("span", token, class_=f"w{level}", title=f"{weight:.1%}"))
+        if spaced:
+            parts.append(" ")
+    # Without spaces there is no padding either: letters of Arabic stay joined.
+    return tag("bdi", *parts, "…" if len(tokens) > most else None, class_=f"tokens{' spaced' * spaced}")

@@ -1,0 +1,37 @@
+"""The figures of reports in words, for the terminal and the page."""
+
+NAMES = {
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+    "calibration_error": "calibration error",
+    "span_f1": "span F1",
+    "span_precision": "span precision",
+    "span_recall": "span recall",
+    "accuracy_of_the_commonest": "accuracy of always the commonest",
+}
+"""Names of figures that are not their own words."""
+_SHARES = frozenset({"accuracy", "accuracy_of_the_commonest", "calibration_error"})
+
+
+def name_in_words(name: str) -> str:
+    """Return the name of a figure as people read it.
+
+    Example:
+
+        >>> name_in_words("macro_f1"), name_in_words("mean_absolute_error")
+        ('macro F1', 'mean absolute error')
+    """
+    return NAMES.get(name, name.replace("_", " "))
+
+
+def value_in_words(name: str, value: float) -> str:
+    """Return the value of a figure as people read it.
+
+    Example:
+
+        >>> value_in_words("accuracy", 0.9231), value_in_words("macro_f1", 0.9231)
+        ('92.3%', '0.923')
+    """
+    if "_error" in name and name not in _SHARES:
+        return f"{value:.4g}"  # in the units of the targets
+    return f"{value:.1%}" if name in _SHARES else f"{value:.3f}"

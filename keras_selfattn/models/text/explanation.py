@@ -1,0 +1,83 @@
+"""The tokens of texts with the attention weights between them, which a notebook shows as colours.
+
+Axes: B (texts), L (layers), H (heads), T (query positions), S (key positions).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_selfattn.drawing.notebook import shown_tokens
+from keras_selfattn.models.attention_weights import collected_weights
+from keras_selfattn.models.text.tokenizer import Tokenizer, split
+from keras_selfattn.models.vocabulary import PADDING_ID, as_strings
+
+Tensor = Any
+
+EXPLAINED_TOKENS = 512
+"""Longest text of an explanation: the weights of all pairs take 4 layers heads T^2 bytes a row, 8 MB here for
+two layers of four heads."""
+
+
+@dataclass(frozen=True)
+class TextExplanation:
+    """The attention weights of a model for one text. A notebook shows the tokens on colours of `received`.
+
+    Attention says where the model looks, not why it decides: the wide path beside it has no part in these.
+
+    Attributes:
+        tokens: the T tokens of the text, at most 512.
+        weights: float32 `[layers, heads, T, T]`: the weight of each token (column) for each query (row).
+        spaced: True if spaces are between tokens.
+
+    Example:
+
+        >>> TextExplanation(["good", "film"], np.full((1, 1, 2, 2), 0.5, "float32")).received.tolist()
+        [0.5, 0.5]
+    """
+
+    tokens: Sequence[str]
+    weights: np.ndarray = dataclasses.field(repr=False)
+    spaced: bool = True
+
+    @property
+    def received(self) -> np.ndarray:
+        """The share of the attention that each token receives, mean of layers, heads and queries, `[T]`."""
+        return self.weights.mean(axis=(0, 1, 2)) if len(self.tokens) else np.zeros(0, np.float32)
+
+    def _repr_html_(self) -> str:
+        return shown_tokens(self.tokens, self.received, spaced=self.spaced)
+
+
+def explained_tokens(tokenizer: Any, texts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first tokens, or pieces, of texts `[B]`: string `[B, T]`, padded with ""; int32 ids."""
+    if not isinstance(tokenizer, Tokenizer):
+        ids = tokenizer(texts)[:, :EXPLAINED_TOKENS]
+        pieces = tf.gather(tf.constant(tokenizer.names, tf.string), ids.flat_values)
+        return ids.with_flat_values(pieces).to_tensor(""), ids.to_tensor(PADDING_ID)
+    config = tokenizer.config
+    cut = dataclasses.replace(config, max_tokens=min(EXPLAINED_TOKENS, config.max_tokens))
+    tokens = split(cut, texts)
+    ids = tokens.with_flat_values(tokenizer.table.lookup(tokens.flat_values))
+    return tokens.to_tensor(""), ids.to_tensor(PADDING_ID)
+
+
+def explained(model: Any, texts: Sequence[str]) -> list[TextExplanation]:
+    """Return the explanation of each text; `TextClassifier.explain` documents it."""
+    spaced = not isinstance(model.tokenizer, Tokenizer) or model.tokenizer.config.tokens == "words"
+    found = []
+    for text in texts:  # one at a time: a batch would take the memory of its longest text for each
+        tokens, ids = explained_tokens(model.tokenizer, as_strings([text]))
+        names = [token.decode(errors="replace") for token in tokens[0].numpy().tolist()]
+        with collected_weights(model.core) as weights:
+            model.core(keras.tree.map_structure(np.asarray, model.beside_wide(ids)), training=False)
+        layers = [
+            np.asarray(keras.ops.convert_to_numpy(each), np.float32)[0] for each in weights
+        ]  # [H, T, T] each
+        found.append(TextExplanation(names, np.stack(layers), spaced))
+    return found

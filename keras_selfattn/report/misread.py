@@ -1,0 +1,134 @@
+"""The rows that a model answers wrongly and most surely, with their input, answer and probability."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.drawing.markup import Markup, isolated, join, tag
+from keras_selfattn.drawing.pictures import coloured_tokens, image, sparkline
+from keras_selfattn.metrics.mistakes import ranked_mistakes
+from keras_selfattn.models.base import RawModel
+from keras_selfattn.models.heads import Head
+from keras_selfattn.models.series.number_head import NumbersHead
+from keras_selfattn.models.tokens.position_head import PositionHead
+from keras_selfattn.report.rows import kind_of
+from keras_selfattn.report.sections import Section, Table
+
+SHOWN = 20
+_COLOURED = 12  # texts with attention: each is computed by itself
+_COLOURED_CHARACTERS = 2_000  # longer texts take seconds
+_BESIDE = 8  # tokens on either side of a wrong one
+_NUMBERS = 3  # of a target in a cell
+_COLOURS = (
+    "The colour of a token is the share of the attention that it receives, mean of all layers, heads and "
+    "tokens; the strongest colour is the row's largest share. It shows where the model looks, not why it "
+    "decides: the n-grams beside attention have no colour. Long texts are cut with an ellipsis."
+)
+
+
+def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawModel | None = None) -> Section:
+    """Return the rows that are answered wrongly, the surest answer first; of numbers, the largest errors.
+
+    Args:
+        head: of the model.
+        rows: the held-out rows.
+        outputs: the model's predictions for them.
+        model: the model, for the attention over texts; None leaves that out.
+    """
+    numbers = isinstance(head, NumbersHead)
+    title = "Largest errors" if numbers else "Most surely misread"
+    columns, lines, score = ranked_mistakes(head, rows, outputs)
+    if not lines:
+        return Section(title, ["No held-out row is answered wrongly."])
+    counted = "tokens" if isinstance(head, PositionHead) else "rows"
+    wrong = f"{len(lines):,} {counted} are wrong; these" if not numbers else "These"
+    about = (
+        f"{wrong} are the {min(SHOWN, len(lines))} with the largest {'error' if numbers else 'probability'}."
+    )
+    lines = lines[:SHOWN]
+    if isinstance(head, PositionHead):
+        table = Table(
+            title, ["place", "tokens", *columns[3:], score], [_token_line(rows, line) for line in lines]
+        )
+        return Section(title, [f"{about} The wrong token is framed.", table])
+    inputs = _inputs(head, rows, outputs, [line[1] for line in lines], model)
+    cells = [
+        [line[0], shown, *map(_judged, line[2:-1]), line[-1]]
+        for line, shown in zip(lines, inputs, strict=True)
+    ]
+    table = Table(title, ["place", kind_of(rows), *columns, score], cells)
+    return Section(title, [about, *_note(rows, head, inputs), table])
+
+
+def _inputs(
+    head: Head, rows: LabelledRows, outputs: Any, chosen: Sequence[int], model: RawModel | None
+) -> list[Markup]:
+    """Return the inputs of the chosen rows as they are shown."""
+    kind = kind_of(rows)
+    if kind == "image":
+        return [image(rows.inputs[row], f"image of {rows.place(row)}") for row in chosen]
+    if kind == "series":
+        return [_series(head, rows, outputs, row) for row in chosen]
+    texts = [rows.inputs[row] for row in chosen]
+    if kind == "tokens":
+        return [isolated(" ".join(text)) for text in texts]
+    short = [text for text in texts[:_COLOURED] if len(text) <= _COLOURED_CHARACTERS]
+    found = dict(zip(short, _explained(model, short), strict=False))
+    return [
+        coloured_tokens(found[text].tokens, found[text].received, spaced=found[text].spaced)
+        if text in found
+        else isolated(text)
+        for text in texts
+    ]
+
+
+def _explained(model: Any, texts: Sequence[str]) -> Sequence[Any]:
+    """Return the attention over texts where it takes no compilation; nothing elsewhere."""
+    import keras
+
+    if not hasattr(model, "explain") or keras.backend.backend() == "jax":
+        return []
+    return model.explain(texts)
+
+
+def _series(head: Head, rows: LabelledRows, outputs: Any, row: int) -> Markup:
+    """Return a series as a small line; a forecast goes on with the true and the predicted values."""
+    series, target = rows.inputs[row], rows.targets[row]
+    after = []
+    if isinstance(head, NumbersHead) and len(target) > 1:
+        after = [("true", np.asarray(target, float)), ("predicted", np.asarray(outputs[row], float))]
+    return sparkline(np.asarray(series, float), after=after)
+
+
+def _token_line(rows: LabelledRows, line: Sequence[Any]) -> list[Any]:
+    """Return the place, the tokens around the wrong one, the label, the prediction and its probability."""
+    place, row, position = line[0], line[1], line[2]
+    tokens = rows.inputs[row]
+    low, high = max(0, position - _BESIDE), min(len(tokens), position + _BESIDE + 1)
+    before, after = " ".join(tokens[low:position]), " ".join(tokens[position + 1 : high])
+    parts = ["… " if low else None, before, " ", tag("span", tokens[position], class_="wrong"), " ", after]
+    return [place, tag("bdi", join([*parts, " …" if high < len(tokens) else None])), *line[5:-1], line[-1]]
+
+
+def _judged(value: Any) -> Any:
+    """Return a label, the labels, or the numbers of a row as a cell."""
+    if not isinstance(value, list):
+        return value
+    if value and isinstance(value[0], float):
+        shown = ", ".join(f"{number:.4g}" for number in value[:_NUMBERS])
+        return f"{shown}, … ({len(value)} numbers)" if len(value) > _NUMBERS else shown
+    return ", ".join(value) or "none"
+
+
+def _note(rows: LabelledRows, head: Head, inputs: Sequence[Markup]) -> list[str]:
+    """Return the sentence that says how the inputs are drawn, if it is needed."""
+    kind = kind_of(rows)
+    if kind == "text" and any('class="tokens' in shown for shown in inputs):
+        return [_COLOURS]
+    if kind == "series" and isinstance(head, NumbersHead) and any("<g>" in shown for shown in inputs):
+        return ["After each series follow the true values, dashed, and the predicted ones."]
+    if kind == "image" and any(max(each.shape[:2]) > 64 for each in rows.inputs[:1]):
+        return ["The images are reduced to 64 pixels."]
+    return []

@@ -1,0 +1,111 @@
+"""The section of a report about a model's answers on held-out rows: classes or numbers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.drawing.builders import confusion_figure, errors_by_step, residuals, scatter
+from keras_selfattn.drawing.figures import Bars
+from keras_selfattn.drawing.grids import MOST_CELLS, MOST_CLASSES
+from keras_selfattn.metrics.classes import ClassificationReport
+from keras_selfattn.metrics.label_sets import LabelSetReport
+from keras_selfattn.metrics.numbers import NumberReport
+from keras_selfattn.metrics.positions import LabellingReport
+from keras_selfattn.metrics.report import ClassReport, Report
+from keras_selfattn.report.sections import Named, Section, Table
+
+_PAIRS, _HARDEST, _ALL_CLASSES = 20, 30, 400
+
+
+def answers_section(
+    figures: Report, split: str, true: Any = None, predicted: Any = None, others: Any = None
+) -> Section:
+    """Return the figures of answers on the rows of a split.
+
+    Args:
+        figures: the model's report.
+        split: the name of the rows.
+        true: for numbers, the true ones, float `[rows, numbers]`.
+        predicted: for numbers, the predicted ones.
+        others: for numbers, the answers of baselines by name.
+    """
+    title = f"Answers on {figures.rows:,} {split} rows"
+    if isinstance(figures, LabellingReport):
+        blocks = [] if figures.spans is None else _class_blocks(figures.spans.kinds, "spans")
+        return Section(title, [*blocks, *_confusion_blocks(figures.positions, "tokens")])
+    if isinstance(figures, ClassificationReport):
+        return Section(title, _confusion_blocks(figures, "rows"))
+    if isinstance(figures, LabelSetReport):
+        sentence = "A row can have several labels, or none, so that there is no confusion matrix."
+        return Section(title, [sentence, *_class_blocks(figures.classes, "rows")])
+    if isinstance(figures, NumberReport):
+        return Section(title, _number_blocks(figures, true, predicted, others or {}))
+    return Section(title, ["The figures above are all that is measured for this kind of model."])
+
+
+def _confusion_blocks(figures: ClassificationReport, counted: str) -> list[Any]:
+    labels = [each.label for each in figures.classes]
+    blocks: list[Any] = []
+    if len(labels) > MOST_CLASSES:
+        blocks.append(
+            f"There are {len(labels):,} classes. A matrix of more than {MOST_CLASSES} cannot be read and is "
+            "left out; the table has the pairs that are confused most."
+        )
+    else:
+        figure = confusion_figure(
+            labels, figures.confusion, f"Confusion matrix, {counted} by label and prediction"
+        )
+        blocks.append(Named("confusion-matrix", figure))
+        if len(figure.cells) > MOST_CELLS:
+            blocks.append(f"The matrix shows the {MOST_CELLS:,} cells with the most {counted}.")
+    pairs = figures.most_confused(_PAIRS)
+    wrong = int(figures.confusion.sum() - np.trace(figures.confusion))
+    blocks.append(f"{wrong:,} of {figures.rows:,} {counted} are answered wrongly.")
+    if pairs:
+        totals = {each.label: each.rows for each in figures.classes}
+        rows = [[*pair, f"{pair[2] / max(1, totals[pair[0]]):.0%}"] for pair in pairs]
+        blocks.append(Table("Most frequent mistakes", ["label", "predicted", counted, "of the label"], rows))
+    return [*blocks, *_class_blocks(figures.classes, counted)]
+
+
+def _class_blocks(classes: Sequence[ClassReport], counted: str) -> list[Any]:
+    """Return precision and recall of the hardest classes as dots, and of all as a table."""
+    there = sorted((each for each in classes if each.rows), key=lambda each: each.f1)
+    if not there:
+        return []
+    hardest = there[:_HARDEST]
+    title = (
+        "Precision and recall by class"
+        if len(hardest) == len(classes)
+        else f"The {len(hardest)} hardest classes"
+    )
+    groups = [
+        ("precision", [each.precision for each in hardest]),
+        ("recall", [each.recall for each in hardest]),
+    ]
+    figure = Bars(title, [each.label for each in hardest], groups, "share", limit=1.0, dots=True)
+    rows = [[each.label, each.precision, each.recall, each.f1, each.rows] for each in classes[:_ALL_CLASSES]]
+    shown = f"All {len(classes):,} classes" if len(rows) == len(classes) else f"The first {len(rows)} classes"
+    table = Table(shown, ["label", "precision", "recall", "F1", counted], rows, folded=len(classes) > 10)
+    return [Named(f"classes-{counted}", figure), table]
+
+
+def _number_blocks(
+    figures: NumberReport, true: Any, predicted: Any, others: dict[str, np.ndarray]
+) -> list[Any]:
+    header = ["answers of", "mean absolute error", "root mean squared error"]
+    errors = {"the model": figures.errors, **figures.baselines}
+    blocks: list[Any] = [
+        Table("Errors, in the units of the targets", header, [[n, *e] for n, e in errors.items()])
+    ]
+    if true is None:
+        return blocks
+    true, predicted = np.asarray(true, float), np.asarray(predicted, float)
+    steps = true.shape[1]
+    figures_of = [scatter(true.ravel(), predicted.ravel()), residuals((predicted - true).ravel())]
+    if steps > 1:
+        answers = {"the model": predicted, **others}
+        figures_of.append(errors_by_step({name: each - true for name, each in answers.items()}))
+    names = ("predicted-against-true", "residuals", "error-by-step")
+    return [*blocks, *(Named(*pair) for pair in zip(names, figures_of, strict=False))]

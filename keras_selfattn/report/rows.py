@@ -1,0 +1,210 @@
+"""The rows of a run: how long they are, which classes they have, and which of them are alike."""
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_selfattn.data.labelled import LabelledRows, row_key
+from keras_selfattn.data.windows import Windows
+from keras_selfattn.drawing.builders import histogram_of
+from keras_selfattn.drawing.figures import Bars
+from keras_selfattn.report.sections import Named, Section, Table
+
+# Rows that are compared with others; more would take seconds.
+MOST_COMPARED = 200_000
+_CLASSES, _EXAMPLES = 30, 5
+_UNITS = {"text": "characters", "tokens": "tokens", "series": "steps", "image": "pixels"}
+_ALIKE = "Rows with the same input"
+_LETTERS_ALONE = re.compile(r"[\W_]+")
+
+
+def kind_of(rows: LabelledRows) -> str:
+    """Return the kind of the rows: "text", "tokens", "series" or "image"."""
+    first = rows.inputs[0] if len(rows) else ""
+    if isinstance(first, np.ndarray):
+        return "image" if first.ndim == 3 else "series"
+    return "text" if isinstance(first, str) else "tokens"
+
+
+def data_section(tables: Mapping[str, LabelledRows]) -> Section:
+    """Return what the rows of each split are.
+
+    Args:
+        tables: rows by the name of their split, as the model reads them; the first are those of the training,
+            if there are any.
+    """
+    tables = {name: rows for name, rows in tables.items() if len(rows)}
+    if not tables:
+        return Section("Data", ["The rows are not in the run folder."])
+    blocks: list[Any] = [_sizes(tables)]
+    blocks += _lengths(tables)
+    targets = [target for rows in tables.values() for target in rows.targets]
+    blocks += _target_blocks(tables) if any(target is not None for target in targets) else []
+    blocks += alike_blocks(tables)
+    return Section("Data", blocks)
+
+
+def _sizes(tables: Mapping[str, LabelledRows]) -> Table:
+    rows = []
+    for name, table in tables.items():
+        classes = len(_label_counts(table.targets))
+        rows.append([name, table.source, len(table), classes or None])
+    return Table("Rows", ["split", "source", "rows", "classes"], rows)
+
+
+def _lengths(tables: Mapping[str, LabelledRows]) -> list[Any]:
+    kind = kind_of(next(iter(tables.values())))
+    lengths = {name: _lengths_of(rows, kind) for name, rows in tables.items()}
+    unit = _UNITS[kind]
+    every = np.concatenate(list(lengths.values()))
+    if every.min() == every.max():
+        return [f"All rows have {int(every[0]):,} {unit}."]
+    rows = [
+        [name, each.min(), np.median(each), np.quantile(each, 0.95), each.max()]
+        for name, each in lengths.items()
+    ]
+    header = ["split", "shortest", "median", "95 % are at most", "longest"]
+    table = Table(f"Lengths in {unit}", header, [[cells[0], *map(float, cells[1:])] for cells in rows])
+    # A few rows of a hundred times the length would leave one bar for all the others.
+    longest = np.quantile(every, 0.99)
+    shown = {name: each[each <= longest] for name, each in lengths.items()}
+    figure = histogram_of("Lengths of the rows", f"{unit} (of the shortest 99 %)", shown, shares=True)
+    return [table, Named("lengths", figure)]
+
+
+def _lengths_of(rows: LabelledRows, kind: str) -> np.ndarray:
+    if kind == "image":
+        return np.array([each.shape[0] * each.shape[1] for each in rows.inputs])
+    return np.array([len(each) for each in rows.inputs])
+
+
+def _target_blocks(tables: Mapping[str, LabelledRows]) -> list[Any]:
+    """Return the share of each class in each split, or the distribution of numbers."""
+    counts = {name: _label_counts(rows.targets) for name, rows in tables.items()}
+    if not any(counts.values()):
+        numbers = {name: np.concatenate([np.ravel(t) for t in rows.targets]) for name, rows in tables.items()}
+        return [Named("targets", histogram_of("Targets", "target", numbers, shares=True))]
+    first = next(iter(counts.values()))
+    names = sorted({name for each in counts.values() for name in each}, key=lambda name: (-first[name], name))
+    shown = names[:_CLASSES]
+    groups = [
+        (split, [each[name] / max(1, each.total()) for name in shown]) for split, each in counts.items()
+    ]
+    many = len(shown) < len(names)
+    title = f"The {len(shown)} most frequent of {len(names):,} classes" if many else "Share of each class"
+    blocks: list[Any] = [Named("classes-of-the-rows", Bars(title, shown, groups, "share of the labels"))]
+    if many:
+        rare = [[name, *(each[name] for each in counts.values())] for name in names[::-1][:_CLASSES]]
+        blocks.append(Table(f"The {len(rare)} rarest classes", ["label", *counts], rare, folded=True))
+    return blocks
+
+
+def _label_counts(targets: Iterable[Any]) -> Counter[str]:
+    """Return how often each label occurs; nothing of numbers."""
+    found: Counter[str] = Counter()
+    for target in targets:
+        if isinstance(target, str):
+            found[target] += 1
+        elif isinstance(target, list | tuple):
+            found.update(name for name in target if isinstance(name, str))
+    return found
+
+
+def alike_blocks(tables: Mapping[str, LabelledRows]) -> list[Any]:
+    """Return the counts of rows that are there twice in a split, or in the training and a held-out one."""
+    names = list(tables)
+    if any(isinstance(rows, Windows) for rows in tables.values()):
+        return ["The rows are windows that overlap in time; the held-out ones come after the others."]
+    if sum(map(len, tables.values())) > MOST_COMPARED:
+        return [
+            f"There are over {MOST_COMPARED:,} rows, so that they were not compared for duplicates and leaks."
+        ]
+    keys = {name: list(map(row_key, rows.inputs)) for name, rows in tables.items()}
+    rows: list[list[Any]] = []
+    for name in names:
+        twice, contrary = duplicates(keys[name], tables[name].targets)
+        rows.append([f"twice in the {name} rows", twice])
+        rows.append([f"of these, with another target in the {name} rows", contrary])
+    if names[0] != "train":
+        return [Table(_ALIKE, ["rows", "count"], rows)]
+    examples: list[list[Any]] = []
+    for name in names[1:]:
+        counted, found = _leaks(name, tables, keys)
+        rows += counted
+        examples += found
+    blocks: list[Any] = [Table(_ALIKE, ["rows", "count"], rows)]
+    if examples:
+        header = ["split", "place", "place in training", "input"]
+        blocks.append(Table("The first held-out rows that are also training rows", header, examples))
+    return blocks
+
+
+def _leaks(
+    name: str, tables: Mapping[str, LabelledRows], keys: Mapping[str, Sequence[Hashable]]
+) -> tuple[list[list[Any]], list[list[Any]]]:
+    """Return the counts of held-out rows that are also training rows, and the first of them."""
+    held_out, kept = tables[name], tables["train"]
+    shared = leaks(keys["train"], keys[name])
+    counted: list[list[Any]] = [[f"{name} rows that are also training rows", len(shared)]]
+    if kind_of(held_out) == "text":
+        loose = leaks(*(list(map(letters_alone, rows.inputs)) for rows in (kept, held_out)))
+        words = f"{name} rows that are training rows but for case, spaces and punctuation"
+        counted.append([words, max(0, len(loose) - len(shared))])
+    examples = [
+        [name, held_out.place(row), kept.place(before), _shown(held_out, row)]
+        for row, before in shared[:_EXAMPLES]
+    ]
+    return counted, examples
+
+
+def duplicates(keys: Sequence[Hashable], targets: Sequence[Any]) -> tuple[int, int]:
+    """Return the number of rows whose input came before, and of those with another target than the first.
+
+    Example:
+
+        >>> duplicates(["a", "b", "a", "a"], ["+", "+", "+", "-"])
+        (2, 1)
+    """
+    first: dict[Hashable, int] = {}
+    twice = contrary = 0
+    for row, key in enumerate(keys):
+        before = first.setdefault(key, row)
+        if before != row:
+            twice += 1
+            contrary += not np.array_equal(targets[before], targets[row])
+    return twice, contrary
+
+
+def leaks(kept: Sequence[Hashable], held_out: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """Return the held-out rows that are also kept ones: the row's number, and the first kept one's.
+
+    Example:
+
+        >>> leaks(["a", "b"], ["c", "b"])
+        [(1, 1)]
+    """
+    places: dict[Hashable, int] = {}
+    for row, key in enumerate(kept):
+        places.setdefault(key, row)
+    return [(row, places[key]) for row, key in enumerate(held_out) if key in places]
+
+
+def letters_alone(text: str) -> str:
+    """Return a text's letters and digits in one case, or the text itself if it has none.
+
+    Example:
+
+        >>> letters_alone("A good  film!")
+        'agoodfilm'
+    """
+    return _LETTERS_ALONE.sub("", text).casefold() or text
+
+
+def _shown(rows: LabelledRows, row: int) -> str:
+    given = rows.inputs[row]
+    if isinstance(given, str):
+        return given
+    return " ".join(given) if isinstance(given, list | tuple) else f"{kind_of(rows)} of shape {given.shape}"

@@ -1,0 +1,166 @@
+"""The report of a run: its sections, and the files `report.html` and `plots/` in the run folder."""
+
+import shutil
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.errors import first_line
+from keras_selfattn.figure_names import name_in_words, value_in_words
+from keras_selfattn.metrics.report import Report as Figures
+from keras_selfattn.models.heads import ClassHead, MultiLabelHead
+from keras_selfattn.models.series.number_head import NumbersHead
+from keras_selfattn.report.calibrated import reliability_section
+from keras_selfattn.report.history import read_history, training_section
+from keras_selfattn.report.misread import misread_section
+from keras_selfattn.report.page import page
+from keras_selfattn.report.results import answers_section
+from keras_selfattn.report.rows import data_section
+from keras_selfattn.report.sections import Report, Section
+from keras_selfattn.report.settings import settings_section
+from keras_selfattn.run_folder import read_config
+from keras_selfattn.user_warnings import warn_user
+
+if TYPE_CHECKING:
+    from keras_selfattn.models.base import RawModel
+    from keras_selfattn.training.calibration import CalibrationEffect
+    from keras_selfattn.training.evaluation import Evaluation
+
+REPORT = "report.html"
+"""The file of the report in a run folder."""
+PLOTS = "plots"
+"""The folder of the figures as PNG in a run folder."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that a report shows besides the settings and the history in the run folder.
+
+    Args:
+        figures: of the model on the held-out rows.
+        split: the name of these rows, such as "validation".
+        evaluation: the answers on them; None leaves their sections out.
+        model: the model that gave them, for the attention over texts.
+        tables: rows by the name of their split, those of the training first as "train".
+        calibrated: the effect of the calibration.
+    """
+
+    figures: Figures
+    split: str
+    evaluation: "Evaluation | None" = None
+    model: "RawModel | None" = None
+    tables: Mapping[str, LabelledRows] = field(default_factory=dict)
+    calibrated: "CalibrationEffect | None" = None
+
+
+def write_run_report(folder: Path, name: Path, findings: Findings, *, plots: bool = False) -> None:
+    """Write `report.html` and, with `plots`, the figures as PNG into a run folder; a failure is a warning.
+
+    Args:
+        folder: the draft of the run folder, with its other files.
+        name: the run folder, for the title.
+        findings: what is shown.
+        plots: True writes the pictures, too; it needs matplotlib.
+    """
+
+    found: list[Report] = []
+
+    def write_page() -> None:
+        found.append(run_report(folder, name.name, findings))
+        (folder / REPORT).write_bytes(page(found[0]).encode(errors="replace"))
+
+    def write_pictures() -> None:
+        write_plots(folder / PLOTS, found[0])
+
+    _unless_it_fails(write_page, folder / REPORT, f"The report of {name}")
+    if plots and found:
+        _unless_it_fails(write_pictures, folder / PLOTS, f"The pictures of {name}")
+
+
+def _unless_it_fails(write: Callable[[], None], target: Path, what: str) -> None:
+    """Write a report; an error becomes a warning, since a report must not cost the training."""
+    try:
+        write()
+    except Exception as error:  # noqa: BLE001  whatever it is, the training is worth more
+        with suppress(OSError):
+            shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
+        kind = type(error).__name__
+        warn_user(f"{what} could not be written: {kind}: {first_line(error)}. The run is whole without.")
+
+
+def write_plots(folder: Path, report: Report) -> None:
+    """Write each figure of a report as a PNG into a new folder."""
+    from keras_selfattn.plots.of_figures import drawn
+
+    folder.mkdir()
+    with warnings.catch_warnings():
+        # Of scripts that matplotlib's font lacks; the page shows them.
+        warnings.filterwarnings("ignore", message=".*missing from font", category=UserWarning)
+        for each in report.figures():
+            drawn(each.figure).savefig(folder / f"{each.name}.png", dpi=120)
+
+
+def run_report(folder: Path, name: str, findings: Findings) -> Report:
+    """Return the report of a run.
+
+    Args:
+        folder: the run folder.
+        name: of the run.
+        findings: what is known besides.
+
+    Raises:
+        RunError: if a file of the folder cannot be read.
+    """
+    config = read_config(folder)
+    summary = findings.figures.summary()
+    # Those of baselines, whose names end in theirs, are in a table.
+    shown = {key: value for key, value in summary.items() if "_error_of_" not in key}
+    tiles = [(name_in_words(key), value_in_words(key, value)) for key, value in shown.items()]
+    tiles += [("rows measured", f"{findings.figures.rows:,}"), *_costs(config)]
+    sections = [training_section(read_history(folder), config), *_answers(findings)]
+    if findings.tables:
+        sections.append(data_section(findings.tables))
+    return Report(f"Run {name}", _about(config, findings), tiles, [*sections, settings_section(config)])
+
+
+def _costs(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return time and memory of the training, as far as they were recorded."""
+    seconds, memory = config.get("seconds"), config.get("peak_memory_mb")
+    found = []
+    if isinstance(seconds, int | float):
+        found.append(("training time", f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"))
+    if isinstance(memory, int | float):
+        found.append(("peak memory", f"{memory:,.0f} MB"))
+    return found
+
+
+def _about(config: Mapping[str, Any], findings: Findings) -> list[str]:
+    data = config.get("data") or {}
+    trained = data.get("train")
+    kind = config.get("kind", "model")
+    said = f"A {kind}"
+    if isinstance(trained, dict):
+        said += f", trained on {trained.get('rows', 0):,} rows of {trained.get('source')}"
+    seed = (config.get("training") or {}).get("seed")
+    said += f". Its answers are measured on {findings.figures.rows:,} {findings.split} rows"
+    return [said + (f"; the seed is {seed}." if seed is not None else ".")]
+
+
+def _answers(findings: Findings) -> list[Section]:
+    """Return the sections of the answers on held-out rows."""
+    found = findings.evaluation
+    if found is None:
+        return [Section("Answers", ["The figures above are all that is measured for this kind of model."])]
+    true = predicted = None
+    if isinstance(found.head, NumbersHead):
+        true, predicted = found.head.encoded(found.rows.targets), found.outputs
+    others = dict(found.baselines)
+    sections = [answers_section(found.figures, findings.split, true, predicted, others)]
+    if isinstance(found.head, ClassHead | MultiLabelHead):
+        sections.append(reliability_section(found, findings.split, findings.calibrated))
+    sections.append(misread_section(found.head, found.rows, found.outputs, findings.model))
+    return sections
