@@ -1,0 +1,71 @@
+/** Elements made from code: data become text or attributes, never markup. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * Make an HTML element.
+ * @param {string} name its tag.
+ * @param {Record<string, unknown>} [attributes] `text` is its text; `on…` are listeners; null and false are left out.
+ * @param {(Node | string)[]} [children]
+ * @returns {any} the element.
+ */
+export function element(name, attributes = {}, children = []) {
+  return filled(document.createElement(name), attributes, children);
+}
+
+/**
+ * Make an SVG element; the arguments are those of `element`.
+ * @param {string} name
+ * @param {Record<string, unknown>} [attributes]
+ * @param {(Node | string)[]} [children]
+ * @returns {any}
+ */
+export function svgElement(name, attributes = {}, children = []) {
+  return filled(document.createElementNS(SVG, name), attributes, children);
+}
+
+/**
+ * Make a `<select>`.
+ * @param {string} label read out, and shown before it.
+ * @param {[string, string][]} options value and text of each.
+ * @param {string} value the chosen one.
+ * @param {(value: string) => void} change called with another choice.
+ * @returns {{label: HTMLLabelElement, select: HTMLSelectElement}}
+ */
+export function choice(label, options, value, change) {
+  const select = element(
+    "select",
+    { onchange: () => change(select.value) },
+    options.map(([key, text]) => element("option", { value: key, text })),
+  );
+  select.value = value;
+  return { label: element("label", {}, [element("span", { text: label }), select]), select };
+}
+
+/**
+ * Set sizes or places through the object model, which a strict Content-Security-Policy allows.
+ * @param {HTMLElement | SVGElement} node
+ * @param {Record<string, string>} styles by their names in CSS.
+ */
+export function styled(node, styles) {
+  for (const [name, value] of Object.entries(styles)) node.style.setProperty(name, value);
+}
+
+let made = 0;
+
+/** @returns {string} an id that no other element has. */
+export function freshId() {
+  made += 1;
+  return `attention-${made}`;
+}
+
+function filled(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "text") node.textContent = String(value);
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), /** @type {any} */ (value));
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children);
+  return node;
+}

@@ -1,0 +1,181 @@
+/** Queries on the left, keys on the right, and lines between them as thick as the weights. */
+
+import { colour, ink, weightScale } from "./colours.js";
+import { element, freshId, styled } from "./dom.js";
+import { line } from "./matrices.js";
+import { svgOf } from "./scene.js";
+import { visible } from "./token_lines.js";
+import { virtualRows } from "./virtual.js";
+
+const ROW = 26;
+/** Weights below this share of the largest one get no line. */
+const FAINT = 0.01;
+
+/**
+ * @param {import("./view.js").Stage} stage
+ * @returns {import("./view.js").View}
+ */
+export function linesView(stage) {
+  return new Lines(stage);
+}
+
+class Lines {
+  constructor(stage) {
+    this.stage = stage;
+    this.id = freshId();
+    this.seen = null;
+    const [queries, keys] = stage.explanation.shape;
+    this.count = Math.max(queries, keys);
+    this.left = element("div", {
+      role: "listbox",
+      tabindex: 0,
+      class: "attention-column",
+      "aria-label": "Queries. Arrow keys choose one, Escape none.",
+      onkeydown: (event) => this.#key(event),
+      onpointermove: (event) => this.#hovered(event),
+      onpointerleave: () => stage.state.set({ hover: null }),
+      onclick: (event) => this.#clicked(event),
+    });
+    this.right = element("div", { "aria-hidden": "true", class: "attention-column" });
+    this.middle = element("div", { class: "attention-between", "aria-hidden": "true" });
+    this.inner = element("div", { class: "attention-columns" }, [this.left, this.middle, this.right]);
+    this.box = element("div", { class: "attention-window" }, [this.inner]);
+    styled(this.inner, { height: `${this.count * ROW}px` });
+    stage.panel.append(this.box);
+    this.rows = virtualRows(this.box, () => ROW, () => this.count, (first, end) => this.#draw(first, end));
+  }
+
+  show(seen) {
+    this.seen = seen;
+    this.rows.refresh();
+  }
+
+  destroy() {
+    this.rows.destroy();
+    this.box.remove();
+  }
+
+  scene() {
+    const width = Math.max(300, this.box.clientWidth);
+    const first = Math.floor(this.box.scrollTop / ROW);
+    const end = Math.min(this.count, first + Math.ceil(this.box.clientHeight / ROW));
+    const column = width * 0.32;
+    const shapes = this.#curves(first, end, width - 2 * column, column, 34);
+    const names = this.stage.explanation.tokens;
+    for (let row = first; row < end; row += 1) {
+      const y = 34 + (row - first) * ROW + 18;
+      const fill = ink(weightScale(this.seen.dark), 0);
+      shapes.push({ kind: "text", x: column - 8, y, text: cut(names[row]), fill, anchor: "end" });
+      shapes.push({ kind: "text", x: width - column + 8, y, text: cut(names[row]), fill });
+    }
+    return { width, height: 34 + (end - first) * ROW + 8, shapes };
+  }
+
+  #draw(first, end) {
+    if (!this.seen) return;
+    const { queries, keys } = this.#weights();
+    this.left.replaceChildren(...this.#names(first, end, this.stage.explanation.shape[0], queries, true));
+    this.right.replaceChildren(...this.#names(first, end, this.stage.explanation.shape[1], keys, false));
+    const width = this.middle.clientWidth;
+    const shapes = this.#curves(first, end, width, 0, 0);
+    const svg = svgOf({ width, height: (end - first) * ROW, background: "", shapes, title: "" });
+    svg.firstChild?.remove(); // no tooltip: the list says it all
+    styled(svg, { top: `${first * ROW}px` });
+    this.middle.replaceChildren(svg);
+    const chosen = this.left.querySelector('[aria-selected="true"]');
+    if (chosen) this.left.setAttribute("aria-activedescendant", chosen.id);
+    else this.left.removeAttribute("aria-activedescendant");
+  }
+
+  /** Return the weights shown beside the queries and beside the keys, null where none is. */
+  #weights() {
+    const { matrix, token, values, state } = this.seen;
+    if (token === null) return { queries: null, keys: values };
+    const { shape } = this.stage.explanation;
+    const found = line(matrix, shape, token, state.direction);
+    return state.direction === "from" ? { queries: null, keys: found } : { queries: found, keys: null };
+  }
+
+  #names(first, end, count, weights, isQuery) {
+    const { token, dark, at, state } = this.seen;
+    const scale = weightScale(dark);
+    const chosenHere = isQuery || state.direction === "to";
+    const found = [];
+    for (let row = first; row < Math.min(end, count); row += 1) {
+      const name = visible(this.stage.explanation.tokens[row] ?? "");
+      const node = element("bdi", { class: "attention-name", "data-token": row, text: name });
+      styled(node, { top: `${row * ROW}px`, height: `${ROW - 2}px` });
+      if (isQuery) {
+        node.id = `${this.id}-${row}`;
+        node.setAttribute("role", "option");
+        node.setAttribute("aria-selected", String(row === token));
+        node.setAttribute("aria-label", this.stage.described(this.seen, row));
+        node.setAttribute("aria-setsize", String(count));
+        node.setAttribute("aria-posinset", String(row + 1));
+      }
+      if (weights) {
+        const place = at(weights[row]);
+        styled(node, { "background-color": colour(scale, place), color: ink(scale, place) });
+      }
+      if (row === token && chosenHere) node.classList.add("attention-chosen");
+      found.push(node);
+    }
+    return found;
+  }
+
+  /** Return the lines of the token that is looked at; those to rows out of sight end at the edge. */
+  #curves(first, end, width, left, top) {
+    const { matrix, token, state, at, dark } = this.seen;
+    if (token === null) return [];
+    const weights = line(matrix, this.stage.explanation.shape, token, state.direction);
+    const scale = weightScale(dark);
+    const height = (end - first) * ROW;
+    const y = (row) => top + Math.max(0, Math.min(height, (row - first + 0.5) * ROW));
+    const found = [];
+    weights.forEach((weight, other) => {
+      const place = at(weight);
+      if (place < FAINT) return;
+      const [query, key] = state.direction === "from" ? [token, other] : [other, token];
+      const points = [
+        [left, y(query)],
+        [left + width / 2, y(query)],
+        [left + width / 2, y(key)],
+        [left + width, y(key)],
+      ];
+      found.push({ kind: "curve", points, stroke: colour(scale, 0.25 + 0.75 * place), thickness: 0.5 + 5 * place });
+    });
+    return found.sort((one, other) => one.thickness - other.thickness);
+  }
+
+  #key(event) {
+    const last = this.stage.explanation.shape[0] - 1;
+    const now = this.seen?.token ?? null;
+    const keys = {
+      ArrowDown: now === null ? 0 : Math.min(last, now + 1),
+      ArrowUp: now === null ? last : Math.max(0, now - 1),
+      Home: 0,
+      End: last,
+      Escape: null,
+    };
+    if (!(event.key in keys)) return;
+    event.preventDefault();
+    const token = keys[event.key];
+    if (token !== null) this.rows.show(token);
+    this.stage.state.set({ token, hover: null });
+  }
+
+  #hovered(event) {
+    const token = event.target.dataset?.token;
+    if (event.pointerType !== "touch" && token !== undefined) this.stage.state.set({ hover: Number(token) });
+  }
+
+  #clicked(event) {
+    const token = event.target.dataset?.token;
+    this.stage.state.set({ token: token === undefined ? null : Number(token), hover: null });
+  }
+}
+
+function cut(name) {
+  const shown = visible(name ?? "");
+  return shown.length > 24 ? `${shown.slice(0, 23)}…` : shown;
+}

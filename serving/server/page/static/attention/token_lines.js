@@ -1,0 +1,74 @@
+/** Lines of tokens as wide as the page, measured before they are drawn: only those in sight become elements. */
+
+const PADDING = 4;
+const DIRECTIONS = /(\p{Script=Arabic}|\p{Script=Hebrew}|\p{Script=Syriac}|\p{Script=Thaana}|\p{Script=Nko})|\p{L}/u;
+
+/**
+ * @typedef {object} Lines
+ * @property {[number, number][]} spans first token of each line, and the one after its last.
+ * @property {number[]} widths of tokens in pixels, with padding.
+ * @property {number} gap between two tokens.
+ */
+
+/**
+ * Measure the widths of tokens, one a step.
+ * @param {string[]} tokens
+ * @param {string} font in CSS.
+ * @param {number} least the smallest width of a token, in pixels.
+ * @returns {Generator<void, number[]>}
+ */
+export function* measured(tokens, font, least) {
+  const context = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+  context.font = font;
+  /** @type {Map<string, number>} */
+  const known = new Map();
+  const found = [];
+  for (const token of tokens) {
+    if (!known.has(token)) known.set(token, Math.ceil(context.measureText(token).width));
+    found.push(Math.max(least, known.get(token) ?? 0) + 2 * PADDING);
+    yield;
+  }
+  return found;
+}
+
+/**
+ * Break tokens into lines.
+ * @param {number[]} widths
+ * @param {number} room of a line, in pixels.
+ * @param {number} gap
+ * @returns {[number, number][]} first token of each line, and the one after its last.
+ */
+export function broken(widths, room, gap) {
+  const found = [];
+  let [first, used] = [0, 0];
+  widths.forEach((width, place) => {
+    const wanted = Math.min(width, room) + (place > first ? gap : 0);
+    if (place > first && used + wanted > room) {
+      found.push([first, place]);
+      [first, used] = [place, Math.min(width, room)];
+    } else used += wanted;
+  });
+  if (widths.length) found.push([first, widths.length]);
+  return /** @type {[number, number][]} */ (found);
+}
+
+/**
+ * Return the direction of a text: that of its first letter.
+ * @param {string[]} tokens
+ * @returns {"ltr" | "rtl"}
+ */
+export function directionOf(tokens) {
+  for (const token of tokens) {
+    const found = DIRECTIONS.exec(token);
+    if (found) return found[1] ? "rtl" : "ltr";
+  }
+  return "ltr";
+}
+
+/**
+ * Return a token as it is shown: blanks would be invisible.
+ * @param {string} token
+ */
+export function visible(token) {
+  return token.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^ +$/, (blanks) => "␣".repeat(blanks.length)) || "∅";
+}
