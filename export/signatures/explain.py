@@ -1,11 +1,11 @@
 """The attention weights of every layer of a model, as its own layers compute them.
 
-Axes: B (batch), T (query positions), S (key positions), H (heads), L (layers).
+Axes: B (batch), T (query positions), S (key positions), H (heads), L (layers), R (hops of pooling).
 """
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -24,34 +24,57 @@ _RETURNING_WEIGHTS = (
 )
 
 
-def attention_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
+class Collected(NamedTuple):
+    """Weights in the order in which the layers ran.
+
+    Args:
+        attention: of each attention layer, `[B, H, T, S]`.
+        pooling: of each `AttentionPooling`, `[B, R, T]`.
+    """
+
+    attention: list[Tensor]
+    pooling: list[Tensor]
+
+
+def attention_layers(
+    model: keras.layers.Layer, kinds: tuple[type, ...] = _RETURNING_WEIGHTS
+) -> list[keras.layers.Layer]:
     """Return the layers of a model that can return weights, each once, without layers inside such a layer."""
     found: dict[int, keras.layers.Layer] = {}
     for layer in model._flatten_layers(include_self=False, recursive=False):
-        inner = [layer] if isinstance(layer, _RETURNING_WEIGHTS) else attention_layers(layer)
+        inner = [layer] if isinstance(layer, kinds) else attention_layers(layer, kinds)
         found |= {id(each): each for each in inner}
     return list(found.values())
 
 
 @contextmanager
-def collected_weights(model: keras.layers.Layer) -> Iterator[list[Tensor]]:
-    """Let the attention layers of a model put their weights, `[B, H, T, S]` each, into the list yielded.
+def collected_weights(model: keras.layers.Layer) -> Iterator[Collected]:
+    """Let the layers of a model put their weights into the lists yielded.
 
     The model can be of any kind, and its outputs do not change.
     """
-    found: list[Tensor] = []
+    found = Collected([], [])
     with ExitStack() as stack:
         for layer in attention_layers(model):
-            stack.enter_context(_returning_weights(layer, found))
+            stack.enter_context(_returning_weights(layer, found.attention))
+        for layer in attention_layers(model, (layers.AttentionPooling,)):
+            stack.enter_context(_returning_weights(layer, found.pooling))
         yield found
 
 
-def named_weights(weights: list[Tensor], *, together: bool) -> dict[str, Tensor]:
-    """Return weights as `weights`, float32 `[B, L, H, T, S]`; or separately as `weights_0`, `weights_1`, …"""
-    weights = [tf.cast(weight, tf.float32) for weight in weights]
-    if together:
-        return {"weights": tf.stack(weights, axis=1)}
-    return {f"weights_{place}": weight for place, weight in enumerate(weights)}
+def named_weights(collected: Collected, *, together: bool) -> dict[str, Tensor]:
+    """Return the weights as outputs, float32.
+
+    Attention is `weights`, `[B, L, H, T, S]`, or separately `weights_0`, `weights_1`, …, `[B, H, T, S]`.
+    Attention pooling is `pooling`, `[B, R, T]`; of several layers `pooling_0`, `pooling_1`, …
+    """
+    weights, pooling = ([tf.cast(each, tf.float32) for each in found] for found in collected)
+    found = {"weights": tf.stack(weights, axis=1)} if together else _numbered("weights", weights)
+    return found | ({"pooling": pooling[0]} if len(pooling) == 1 else _numbered("pooling", pooling))
+
+
+def _numbered(name: str, tensors: list[Tensor]) -> dict[str, Tensor]:
+    return {f"{name}_{place}": tensor for place, tensor in enumerate(tensors)}
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 /** The tabs, and the choice of what their views show. */
 
-import { choice, element, freshId } from "./dom.js";
+import { element, freshId } from "./dom.js";
 import { hasRollout } from "./matrices.js";
 
 /**
@@ -12,30 +12,26 @@ import { hasRollout } from "./matrices.js";
  */
 export function tabList(tabs, panel, choose) {
   panel.id = freshId();
-  const buttons = new Map(
-    tabs.map(([name, title]) => {
-      const onclick = () => choose(name);
-      const button = element("button", { type: "button", role: "tab", id: freshId(), "aria-controls": panel.id, onclick, text: title });
-      return [name, button];
-    }),
+  const fixed = { type: "button", role: "tab", "aria-controls": panel.id };
+  const buttons = tabs.map(([name, text]) =>
+    element("button", { ...fixed, id: freshId(), text, onclick: () => choose(name) }),
   );
-  const names = [...buttons.keys()];
   const onkeydown = (event) => {
-    const now = names.findIndex((name) => buttons.get(name) === event.target);
-    const keys = { ArrowRight: now + 1, ArrowLeft: now - 1, Home: 0, End: names.length - 1 };
+    const now = buttons.indexOf(event.target);
+    const keys = { ArrowRight: now + 1, ArrowLeft: now - 1, Home: 0, End: tabs.length - 1 };
     if (!(event.key in keys)) return;
     event.preventDefault();
-    const name = names[(keys[event.key] + names.length) % names.length];
-    choose(name);
-    buttons.get(name).focus();
+    const place = (keys[event.key] + tabs.length) % tabs.length;
+    choose(tabs[place][0]);
+    buttons[place].focus();
   };
-  const list = element("div", { role: "tablist", "aria-label": "Views", onkeydown }, [...buttons.values()]);
+  const list = element("div", { role: "tablist", "aria-label": "Views", onkeydown }, buttons);
   const show = (chosen) => {
-    for (const [name, button] of buttons) {
-      button.setAttribute("aria-selected", String(name === chosen));
-      button.tabIndex = name === chosen ? 0 : -1;
-    }
-    panel.setAttribute("aria-labelledby", buttons.get(chosen).id);
+    tabs.forEach(([name], place) => {
+      buttons[place].setAttribute("aria-selected", String(name === chosen));
+      buttons[place].tabIndex = name === chosen ? 0 : -1;
+      if (name === chosen) panel.setAttribute("aria-labelledby", buttons[place].id);
+    });
   };
   return { list, show };
 }
@@ -47,37 +43,58 @@ export function tabList(tabs, panel, choose) {
  * @returns {{bar: HTMLElement, show: (now: import("./state.js").State) => void}}
  */
 export function choices(explanation, state) {
-  const { layers, heads } = explanation;
-  const now = state.get();
-  const numbers = (count) => Array.from({ length: count }, (_, place) => [String(place), String(place + 1)]);
-  const source = choice("Weights", sources(explanation), now.source, (value) => state.set({ source: /** @type {any} */ (value) }));
-  const layer = choice("Layer", numbers(layers), String(now.layer), (value) => state.set({ layer: Number(value) }));
-  const head = choice("Head", numbers(heads), String(now.head), (value) => state.set({ head: Number(value) }));
-  const directions = /** @type {[string, string][]} */ ([
-    ["from", "it attends to"],
-    ["to", "attends to it"],
-  ]);
-  const direction = choice("A token shows what", directions, now.direction, (value) => state.set({ direction: /** @type {any} */ (value) }));
-  const base = choice("No token shows", bases(explanation), now.base, (value) => state.set({ base: value }));
-  const scales = /** @type {[string, string][]} */ ([
-    ["plain", "in proportion"],
-    ["root", "square root"],
-  ]);
-  const scale = choice("Colours", scales, now.scale, (value) => state.set({ scale: /** @type {any} */ (value) }));
-  const shown = [source, layer, head, ...(explanation.shape[0] === explanation.shape[1] ? [direction] : [])];
-  if (explanation.poolings) shown.push(base);
-  const bar = element("div", { class: "attention-choices" }, [...shown, scale].map(({ label }) => label));
-  const show = (state) => {
-    source.select.value = state.source;
-    layer.select.value = String(state.layer);
-    head.select.value = String(state.head);
-    layer.select.disabled = state.source === "all" || state.source === "rollout";
-    head.select.disabled = state.source !== "head";
-    direction.select.value = state.direction;
-    base.select.value = state.base;
-    scale.select.value = state.scale;
+  const selects = new Map();
+  const bar = element("div", { class: "attention-choices" });
+  for (const [name, label, options] of offered(explanation)) {
+    const isNumber = typeof state.get()[name] === "number";
+    const change = (value) => state.set({ [name]: isNumber ? Number(value) : value });
+    const made = choice(label, options, String(state.get()[name]), change);
+    selects.set(name, made.select);
+    bar.append(made.label);
+  }
+  const show = (now) => {
+    for (const [name, select] of selects) select.value = String(now[name]);
+    selects.get("layer").disabled = now.source === "all" || now.source === "rollout";
+    selects.get("head").disabled = now.source !== "head";
   };
   return { bar, show };
+}
+
+/**
+ * Make a `<select>`.
+ * @param {string} label read out, and shown before it.
+ * @param {[string, string][]} options value and text of each.
+ * @param {string} value the chosen one.
+ * @param {(value: string) => void} change called with another choice.
+ * @returns {{label: HTMLLabelElement, select: HTMLSelectElement}}
+ */
+export function choice(label, options, value, change) {
+  const made = options.map(([key, text]) => element("option", { value: key, text }));
+  const select = element("select", { onchange: () => change(select.value) }, made);
+  select.value = value;
+  return { label: element("label", {}, [element("span", { text: label }), select]), select };
+}
+
+/** Return the names in the state, the labels and the options of what can be chosen. */
+function offered(explanation) {
+  const { layers, heads, shape, poolings } = explanation;
+  const numbers = (count) => Array.from({ length: count }, (_, place) => [String(place), String(place + 1)]);
+  const found = [
+    ["source", "Weights", sources(explanation)],
+    ["layer", "Layer", numbers(layers)],
+    ["head", "Head", numbers(heads)],
+  ];
+  const directions = [
+    ["from", "it attends to"],
+    ["to", "attends to it"],
+  ];
+  if (shape[0] === shape[1]) found.push(["direction", "A token shows what", directions]);
+  if (poolings) found.push(["base", "No token shows", bases(poolings.length / shape[1])]);
+  const scales = [
+    ["plain", "in proportion"],
+    ["root", "square root"],
+  ];
+  return [...found, ["scale", "Colours", scales]];
 }
 
 function sources(explanation) {
@@ -85,12 +102,11 @@ function sources(explanation) {
   if (explanation.heads > 1) found.push(["layer", "average over the heads of a layer"]);
   if (explanation.heads * explanation.layers > 1) found.push(["all", "average over all layers and heads"]);
   if (hasRollout(explanation)) found.push(["rollout", "rollout through all layers"]);
-  return /** @type {[string, string][]} */ (found);
+  return found;
 }
 
-function bases({ poolings, shape }) {
-  const hops = poolings ? poolings.length / shape[1] : 0;
+function bases(hops) {
   const found = [["average", "the average of all queries"]];
   for (let hop = 0; hop < hops; hop += 1) found.push([String(hop), `pooling, hop ${hop + 1}`]);
-  return /** @type {[string, string][]} */ (found);
+  return found;
 }

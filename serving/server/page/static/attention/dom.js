@@ -5,7 +5,7 @@ const SVG = "http://www.w3.org/2000/svg";
 /**
  * Make an HTML element.
  * @param {string} name its tag.
- * @param {Record<string, unknown>} [attributes] `text` is its text; `on…` are listeners; null and false are left out.
+ * @param {Record<string, unknown>} [attributes] `text` is its text; `on…` are listeners; null is left out.
  * @param {(Node | string)[]} [children]
  * @returns {any} the element.
  */
@@ -22,24 +22,6 @@ export function element(name, attributes = {}, children = []) {
  */
 export function svgElement(name, attributes = {}, children = []) {
   return filled(document.createElementNS(SVG, name), attributes, children);
-}
-
-/**
- * Make a `<select>`.
- * @param {string} label read out, and shown before it.
- * @param {[string, string][]} options value and text of each.
- * @param {string} value the chosen one.
- * @param {(value: string) => void} change called with another choice.
- * @returns {{label: HTMLLabelElement, select: HTMLSelectElement}}
- */
-export function choice(label, options, value, change) {
-  const select = element(
-    "select",
-    { onchange: () => change(select.value) },
-    options.map(([key, text]) => element("option", { value: key, text })),
-  );
-  select.value = value;
-  return { label: element("label", {}, [element("span", { text: label }), select]), select };
 }
 
 /**
@@ -61,10 +43,10 @@ export function freshId() {
 
 function filled(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
+    if (value === null || value === undefined) continue;
     if (name === "text") node.textContent = String(value);
     else if (name.startsWith("on")) node.addEventListener(name.slice(2), /** @type {any} */ (value));
-    else node.setAttribute(name, value === true ? "" : String(value));
+    else node.setAttribute(name, String(value));
   }
   node.append(...children);
   return node;

@@ -68,23 +68,24 @@ class Heads {
   }
 
   #row(layer, heads) {
+    const name = `Layer ${layer + 1}`;
     const buttons = Array.from({ length: heads }, (_, head) =>
-      this.#button({ source: "head", layer, head }, `${layer + 1} · ${head + 1}`, `Layer ${layer + 1}, head ${head + 1}`),
+      this.#button({ source: "head", layer, head }, `${layer + 1} · ${head + 1}`, `${name}, head ${head + 1}`),
     );
     if (heads > 1) {
       const asked = { source: "layer", layer, head: 0 };
-      buttons.push(this.#button(asked, `${layer + 1} · mean`, `Layer ${layer + 1}, average over heads`));
+      buttons.push(this.#button(asked, `${layer + 1} · mean`, `${name}, average over heads`));
     }
-    return element("div", { class: "attention-row", role: "group", "aria-label": `Layer ${layer + 1}` }, buttons);
+    return rowOf(name, buttons);
   }
 
   #whole() {
-    const { explanation } = this.stage;
-    const buttons = [this.#button({ source: "all", layer: 0, head: 0 }, "all", "Average over all layers and heads")];
-    if (hasRollout(explanation)) {
-      buttons.push(this.#button({ source: "rollout", layer: 0, head: 0 }, "rollout", "Attention rollout"));
+    const place = { layer: 0, head: 0 };
+    const buttons = [this.#button({ source: "all", ...place }, "all", "Average over all layers and heads")];
+    if (hasRollout(this.stage.explanation)) {
+      buttons.push(this.#button({ source: "rollout", ...place }, "rollout", "Attention rollout"));
     }
-    return element("div", { class: "attention-row", role: "group", "aria-label": "All layers" }, buttons);
+    return rowOf("All layers", buttons);
   }
 
   #button(asked, caption, label) {
@@ -140,13 +141,17 @@ class Heads {
   }
 }
 
+function rowOf(label, buttons) {
+  return element("div", { class: "attention-row", role: "group", "aria-label": label }, buttons);
+}
+
 function* shrinking(matrix, shape) {
   const small = shrunk(matrix, shape, SIDE);
   yield;
   return { ...small, most: largest(small.values) };
 }
 
-/** Return what changes when a small matrix is chosen: averages over everything leave layer and head as they are. */
+/** Return what changes when a small matrix is chosen: averages leave layer and head as they are. */
 function chosen({ source, layer, head }) {
   if (source === "head") return { source, layer, head };
   return source === "layer" ? { source, layer } : { source };

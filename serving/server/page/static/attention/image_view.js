@@ -1,8 +1,9 @@
 /** An image whose patches are as bright as their weights, beside the weights alone. */
 
 import { colour, ink, weightScale } from "./colours.js";
-import { element, styled } from "./dom.js";
-import { paint } from "./scene.js";
+import { element } from "./dom.js";
+import { reached, slider, tell } from "./pointing.js";
+import { drawOn } from "./scene.js";
 import { onFrames } from "./virtual.js";
 
 const LARGEST = 420;
@@ -28,30 +29,16 @@ class Picture {
     this.cells = rgba(values);
     this.columns = this.patches.filter((side, place) => place % 4 === 0 && side === 0).length;
     this.canvas = element("canvas", { class: "attention-canvas" });
-    this.box = element(
-      "div",
-      {
-        class: "attention-window attention-image",
-        role: "slider",
-        tabindex: 0,
-        "aria-label": "Patch. Arrow keys choose one, Escape none.",
-        "aria-valuemin": 0,
-        "aria-valuemax": shape[1] - 1,
-        onkeydown: (event) => this.#key(event),
-        onpointermove: (event) => this.#pointed(event, "hover"),
-        onpointerleave: () => stage.state.set({ hover: null }),
-        onclick: (event) => this.#pointed(event, "token"),
-      },
-      [this.canvas],
-    );
+    const under = (event) => this.#under(event);
+    const key = (...pressed) => this.#key(...pressed);
+    this.box = slider(stage, "Patch", under, key, this.canvas);
     stage.panel.append(this.box);
     this.frames = onFrames(this.box, () => this.#draw());
   }
 
   show(seen) {
     this.seen = seen;
-    this.box.setAttribute("aria-valuenow", String(seen.token ?? 0));
-    this.box.setAttribute("aria-valuetext", seen.token === null ? "none" : this.stage.described(seen, seen.token));
+    tell(this.box, this.stage, seen);
     this.#draw();
   }
 
@@ -62,19 +49,13 @@ class Picture {
 
   scene() {
     const { width, height, shapes } = this.#scene();
-    return { width: Math.max(width, 420), height: height + 34, shapes: shapes.map((shape) => ({ ...shape, y: shape.y + 34 })) };
+    const lower = shapes.map((shape) => ({ ...shape, y: shape.y + 34 }));
+    return { width: Math.max(width, 420), height: height + 34, shapes: lower };
   }
 
   #draw() {
     if (!this.seen || !this.box.clientWidth) return;
-    const scene = this.#scene();
-    const ratio = window.devicePixelRatio || 1;
-    this.canvas.width = Math.round(scene.width * ratio);
-    this.canvas.height = Math.round(scene.height * ratio);
-    styled(this.canvas, { width: `${scene.width}px`, height: `${scene.height}px` });
-    const context = this.canvas.getContext("2d");
-    context.scale(ratio, ratio);
-    paint(context, scene);
+    drawOn(this.canvas, this.#scene());
   }
 
   /** Return the two pictures, side by side, or one above the other where the page is narrow. */
@@ -85,9 +66,8 @@ class Picture {
     const factor = Math.min(LARGEST / Math.max(height, width), (isWide ? (room - GAP) / 2 : room) / width);
     this.size = [width * factor, height * factor];
     this.second = isWide ? [this.size[0] + GAP, 0] : [0, this.size[1] + GAP];
-    const shapes = [
-      { kind: "cells", x: 0, y: 0, width: this.size[0], height: this.size[1], columns: width, rows: height, pixels: this.cells },
-    ];
+    const cells = { kind: "cells", columns: width, rows: height, pixels: this.cells };
+    const shapes = [{ ...cells, x: 0, y: 0, width: this.size[0], height: this.size[1] }];
     for (let patch = 0; patch < this.patches.length / 4; patch += 1) shapes.push(...this.#patch(patch));
     return {
       width: this.second[0] + this.size[0],
@@ -123,31 +103,23 @@ class Picture {
     return { x: left * width, y: top * height, width: (right - left) * width, height: (bottom - top) * height };
   }
 
-  #pointed(event, what) {
-    if (!this.size || (what === "hover" && event.pointerType === "touch")) return;
+  #under(event) {
+    if (!this.size) return undefined;
     const frame = this.canvas.getBoundingClientRect();
-    const [x, y] = [event.clientX - frame.left, event.clientY - frame.top];
-    const isSecond = x >= this.second[0] && y >= this.second[1];
-    const at = isSecond ? [x - this.second[0], y - this.second[1]] : [x, y];
+    let [x, y] = [event.clientX - frame.left, event.clientY - frame.top];
+    const [right, below] = this.second;
+    if (x >= right && y >= below) [x, y] = [x - right, y - below];
     for (let patch = 0; patch < this.patches.length / 4; patch += 1) {
       const place = this.#frame(patch);
-      const isIn = at[0] >= place.x && at[0] < place.x + place.width && at[1] >= place.y && at[1] < place.y + place.height;
-      if (isIn) return void this.stage.state.set({ hover: null, [what]: patch });
+      const isIn = x >= place.x && x < place.x + place.width && y >= place.y && y < place.y + place.height;
+      if (isIn) return patch;
     }
+    return undefined;
   }
 
-  #key(event) {
-    const last = this.patches.length / 4 - 1;
-    const now = this.seen?.token ?? 0;
+  #key(key, now, last) {
     const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.columns, ArrowUp: -this.columns };
-    if (event.key === "Escape") this.stage.state.set({ token: null, hover: null });
-    else if (event.key === "Home" || event.key === "End") this.stage.state.set({ token: event.key === "Home" ? 0 : last });
-    else if (event.key in steps) {
-      const next = now + steps[event.key];
-      const token = this.seen?.token === null ? 0 : next < 0 || next > last ? now : next;
-      this.stage.state.set({ token, hover: null });
-    } else return;
-    event.preventDefault();
+    return reached(key, now, last, steps);
   }
 }
 

@@ -3,6 +3,7 @@
 import { colour, ink, weightScale } from "./colours.js";
 import { element, freshId, styled } from "./dom.js";
 import { line } from "./matrices.js";
+import { ofState, pointing, reached, tokenUnder } from "./pointing.js";
 import { svgOf } from "./scene.js";
 import { visible } from "./token_lines.js";
 import { virtualRows } from "./virtual.js";
@@ -28,13 +29,9 @@ class Lines {
     this.count = Math.max(queries, keys);
     this.left = element("div", {
       role: "listbox",
-      tabindex: 0,
       class: "attention-column",
       "aria-label": "Queries. Arrow keys choose one, Escape none.",
-      onkeydown: (event) => this.#key(event),
-      onpointermove: (event) => this.#hovered(event),
-      onpointerleave: () => stage.state.set({ hover: null }),
-      onclick: (event) => this.#clicked(event),
+      ...pointing({ ...ofState(stage.state), under: tokenUnder, key: (event) => this.#key(event.key) }),
     });
     this.right = element("div", { "aria-hidden": "true", class: "attention-column" });
     this.middle = element("div", { class: "attention-between", "aria-hidden": "true" });
@@ -42,7 +39,8 @@ class Lines {
     this.box = element("div", { class: "attention-window" }, [this.inner]);
     styled(this.inner, { height: `${this.count * ROW}px` });
     stage.panel.append(this.box);
-    this.rows = virtualRows(this.box, () => ROW, () => this.count, (first, end) => this.#draw(first, end));
+    const draw = (first, end) => this.#draw(first, end);
+    this.rows = virtualRows(this.box, () => ROW, () => this.count, draw);
   }
 
   show(seen) {
@@ -102,17 +100,10 @@ class Lines {
     const chosenHere = isQuery || state.direction === "to";
     const found = [];
     for (let row = first; row < Math.min(end, count); row += 1) {
-      const name = visible(this.stage.explanation.tokens[row] ?? "");
-      const node = element("bdi", { class: "attention-name", "data-token": row, text: name });
+      const text = visible(this.stage.explanation.tokens[row] ?? "");
+      const option = isQuery ? this.#option(row, count) : {};
+      const node = element("bdi", { class: "attention-name", "data-token": row, text, ...option });
       styled(node, { top: `${row * ROW}px`, height: `${ROW - 2}px` });
-      if (isQuery) {
-        node.id = `${this.id}-${row}`;
-        node.setAttribute("role", "option");
-        node.setAttribute("aria-selected", String(row === token));
-        node.setAttribute("aria-label", this.stage.described(this.seen, row));
-        node.setAttribute("aria-setsize", String(count));
-        node.setAttribute("aria-posinset", String(row + 1));
-      }
       if (weights) {
         const place = at(weights[row]);
         styled(node, { "background-color": colour(scale, place), color: ink(scale, place) });
@@ -121,6 +112,17 @@ class Lines {
       found.push(node);
     }
     return found;
+  }
+
+  #option(row, count) {
+    return {
+      id: `${this.id}-${row}`,
+      role: "option",
+      "aria-selected": String(row === this.seen.token),
+      "aria-label": this.stage.described(this.seen, row),
+      "aria-setsize": count,
+      "aria-posinset": row + 1,
+    };
   }
 
   /** Return the lines of the token that is looked at; those to rows out of sight end at the edge. */
@@ -142,36 +144,17 @@ class Lines {
         [left + width / 2, y(key)],
         [left + width, y(key)],
       ];
-      found.push({ kind: "curve", points, stroke: colour(scale, 0.25 + 0.75 * place), thickness: 0.5 + 5 * place });
+      const stroke = colour(scale, 0.25 + 0.75 * place);
+      found.push({ kind: "curve", points, stroke, thickness: 0.5 + 5 * place });
     });
     return found.sort((one, other) => one.thickness - other.thickness);
   }
 
-  #key(event) {
+  #key(key) {
     const last = this.stage.explanation.shape[0] - 1;
-    const now = this.seen?.token ?? null;
-    const keys = {
-      ArrowDown: now === null ? 0 : Math.min(last, now + 1),
-      ArrowUp: now === null ? last : Math.max(0, now - 1),
-      Home: 0,
-      End: last,
-      Escape: null,
-    };
-    if (!(event.key in keys)) return;
-    event.preventDefault();
-    const token = keys[event.key];
-    if (token !== null) this.rows.show(token);
-    this.stage.state.set({ token, hover: null });
-  }
-
-  #hovered(event) {
-    const token = event.target.dataset?.token;
-    if (event.pointerType !== "touch" && token !== undefined) this.stage.state.set({ hover: Number(token) });
-  }
-
-  #clicked(event) {
-    const token = event.target.dataset?.token;
-    this.stage.state.set({ token: token === undefined ? null : Number(token), hover: null });
+    const found = reached(key, this.seen?.token ?? null, last, { ArrowDown: 1, ArrowUp: -1 });
+    if (typeof found === "number") this.rows.show(found);
+    return found;
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { ink, pixels, weightScale } from "./colours.js";
 import { element, styled } from "./dom.js";
-import { paint } from "./scene.js";
+import { drawOn } from "./scene.js";
 import { visible } from "./token_lines.js";
 import { onFrames } from "./virtual.js";
 
@@ -36,7 +36,7 @@ class Matrix {
         tabindex: 0,
         role: "application",
         "aria-roledescription": "matrix",
-        "aria-label": "Weights: a row for each query, a column for each key. Arrow keys move; plus and minus zoom.",
+        "aria-label": "A row for each query, a column for each key. Arrow keys move, plus and minus zoom.",
         onkeydown: (event) => this.#pressed(event),
         onpointermove: (event) => this.#hovered(event),
         onpointerleave: () => stage.state.set({ hover: null }),
@@ -44,9 +44,10 @@ class Matrix {
       },
       [this.space],
     );
-    const larger = element("button", { type: "button", text: "+", "aria-label": "Larger cells", onclick: () => this.#zoom(2) });
-    const smaller = element("button", { type: "button", text: "−", "aria-label": "Smaller cells", onclick: () => this.#zoom(0.5) });
-    this.tools = element("div", { class: "attention-tools" }, [smaller, larger]);
+    const zoom = (text, label, factor) =>
+      element("button", { type: "button", text, "aria-label": label, onclick: () => this.#zoom(factor) });
+    const buttons = [zoom("−", "Smaller cells", 0.5), zoom("+", "Larger cells", 2)];
+    this.tools = element("div", { class: "attention-tools" }, buttons);
     stage.panel.append(this.tools, this.box);
     this.frames = onFrames(this.box, () => this.#draw());
   }
@@ -78,14 +79,7 @@ class Matrix {
     if (!this.cell) this.#fit(width);
     const size = [this.#start + this.keys * this.cell, this.#start + this.queries * this.cell];
     styled(this.space, { width: `${size[0]}px`, height: `${size[1]}px` });
-    const scene = this.#scene();
-    const ratio = window.devicePixelRatio || 1;
-    this.canvas.width = Math.round(scene.width * ratio);
-    this.canvas.height = Math.round(scene.height * ratio);
-    styled(this.canvas, { width: `${scene.width}px`, height: `${scene.height}px` });
-    const context = this.canvas.getContext("2d");
-    context.scale(ratio, ratio);
-    paint(context, scene);
+    drawOn(this.canvas, this.#scene());
   }
 
   #fit(width) {

@@ -5,6 +5,7 @@
  */
 
 const JSON_LENGTH = "Inference-Header-Content-Length";
+const OCTETS = "application/octet-stream";
 
 /**
  * @typedef {object} Api where the server is.
@@ -105,7 +106,7 @@ export async function infer(api, model, version, signature, inputs, signal) {
   const bytes = new TextEncoder().encode(header);
   const response = await called(api, path, {
     method: "POST",
-    headers: { ...api.headers, [JSON_LENGTH]: String(bytes.length), "Content-Type": "application/octet-stream" },
+    headers: { ...api.headers, [JSON_LENGTH]: String(bytes.length), "Content-Type": OCTETS },
     body: new Blob([bytes, ...parts.filter((part) => part !== null)]),
     signal,
   });

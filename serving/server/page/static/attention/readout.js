@@ -38,8 +38,9 @@ export class Readout {
     this.title.textContent = titleOf(seen, explanation);
     this.most.textContent = weight(isMatrix ? seen.mostOfAll : seen.most);
     const steps = Array.from({ length: 160 }, (_, step) => step / 159);
-    const shape = { kind: "cells", columns: 160, rows: 1, pixels: pixels(weightScale(seen.dark), steps, (at) => scaled(at, seen.state)) };
-    this.ramp.getContext("2d").drawImage(cellCanvas(/** @type {any} */ (shape)), 0, 0, 160, 12);
+    const painted = pixels(weightScale(seen.dark), steps, (at) => scaled(at, seen.state));
+    const ramp = cellCanvas({ kind: "cells", columns: 160, rows: 1, pixels: painted });
+    this.ramp.getContext("2d").drawImage(ramp, 0, 0, 160, 12);
     this.list.replaceChildren(...topRows(seen, explanation).map(([name, value]) => item(name, value)));
   }
 
@@ -79,7 +80,8 @@ export function titleOf({ state, token }, { tokens }) {
     const name = visible(tokens[token] ?? "");
     return direction === "from" ? `${of}: what “${name}” attends to` : `${of}: what attends to “${name}”`;
   }
-  return base === "average" ? `${of}: what all attend to, on average` : `Pooling, hop ${Number(base) + 1}`;
+  if (base !== "average") return `Pooling, hop ${Number(base) + 1}`;
+  return `${of}: what all attend to, on average`;
 }
 
 function item(name, value) {

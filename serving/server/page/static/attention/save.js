@@ -1,7 +1,7 @@
 /** What is seen, as a file: PNG, SVG, or a page of its own without any script. */
 
 import { element } from "./dom.js";
-import { canvasOf, svgOf } from "./scene.js";
+import { drawOn, svgOf } from "./scene.js";
 
 /** Pixels of a PNG for each pixel on the page. */
 const RATIO = 2;
@@ -23,7 +23,8 @@ const STYLE_HASH = "sha256-unlnP/Be13VMv7+MAo0+FNmVQ/HdXF19bejRDU72aGU=";
 
 /** @param {Seen} seen */
 export async function savePng({ scene }) {
-  const canvas = canvasOf(scene, RATIO);
+  const canvas = document.createElement("canvas");
+  drawOn(canvas, scene, RATIO);
   const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
   download(/** @type {Blob} */ (blob), `${fileName(scene.title)}.png`);
 }
@@ -36,7 +37,8 @@ export function saveSvg({ scene }) {
 
 /** @param {Seen} seen */
 export function saveHtml(seen) {
-  download(new Blob([pageOf(seen)], { type: "text/html;charset=utf-8" }), `${fileName(seen.scene.title)}.html`);
+  const page = new Blob([pageOf(seen)], { type: "text/html;charset=utf-8" });
+  download(page, `${fileName(seen.scene.title)}.html`);
 }
 
 /**
@@ -75,5 +77,6 @@ function download(blob, name) {
 }
 
 function fileName(title) {
-  return title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").toLowerCase() || "attention";
+  const words = title.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "");
+  return words.slice(0, 80).toLowerCase() || "attention";
 }

@@ -1,6 +1,6 @@
 /** A picture as a list of shapes, drawn alike as SVG and on a canvas. */
 
-import { svgElement } from "./dom.js";
+import { styled, svgElement } from "./dom.js";
 
 /**
  * @typedef {object} Shape
@@ -58,7 +58,7 @@ export function svgOf({ width, height, background, shapes, title }) {
  * @param {CanvasRenderingContext2D} context already scaled to the screen's pixels.
  * @param {Scene} scene
  */
-export function paint(context, { width, height, background, shapes }) {
+function paint(context, { width, height, background, shapes }) {
   if (background) {
     context.fillStyle = background;
     context.fillRect(0, 0, width, height);
@@ -71,18 +71,18 @@ export function paint(context, { width, height, background, shapes }) {
 }
 
 /**
- * Return a canvas with a scene.
+ * Draw a scene on a canvas of its size.
+ * @param {HTMLCanvasElement} canvas
  * @param {Scene} scene
  * @param {number} ratio canvas pixels for each pixel of the scene.
  */
-export function canvasOf(scene, ratio) {
-  const canvas = document.createElement("canvas");
+export function drawOn(canvas, scene, ratio = window.devicePixelRatio || 1) {
   canvas.width = Math.round(scene.width * ratio);
   canvas.height = Math.round(scene.height * ratio);
+  styled(canvas, { width: `${scene.width}px`, height: `${scene.height}px` });
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.scale(ratio, ratio);
   paint(context, scene);
-  return canvas;
 }
 
 /**
@@ -154,12 +154,12 @@ function node(shape) {
     return svgElement("path", { d: pathOf(shape), fill: "none", ...strokes });
   }
   if (kind === "cells") {
-    const href = cellCanvas(shape).toDataURL();
-    return svgElement("image", { x, y, width, height, href, preserveAspectRatio: "none", "image-rendering": "pixelated" });
+    const image = { href: cellCanvas(shape).toDataURL(), preserveAspectRatio: "none" };
+    return svgElement("image", { x, y, width, height, ...image, "image-rendering": "pixelated" });
   }
   const turned = shape.turn ? `rotate(${shape.turn} ${x} ${y})` : null;
   const place = { x, y, "font-size": shape.size ?? 14, "text-anchor": shape.anchor, transform: turned };
-  return svgElement("text", { ...place, fill, direction: "ltr", "unicode-bidi": "plaintext", text: shape.text });
+  return svgElement("text", { ...place, fill, direction: "ltr", text: shape.text });
 }
 
 function pathOf({ kind, points }) {

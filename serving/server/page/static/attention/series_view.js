@@ -2,6 +2,7 @@
 
 import { colour, ink, weightScale } from "./colours.js";
 import { element, styled } from "./dom.js";
+import { reached, slider, tell } from "./pointing.js";
 import { svgOf } from "./scene.js";
 import { onFrames } from "./virtual.js";
 
@@ -31,22 +32,9 @@ class Series {
     this.lanes = Math.min(features, MOST_LANES);
     this.ranges = Array.from({ length: this.lanes }, (_, feature) => rangeOf(values, features, feature));
     this.inner = element("div", { class: "attention-space" });
-    this.box = element(
-      "div",
-      {
-        class: "attention-window attention-series",
-        role: "slider",
-        tabindex: 0,
-        "aria-label": "Position. Arrow keys choose one, Escape none.",
-        "aria-valuemin": 0,
-        "aria-valuemax": this.positions - 1,
-        onkeydown: (event) => this.#key(event),
-        onpointermove: (event) => this.#pointed(event, "hover"),
-        onpointerleave: () => stage.state.set({ hover: null }),
-        onclick: (event) => this.#pointed(event, "token"),
-      },
-      [this.inner],
-    );
+    const under = (event) => this.#under(event);
+    const key = (...pressed) => this.#key(...pressed);
+    this.box = slider(stage, "Position", under, key, this.inner);
     stage.panel.append(this.box);
     if (features > MOST_LANES) {
       this.note = element("p", { text: `The first ${MOST_LANES} of ${features} features.` });
@@ -57,8 +45,7 @@ class Series {
 
   show(seen) {
     this.seen = seen;
-    this.box.setAttribute("aria-valuenow", String(seen.token ?? 0));
-    this.box.setAttribute("aria-valuetext", seen.token === null ? "none" : this.stage.described(seen, seen.token));
+    tell(this.box, this.stage, seen);
     this.#draw();
   }
 
@@ -133,9 +120,10 @@ class Series {
     const place = at(values[position]);
     const [x, width] = [first + 0.5, Math.max(1, end - first - 1)];
     const height = place * BARS;
+    const y = top + CURVES + BARS - height;
     const shapes = [
       { kind: "rect", x, y: top, width, height: CURVES, fill: colour(scale, place * 0.6), opacity: 0.6 },
-      { kind: "rect", x, y: top + CURVES + BARS - height, width, height, fill: colour(scale, 0.3 + 0.7 * place) },
+      { kind: "rect", x, y, width, height, fill: colour(scale, 0.3 + 0.7 * place) },
     ];
     if (position === token) {
       const stroke = ink(scale, 0);
@@ -164,35 +152,23 @@ class Series {
     return lines.filter((points) => points.length > 1);
   }
 
-  #pointed(event, what) {
-    if (what === "hover" && event.pointerType === "touch") return;
+  #under(event) {
     const x = event.clientX - this.box.getBoundingClientRect().left - this.box.clientLeft;
     for (let position = 0; position < this.positions; position += 1) {
       const [first, end] = this.#span(position).map((frame) => this.#x(frame));
-      if (x >= first && x < end) return void this.stage.state.set({ hover: null, [what]: position });
+      if (x >= first && x < end) return position;
     }
+    return undefined;
   }
 
-  #key(event) {
-    const last = this.positions - 1;
-    const now = this.seen?.token ?? null;
-    const keys = {
-      ArrowRight: now === null ? 0 : Math.min(last, now + 1),
-      ArrowUp: now === null ? 0 : Math.min(last, now + 1),
-      ArrowLeft: now === null ? last : Math.max(0, now - 1),
-      ArrowDown: now === null ? last : Math.max(0, now - 1),
-      Home: 0,
-      End: last,
-      Escape: null,
-    };
-    if (!(event.key in keys)) return;
-    event.preventDefault();
-    const token = keys[event.key];
-    if (token !== null) {
-      const [first, end] = this.#span(token).map((frame) => this.#x(frame));
-      if (first < 0 || end > this.box.clientWidth) this.box.scrollLeft += first - this.box.clientWidth / 2;
+  #key(key, now, last) {
+    const found = reached(key, now, last, { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 });
+    if (typeof found === "number") {
+      const [first, end] = this.#span(found).map((frame) => this.#x(frame));
+      const { clientWidth } = this.box;
+      if (first < 0 || end > clientWidth) this.box.scrollLeft += first - clientWidth / 2;
     }
-    this.stage.state.set({ token, hover: null });
+    return found;
   }
 }
 

@@ -1,6 +1,7 @@
 /** The text, each token in the colour of its weight. */
 
 import { weightScale } from "./colours.js";
+import { ofState } from "./pointing.js";
 import { TokenText } from "./token_text.js";
 
 /**
@@ -13,8 +14,7 @@ export function textView(stage) {
   let seen = null;
   const text = new TokenText(stage.panel, explanation.tokens, {
     label: "Tokens. Arrow keys choose one, Escape none.",
-    hover: (token) => state.set({ hover: token }),
-    choose: (token) => state.set({ token, hover: null }),
+    ...ofState(state),
     describe: (token) => stage.described(seen, token),
   });
   return {

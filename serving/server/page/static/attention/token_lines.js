@@ -1,7 +1,8 @@
 /** Lines of tokens as wide as the page, measured before they are drawn: only those in sight become elements. */
 
 const PADDING = 4;
-const DIRECTIONS = /(\p{Script=Arabic}|\p{Script=Hebrew}|\p{Script=Syriac}|\p{Script=Thaana}|\p{Script=Nko})|\p{L}/u;
+/** The first letter of a text: in the group if its script runs from right to left. */
+const LETTER = /([\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}])|\p{L}/u;
 
 /**
  * @typedef {object} Lines
@@ -59,7 +60,7 @@ export function broken(widths, room, gap) {
  */
 export function directionOf(tokens) {
   for (const token of tokens) {
-    const found = DIRECTIONS.exec(token);
+    const found = LETTER.exec(token);
     if (found) return found[1] ? "rtl" : "ltr";
   }
   return "ltr";
@@ -70,5 +71,6 @@ export function directionOf(tokens) {
  * @param {string} token
  */
 export function visible(token) {
-  return token.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/^ +$/, (blanks) => "␣".repeat(blanks.length)) || "∅";
+  const lines = token.replace(/\n/g, "⏎").replace(/\t/g, "⇥");
+  return lines.replace(/^ +$/, (blanks) => "␣".repeat(blanks.length)) || "∅";
 }

@@ -2,6 +2,7 @@
 
 import { colour, ink } from "./colours.js";
 import { element, freshId, styled } from "./dom.js";
+import { pointing, reached, tokenUnder } from "./pointing.js";
 import { FONT } from "./scene.js";
 import { inSlices } from "./slices.js";
 import { broken, directionOf, measured, visible } from "./token_lines.js";
@@ -78,7 +79,9 @@ export class TokenText {
     const first = Math.floor(this.box.scrollTop / LINE);
     const end = Math.min(this.lines.length, first + Math.ceil(this.box.clientHeight / LINE));
     const shapes = [];
-    for (let line = first; line < end; line += 1) shapes.push(...this.#lineShapes(line, top + (line - first) * LINE));
+    for (let line = first; line < end; line += 1) {
+      shapes.push(...this.#lineShapes(line, top + (line - first) * LINE));
+    }
     return { shapes, width: this.room + 2 * GAP, bottom: top + (end - first) * LINE };
   }
 
@@ -100,10 +103,10 @@ export class TokenText {
     const place = at(values[token]);
     const fill = colour(scale, place);
     const edge = token === chosen ? ink(scale, 0) : undefined;
-    const name = visible(this.tokens[token]);
+    const name = { text: visible(this.tokens[token]), fill: ink(scale, place), size: SIZE };
     return [
       { kind: "rect", x, y: y + 4, width, height: LINE - 8, fill, stroke: edge, thickness: 2 },
-      { kind: "text", x: x + width / 2, y: y + 25, text: name, fill: ink(scale, place), size: SIZE, anchor: "middle" },
+      { kind: "text", x: x + width / 2, y: y + 25, anchor: "middle", ...name },
     ];
   }
 
@@ -116,25 +119,23 @@ export class TokenText {
       {
         class: "attention-window attention-text",
         role: "listbox",
-        tabindex: 0,
         "aria-label": this.options.label,
-        onkeydown: (event) => this.#key(event),
-        onpointermove: (event) => this.#hovered(event),
-        onpointerleave: () => this.options.hover(null),
-        onclick: (event) => this.#clicked(event),
+        ...pointing({ ...this.options, under: tokenUnder, key: (event) => this.#key(event.key) }),
       },
       [this.drawn],
     );
     parent.append(this.box);
-    this.rows = virtualRows(this.box, () => LINE, () => this.lines.length, (first, end) => this.#draw(first, end));
+    const draw = (first, end) => this.#draw(first, end);
+    this.rows = virtualRows(this.box, () => LINE, () => this.lines.length, draw);
     this.sizes = new ResizeObserver(() => this.#break());
     this.sizes.observe(this.box);
   }
 
   async #measure() {
+    const least = this.isJoined ? LEAST : 0;
+    const steps = measured(this.tokens.map(visible), `${SIZE}px ${FONT}`, least);
     try {
-      const least = this.isJoined ? LEAST : 0;
-      this.widths = await inSlices(measured(this.tokens.map(visible), `${SIZE}px ${FONT}`, least), this.stop.signal);
+      this.widths = await inSlices(steps, this.stop.signal);
     } catch {
       return; // taken away before it was measured
     }
@@ -193,38 +194,15 @@ export class TokenText {
     styled(node, { "background-color": colour(scale, place), color: ink(scale, place) });
   }
 
-  #hovered(event) {
-    const token = event.target.dataset?.token;
-    if (event.pointerType !== "touch" && token !== undefined) this.options.hover(Number(token));
-  }
-
-  #clicked(event) {
-    const token = event.target.dataset?.token;
-    this.options.choose(token === undefined ? null : Number(token));
-  }
-
-  #key(event) {
-    const token = this.#reached(event.key);
-    if (token === undefined) return;
-    event.preventDefault();
-    if (token !== null) this.show(token);
-    this.options.choose(token);
-  }
-
-  /** Return the token that a key leads to: null for none, undefined for another key. */
-  #reached(key) {
-    const last = this.tokens.length - 1;
+  /** Return the token that a key leads to, and bring it into sight. */
+  #key(key) {
     const now = this.painting?.token ?? null;
-    const forward = this.direction === "rtl" ? "ArrowLeft" : "ArrowRight";
-    const backward = this.direction === "rtl" ? "ArrowRight" : "ArrowLeft";
-    if (key === "Escape") return null;
-    if (key === "Home") return 0;
-    if (key === "End") return last;
-    if (key === forward) return now === null ? 0 : Math.min(last, now + 1);
-    if (key === backward) return now === null ? last : Math.max(0, now - 1);
-    if (key === "ArrowDown") return this.#below(now, 1);
-    if (key === "ArrowUp") return this.#below(now, -1);
-    return undefined;
+    const isRight = this.direction === "rtl";
+    const steps = { ArrowRight: isRight ? -1 : 1, ArrowLeft: isRight ? 1 : -1 };
+    const below = { ArrowDown: 1, ArrowUp: -1 }[key];
+    const found = below ? this.#below(now, below) : reached(key, now, this.tokens.length - 1, steps);
+    if (typeof found === "number") this.show(found);
+    return found;
   }
 
   /** Return the token of the line before or after whose middle is nearest. */

@@ -129,7 +129,8 @@ class Attention {
       this.view.show(this.seen);
       if (state.tab !== "matrix" || state.token === null) this.#hint(state);
     } catch (error) {
-      if (asked === this.asked && !this.matrices.stop.signal.aborted) this.readout.say(`No weights: ${error.message}`, true);
+      const isGone = asked !== this.asked || this.matrices.stop.signal.aborted;
+      if (!isGone) this.readout.say(`No weights: ${error.message}`, true);
     }
   }
 
@@ -222,7 +223,8 @@ class Attention {
     const title = [this.explanation.title, titleOf(this.seen, this.explanation)].filter(Boolean).join(". ");
     const { width, height, shapes } = this.view.scene();
     const heading = { kind: "text", x: 4, y: 20, text: title, fill, size: 14 };
-    const scene = { width, height, background: dark ? "#14161b" : "#ffffff", shapes: [heading, ...shapes], title };
+    const background = dark ? "#14161b" : "#ffffff";
+    const scene = { width, height, background, shapes: [heading, ...shapes], title };
     const told = this.view.told?.() ?? { sentences: SENTENCES, rows: topRows(this.seen, this.explanation) };
     return { scene, ...told };
   }

@@ -22,7 +22,8 @@ export function virtualRows(scroller, rowHeight, count, draw) {
     const top = row * rowHeight();
     const bottom = top + rowHeight();
     if (top < scroller.scrollTop) scroller.scrollTop = top;
-    else if (bottom > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = bottom - scroller.clientHeight;
+    const { clientHeight } = scroller;
+    if (bottom > scroller.scrollTop + clientHeight) scroller.scrollTop = bottom - clientHeight;
   };
   return { refresh, show, ...onFrames(scroller, refresh) };
 }

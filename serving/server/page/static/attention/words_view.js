@@ -1,7 +1,8 @@
 /** What words count for: the answer without each of them, and the n-grams of the wide path. */
 
 import { changeScale, colour, ink } from "./colours.js";
-import { choice, element, styled } from "./dom.js";
+import { choice } from "./controls.js";
+import { element, styled } from "./dom.js";
 import { largest, top } from "./matrices.js";
 import { TokenText } from "./token_text.js";
 import { visible } from "./token_lines.js";
@@ -24,7 +25,8 @@ class Words {
     this.label = 0;
     this.seen = null;
     this.status = element("p", { role: "status" });
-    this.button = element("button", { type: "button", text: "Leave out each word", onclick: () => this.#ask() });
+    const onclick = () => this.#ask();
+    this.button = element("button", { type: "button", text: "Leave out each word", onclick });
     this.top = element("div", { class: "attention-tools" }, [this.button]);
     this.place = element("div");
     this.ngrams = element("div");
@@ -48,7 +50,8 @@ class Words {
     if (!this.text) return { width: 420, height: 60, shapes: [] };
     const { shapes, width, bottom } = this.text.shapes(34);
     const bars = this.#bars().flatMap((bar, place) => this.#barShapes(bar, bottom + 12 + place * 24));
-    return { width: Math.max(width, 420), height: bottom + 20 + (bars.length / 3) * 24, shapes: [...shapes, ...bars] };
+    const height = bottom + 20 + (bars.length / 3) * 24;
+    return { width: Math.max(width, 420), height, shapes: [...shapes, ...bars] };
   }
 
   /** Sentences and rows for a saved page. */
@@ -114,7 +117,8 @@ class Words {
   #bars() {
     const changes = this.#changes();
     const { words } = this.stage.kept.words;
-    return top(changes.map(Math.abs), BARS).map((place) => ({ name: visible(words[place]), value: changes[place] }));
+    const places = top(changes.map(Math.abs), BARS);
+    return places.map((place) => ({ name: visible(words[place]), value: changes[place] }));
   }
 
   #paint() {
@@ -125,7 +129,8 @@ class Words {
     const scale = changeScale(this.seen.dark);
     const at = (value) => 0.5 - value / most / 2; // a word counts for a label whose score falls without it
     this.text.paint({ values: changes, at, scale, token: this.token ?? null });
-    this.list.replaceChildren(...this.#bars().map(({ name, value }) => barOf(name, signed(value), at(value), scale)));
+    const bars = this.#bars().map(({ name, value }) => barOf(name, signed(value), at(value), scale));
+    this.list.replaceChildren(...bars);
     this.status.textContent =
       `Score of “${labels[this.label]}”: ${number(whole[this.label])}. Below, the change without each word: ` +
       "blue where the score falls, orange where it rises.";
@@ -153,9 +158,10 @@ class Words {
     const most = largest(this.#changes().map(Math.abs)) || 1;
     const scale = changeScale(this.seen.dark);
     const fill = ink(scale, 0.5);
+    const width = (150 * Math.abs(value)) / most;
     return [
       { kind: "text", x: 150, y: y + 15, text: name.slice(0, 20), fill, anchor: "end" },
-      { kind: "rect", x: 158, y, width: (150 * Math.abs(value)) / most, height: 20, fill: colour(scale, 0.5 - value / most / 2) },
+      { kind: "rect", x: 158, y, width, height: 20, fill: colour(scale, 0.5 - value / most / 2) },
       { kind: "text", x: 320, y: y + 15, text: signed(value), fill },
     ];
   }
