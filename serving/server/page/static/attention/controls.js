@@ -70,7 +70,7 @@ export function choices(explanation, state) {
  */
 export function choice(label, options, value, change) {
   const made = options.map(([key, text]) => element("option", { value: key, text }));
-  const select = element("select", { onchange: () => change(select.value) }, made);
+  const select = element("select", { "aria-label": label, onchange: () => change(select.value) }, made);
   select.value = value;
   return { label: element("label", {}, [element("span", { text: label }), select]), select };
 }
@@ -88,8 +88,8 @@ function offered(explanation) {
     ["from", "it attends to"],
     ["to", "attends to it"],
   ];
-  if (shape[0] === shape[1]) found.push(["direction", "A token shows what", directions]);
-  if (poolings) found.push(["base", "No token shows", bases(poolings.length / shape[1])]);
+  if (shape[0] === shape[1]) found.push(["direction", "A position shows what", directions]);
+  if (poolings) found.push(["base", "None chosen shows", bases(poolings.length / shape[1])]);
   const scales = [
     ["plain", "in proportion"],
     ["root", "square root"],
@@ -99,8 +99,8 @@ function offered(explanation) {
 
 function sources(explanation) {
   const found = [["head", "one head"]];
-  if (explanation.heads > 1) found.push(["layer", "average over the heads of a layer"]);
-  if (explanation.heads * explanation.layers > 1) found.push(["all", "average over all layers and heads"]);
+  if (explanation.heads > 1) found.push(["layer", "average over a layer's heads"]);
+  if (explanation.heads * explanation.layers > 1) found.push(["all", "average over all heads"]);
   if (hasRollout(explanation)) found.push(["rollout", "rollout through all layers"]);
   return found;
 }

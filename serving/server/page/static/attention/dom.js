@@ -1,6 +1,8 @@
 /** Elements made from code: data become text or attributes, never markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
+/** Pictures are made here: in the page, those in them would be loaded, which its policy may forbid. */
+const APART = document.implementation.createHTMLDocument("");
 
 /**
  * Make an HTML element.
@@ -21,7 +23,7 @@ export function element(name, attributes = {}, children = []) {
  * @returns {any}
  */
 export function svgElement(name, attributes = {}, children = []) {
-  return filled(document.createElementNS(SVG, name), attributes, children);
+  return filled(APART.createElementNS(SVG, name), attributes, children);
 }
 
 /**

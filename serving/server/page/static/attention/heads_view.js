@@ -81,7 +81,7 @@ class Heads {
 
   #whole() {
     const place = { layer: 0, head: 0 };
-    const buttons = [this.#button({ source: "all", ...place }, "all", "Average over all layers and heads")];
+    const buttons = [this.#button({ source: "all", ...place }, "all", "Average over all heads")];
     if (hasRollout(this.stage.explanation)) {
       buttons.push(this.#button({ source: "rollout", ...place }, "rollout", "Attention rollout"));
     }

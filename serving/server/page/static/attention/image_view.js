@@ -100,7 +100,8 @@ class Picture {
   #frame(patch) {
     const [top, left, bottom, right] = this.patches.subarray(4 * patch, 4 * patch + 4);
     const [width, height] = this.size;
-    return { x: left * width, y: top * height, width: (right - left) * width, height: (bottom - top) * height };
+    const [x, y] = [Math.round(left * width), Math.round(top * height)];
+    return { x, y, width: Math.round(right * width) - x, height: Math.round(bottom * height) - y };
   }
 
   #under(event) {

@@ -3,7 +3,7 @@
 import { colour, ink, weightScale } from "./colours.js";
 import { element, freshId, styled } from "./dom.js";
 import { line } from "./matrices.js";
-import { ofState, pointing, reached, tokenUnder } from "./pointing.js";
+import { ofState, pointing, reached, shownOf, tokenUnder } from "./pointing.js";
 import { svgOf } from "./scene.js";
 import { visible } from "./token_lines.js";
 import { virtualRows } from "./virtual.js";
@@ -152,7 +152,7 @@ class Lines {
 
   #key(key) {
     const last = this.stage.explanation.shape[0] - 1;
-    const found = reached(key, this.seen?.token ?? null, last, { ArrowDown: 1, ArrowUp: -1 });
+    const found = reached(key, shownOf(this.stage.state), last, { ArrowDown: 1, ArrowUp: -1 });
     if (typeof found === "number") this.rows.show(found);
     return found;
   }

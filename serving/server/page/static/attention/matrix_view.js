@@ -2,6 +2,7 @@
 
 import { ink, pixels, weightScale } from "./colours.js";
 import { element, styled } from "./dom.js";
+import { shownOf } from "./pointing.js";
 import { drawOn } from "./scene.js";
 import { visible } from "./token_lines.js";
 import { onFrames } from "./virtual.js";
@@ -206,7 +207,7 @@ class Matrix {
   #pressed(event) {
     if (event.key === "+" || event.key === "-") return void this.#zoom(event.key === "+" ? 2 : 0.5);
     if (event.key === "Escape") return void this.stage.state.set({ token: null, hover: null });
-    const [row, column] = [this.seen?.token ?? 0, this.key];
+    const [row, column] = [shownOf(this.stage.state) ?? 0, this.key];
     const steps = {
       ArrowUp: [row - 1, column],
       ArrowDown: [row + 1, column],

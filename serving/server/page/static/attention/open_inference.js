@@ -5,11 +5,13 @@
  */
 
 const JSON_LENGTH = "Inference-Header-Content-Length";
+/** The longest call, in milliseconds; the server has a limit of its own. */
+const DEADLINE = 300_000;
 const OCTETS = "application/octet-stream";
 
 /**
  * @typedef {object} Api where the server is.
- * @property {string} [base] before the paths; empty for the page's own origin.
+ * @property {string} [base] before the paths; empty for the page's own server.
  * @property {Record<string, string>} [headers] sent with each call.
  */
 
@@ -136,8 +138,11 @@ export async function json(api, path, options = {}) {
   return (await called(api, path, { ...options, headers: { ...api.headers, ...options.headers } })).json();
 }
 
-async function called(api, path, options) {
-  const response = await fetch(`${api.base ?? ""}${path}`, options);
+async function called(api, path, { signal, ...options }) {
+  const deadline = AbortSignal.timeout(DEADLINE);
+  const ends = signal ? AbortSignal.any([signal, deadline]) : deadline;
+  // Without a base: beside the page, wherever a proxy has put it.
+  const response = await fetch(api.base ? api.base + path : path.slice(1), { ...options, signal: ends });
   if (response.ok) return response;
   const text = await response.text();
   let reason = text;

@@ -73,7 +73,8 @@ export function pointing({ under, key, hover, choose }) {
   };
 }
 
-function shownOf(state) {
+/** Return the position that is looked at. */
+export function shownOf(state) {
   const { hover, token } = state.get();
   return hover ?? token;
 }
@@ -84,9 +85,10 @@ export function tokenUnder(event) {
   return token === undefined ? undefined : Number(token);
 }
 
-/** Return the listeners' changes of a state: what is pointed at, and what is chosen. */
+/** Return what is looked at in a state, and the changes of what is pointed at and what is chosen. */
 export function ofState(state) {
   return {
+    now: () => shownOf(state),
     hover: (hover) => state.set({ hover }),
     choose: (token) => state.set({ token, hover: null }),
   };

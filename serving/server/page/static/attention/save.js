@@ -54,7 +54,6 @@ export function pageOf({ scene, sentences, rows }) {
     element("meta", { "http-equiv": "Content-Security-Policy", content: policy }),
     element("meta", { name: "viewport", content: "width=device-width" }),
   );
-  page.head.append(element("style", { text: STYLE }));
   page.documentElement.lang = document.documentElement.lang || "en";
   page.body.append(
     element("h1", { text: scene.title }),
@@ -62,7 +61,9 @@ export function pageOf({ scene, sentences, rows }) {
     ...sentences.map((text) => element("p", { text })),
     element("table", {}, rows.map(rowOf)),
   );
-  return `<!doctype html>\n${page.documentElement.outerHTML}\n`;
+  // As text: a style element here would be this page's own, which its policy forbids.
+  const markup = page.documentElement.outerHTML.replace("</head>", `<style>${STYLE}</style></head>`);
+  return `<!doctype html>\n${markup}\n`;
 }
 
 function rowOf([name, value]) {

@@ -24,6 +24,7 @@ const LEAST = 8;
 /**
  * @typedef {object} Options
  * @property {string} label what the list is.
+ * @property {() => number | null} now the token that is looked at; keys may come faster than it is painted.
  * @property {(token: number | null) => void} hover
  * @property {(token: number | null) => void} choose
  * @property {(token: number) => string} describe a token in words, with its value.
@@ -196,7 +197,7 @@ export class TokenText {
 
   /** Return the token that a key leads to, and bring it into sight. */
   #key(key) {
-    const now = this.painting?.token ?? null;
+    const now = this.options.now();
     const isRight = this.direction === "rtl";
     const steps = { ArrowRight: isRight ? -1 : 1, ArrowLeft: isRight ? 1 : -1 };
     const below = { ArrowDown: 1, ArrowUp: -1 }[key];

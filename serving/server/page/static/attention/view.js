@@ -127,15 +127,15 @@ class Attention {
       this.seen = this.#seen(state, matrix);
       this.readout.show(this.seen, this.explanation, state.tab === "matrix");
       this.view.show(this.seen);
-      if (state.tab !== "matrix" || state.token === null) this.#hint(state);
+      this.#hint(state);
     } catch (error) {
       const isGone = asked !== this.asked || this.matrices.stop.signal.aborted;
       if (!isGone) this.readout.say(`No weights: ${error.message}`, true);
     }
   }
 
-  #hint({ token, hover }) {
-    if (hover !== null) return;
+  #hint({ token, hover, tab }) {
+    if (hover !== null || tab === "words" || (tab === "matrix" && token !== null)) return;
     const none = "Point at a position, or choose one with the arrow keys.";
     this.readout.say(token === null ? none : "Escape: back to the average.", false);
   }

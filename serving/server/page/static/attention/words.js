@@ -49,8 +49,9 @@ export async function contributions(call, signal) {
     labelsOf(call, signal),
     infer(call.server, call.model, call.version, "contributions", [asked], signal),
   ]);
-  const logits = answer.numbers("logits", Float32Array);
-  return { ngrams: answer.strings("ngrams"), kinds: answer.strings("kinds"), labels, logits };
+  // Padding, where the server has answered longer texts in the same batch.
+  const ngrams = answer.strings("ngrams").filter((name) => name);
+  return { ngrams, kinds: answer.strings("kinds"), labels, logits: answer.numbers("logits", Float32Array) };
 }
 
 function byToken(tokens) {

@@ -90,6 +90,7 @@ class Words {
     this.place.replaceChildren();
     this.text = new TokenText(this.place, words, {
       label: "Words. Arrow keys choose one.",
+      now: () => this.token ?? null,
       hover: (token) => this.#chosen(token, true),
       choose: (token) => this.#chosen(token, false),
       describe: (token) => `${visible(words[token])}: ${signed(this.#changes()[token])} without it`,
