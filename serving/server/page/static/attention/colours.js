@@ -14,11 +14,7 @@ const STEPS = 256;
 /** @type {Map<string, Scale>} */
 const known = new Map();
 
-/**
- * Return the scale of weights: from the page's background to what stands out most from it.
- * @param {boolean} dark
- * @returns {Scale}
- */
+/** Return the scale of weights: from the page's background to what stands out most from it. */
 export function weightScale(dark) {
   return scaleOf(`weights ${dark}`, (at) => {
     const lightness = dark ? 0.205 + 0.715 * at : 0.985 - 0.62 * at;
@@ -30,8 +26,6 @@ export function weightScale(dark) {
 /**
  * Return the scale of changes: 0 is much less, one half is no change, 1 much more. Orange and blue differ for
  * every kind of sight; signs say the same.
- * @param {boolean} dark
- * @returns {Scale}
  */
 export function changeScale(dark) {
   return scaleOf(`changes ${dark}`, (at) => {
@@ -41,7 +35,6 @@ export function changeScale(dark) {
 }
 
 /**
- * @param {Scale} scale
  * @param {number} at from 0 to 1.
  * @returns {string} the colour in CSS.
  */
@@ -50,21 +43,14 @@ export function colour(scale, at) {
   return `rgb(${red}, ${green}, ${blue})`;
 }
 
-/**
- * Return black or white, whichever reads better on a colour: the better one has a contrast of 4.5 at least.
- * @param {Scale} scale
- * @param {number} at
- */
+/** Return black or white, whichever reads better on a colour: the better one has a contrast of 4.5 at least. */
 export function ink(scale, at) {
   return luminance(rgb(scale, at)) > 0.179 ? "#000" : "#fff";
 }
 
 /**
  * Paint values as pixels, RGBA.
- * @param {Scale} scale
  * @param {ArrayLike<number>} values from 0 to 1 after `at`.
- * @param {(value: number) => number} at
- * @returns {Uint8ClampedArray}
  */
 export function pixels(scale, values, at) {
   const found = new Uint8ClampedArray(4 * values.length);
@@ -78,19 +64,13 @@ export function pixels(scale, values, at) {
   return found;
 }
 
-/**
- * Return the relative luminance of an sRGB colour; WCAG 2.2.
- * @param {ArrayLike<number>} bytes
- */
+/** Return the relative luminance of an sRGB colour; WCAG 2.2. */
 export function luminance(bytes) {
   const [red, green, blue] = [0, 1, 2].map((place) => linear(bytes[place] / 255));
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-/**
- * True if an element is light on dark, whoever chose it.
- * @param {Element} node
- */
+/** True if an element is light on dark, whoever chose it. */
 export function isDark(node) {
   // Of the text, which is opaque even before the style sheet has come.
   return luminance((getComputedStyle(node).color.match(/[\d.]+/g) ?? ["0", "0", "0"]).map(Number)) > 0.179;

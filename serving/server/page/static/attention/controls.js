@@ -7,8 +7,6 @@ import { hasRollout } from "./matrices.js";
  * Make tabs that the arrow keys reach.
  * @param {[string, string][]} tabs names and titles.
  * @param {HTMLElement} panel what they switch.
- * @param {(name: string) => void} choose
- * @returns {{list: HTMLElement, show: (name: string) => void}}
  */
 export function tabList(tabs, panel, choose) {
   panel.id = freshId();
@@ -36,12 +34,7 @@ export function tabList(tabs, panel, choose) {
   return { list, show };
 }
 
-/**
- * Make the choices of matrix, direction and scale.
- * @param {import("./matrices.js").Explanation} explanation
- * @param {import("./state.js").Store} state
- * @returns {{bar: HTMLElement, show: (now: import("./state.js").State) => void}}
- */
+/** Make the choices of matrix, direction and scale. */
 export function choices(explanation, state) {
   const selects = new Map();
   const bar = element("div", { class: "attention-choices" });
@@ -66,7 +59,6 @@ export function choices(explanation, state) {
  * @param {[string, string][]} options value and text of each.
  * @param {string} value the chosen one.
  * @param {(value: string) => void} change called with another choice.
- * @returns {{label: HTMLLabelElement, select: HTMLSelectElement}}
  */
 export function choice(label, options, value, change) {
   const made = options.map(([key, text]) => element("option", { value: key, text }));

@@ -8,27 +8,19 @@ const APART = document.implementation.createHTMLDocument("");
  * Make an HTML element.
  * @param {string} name its tag.
  * @param {Record<string, unknown>} [attributes] `text` is its text; `on…` are listeners; null is left out.
- * @param {(Node | string)[]} [children]
  * @returns {any} the element.
  */
 export function element(name, attributes = {}, children = []) {
   return filled(document.createElement(name), attributes, children);
 }
 
-/**
- * Make an SVG element; the arguments are those of `element`.
- * @param {string} name
- * @param {Record<string, unknown>} [attributes]
- * @param {(Node | string)[]} [children]
- * @returns {any}
- */
+/** Make an SVG element; the arguments are those of `element`. */
 export function svgElement(name, attributes = {}, children = []) {
   return filled(APART.createElementNS(SVG, name), attributes, children);
 }
 
 /**
  * Set sizes or places through the object model, which a strict Content-Security-Policy allows.
- * @param {HTMLElement | SVGElement} node
  * @param {Record<string, string>} styles by their names in CSS.
  */
 export function styled(node, styles) {
@@ -47,7 +39,7 @@ function filled(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined) continue;
     if (name === "text") node.textContent = String(value);
-    else if (name.startsWith("on")) node.addEventListener(name.slice(2), /** @type {any} */ (value));
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, String(value));
   }
   node.append(...children);

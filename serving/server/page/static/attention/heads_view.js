@@ -9,15 +9,9 @@ import { inSlices, nextTask } from "./slices.js";
 /** Cells of a small matrix on each side, at most. */
 const SIDE = 64;
 
-/**
- * @param {import("./view.js").Stage} stage
- * @returns {import("./view.js").View}
- */
-export function headsView(stage) {
-  return new Heads(stage);
-}
-
-class Heads {
+/** @implements {import("./view.js").View} */
+export class HeadsView {
+  /** @param {import("./view.js").Stage} stage */
   constructor(stage) {
     this.stage = stage;
     this.seen = null;
@@ -70,11 +64,11 @@ class Heads {
   #row(layer, heads) {
     const name = `Layer ${layer + 1}`;
     const buttons = Array.from({ length: heads }, (_, head) =>
-      this.#button({ source: "head", layer, head }, `${layer + 1} · ${head + 1}`, `${name}, head ${head + 1}`),
+      this.#button({ source: "head", layer, head }, `${layer + 1}·${head + 1}`, `${name}, head ${head + 1}`),
     );
     if (heads > 1) {
       const asked = { source: "layer", layer, head: 0 };
-      buttons.push(this.#button(asked, `${layer + 1} · mean`, `${name}, average over heads`));
+      buttons.push(this.#button(asked, `${layer + 1}·mean`, `${name}, average over heads`));
     }
     return rowOf(name, buttons);
   }

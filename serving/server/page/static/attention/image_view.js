@@ -11,15 +11,9 @@ const GAP = 16;
 /** How much of a patch without any weight is still seen. */
 const LEAST = 0.15;
 
-/**
- * @param {import("./view.js").Stage} stage
- * @returns {import("./view.js").View}
- */
-export function imageView(stage) {
-  return new Picture(stage);
-}
-
-class Picture {
+/** @implements {import("./view.js").View} */
+export class ImageView {
+  /** @param {import("./view.js").Stage} stage */
   constructor(stage) {
     this.stage = stage;
     this.seen = null;

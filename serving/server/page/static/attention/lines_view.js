@@ -12,15 +12,9 @@ const ROW = 26;
 /** Weights below this share of the largest one get no line. */
 const FAINT = 0.01;
 
-/**
- * @param {import("./view.js").Stage} stage
- * @returns {import("./view.js").View}
- */
-export function linesView(stage) {
-  return new Lines(stage);
-}
-
-class Lines {
+/** @implements {import("./view.js").View} */
+export class LinesView {
+  /** @param {import("./view.js").Stage} stage */
   constructor(stage) {
     this.stage = stage;
     this.id = freshId();

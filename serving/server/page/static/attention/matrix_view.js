@@ -12,15 +12,9 @@ const LARGEST = 32;
 const NAMED = 12;
 const NAMES = 96;
 
-/**
- * @param {import("./view.js").Stage} stage
- * @returns {import("./view.js").View}
- */
-export function matrixView(stage) {
-  return new Matrix(stage);
-}
-
-class Matrix {
+/** @implements {import("./view.js").View} */
+export class MatrixView {
+  /** @param {import("./view.js").Stage} stage */
   constructor(stage) {
     this.stage = stage;
     [this.queries, this.keys] = stage.explanation.shape;

@@ -29,11 +29,7 @@ export class Readout {
     this.below = element("div", { class: "attention-below" }, [this.legend, this.status, this.list]);
   }
 
-  /**
-   * @param {import("./view.js").Seen} seen
-   * @param {import("./matrices.js").Explanation} explanation
-   * @param {boolean} isMatrix true if colours are scaled over the whole matrix.
-   */
+  /** @param {boolean} isMatrix true if colours are scaled over the whole matrix. */
   show(seen, explanation, isMatrix) {
     this.title.textContent = titleOf(seen, explanation);
     this.most.textContent = weight(isMatrix ? seen.mostOfAll : seen.most);
@@ -44,10 +40,7 @@ export class Readout {
     this.list.replaceChildren(...topRows(seen, explanation).map(([name, value]) => item(name, value)));
   }
 
-  /**
-   * @param {string} text
-   * @param {boolean} aloud false for what only the pointer passes over.
-   */
+  /** @param {boolean} aloud false for what only the pointer passes over. */
   say(text, aloud) {
     this.status.setAttribute("aria-live", aloud ? "polite" : "off");
     this.status.textContent = text;

@@ -26,7 +26,7 @@ export async function savePng({ scene }) {
   const canvas = document.createElement("canvas");
   drawOn(canvas, scene, RATIO);
   const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
-  download(/** @type {Blob} */ (blob), `${fileName(scene.title)}.png`);
+  download(blob, `${fileName(scene.title)}.png`);
 }
 
 /** @param {Seen} seen */
@@ -41,11 +41,7 @@ export function saveHtml(seen) {
   download(page, `${fileName(seen.scene.title)}.html`);
 }
 
-/**
- * Return a page that needs nothing else and allows nothing else.
- * @param {Seen} seen
- * @returns {string}
- */
+/** Return a page that needs nothing else and allows nothing else. */
 export function pageOf({ scene, sentences, rows }) {
   const page = document.implementation.createHTMLDocument(scene.title);
   const policy = `default-src 'none'; img-src data:; style-src '${STYLE_HASH}'`;

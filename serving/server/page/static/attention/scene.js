@@ -3,24 +3,19 @@
 import { styled, svgElement } from "./dom.js";
 
 /**
- * @typedef {object} Shape
+ * @typedef {object} Shape `x` and `y` are the left and the top; of a text its anchor and its base line.
  * @property {"rect" | "text" | "line" | "curve" | "cells"} kind
- * @property {number} [x] left; of a text its start, middle or end, by `anchor`.
- * @property {number} [y] top; of a text its base line.
+ * @property {number} [x]
+ * @property {number} [y]
  * @property {number} [width]
  * @property {number} [height]
  * @property {string} [fill]
  * @property {string} [stroke]
  * @property {number} [thickness] of a stroke.
  * @property {number} [opacity]
- * @property {string} [text]
- * @property {number} [size] of a text, in pixels.
- * @property {"start" | "middle" | "end"} [anchor]
- * @property {number} [turn] of a text, in degrees, around its place.
+ * @property {string} [text] with `size` in pixels, `anchor` as in SVG, `turn` in degrees.
  * @property {[number, number][]} [points] of a line, or of a curve: start, two controls, end.
- * @property {number} [columns] of cells.
- * @property {number} [rows]
- * @property {Uint8ClampedArray} [pixels] RGBA of cells, row by row.
+ * @property {Uint8ClampedArray} [pixels] RGBA of `columns` times `rows` cells, row by row.
  */
 
 /**
@@ -34,11 +29,7 @@ import { styled, svgElement } from "./dom.js";
 
 export const FONT = "system-ui, 'Noto Sans', sans-serif";
 
-/**
- * Return a scene as an SVG element.
- * @param {Scene} scene
- * @returns {SVGSVGElement}
- */
+/** Return a scene as an SVG element. */
 export function svgOf({ width, height, background, shapes, title }) {
   const found = svgElement("svg", {
     width,
@@ -56,7 +47,6 @@ export function svgOf({ width, height, background, shapes, title }) {
 /**
  * Draw a scene.
  * @param {CanvasRenderingContext2D} context already scaled to the screen's pixels.
- * @param {Scene} scene
  */
 function paint(context, { width, height, background, shapes }) {
   if (background) {
@@ -72,29 +62,24 @@ function paint(context, { width, height, background, shapes }) {
 
 /**
  * Draw a scene on a canvas of its size.
- * @param {HTMLCanvasElement} canvas
- * @param {Scene} scene
  * @param {number} ratio canvas pixels for each pixel of the scene.
  */
 export function drawOn(canvas, scene, ratio = window.devicePixelRatio || 1) {
   canvas.width = Math.round(scene.width * ratio);
   canvas.height = Math.round(scene.height * ratio);
   styled(canvas, { width: `${scene.width}px`, height: `${scene.height}px` });
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
   paint(context, scene);
 }
 
-/**
- * Return cells as a canvas of one pixel each.
- * @param {Shape} shape
- */
+/** Return cells as a canvas of one pixel each. */
 export function cellCanvas({ columns = 0, rows = 0, pixels }) {
   const canvas = document.createElement("canvas");
   canvas.width = columns;
   canvas.height = rows;
   if (columns && rows) {
-    const image = new ImageData(/** @type {any} */ (pixels), columns, rows);
+    const image = new ImageData(pixels, columns, rows);
     canvas.getContext("2d")?.putImageData(image, 0, 0);
   }
   return canvas;

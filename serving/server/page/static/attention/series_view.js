@@ -13,15 +13,9 @@ const BARS = 72;
 const NARROWEST = 6;
 const TOP = 8;
 
-/**
- * @param {import("./view.js").Stage} stage
- * @returns {import("./view.js").View}
- */
-export function seriesView(stage) {
-  return new Series(stage);
-}
-
-class Series {
+/** @implements {import("./view.js").View} */
+export class SeriesView {
+  /** @param {import("./view.js").Stage} stage */
   constructor(stage) {
     this.stage = stage;
     this.seen = null;

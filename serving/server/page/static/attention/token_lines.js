@@ -13,13 +13,11 @@ const LETTER = /([\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=T
 
 /**
  * Measure the widths of tokens, one a step.
- * @param {string[]} tokens
  * @param {string} font in CSS.
  * @param {number} least the smallest width of a token, in pixels.
- * @returns {Generator<void, number[]>}
  */
 export function* measured(tokens, font, least) {
-  const context = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+  const context = document.createElement("canvas").getContext("2d");
   context.font = font;
   /** @type {Map<string, number>} */
   const known = new Map();
@@ -34,9 +32,7 @@ export function* measured(tokens, font, least) {
 
 /**
  * Break tokens into lines.
- * @param {number[]} widths
  * @param {number} room of a line, in pixels.
- * @param {number} gap
  * @returns {[number, number][]} first token of each line, and the one after its last.
  */
 export function broken(widths, room, gap) {
@@ -50,14 +46,10 @@ export function broken(widths, room, gap) {
     } else used += wanted;
   });
   if (widths.length) found.push([first, widths.length]);
-  return /** @type {[number, number][]} */ (found);
+  return found;
 }
 
-/**
- * Return the direction of a text: that of its first letter.
- * @param {string[]} tokens
- * @returns {"ltr" | "rtl"}
- */
+/** Return the direction of a text: that of its first letter. */
 export function directionOf(tokens) {
   for (const token of tokens) {
     const found = LETTER.exec(token);
@@ -66,10 +58,7 @@ export function directionOf(tokens) {
   return "ltr";
 }
 
-/**
- * Return a token as it is shown: blanks would be invisible.
- * @param {string} token
- */
+/** Return a token as it is shown: blanks would be invisible. */
 export function visible(token) {
   const lines = token.replace(/\n/g, "⏎").replace(/\t/g, "⇥");
   return lines.replace(/^ +$/, (blanks) => "␣".repeat(blanks.length)) || "∅";

@@ -16,7 +16,7 @@ const LEAST = 8;
 /**
  * @typedef {object} Painting the colours of tokens.
  * @property {ArrayLike<number>} values
- * @property {(value: number) => number} at from a value to its place on the scale, 0 to 1.
+ * @property {(value: number) => number} at a value's place on the scale, 0 to 1.
  * @property {import("./colours.js").Scale} scale
  * @property {number | null} token the one that is looked at.
  */

@@ -3,18 +3,18 @@
 import { isDark, ink, weightScale } from "./colours.js";
 import { choices, tabList } from "./controls.js";
 import { element } from "./dom.js";
-import { headsView } from "./heads_view.js";
-import { imageView } from "./image_view.js";
-import { linesView } from "./lines_view.js";
+import { HeadsView } from "./heads_view.js";
+import { ImageView } from "./image_view.js";
+import { LinesView } from "./lines_view.js";
 import { Matrices, largest, line, received } from "./matrices.js";
-import { matrixView } from "./matrix_view.js";
+import { MatrixView } from "./matrix_view.js";
 import { Readout, SENTENCES, scaled, titleOf, topRows, weight } from "./readout.js";
 import { saveHtml, savePng, saveSvg } from "./save.js";
-import { seriesView } from "./series_view.js";
+import { SeriesView } from "./series_view.js";
 import { Store } from "./state.js";
-import { textView } from "./text_view.js";
+import { TextView } from "./text_view.js";
 import { visible } from "./token_lines.js";
-import { wordsView } from "./words_view.js";
+import { WordsView } from "./words_view.js";
 
 /** @typedef {import("./matrices.js").Explanation} Explanation */
 
@@ -46,19 +46,19 @@ import { wordsView } from "./words_view.js";
 /**
  * @typedef {object} View
  * @property {(seen: Seen) => void} show
- * @property {() => {width: number, height: number, shapes: import("./scene.js").Shape[]}} scene what is in sight.
+ * @property {() => {width: number, height: number, shapes: object[]}} scene what is in sight.
  * @property {() => void} destroy
- * @property {() => {sentences: string[], rows: [string, string][]}} [told] for a saved page, if not the weights.
+ * @property {() => {sentences: string[], rows: string[][]}} [told] for a saved page, if not the weights.
  */
 
 const VIEWS = {
-  text: ["Text", textView],
-  series: ["Series", seriesView],
-  image: ["Image", imageView],
-  lines: ["Lines", linesView],
-  matrix: ["Matrix", matrixView],
-  heads: ["All heads", headsView],
-  words: ["Words left out", wordsView],
+  text: ["Text", TextView],
+  series: ["Series", SeriesView],
+  image: ["Image", ImageView],
+  lines: ["Lines", LinesView],
+  matrix: ["Matrix", MatrixView],
+  heads: ["All heads", HeadsView],
+  words: ["Words left out", WordsView],
 };
 
 /**
@@ -87,7 +87,7 @@ class Attention {
     /** Largest weights of matrices. */
     this.mosts = new WeakMap();
     this.panel = element("div", { role: "tabpanel", class: "attention-panel" });
-    const titles = this.tabs.map((name) => /** @type {[string, string]} */ ([name, VIEWS[name][0]]));
+    const titles = this.tabs.map((name) => [name, VIEWS[name][0]]);
     this.tabBar = tabList(titles, this.panel, (tab) => this.state.set({ tab }));
     this.choices = choices(explanation, this.state);
     const { title, below } = this.readout;
@@ -153,7 +153,7 @@ class Attention {
     this.view?.destroy();
     this.tabBar.show(tab);
     this.root.setAttribute("data-view", tab);
-    this.view = VIEWS[tab][1](this.#stage());
+    this.view = new VIEWS[tab][1](this.#stage());
   }
 
   #stage() {
@@ -208,12 +208,11 @@ class Attention {
   }
 
   #saving() {
-    const save = (text, saved) => element("button", { type: "button", text, onclick: () => saved(this.#picture()) });
+    const save = (text, saved) =>
+      element("button", { type: "button", text, onclick: () => saved(this.#picture()) });
     const buttons = [save("PNG", savePng), save("SVG", saveSvg), save("Web page", saveHtml)];
-    return element("div", { class: "attention-saving", role: "group", "aria-label": "Save what is seen" }, [
-      element("span", { text: "Save as" }),
-      ...buttons,
-    ]);
+    const group = { class: "attention-saving", role: "group", "aria-label": "Save what is seen" };
+    return element("div", group, [element("span", { text: "Save as" }), ...buttons]);
   }
 
   /** Return what is in sight, with a title. */
@@ -246,7 +245,7 @@ function firstState({ heads, layers }, tab) {
 function linkStyle(loaded) {
   const href = new URL("attention.css", import.meta.url).href;
   const links = [...document.querySelectorAll("link[rel=stylesheet]")];
-  if (!links.some((link) => /** @type {HTMLLinkElement} */ (link).href === href)) {
+  if (!links.some((link) => link.href === href)) {
     document.head.append(element("link", { rel: "stylesheet", href, onload: loaded }));
   }
 }

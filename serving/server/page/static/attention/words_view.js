@@ -1,6 +1,6 @@
 /** What words count for: the answer without each of them, and the n-grams of the wide path. */
 
-import { changeScale, colour, ink } from "./colours.js";
+import { changeScale, colour } from "./colours.js";
 import { choice } from "./controls.js";
 import { element, styled } from "./dom.js";
 import { largest, top } from "./matrices.js";
@@ -10,15 +10,9 @@ import { visible } from "./token_lines.js";
 /** Bars shown: the largest changes. */
 const BARS = 20;
 
-/**
- * @param {import("./view.js").Stage} stage
- * @returns {import("./view.js").View}
- */
-export function wordsView(stage) {
-  return new Words(stage);
-}
-
-class Words {
+/** @implements {import("./view.js").View} */
+export class WordsView {
+  /** @param {import("./view.js").Stage} stage */
   constructor(stage) {
     this.stage = stage;
     this.stop = new AbortController();
@@ -49,9 +43,7 @@ class Words {
   scene() {
     if (!this.text) return { width: 420, height: 60, shapes: [] };
     const { shapes, width, bottom } = this.text.shapes(34);
-    const bars = this.#bars().flatMap((bar, place) => this.#barShapes(bar, bottom + 12 + place * 24));
-    const height = bottom + 20 + (bars.length / 3) * 24;
-    return { width: Math.max(width, 420), height, shapes: [...shapes, ...bars] };
+    return { width: Math.max(width, 420), height: bottom + 8, shapes };
   }
 
   /** Sentences and rows for a saved page. */
@@ -148,23 +140,11 @@ class Words {
       const name = `${ngrams.ngrams[place].replaceAll(" ", "␣")} (${kinds[place]})`;
       return barOf(name, signed(parts[place]), 0.5 + parts[place] / most / 2, scale);
     });
-    const title = `The wide path, exactly: what each n-gram adds to the logit of “${labels[this.label]}”`;
+    const title = `The wide path, exactly: what n-grams add to the logit of “${labels[this.label]}”`;
     this.ngrams.replaceChildren(
       element("h3", { text: title }),
       element("ol", { class: "attention-bars" }, bars),
     );
-  }
-
-  #barShapes({ name, value }, y) {
-    const most = largest(this.#changes().map(Math.abs)) || 1;
-    const scale = changeScale(this.seen.dark);
-    const fill = ink(scale, 0.5);
-    const width = (150 * Math.abs(value)) / most;
-    return [
-      { kind: "text", x: 150, y: y + 15, text: name.slice(0, 20), fill, anchor: "end" },
-      { kind: "rect", x: 158, y, width, height: 20, fill: colour(scale, 0.5 - value / most / 2) },
-      { kind: "text", x: 320, y: y + 15, text: signed(value), fill },
-    ];
   }
 }
 
