@@ -57,7 +57,8 @@ class ImageFront:
         first = np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, 2)  # [P, 2]
         size = np.array([self._height, self._width])
         edges = np.concatenate([first, np.minimum(first + self._patch, size)], axis=1) / np.tile(size, 2)
-        return {"patches": tf.tile(tf.constant(edges[None], tf.float32), [tf.shape(raw[0])[0], 1, 1])}
+        rows: Any = [tf.shape(raw[0])[0], 1, 1]
+        return {"patches": tf.tile(tf.constant(edges[None], tf.float32), rows)}
 
     def named(self, rows: Any) -> Mapping[str, Any]:
         """Return images in any container as inputs by name."""

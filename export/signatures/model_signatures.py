@@ -229,8 +229,9 @@ class Graphs:
             return {}
         # Each encoder runs as one layer, whichever runs first, so its layers' weights are neighbours.
         each = len(weights.attention) // self._encoders
-        places = np.repeat(np.arange(self._encoders, dtype=np.int32), each)[None]
-        return {"encoders": tf.tile(places, [rows, 1])}
+        places = np.repeat(np.arange(self._encoders), each)[None]
+        times: Any = [rows, 1]
+        return {"encoders": tf.tile(tf.constant(places, tf.int32), times)}
 
     def _on_examples(self, answer: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
         specs = {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}

@@ -205,7 +205,7 @@ def test_what_is_seen_is_saved_as_png_svg_and_a_page_without_scripts(browser):
         png = download(page, "PNG")
         assert png[:8] == b"\x89PNG\r\n\x1a\n"
         size = np.frombuffer(png[16:24], ">u4").tolist()
-        assert size == [2 * int(svg.get(side)) for side in ("width", "height")]
+        assert size == [2 * int(svg.attrib[side]) for side in ("width", "height")]
         tab(page, "Matrix")
         html = download(page, "Web page").decode("utf-8")
     style = re.search(r"<style>(.*?)</style>", html)[1]
@@ -444,13 +444,13 @@ def infer(weights, whole, changes, asked):
             (given,) = request["inputs"]
             rows = np.reshape(given["data"], given["shape"])
             score = [whole + sum(changes[token] for token in TOKENS if token not in row) for row in rows]
-            found = {"probabilities": np.float32([[each, 1 - each] for each in score])}
+            found = {"probabilities": np.array([[each, 1 - each] for each in score], np.float32)}
         else:
             found = {
                 "ngrams": np.array([["great film", " gre", ""]]),
                 "kinds": np.array([["pair", "piece", ""]]),
-                "logits": np.float32([[[0.5, -0.5], [-2, 2], [0, 0]]]),
-                "rest": np.float32([[0.1, -0.1]]),
+                "logits": np.array([[[0.5, -0.5], [-2, 2], [0, 0]]], np.float32),
+                "rest": np.array([[0.1, -0.1]], np.float32),
             }
         route.fulfill(**pages.binary_answer(**found))
 

@@ -53,7 +53,8 @@ export class HeadsView {
         const small = this.drawn.get(button);
         if (small) shapes.push({ ...this.#cells(small), x, y, width: size, height: size });
         const text = button.querySelector("span").textContent;
-        shapes.push({ kind: "text", x: x + size / 2, y: y + size + 14, text, fill, size: 12, anchor: "middle" });
+        const under = { x: x + size / 2, y: y + size + 14, size: 12, anchor: "middle" };
+        shapes.push({ kind: "text", text, fill, ...under });
         width = Math.max(width, x + size + gap);
       });
       y += size + 26;

@@ -42,25 +42,17 @@ import { inSlices, nextTask } from "./slices.js";
  * @property {Float32Array} logits `[G, C]`.
  */
 
-/**
- * @typedef {object} Source which matrix.
- * @property {"head" | "layer" | "all" | "rollout"} source
- * @property {number} layer
- * @property {number} head
- */
-
 /** Matrices of an explanation, each computed once. */
 export class Matrices {
   /** @param {Explanation} explanation */
   constructor(explanation) {
     this.explanation = explanation;
-    /** @type {Map<string, Promise<Float32Array>>} */
     this.known = new Map();
     this.stop = new AbortController();
   }
 
   /**
-   * @param {Source} asked
+   * Return the matrix of a state's `source`, `layer` and `head`.
    * @returns {Promise<Float32Array>}
    */
   of({ source, layer, head }) {
@@ -124,12 +116,8 @@ export class Matrices {
   }
 }
 
-/**
- * Return the layers of each encoder, first to last.
- * @param {Explanation} explanation
- * @returns {number[][]}
- */
-export function grouped({ layers, encoders }) {
+/** Return the layers of each encoder, first to last. */
+function grouped({ layers, encoders }) {
   const found = new Map();
   for (let layer = 0; layer < layers; layer += 1) {
     const encoder = encoders?.[layer] ?? 0;
@@ -146,8 +134,6 @@ export function hasRollout({ shape, layers }) {
 /**
  * Return `0.5 A + 0.5 I`, rows scaled to sum 1: the residual connection beside attention.
  * Reference: Abnar and Zuidema 2020, "Quantifying Attention Flow in Transformers", section 3.
- * @param {Float32Array} matrix `[T, T]`
- * @param {number} size T
  */
 function withResidual(matrix, size) {
   const found = new Float32Array(matrix.length);
@@ -192,9 +178,6 @@ function* added(total, matrix, factor) {
 
 /**
  * Return a query's weights, or the weights that a position gets from each query.
- * @param {Float32Array} matrix
- * @param {[number, number]} shape
- * @param {number} token
  * @param {"from" | "to"} direction "from" the token as a query, or "to" it as a key.
  */
 export function line(matrix, [queries, keys], token, direction) {
@@ -204,11 +187,7 @@ export function line(matrix, [queries, keys], token, direction) {
   return found;
 }
 
-/**
- * Return the average weight that each key gets, `[K]`.
- * @param {Float32Array} matrix
- * @param {[number, number]} shape
- */
+/** Return the average weight that each key gets, `[K]`. */
 export function received(matrix, [queries, keys]) {
   const found = new Float32Array(keys);
   for (let query = 0; query < queries; query += 1) {
@@ -220,9 +199,6 @@ export function received(matrix, [queries, keys]) {
 
 /**
  * Return the largest value of each block of a matrix: a picture of at most `side` cells a side keeps its peaks.
- * @param {Float32Array} matrix
- * @param {[number, number]} shape
- * @param {number} side
  * @returns {{values: Float32Array, rows: number, columns: number}}
  */
 export function shrunk(matrix, [queries, keys], side) {
@@ -239,19 +215,14 @@ export function shrunk(matrix, [queries, keys], side) {
   return { values, rows, columns };
 }
 
-/** @param {ArrayLike<number>} values @returns {number} the largest one, 0 at least. */
+/** Return the largest value, 0 at least. */
 export function largest(values) {
   let found = 0;
   for (let place = 0; place < values.length; place += 1) if (values[place] > found) found = values[place];
   return found;
 }
 
-/**
- * Return the places of the largest values, the largest first.
- * @param {ArrayLike<number>} values
- * @param {number} count
- * @returns {number[]}
- */
+/** Return the places of the `count` largest values, the largest first. */
 export function top(values, count) {
   const places = Array.from(values, (_, place) => place);
   return places.sort((one, other) => values[other] - values[one] || one - other).slice(0, count);

@@ -23,14 +23,6 @@ const OCTETS = "application/octet-stream";
  * @property {string[] | Float32Array} data
  */
 
-/**
- * @typedef {object} Output
- * @property {string} datatype
- * @property {number[]} shape
- * @property {number} start of its bytes in the answer.
- * @property {number} size in bytes.
- */
-
 /** The answer to a call: outputs are read from its bytes when they are needed, and only the part needed. */
 export class Answer {
   /**
@@ -40,7 +32,6 @@ export class Answer {
   constructor(buffer, jsonLength) {
     this.buffer = buffer;
     const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 0, jsonLength)));
-    /** @type {Map<string, Output>} */
     this.outputs = new Map();
     let start = jsonLength;
     for (const { name, datatype, shape, parameters } of header.outputs) {
@@ -49,29 +40,26 @@ export class Answer {
     }
   }
 
-  /** @param {string} name @returns {number[] | undefined} */
   shape(name) {
     return this.outputs.get(name)?.shape;
   }
 
   /**
    * Return values of an output, four bytes each, in a copy: they may stand at any byte of the answer.
-   * @template {Float32ArrayConstructor | Int32ArrayConstructor} A
    * @param {string} name
-   * @param {A} type
+   * @param {Float32ArrayConstructor | Int32ArrayConstructor} type
    * @param {number} [first] of the values.
    * @param {number} [count]
-   * @returns {InstanceType<A> | undefined} undefined if there is no such output.
+   * @returns {any} undefined if there is no such output.
    */
   numbers(name, type, first = 0, count) {
     const output = this.outputs.get(name);
     if (!output) return undefined;
     const start = output.start + 4 * first;
     const end = count === undefined ? output.start + output.size : start + 4 * count;
-    return /** @type {any} */ (new type(this.buffer.slice(start, end)));
+    return new type(this.buffer.slice(start, end));
   }
 
-  /** @param {string} name @returns {string[] | undefined} */
   strings(name) {
     const output = this.outputs.get(name);
     if (!output) return undefined;

@@ -26,7 +26,6 @@ export function reached(key, now, last, steps) {
  * @param {string} kind of position.
  * @param {(event: any) => number | undefined} under
  * @param {(key: string, now: number | null, last: number) => number | null | undefined} key
- * @param {Node} child
  */
 export function slider({ state, explanation }, kind, under, key, child) {
   const last = explanation.shape[1] - 1;
@@ -48,12 +47,8 @@ export function tell(box, stage, seen) {
 }
 
 /**
- * Return the attributes of a box in which a pointer and keys choose one of its places.
- * @param {object} options
- * @param {(event: any) => number | undefined} options.under the position under the pointer.
- * @param {(event: any) => number | null | undefined} options.key the position that a key leads to.
- * @param {(position: number | null) => void} options.hover
- * @param {(position: number | null) => void} options.choose
+ * Return the attributes of a box in which the pointer and keys choose a position: `under` and `key` return that
+ * of an event; `hover` and `choose` are told of it.
  */
 export function pointing({ under, key, hover, choose }) {
   return {

@@ -71,7 +71,7 @@ export function titleOf({ state, token }, { tokens }) {
   const of = whole[source] ?? part;
   if (token !== null) {
     const name = visible(tokens[token] ?? "");
-    return direction === "from" ? `${of}: what “${name}” attends to` : `${of}: what attends to “${name}”`;
+    return `${of}: what ${direction === "from" ? `“${name}” attends to` : `attends to “${name}”`}`;
   }
   if (base !== "average") return `Pooling, hop ${Number(base) + 1}`;
   return `${of}: what all attend to, on average`;

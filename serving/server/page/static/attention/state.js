@@ -19,7 +19,6 @@ export class Store {
   /** @param {State} state */
   constructor(state) {
     this.state = state;
-    /** @type {((state: State) => void)[]} */
     this.listeners = [];
     this.asked = 0;
   }

@@ -5,13 +5,6 @@ const PADDING = 4;
 const LETTER = /([\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}])|\p{L}/u;
 
 /**
- * @typedef {object} Lines
- * @property {[number, number][]} spans first token of each line, and the one after its last.
- * @property {number[]} widths of tokens in pixels, with padding.
- * @property {number} gap between two tokens.
- */
-
-/**
  * Measure the widths of tokens, one a step.
  * @param {string} font in CSS.
  * @param {number} least the smallest width of a token, in pixels.
@@ -19,7 +12,6 @@ const LETTER = /([\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=T
 export function* measured(tokens, font, least) {
   const context = document.createElement("canvas").getContext("2d");
   context.font = font;
-  /** @type {Map<string, number>} */
   const known = new Map();
   const found = [];
   for (const token of tokens) {

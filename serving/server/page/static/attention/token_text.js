@@ -40,9 +40,7 @@ export class TokenText {
   constructor(parent, tokens, options) {
     this.tokens = tokens;
     this.options = options;
-    /** @type {[number, number][]} */
     this.lines = [];
-    /** @type {number[]} */
     this.widths = [];
     this.painting = null;
     this.id = freshId();

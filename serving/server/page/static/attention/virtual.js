@@ -32,7 +32,6 @@ export function virtualRows(scroller, rowHeight, count, draw) {
  * Call `draw` once a frame in which the window scrolled or changed its size.
  * @param {HTMLElement} scroller
  * @param {() => void} draw
- * @returns {{destroy: () => void}}
  */
 export function onFrames(scroller, draw) {
   let asked = 0;

@@ -125,8 +125,8 @@ export class WordsView {
     const bars = this.#bars().map(({ name, value }) => barOf(name, signed(value), at(value), scale));
     this.list.replaceChildren(...bars);
     this.status.textContent =
-      `Score of “${labels[this.label]}”: ${number(whole[this.label])}. Below, the change without each word: ` +
-      "blue where the score falls, orange where it rises.";
+      `Score of “${labels[this.label]}”: ${number(whole[this.label])}. ` +
+      "Below, its change without each word: blue where it falls, orange where it rises.";
     this.#paintNgrams(scale);
   }
 
