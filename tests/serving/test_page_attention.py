@@ -457,6 +457,12 @@ def infer(weights, whole, changes, asked):
     return answer
 
 
+def classify(route):
+    asked = {"signature_name": "classify", "examples": [{"text": " ".join(TOKENS)}]}
+    assert route.request.post_data_json == asked
+    route.fulfill(json={"results": [[[label, 0.5] for label in LABELS]]})
+
+
 _EXPLAIN = """async (text) => {
   const { explain } = await import("/static/attention/fetch.js");
   const { mountAttention } = await import("/static/attention/view.js");
@@ -471,8 +477,7 @@ def test_weights_come_in_binary_and_words_are_left_out_in_batches(browser):
     asked = []
     with opened(browser) as (page, web):
         web.answers["/v1/models/films/versions/3/metadata"] = lambda route: route.fulfill(json=METADATA)
-        scores = {"results": [[[label, 0.5] for label in LABELS]]}
-        web.answers["/v1/models/films/versions/3:classify"] = lambda route: route.fulfill(json=scores)
+        web.answers["/v1/models/films/versions/3:classify"] = classify
         web.answers["/v2/models/films/versions/3/infer"] = infer(weights, 0.625, changes, asked)
         page.evaluate(_EXPLAIN, " ".join(TOKENS))
         found = page.evaluate("async () => Array.from(await window.given.weights(1, 2))")
@@ -491,6 +496,9 @@ def test_weights_come_in_binary_and_words_are_left_out_in_batches(browser):
         page.get_by_label("Score of").select_option(label="bad")
         settle(page)
         assert options(page)[0] == f"{TOKENS[0]}: +0.140 without it"
+        html = download(page, "Web page").decode("utf-8")
+        assert "<title>films, version 3. Words left out</title>" in html
+        assert f"<td>{signed[TOKENS[0]].replace('−', '+')}</td>" in html
         tab(page, "Text")
         tab(page, "Words left out")
         assert len(asked) == 4, "answers are kept while another view is shown"

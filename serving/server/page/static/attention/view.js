@@ -48,7 +48,7 @@ import { WordsView } from "./words_view.js";
  * @property {(seen: Seen) => void} show
  * @property {() => {width: number, height: number, shapes: object[]}} scene what is in sight.
  * @property {() => void} destroy
- * @property {() => {sentences: string[], rows: string[][]}} [told] for a saved page, if not the weights.
+ * @property {() => object} [told] `title`, `sentences` and `rows` of a saved page, if not of the weights.
  */
 
 const VIEWS = {
@@ -153,6 +153,7 @@ class Attention {
     this.view?.destroy();
     this.tabBar.show(tab);
     this.root.setAttribute("data-view", tab);
+    this.readout.say("", false);
     this.view = new VIEWS[tab][1](this.#stage());
   }
 
@@ -219,13 +220,15 @@ class Attention {
   #picture() {
     const { dark } = this.seen;
     const fill = ink(weightScale(dark), 0);
-    const title = [this.explanation.title, titleOf(this.seen, this.explanation)].filter(Boolean).join(". ");
+    const { explanation, seen } = this;
+    const weights = { sentences: SENTENCES, rows: topRows(seen, explanation), title: titleOf(seen, explanation) };
+    const told = this.view.told?.() ?? weights;
+    const title = [explanation.title, told.title].filter(Boolean).join(". ");
     const { width, height, shapes } = this.view.scene();
     const heading = { kind: "text", x: 4, y: 20, text: title, fill, size: 14 };
     const background = dark ? "#14161b" : "#ffffff";
     const scene = { width, height, background, shapes: [heading, ...shapes], title };
-    const told = this.view.told?.() ?? { sentences: SENTENCES, rows: topRows(this.seen, this.explanation) };
-    return { scene, ...told };
+    return { ...told, scene };
   }
 }
 

@@ -75,7 +75,7 @@ export function byWord(text) {
 /** Return the labels in the order of the probabilities. */
 async function labelsOf({ server, model, version, text }, signal) {
   const path = modelPath(model, version, ":classify");
-  const body = JSON.stringify({ examples: [{ text }] });
+  const body = JSON.stringify({ signature_name: "classify", examples: [{ text }] });
   const answer = await json(server, path, { method: "POST", body, signal });
   return answer.results[0].map(([label]) => label);
 }

@@ -46,12 +46,13 @@ export class WordsView {
     return { width: Math.max(width, 420), height: bottom + 8, shapes };
   }
 
-  /** Sentences and rows for a saved page. */
+  /** Title, sentences and rows of a saved page. */
   told() {
-    if (!this.stage.kept.words) return { sentences: ["No word has been left out."], rows: [] };
+    const title = "Words left out";
+    if (!this.stage.kept.words) return { title, sentences: ["No word has been left out."], rows: [] };
     const label = this.stage.kept.words.labels[this.label];
     const sentences = [`Change of the score of “${label}” when a word is left out.`];
-    return { sentences, rows: this.#bars().map(({ name, value }) => [name, signed(value)]) };
+    return { title, sentences, rows: this.#bars().map(({ name, value }) => [name, signed(value)]) };
   }
 
   async #ask() {
