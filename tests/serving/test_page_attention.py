@@ -439,7 +439,9 @@ def infer(weights, whole, changes, asked):
         signature = request["parameters"]["signature_name"]
         asked.append(signature)
         if signature == "explain":
-            found = {"tokens": np.array([TOKENS]), "weights": weights[None]}
+            padded = np.pad(weights, [(0, 0), (0, 0), (0, 2), (0, 2)])  # as beside a longer text
+            pooling = np.arange(18, dtype=np.float32).reshape(1, 2, 9)
+            found = {"tokens": np.array([[*TOKENS, "", ""]]), "weights": padded[None], "pooling": pooling}
         elif signature == "tokens":
             (given,) = request["inputs"]
             rows = np.reshape(given["data"], given["shape"])
@@ -482,6 +484,8 @@ def test_weights_come_in_binary_and_words_are_left_out_in_batches(browser):
         page.evaluate(_EXPLAIN, " ".join(TOKENS))
         found = page.evaluate("async () => Array.from(await window.given.weights(1, 2))")
         np.testing.assert_array_equal(np.float32(found), weights[1, 2].reshape(-1))
+        pooling = page.evaluate("Array.from(window.given.poolings)")
+        assert pooling == [*range(7), *range(9, 16)]
         page.get_by_role("button", name="See what each word counts for").click()
         page.get_by_role("button", name="Leave out each word").click()
         page.wait_for_selector(".attention-bars >> nth=1")

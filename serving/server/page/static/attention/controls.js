@@ -55,9 +55,7 @@ export function choices(explanation, state) {
 
 /**
  * Make a `<select>`.
- * @param {string} label read out, and shown before it.
  * @param {[string, string][]} options value and text of each.
- * @param {string} value the chosen one.
  * @param {(value: string) => void} change called with another choice.
  */
 export function choice(label, options, value, change) {

@@ -31,14 +31,34 @@ export async function explain(api, model, version, input, signal) {
   const asked = tensorOf(row, Object.keys(signatures.explain.inputs)[0]);
   const answer = await infer(server, model, version, "explain", [asked], signal);
   const found = { ...matricesOf(answer), ...shown(row), title: titled(model, version) };
-  found.tokens = answer.strings("tokens") ?? row.tokens ?? places(found, answer);
-  found.tokens = found.tokens.slice(0, Math.max(...found.shape));
   found.poolings = answer.numbers("pooling", Float32Array);
   found.frames = answer.numbers("frames", Int32Array);
   found.patches = answer.numbers("patches", Float32Array);
   found.encoders = answer.numbers("encoders", Int32Array);
-  const call = { server, model, version, signatures, text: row.text, tokens: answer.strings("tokens") };
-  return Object.assign(found, askedAgain(call));
+  const tokens = answer.strings("tokens")?.filter((token) => token);
+  found.tokens = tokens ?? row.tokens ?? places(found, answer);
+  found.tokens = found.tokens.slice(0, Math.max(...found.shape));
+  const call = { server, model, version, signatures, text: row.text, tokens };
+  return Object.assign(withoutPadding(found, tokens), askedAgain(call));
+}
+
+/** Return an explanation of real positions alone: the server pads rows that it answers in one batch. */
+function withoutPadding(found, tokens) {
+  const [queries, keys] = found.shape;
+  const ends = found.frames?.filter((end, place) => place % 2 && end > found.frames[place - 1]);
+  const length = tokens?.length ?? ends?.length ?? keys;
+  if (length >= keys || queries !== keys) return found;
+  const cut = (rows, count) => {
+    const kept = new Float32Array(count * length);
+    for (let row = 0; row < count; row += 1) {
+      kept.set(rows.subarray(row * keys, row * keys + length), row * length);
+    }
+    return kept;
+  };
+  const weights = async (layer, head) => cut(await found.weights(layer, head), length);
+  const poolings = found.poolings && cut(found.poolings, found.poolings.length / keys);
+  const names = found.tokens.slice(0, length);
+  return { ...found, shape: [length, length], weights, poolings, tokens: names };
 }
 
 /** Return what can be asked besides: only texts have words to leave out. */

@@ -21,7 +21,6 @@ const STYLE_HASH = "sha256-unlnP/Be13VMv7+MAo0+FNmVQ/HdXF19bejRDU72aGU=";
  * @property {[string, string][]} rows names and values of what stands out.
  */
 
-/** @param {Seen} seen */
 export async function savePng({ scene }) {
   const canvas = document.createElement("canvas");
   drawOn(canvas, scene, RATIO);
@@ -29,13 +28,11 @@ export async function savePng({ scene }) {
   download(blob, `${fileName(scene.title)}.png`);
 }
 
-/** @param {Seen} seen */
 export function saveSvg({ scene }) {
   const text = new XMLSerializer().serializeToString(svgOf(scene));
   download(new Blob([text], { type: "image/svg+xml" }), `${fileName(scene.title)}.svg`);
 }
 
-/** @param {Seen} seen */
 export function saveHtml(seen) {
   const page = new Blob([pageOf(seen)], { type: "text/html;charset=utf-8" });
   download(page, `${fileName(seen.scene.title)}.html`);

@@ -221,7 +221,8 @@ class Attention {
     const { dark } = this.seen;
     const fill = ink(weightScale(dark), 0);
     const { explanation, seen } = this;
-    const weights = { sentences: SENTENCES, rows: topRows(seen, explanation), title: titleOf(seen, explanation) };
+    const about = titleOf(seen, explanation);
+    const weights = { title: about, sentences: SENTENCES, rows: topRows(seen, explanation) };
     const told = this.view.told?.() ?? weights;
     const title = [explanation.title, told.title].filter(Boolean).join(". ");
     const { width, height, shapes } = this.view.scene();

@@ -5,7 +5,6 @@ const MORE = 3;
 
 /**
  * Draw the rows in sight, and again when the window scrolls or changes its size.
- * @param {HTMLElement} scroller
  * @param {() => number} rowHeight in pixels.
  * @param {() => number} count of all rows.
  * @param {(first: number, end: number) => void} draw
@@ -28,11 +27,7 @@ export function virtualRows(scroller, rowHeight, count, draw) {
   return { refresh, show, ...onFrames(scroller, refresh) };
 }
 
-/**
- * Call `draw` once a frame in which the window scrolled or changed its size.
- * @param {HTMLElement} scroller
- * @param {() => void} draw
- */
+/** Call `draw` once a frame in which the window scrolled or changed its size. */
 export function onFrames(scroller, draw) {
   let asked = 0;
   const ask = () => {

@@ -6,20 +6,9 @@ import { infer, json, modelPath } from "./open_inference.js";
 const ROWS = 64;
 
 /**
- * @typedef {object} Call
- * @property {import("./open_inference.js").Api} server
- * @property {string} model
- * @property {string | number | null} version
- * @property {Record<string, any>} signatures by name.
- * @property {string} text
- * @property {string[] | undefined} tokens of the model, as its signature `tokens` takes them.
- */
-
-/**
  * Ask for the answers to a text without each of its words. A model that takes tokens loses exactly one token;
  * another gets the text without one word.
- * @param {Call} call
- * @param {AbortSignal} signal
+ * @param call the server, the model, its signatures, the text and its tokens.
  * @param {(done: number, all: number) => void} [progress] called with counts of words.
  * @returns {Promise<import("./matrices.js").LeftOut>}
  */
@@ -39,8 +28,7 @@ export async function leaveOneOut(call, signal, progress = () => {}) {
 
 /**
  * Ask for the n-grams of a text that the wide path weighs most.
- * @param {Call} call
- * @param {AbortSignal} signal
+ * @param call the server, the model, its signatures, the text and its tokens.
  * @returns {Promise<import("./matrices.js").Contributions>}
  */
 export async function contributions(call, signal) {
