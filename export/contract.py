@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_selfattn.errors import DataError, ExportError
-from keras_selfattn.models import TextEncoder
+from keras_selfattn.models import TextClassifier, TextEncoder
 from keras_selfattn.models.attention_weights import collected_weights
 from keras_selfattn.models.base import RawModel
 
@@ -27,6 +27,7 @@ from .signatures.preprocessing import (
     TextFront,
 )
 from .signatures.raw_models import RawFront, raw_answers, raw_front
+from .signatures.series_preprocessing import SeriesFront
 from .signatures.token_preprocessing import PieceTokenFront, TokenFront
 from .signatures.trial_requests import Request, in_batches, made_up
 from .weights import Weights
@@ -99,7 +100,8 @@ def _raw_contract(
     real = samples is None and example is not None
     if real:
         requests[0] = _asked(front, example)
-    graphs = Graphs(model.core, weights, front, raw_answers(model.head))
+    encoders = getattr(model.config, "members", 1)
+    graphs = Graphs(model.core, weights, front, raw_answers(model.head), encoders)
     signatures = graphs.signatures(requests)
     if isinstance(front, TextFront):
         asked = signatures[MOST_ASKED]
@@ -117,7 +119,10 @@ def _raw_contract(
         signatures["explain"] = Signature(graphs.explain_texts(front), requests[:3])
     else:
         read = front.beginning if isinstance(front, TokenFront) else front
-        signatures["explain"] = Signature(graphs.explain(together=True, read=read), requests)
+        places = front.places if isinstance(front, SeriesFront | ImageFront) else None
+        signatures["explain"] = Signature(graphs.explain(together=True, read=read, places=places), requests)
+    if isinstance(model, TextClassifier) and model.wide is not None:
+        signatures["contributions"] = Signature(graphs.contributions(model, model.wide), requests[:3])
     if isinstance(front, ImageFront) and front.reads_files:
         files = front.file_requests()
         if real or samples is not None:
@@ -215,7 +220,7 @@ def _tried(model: keras.Model, weights: Weights, front: Front, request: Request)
         inputs = front(*raw)
         with collected_weights(model) as found:
             outputs = model(inputs, training=False)
-    return outputs, found
+    return outputs, found.attention
 
 
 @contextmanager

@@ -367,7 +367,7 @@ def test_the_path_from_a_table_to_a_served_fine_tuned_model(folder, table, tmp_p
     assert done.returncode == 0, done.stderr
     card = read_card(base / "1")
     assert card["task"] == "text-classification"
-    assert set(card["signatures"]) == {"serving_default", "classify", "explain"}
+    assert set(card["signatures"]) == {"serving_default", "classify", "explain", "contributions"}
     model = load_run(run)
     assert model.wide is not None
     asked = [*TEXTS[:4], "", "unheard of"]

@@ -300,3 +300,80 @@ def test_rows_are_drawn_so_that_classes_are_there():
     assert len(set(rows.tolist())) == 2000
     assert np.bincount(borne[rows].argmax(axis=1), minlength=1000).tolist() == [2] * 1000
     assert sorted(stratified_subsample(borne, np.ones(len(borne)), len(borne))) == list(range(len(borne)))
+
+
+def named_grams_of(text):
+    """The n-grams of a text without pieces of one character, by name and kind, in `grams_of`'s words."""
+    words = text.split()
+    whole = ["<s>", *words, "</s>"]
+    found = [(word, "word") for word in words]
+    found += [(" ".join(pair), "pair") for pair in itertools.pairwise(whole)]
+    found += [(f"{first} _ {last}", "gap") for first, last in zip(whole, whole[2:], strict=False)]
+    cut = [f" {word} " for word in words]
+    found += [
+        (word[start : start + size], "piece")
+        for word in cut
+        for size in (2, 3, 4, 5)
+        for start in range(len(word) + 1 - size)
+    ]
+    return found
+
+
+def addends_by_hand(model, text):
+    """Each n-gram's value times its weights and the wide path's share, float `[2]`, by name and kind."""
+    values, wide = values_by_hand(TEXTS, text), model.wide
+    keys, kernel = np.asarray(wide.keys).tolist(), np.asarray(wide.kernel)[:, 0]
+    share = float(np.asarray(model.core.get_layer("mixture").shares)[1])
+    share /= float(np.asarray(model.core.get_layer("probabilities").temperature))
+    found = {}
+    for name, kind in named_grams_of(text):
+        key = bucket(name) + (BUCKETS if kind == "piece" else 0)
+        if key in keys:
+            addend = values[key] * kernel[keys.index(key)] * share / 2
+            found[name, kind] = [-addend, addend]
+    return found, share
+
+
+@pytest.fixture(scope="module")
+def contributions(trained, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            export.saved_model, "try_saved_model", lambda *_: {"load_seconds": 0.0, "request_ms": 0.0}
+        )
+        path = export.export_saved_model(trained, tmp_path_factory.mktemp("base") / "films")
+    loaded = tf.saved_model.load(str(path))
+    yield loaded.signatures["contributions"]  # noqa: PT022  it dies with `loaded`
+
+
+def test_contributions_are_what_each_ngram_adds_to_the_logits(trained, contributions):
+    texts = ["bad bad film", "", "zzz indeed"]
+    found = {name: value.numpy() for name, value in contributions(text=tf.constant(texts)).items()}
+    for row, text in enumerate(texts):
+        wanted, share = addends_by_hand(trained, text)
+        names = [name.decode() for name in found["ngrams"][row] if name]
+        kinds = [kind.decode() for kind in found["kinds"][row] if kind]
+        listed = list(zip(names, kinds, strict=True))
+        assert sorted(listed) == sorted(wanted)
+        logits = found["logits"][row]
+        by_hand = np.reshape([wanted[each] for each in listed], (-1, 2))
+        np.testing.assert_allclose(logits[: len(listed)], by_hand, atol=1e-5)
+        assert not logits[len(listed) :].any(), "padding adds nothing"
+        strength = np.abs(logits).max(axis=-1)
+        assert (np.diff(strength) <= 2e-4 * strength[:-1]).all(), "the strongest come first"
+        bias = float(np.asarray(trained.wide.bias)[0]) * share / 2
+        np.testing.assert_allclose(found["rest"][row], [-bias, bias], atol=1e-5)
+
+
+def test_contributions_are_cut_and_their_rest_makes_up_for_it(trained, contributions):
+    text = " ".join(["good film a fine film indeed bad film poor good bad bad"] * 2)
+    found = contributions(text=tf.constant([text, "good"]))
+    assert found["ngrams"].shape == (2, 100)
+    _, share = addends_by_hand(trained, "")
+    wanted = wide_logits(trained.wide, CONFIG, [text, "good"]) * share
+    np.testing.assert_allclose(tf.reduce_sum(found["logits"], axis=1) + found["rest"], wanted, atol=1e-4)
+
+
+def test_a_model_without_a_wide_path_has_no_contributions(tmp_path, unchecked):
+    model = models.TextClassifier(CONFIG, vocabulary=["good"], labels=["+", "-"])
+    loaded = tf.saved_model.load(str(export.export_saved_model(model, tmp_path)))
+    assert "contributions" not in loaded.signatures

@@ -1,6 +1,6 @@
 """Preprocess images, as numbers or as files, for an image model, inside the graph.
 
-Axes: B (batch), H (height), W (width), C (channels).
+Axes: B (batch), H (height), W (width), C (channels), P (patches).
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,6 +33,7 @@ class ImageFront:
 
     def __init__(self, model: ImageClassifier) -> None:
         self._height, self._width, self._channels = model.image_shape or (0, 0, 0)
+        self._patch = model.core.get_layer("patches").patch_size
         self._scale = [np.asarray(weight) for weight in model.core.get_layer("pixels").get_weights()]
         self.specs = {
             "image": tf.TensorSpec([None, None, None, self._channels], tf.float32, name="image"),
@@ -49,6 +50,15 @@ class ImageFront:
         """Return the images in PNG, JPEG, GIF or BMP files, string `[B]`, as float32 `[B, H, W, C]`."""
         shape = [self._height, self._width, self._channels]
         return tf.map_fn(self._decoded, raw[0], fn_output_signature=tf.TensorSpec(shape, tf.float32))
+
+    def places(self, *raw: Tensor) -> dict[str, Tensor]:
+        """Return top, left, bottom and right of each patch, float32 `[B, P, 4]`, from 0 to 1."""
+        sides = [np.arange(0, size, self._patch) for size in (self._height, self._width)]
+        first = np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, 2)  # [P, 2]
+        size = np.array([self._height, self._width])
+        edges = np.concatenate([first, np.minimum(first + self._patch, size)], axis=1) / np.tile(size, 2)
+        rows: Any = [tf.shape(raw[0])[0], 1, 1]
+        return {"patches": tf.tile(tf.constant(edges[None], tf.float32), rows)}
 
     def named(self, rows: Any) -> Mapping[str, Any]:
         """Return images in any container as inputs by name."""

@@ -12,15 +12,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.models.attention_weights import collected_weights
+from keras_selfattn.models import TextClassifier
+from keras_selfattn.models.attention_weights import Collected, collected_weights
+from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.vocabulary import PADDING_ID
 
 from ..weights import Weights
+from .contributions import contributions
 from .explain import named_weights
 from .image_preprocessing import ImageFront
 from .named_outputs import Answers, Classification, Numbers
 from .piece_preprocessing import PieceFront
 from .preprocessing import Front, TextFront
+from .tf_examples import can_parse, parsed, serialized_examples
 from .token_preprocessing import PieceTokenFront
 from .trial_requests import Request
 
@@ -93,77 +97,6 @@ def _in_groups(
     return tf.gather(found.concat(), tf.math.invert_permutation(order))
 
 
-def can_parse(specs: dict[str, Any]) -> bool:
-    """Return True if Examples can hold the inputs: at most the first axis after the batch is unknown."""
-    return all(
-        spec.shape.rank is not None
-        and all(size is not None for size in spec.shape[2:])
-        and (spec.dtype == tf.string or spec.dtype.is_floating or spec.dtype.is_integer)
-        for spec in specs.values()
-    )
-
-
-def parsed(serialized: Tensor, specs: dict[str, Any], padding: float = 0) -> list[Tensor]:
-    """Return the inputs held by Examples `[B]`, each a feature under its input's name.
-
-    An input of unknown length is a flat list of its numbers; rows are padded to the longest, with zeros
-    unless the model has another `padding`.
-    """
-    features = {name: _feature(spec) for name, spec in specs.items()}
-    found = tf.io.parse_example(serialized, features)
-    return [_shaped(found[name], spec, padding) for name, spec in specs.items()]
-
-
-def serialized_examples(request: Request) -> np.ndarray:
-    """Return the rows of a request as serialized Examples, bytes `[B]`."""
-    rows = len(next(iter(request.values())))
-    found = np.empty(rows, dtype=object)
-    found[:] = [example(request, row).SerializeToString(deterministic=True) for row in range(rows)]
-    return found
-
-
-def example(request: Request, row: int) -> Any:
-    """Return one row of a request as a `tf.train.Example`."""
-    return tf.train.Example(
-        features=tf.train.Features(feature={name: _values(array[row]) for name, array in request.items()})
-    )
-
-
-def _wire_dtype(dtype: Any) -> Any:
-    return tf.string if dtype == tf.string else tf.float32 if dtype.is_floating else tf.int64
-
-
-def _feature(spec: Any) -> Any:
-    dtype, shape = _wire_dtype(spec.dtype), spec.shape[1:]
-    if None in shape.as_list():
-        return tf.io.RaggedFeature(dtype)
-    return tf.io.FixedLenFeature(shape, dtype)
-
-
-def _shaped(value: Tensor, spec: Any, padding: float) -> Tensor:
-    if isinstance(value, tf.RaggedTensor):
-        rest = spec.shape[2:].as_list()
-        width = int(np.prod(rest))
-        whole = tf.debugging.assert_equal(
-            value.row_lengths() % width,
-            0,
-            f"{spec.name}: not {width} numbers a position",
-        )
-        with tf.control_dependencies([whole]):
-            dense = value.to_tensor(padding or None)  # [B, T width]
-        value = tf.reshape(dense, [tf.shape(dense)[0], tf.shape(dense)[1] // width, *rest])
-    return tf.cast(value, spec.dtype) if value.dtype != spec.dtype else value
-
-
-def _values(value: Any) -> Any:
-    flat = np.asarray(value).reshape(-1)
-    if flat.dtype.kind in "OSU":
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=list(flat)))
-    if flat.dtype.kind in "iub":
-        return tf.train.Feature(int64_list=tf.train.Int64List(value=flat.astype(np.int64)))
-    return tf.train.Feature(float_list=tf.train.FloatList(value=flat.astype(np.float32)))
-
-
 MOST_ASKED = "serving_default"
 
 PREDICT = "tensorflow/serving/predict"
@@ -196,10 +129,21 @@ class Signature:
 
 
 class Graphs:
-    """The signatures of a model, around one trace of it; raw rows and Examples share the front's."""
+    """The signatures of a model, around one trace of it; raw rows and Examples share the front's.
 
-    def __init__(self, model: keras.Model, weights: Weights, front: Front, answers: Answers) -> None:
+    Args:
+        model: the core of a model of raw rows, or any Keras model.
+        weights: its weights in the file.
+        front: reads the inputs.
+        answers: names the outputs.
+        encoders: number of encoders side by side.
+    """
+
+    def __init__(
+        self, model: keras.Model, weights: Weights, front: Front, answers: Answers, encoders: int = 1
+    ) -> None:
         self._model, self._weights, self._front, self._answers = model, weights, front, answers
+        self._encoders = encoders
         self._core = tf.function(self._answer, autograph=False)
         self._raw = tf.function(lambda *raw: self._core(self._read(*raw)), autograph=False)
         self._traced = tf.function(self._outputs, autograph=False)
@@ -239,22 +183,56 @@ class Graphs:
             tokens, ids = front.explained(rows)  # [B, T]
             with collected_weights(self._model) as weights:
                 self._outputs(front.alone(ids))
-            found = named_weights(weights, together=True)["weights"]  # [B, L, H, T, S]
+            found = named_weights(weights, together=True)
             real = tf.cast(ids != PADDING_ID, tf.float32)
-            return {"tokens": tokens, "weights": found * real[:, None, None, :, None]}
+            found["weights"] *= real[:, None, None, :, None]  # [B, L, H, T, S]
+            return {"tokens": tokens, **found, **self._of_encoders(weights, tf.shape(ids)[0])}
 
         return _function(front.specs, explain)
 
-    def explain(self, *, together: bool, read: Callable[..., Any] | None = None) -> Any:
-        """Return the function from raw inputs, read by the front or `read`, to the weights of positions."""
+    def explain(
+        self,
+        *,
+        together: bool,
+        read: Callable[..., Any] | None = None,
+        places: Callable[..., dict[str, Tensor]] | None = None,
+    ) -> Any:
+        """Return the function from raw inputs to the weights of positions.
+
+        Args:
+            together: True if all layers' weights have one shape.
+            read: reads the inputs; by default the front does.
+            places: from the inputs to outputs that say where the positions are.
+        """
         read = read or self._front
 
         def explain(*raw: Tensor) -> dict[str, Tensor]:
             with collected_weights(self._model) as weights:
                 self._outputs(read(*raw))
-            return named_weights(weights, together=together)
+            found = named_weights(weights, together=together)
+            found |= self._of_encoders(weights, tf.shape(raw[0])[0])
+            return found | (places(*raw) if places else {})
 
         return _function(self._front.specs, explain)
+
+    def contributions(self, model: TextClassifier, wide: NGramLogits) -> Any:
+        """Return the function from texts to what their n-grams add to the logits."""
+
+        def contribute(texts: Tensor) -> dict[str, Tensor]:
+            with self._weights.used():
+                return contributions(model, wide, texts)
+
+        return _function(self._front.specs, contribute)
+
+    def _of_encoders(self, weights: Collected, rows: Tensor) -> dict[str, Tensor]:
+        """Return the index of each layer's encoder, int32 `[B, L]`, if several stand side by side."""
+        if self._encoders == 1:
+            return {}
+        # Each encoder runs as one layer, whichever runs first, so its layers' weights are neighbours.
+        each = len(weights.attention) // self._encoders
+        places = np.repeat(np.arange(self._encoders), each)[None]
+        times: Any = [rows, 1]
+        return {"encoders": tf.tile(tf.constant(places, tf.int32), times)}
 
     def _on_examples(self, answer: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
         specs = {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}

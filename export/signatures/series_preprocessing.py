@@ -1,6 +1,6 @@
 """The preprocessing for models of series: padded frames of numbers.
 
-Axes: B (batch), T (frames), F (features of a frame).
+Axes: B (batch), T (frames), F (features of a frame), P (positions, each a window of frames).
 """
 
 from typing import Any
@@ -30,11 +30,21 @@ class SeriesFront:
         frames = model.core.get_layer("frames")
         self._mean, self._deviation = np.asarray(frames.mean), np.asarray(frames.deviation)
         self._longest = min(model.longest or 1, _LONGEST)
+        self._stride = model.stride
         self.specs = {"values": tf.TensorSpec([None, None, model.num_features], tf.float32, name="values")}
         self.tracked: list = []
 
     def __call__(self, *raw: Tensor) -> Tensor:
         return raw[0]
+
+    def places(self, *raw: Tensor) -> dict[str, Tensor]:
+        """Return the first frame of each position and the one after its last, int32 `[B, P, 2]`."""
+        known = tf.reduce_any(tf.math.is_finite(raw[0]), axis=-1)  # [B, T]
+        after = tf.range(1, tf.shape(known)[1] + 1)
+        lengths = tf.reduce_max(tf.pad(tf.where(known, after, 0), [[0, 0], [1, 0]]), axis=1)  # [B]
+        count = (tf.shape(known)[1] + self._stride - 1) // self._stride
+        edges = tf.range(count)[:, None] * self._stride + [0, self._stride]  # [P, 2]
+        return {"frames": tf.minimum(edges[None], lengths[:, None, None])}
 
     def asked(self, row: Any) -> Request:
         """Return the request for a series `[T, F]`; null, as in JSON, is a missing value."""

@@ -1,7 +1,15 @@
 """The client: NumPy and strings in, typed answers out, without TensorFlow."""
 
 from .aio import AsyncClient
-from .answers import Classification, ClassScore, Explanation, Labelling, Prediction, VersionStatus
+from .answers import (
+    Classification,
+    ClassScore,
+    Contributions,
+    Explanation,
+    Labelling,
+    Prediction,
+    VersionStatus,
+)
 from .examples import serialized_example
 from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature, TensorSpec
@@ -14,6 +22,7 @@ __all__ = [
     "ClassScore",
     "Classification",
     "Client",
+    "Contributions",
     "Explanation",
     "Labelling",
     "ModelConfig",

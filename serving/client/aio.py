@@ -12,7 +12,15 @@ import numpy as np
 
 from . import examples as tf_examples
 from . import management, row_stream
-from .answers import Classification, ClassScore, Explanation, Labelling, Prediction, VersionStatus
+from .answers import (
+    Classification,
+    ClassScore,
+    Contributions,
+    Explanation,
+    Labelling,
+    Prediction,
+    VersionStatus,
+)
 from .client_base import BaseClient
 from .examples import Features, MultiResult
 from .inputs import Inputs
@@ -137,6 +145,18 @@ class AsyncClient(BaseClient):
         timeout: float | None = None,
     ) -> list[Explanation]:
         return await self._transport.run(self._tasks.explain(texts, VersionSelector(version, label)), timeout)
+
+    @_documented_as(Client.contributions)
+    async def contributions(
+        self,
+        texts: Sequence[str],
+        *,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> list[Contributions]:
+        which = VersionSelector(version, label)
+        return await self._transport.run(self._tasks.contributions(texts, which), timeout)
 
     @_documented_as(Client.embed)
     async def embed(

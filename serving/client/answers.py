@@ -89,6 +89,8 @@ class Explanation:
     Attributes:
         tokens: the T tokens of the text.
         weights: float32 `[layers, heads, T, T]`: the weight of each token (column) for each query (row).
+        pooling: float32 `[hops, T]`: the weight of each token in the average of the tokens, if the model has
+            `AttentionPooling`; else None.
 
     Example:
         >>> Explanation(["good"], np.ones((1, 1, 1, 1), np.float32)).tokens
@@ -97,6 +99,30 @@ class Explanation:
 
     tokens: Sequence[str]
     weights: np.ndarray = field(repr=False)
+    pooling: np.ndarray | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """What the n-grams of one text add to the logits of the labels, by the model's wide path.
+
+    Attributes:
+        ngrams: the G n-grams that count most, 100 at most. A pair has a blank between its words, "<s>" and
+            "</s>" for the ends of the text; a gap has "_" for the word between; a piece of a word has a blank
+            for an end of the word.
+        kinds: "word", "pair", "gap" or "piece" of each.
+        logits: float32 `[G, labels]`, in the order of the labels of `Classification.scores`.
+        rest: float32 `[labels]`: what all other n-grams and the bias add.
+
+    Example:
+        >>> Contributions(["good"], ["word"], np.float32([[-0.5, 0.5]]), np.float32([0, 0])).ngrams
+        ['good']
+    """
+
+    ngrams: Sequence[str]
+    kinds: Sequence[str]
+    logits: np.ndarray = field(repr=False)
+    rest: np.ndarray = field(repr=False)
 
 
 class ClassScore(NamedTuple):

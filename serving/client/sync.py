@@ -11,7 +11,15 @@ import numpy as np
 
 from . import examples as tf_examples
 from . import management, row_stream
-from .answers import Classification, ClassScore, Explanation, Labelling, Prediction, VersionStatus
+from .answers import (
+    Classification,
+    ClassScore,
+    Contributions,
+    Explanation,
+    Labelling,
+    Prediction,
+    VersionStatus,
+)
 from .client_base import BaseClient
 from .examples import Features, MultiResult
 from .inputs import Inputs
@@ -234,6 +242,35 @@ class Client(BaseClient):
             client.explain(["what a film"])[0].weights.shape  # (layers, heads, 3, 3)
         """
         return self._transport.run(self._tasks.explain(texts, VersionSelector(version, label)), timeout)
+
+    def contributions(
+        self,
+        texts: Sequence[str],
+        *,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float | None = None,
+    ) -> list[Contributions]:
+        """The n-grams of each text that count most, and what they add to the logits: the exact wide path.
+
+        Args:
+            texts: a list of str.
+            version: as for `predict`.
+            label: as for `predict`.
+            timeout: as for `predict`.
+
+        Returns:
+            One Contributions for each text, in order.
+
+        Raises:
+            FailedPreconditionError: the model has no signature `contributions`: no wide path.
+            ServingError: as for `predict`.
+
+        Example:
+            client.contributions(["what a film"])[0].ngrams  # ["what a", "film", ...]
+        """
+        which = VersionSelector(version, label)
+        return self._transport.run(self._tasks.contributions(texts, which), timeout)
 
     def embed(
         self,

@@ -15,7 +15,7 @@ from ..errors import (
     InvalidInputError,
     NotFoundError,
 )
-from .answers import Classification, Explanation, Labelling, Prediction, with_text
+from .answers import Classification, Contributions, Explanation, Labelling, Prediction, with_text
 from .examples import serialized_example
 from .inputs import Inputs
 from .model_metadata import ModelMetadata, TensorSpec
@@ -25,6 +25,7 @@ from .version_selector import VersionSelector
 
 _CLASSIFY = "classify"
 _EXPLAIN = "explain"
+_CONTRIBUTIONS = "contributions"
 _EMBED = "embed"
 
 
@@ -67,7 +68,21 @@ class TaskCalls:
         parts = yield from self._parts(_rows_of(texts), _EXPLAIN, which, {"tokens": 2, "weights": 5}, lack)
         for part in parts:
             self._check(part, part["weights"].shape[3:] == part["tokens"].shape[1:] * 2)
+            pooling = part.get("pooling")
+            fits = pooling is None or (pooling.ndim == 3 and pooling.shape[::2] == part["tokens"].shape)
+            self._check(part, fits)
         return list(chain.from_iterable(map(_explained, parts)))
+
+    def contributions(self, texts: Sequence[str], which: VersionSelector) -> Steps[list[Contributions]]:
+        """The n-grams of each text that count most, and what they add to the logits."""
+        ranks = {"ngrams": 2, "kinds": 2, "logits": 3, "rest": 2}
+        lack = "without a wide path of n-grams"
+        parts = yield from self._parts(_rows_of(texts), _CONTRIBUTIONS, which, ranks, lack)
+        for part in parts:
+            shape = part["logits"].shape
+            self._check(part, part["ngrams"].shape == part["kinds"].shape == shape[:2])
+            self._check(part, part["rest"].shape == shape[::2])
+        return list(chain.from_iterable(map(_contributed, parts)))
 
     def embed(self, texts: Sequence[str], which: VersionSelector) -> Steps[np.ndarray]:
         """The vector of each text."""
@@ -198,9 +213,21 @@ def _labelled(part: Prediction) -> list[Labelling]:
 
 def _explained(part: Prediction) -> list[Explanation]:
     found: list[Explanation] = []
-    for tokens, weights in zip(part["tokens"], part["weights"], strict=True):
+    poolings = part.get("pooling", [None] * len(part["tokens"]))
+    for tokens, weights, pooling in zip(part["tokens"], part["weights"], poolings, strict=True):
         length = int(np.count_nonzero(tokens.astype(bool)))  # padding, at the end
-        found.append(Explanation([_text(token) for token in tokens[:length]], weights[..., :length, :length]))
+        texts = [_text(token) for token in tokens[:length]]
+        pooled = None if pooling is None else pooling[:, :length]
+        found.append(Explanation(texts, weights[..., :length, :length], pooled))
+    return found
+
+
+def _contributed(part: Prediction) -> list[Contributions]:
+    found: list[Contributions] = []
+    for row, ngrams in enumerate(part["ngrams"]):
+        count = int(np.count_nonzero(ngrams.astype(bool)))  # padding, at the end
+        names, kinds = ([_text(each) for each in part[name][row][:count]] for name in ("ngrams", "kinds"))
+        found.append(Contributions(names, kinds, part["logits"][row, :count], part["rest"][row]))
     return found
 
 

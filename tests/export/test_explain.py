@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from film_model import load
 
-from keras_selfattn import layers
+from keras_selfattn import layers, models
 from keras_selfattn.export import export_saved_model
 
 RANDOM = np.random.default_rng(0)
@@ -64,3 +64,58 @@ def test_an_attention_layer_in_two_places_is_collected_where_it_runs(tmp_path, u
     signatures, _alive = load(export_saved_model(model, tmp_path))
     assert signatures["explain"](values=tf.zeros([1, 3, 8]))["weights"].shape == (1, 2, 2, 3, 3)
     assert "call" not in vars(shared)
+
+
+@pytest.mark.process
+def test_where_pooling_attends_is_explained(tmp_path):
+    values = keras.Input((None, 6), name="values")
+    x = layers.MultiHeadSelfAttention(2, seed=0)(keras.layers.Masking()(values))
+    pooling = layers.AttentionPooling(3, seed=1)
+    model = keras.Model(values, keras.layers.Dense(1)(pooling(x)))
+    signatures, _alive = load(export_saved_model(model, tmp_path))
+    array = RANDOM.normal(size=(2, 5, 6)).astype("float32")
+    array[1, 3:] = 0
+    found = signatures["explain"](values=tf.constant(array))
+    inner = keras.Model(values, x)
+    _, wanted = pooling(inner(array), mask=(array != 0).any(-1), return_weights=True)
+    np.testing.assert_allclose(found["pooling"], wanted, atol=1e-6)
+    assert found["pooling"].shape == (2, 3, 5)
+    assert np.abs(found["pooling"][1, :, 3:]).max() == 0
+
+
+def test_several_poolings_are_explained_apart(tmp_path, unchecked):
+    values = keras.Input((None, 4), name="values")
+    x = layers.MultiHeadSelfAttention(2, seed=0)(values)
+    pooled = [layers.AttentionPooling(hops, seed=0)(x) for hops in (2, 3)]
+    model = keras.Model(values, keras.layers.Dense(1)(keras.layers.Concatenate()(pooled)))
+    signatures, _alive = load(export_saved_model(model, tmp_path))
+    found = signatures["explain"](values=tf.zeros([1, 5, 4]))
+    assert {name: tuple(w.shape) for name, w in found.items()} == {
+        "weights": (1, 1, 2, 5, 5),
+        "pooling_0": (1, 2, 5),
+        "pooling_1": (1, 3, 5),
+    }
+
+
+def test_layers_of_encoders_side_by_side_are_told_apart(tmp_path, unchecked):
+    keras.utils.set_random_seed(0)
+    config = models.TextConfig(width=8, num_layers=3, num_heads=2, ngram_buckets=64, members=2)
+    model = models.TextClassifier(config, vocabulary=["good", "film"], labels=["+", "-"])
+    signatures, _alive = load(export_saved_model(model, tmp_path))
+    found = signatures["explain"](text=tf.constant(["good film", "a", ""]))
+    assert found["weights"].shape == (3, 6, 2, 2, 2)
+    assert found["encoders"].numpy().tolist() == [[0, 0, 0, 1, 1, 1]] * 3
+    ids = tf.constant([[2, 3]])
+    # The weights of each encoder are found at its layers, in either order of the encoders.
+    several = [model.core, model.core.get_layer("member_2")]
+    wanted = [_first_weights(each, ids) for each in several]
+    places = [found["weights"][:1, start : start + 3].numpy() for start in (0, 3)]
+    apart = [[np.abs(place - one).max() for one in wanted] for place in places]
+    assert sorted(np.argmin(apart, axis=1)) == [0, 1]
+    assert np.min(apart, axis=1).max() < 1e-6
+
+
+def _first_weights(encoder, ids):
+    positions = keras.Model(encoder.inputs[0], encoder.get_layer("positions").output)
+    _, weights = encoder.get_layer("encoder")(positions(ids), mask=ids > 0, return_weights=True)
+    return np.stack(weights, axis=1)

@@ -85,7 +85,10 @@ def test_the_signatures_have_names_dtypes_and_open_shapes(signatures):
     assert found == {
         "serving_default": (image, answer),
         "encoded": ({"encoded": ("string", [None])}, answer),
-        "explain": (image, {"weights": ("float32", [None, 2, 2, 12, 12])}),
+        "explain": (
+            image,
+            {"weights": ("float32", [None, 2, 2, 12, 12]), "patches": ("float32", [None, 12, 4])},
+        ),
     }
 
 
@@ -177,6 +180,19 @@ def test_explain_gives_the_weights_between_the_patches_row_by_row(model, signatu
         x = core.get_layer(name)(x)
     _, wanted = core.get_layer("encoder")(x, return_weights=True)
     np.testing.assert_allclose(found, np.stack(wanted, axis=1), atol=1e-5)
+
+
+@pytest.mark.process
+def test_explain_says_where_each_patch_is_whatever_the_image(model, signatures):
+    height, width, _ = model.image_shape
+    side = model.core.get_layer("patches").patch_size
+    wanted = [
+        (top / height, left / width, min(top + side, height) / height, min(left + side, width) / width)
+        for top in range(0, height, side)
+        for left in range(0, width, side)
+    ]
+    found = signatures["explain"](image=tf.zeros((2, 31, 5, 3)))["patches"]
+    np.testing.assert_allclose(found, [wanted, wanted], rtol=1e-6)
 
 
 @pytest.mark.process

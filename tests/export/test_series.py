@@ -86,6 +86,17 @@ def test_explain_gives_weights_between_positions(classifier, exported):
 
 
 @pytest.mark.process
+def test_explain_says_which_frames_each_position_averages(classifier, exported):
+    assert classifier.stride == 3
+    values = np.zeros((3, 7, 2), "float32")
+    values[0, 2] = NAN  # missing
+    values[1, 4:] = NAN  # padding
+    values[2] = NAN
+    found = exported.signatures["explain"](values=values)["frames"].numpy()
+    assert found.tolist() == [[[0, 3], [3, 6], [6, 7]], [[0, 3], [3, 4], [4, 4]], [[0, 0], [0, 0], [0, 0]]]
+
+
+@pytest.mark.process
 def test_a_regressor_has_the_signature_regress(tmp_path):
     model = fitted(models.SeriesRegressor(SMALL), np.arange(12.0) * 1000)
     loaded = tf.saved_model.load(str(export_saved_model(model, tmp_path / "number")))

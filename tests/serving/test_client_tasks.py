@@ -223,6 +223,58 @@ def test_explain_gives_the_weights_between_real_tokens(stock_server, connect):
         assert [each.tokens for each in found] == [["a", "b", "c"], [], ["x", "y"]]
         assert [each.weights.shape for each in found] == [(2, 3, 3, 3), (2, 3, 0, 0), (2, 3, 2, 2)]
         assert all((each.weights == len(each.tokens)).all() for each in found)
+        assert all(each.pooling is None for each in found)
+
+
+def test_explain_gives_where_pooling_attends_without_padding(stock_server, connect):
+    def answer(arrays):
+        lengths = [len(text) for text in arrays["text"]]
+        tokens = np.array([[b"x"] * length + [b""] * (3 - length) for length in lengths], object)
+        pooling = np.float32([[[length] * 3, [7] * 3] for length in lengths])
+        weights = np.zeros((len(lengths), 1, 1, 3, 3), np.float32)
+        return {"tokens": tokens, "weights": weights, "pooling": pooling}
+
+    outputs = {
+        "tokens": (tf.string, (None, None)),
+        "weights": (tf.float32, (None, 1, 1, None, None)),
+        "pooling": (tf.float32, (None, 2, None)),
+    }
+    serving = StockServing({"explain": StockSignature(TEXT, answer, outputs)})
+    found = connect(stock_server(serving)).explain(["abc", "", "xy"])
+    assert [each.pooling.tolist() for each in found] == [[[3] * 3, [7] * 3], [[], []], [[2, 2], [7, 7]]]
+
+
+def contributing(arrays, kinds=(b"word", b"pair")):
+    """The answer of a model whose n-grams are the first byte of a text, and the text."""
+    rows = len(arrays["text"])
+    ngrams = np.array([[text[:1], text] for text in arrays["text"]], object)
+    logits = np.arange(rows * 6, dtype=np.float32).reshape(rows, 2, 3)
+    rest = np.full((rows, 3), 0.5, np.float32)
+    return {"ngrams": ngrams, "kinds": np.array([kinds] * rows, object), "logits": logits, "rest": rest}
+
+
+CONTRIBUTING = {
+    "ngrams": (tf.string, (None, None)),
+    "kinds": (tf.string, (None, None)),
+    "logits": (tf.float32, (None, None, 3)),
+    "rest": (tf.float32, (None, 3)),
+}
+
+
+def test_contributions_name_ngrams_without_padding(stock_server, connect):
+    serving = StockServing({"contributions": StockSignature(TEXT, contributing, CONTRIBUTING)})
+    found = connect(stock_server(serving)).contributions(["ab", "", "ü"])
+    assert [each.ngrams for each in found] == [["a", "ab"], [], ["\ufffd", "ü"]]
+    assert [each.kinds for each in found] == [["word", "pair"], [], ["word", "pair"]]
+    assert found[0].logits.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert found[1].logits.shape == (0, 3)
+    assert found[2].rest.tolist() == [0.5] * 3
+
+
+def test_contributions_that_do_not_fit_each_other_are_malformed(stock_server, connect):
+    signature = StockSignature(TEXT, lambda arrays: contributing(arrays, (b"word",)), CONTRIBUTING)
+    with pytest.raises(errors.MalformedResponseError, match="do not fit the rows, or each other"):
+        connect(stock_server(StockServing({"contributions": signature}))).contributions(["ab"])
 
 
 FEATURES = {

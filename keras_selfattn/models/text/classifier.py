@@ -20,7 +20,7 @@ from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
 from keras_selfattn.models.text.explanation import TextExplanation, explained
 from keras_selfattn.models.text.learned_words import LearnedWords
 from keras_selfattn.models.text.ngram_linear import NGramLogits, fitted, wide_logits
-from keras_selfattn.models.text.ngrams import ngram_ids
+from keras_selfattn.models.text.ngrams import NamedNGrams, named_ngrams, ngram_ids
 from keras_selfattn.models.text.starting_model import StartingModel, starting_point
 from keras_selfattn.models.word_model import WordModel
 
@@ -168,6 +168,10 @@ class TextClassifier(WordModel, Classifier):
         """
         self._check_adapted()
         return explained(self, self.read_inputs(texts))
+
+    def named_ngrams(self, texts: Tensor) -> NamedNGrams:
+        """Return the n-grams that the wide path reads in texts, string `[batch]`."""
+        return named_ngrams(self._side.ngrams, texts)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "wide_features": None if self.wide is None else self.wide.features}

@@ -74,10 +74,10 @@ def explained(model: Any, texts: Sequence[str]) -> list[TextExplanation]:
     for text in texts:  # one at a time: a batch would take the memory of its longest text for each
         tokens, ids = explained_tokens(model.tokenizer, as_strings([text]))
         names = [token.decode(errors="replace") for token in tokens[0].numpy().tolist()]
-        with collected_weights(model.core) as weights:
+        with collected_weights(model.core) as collected:
             model.core(keras.tree.map_structure(np.asarray, model.beside_wide(ids)), training=False)
         layers = [
-            np.asarray(keras.ops.convert_to_numpy(each), np.float32)[0] for each in weights
+            np.asarray(keras.ops.convert_to_numpy(each), np.float32)[0] for each in collected.attention
         ]  # [H, T, T] each
         found.append(TextExplanation(names, np.stack(layers), spaced))
     return found

@@ -1,6 +1,6 @@
 """Words, pairs of words and pieces of words as hashed ids, by the same TensorFlow ops in training and served.
 
-Axes: B (texts), G (n-grams of a text or word), N (n-grams of all texts).
+Axes: B (texts), D (distinct words), G (n-grams of a text or word), N (n-grams of all texts).
 """
 
 import dataclasses
@@ -40,6 +40,24 @@ class NGrams(NamedTuple):
     texts: Tensor
 
 
+KINDS = ("word", "pair", "gap", "piece")
+
+
+class NamedNGrams(NamedTuple):
+    """The n-grams of texts with their names.
+
+    Args:
+        ngrams: their texts and ids.
+        names: string `[N]`. A pair is two words with a blank between them, "<s>" and "</s>" for the ends of
+            the text; a gap has "_" for the word between. A piece has a blank for an end of its word.
+        kinds: indices into `KINDS`, int32 `[N]`.
+    """
+
+    ngrams: NGrams
+    names: Tensor
+    kinds: Tensor
+
+
 def ngram_ids(config: TextConfig, texts: Tensor) -> NGrams:
     """Return the n-grams of a string tensor `[B]`.
 
@@ -54,6 +72,23 @@ def ngram_ids(config: TextConfig, texts: Tensor) -> NGrams:
     # error on processors without AVX-512.
     rows = tf.concat([tf.cast(rows, tf.int32) for rows, _ in parts], axis=0)
     return NGrams(rows, tf.concat([ids for _, ids in parts], axis=0), tf.shape(texts)[0])
+
+
+def named_ngrams(config: TextConfig, texts: Tensor) -> NamedNGrams:
+    """Return the n-grams of a string tensor `[B]`, those of `ngram_ids`, with their names."""
+    words = split(dataclasses.replace(config, tokens="words"), clipped(config, texts))
+    rows = words.value_rowids()
+    parts = [(grams.value_rowids(), grams.flat_values, kind) for kind, grams in enumerate(_word_grams(words))]
+    sizes, place = _piece_grams(words)
+    for grams in sizes:
+        of_words = tf.gather(grams, place)  # [words, G]
+        parts.append((tf.gather(rows, of_words.value_rowids()), of_words.flat_values, KINDS.index("piece")))
+    names = tf.concat([names for _, names, _ in parts], axis=0)
+    kinds = tf.concat([tf.fill(tf.shape(names), kind) for _, names, kind in parts], axis=0)
+    ids = tf.cast(tf.strings.to_hash_bucket_fast(names, BUCKETS), tf.int32)
+    ids += tf.where(kinds == KINDS.index("piece"), BUCKETS, 0)
+    rows = tf.concat([tf.cast(rows, tf.int32) for rows, _, _ in parts], axis=0)
+    return NamedNGrams(NGrams(rows, ids, tf.shape(texts)[0]), names, kinds)
 
 
 def counted(config: TextConfig, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -86,16 +121,24 @@ def _word_grams(words: Tensor) -> list[Tensor]:
 
 
 def _pieces(words: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return rows and ids of the pieces of all words, by their size; each distinct word is cut once."""
-    different, place = tf.unique(words.flat_values)
-    cut = tf.strings.substr(different, 0, _WORD_PIECES, unit="UTF8_CHAR")
-    characters = tf.strings.unicode_split(tf.strings.join([" ", cut, " "]), "UTF-8")
+    """Return rows and ids of the pieces of all words, by their size."""
+    sizes, place = _piece_grams(words)
     found = []
-    for size in _PIECES:
-        grams = tf.strings.ngrams(characters, size, separator="")
+    for grams in sizes:
         of_words = tf.gather(grams.with_flat_values(_hashed(grams, BUCKETS)), place)  # [words, G]
         found.append((tf.gather(words.value_rowids(), of_words.value_rowids()), of_words.flat_values))
     return found
+
+
+def _piece_grams(words: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Return the pieces of distinct words, by size, string ragged `[D, G]`, and each word's place there.
+
+    Each distinct word is cut once.
+    """
+    different, place = tf.unique(words.flat_values)
+    cut = tf.strings.substr(different, 0, _WORD_PIECES, unit="UTF8_CHAR")
+    characters = tf.strings.unicode_split(tf.strings.join([" ", cut, " "]), "UTF-8")
+    return [tf.strings.ngrams(characters, size, separator="") for size in _PIECES], place
 
 
 def _hashed(grams: Tensor, first: int) -> Tensor:

@@ -1,0 +1,150 @@
+/**
+ * Calls of the Open Inference Protocol with tensors in binary: no number is written out and parsed again.
+ *
+ * Reference: docs/protocol/extension_binary_data.md of triton-inference-server/server.
+ */
+
+const JSON_LENGTH = "Inference-Header-Content-Length";
+/** The longest call, in milliseconds; the server has a limit of its own. */
+const DEADLINE = 300_000;
+const OCTETS = "application/octet-stream";
+
+/**
+ * @typedef {object} Api where the server is.
+ * @property {string} [base] before the paths; empty for the page's own server.
+ * @property {Record<string, string>} [headers] sent with each call.
+ */
+
+/**
+ * @typedef {object} Tensor an input.
+ * @property {string} name
+ * @property {"BYTES" | "FP32"} datatype
+ * @property {number[]} shape
+ * @property {string[] | Float32Array} data
+ */
+
+/** The answer to a call: outputs are read from its bytes when they are needed, and only the part needed. */
+export class Answer {
+  /**
+   * @param {ArrayBuffer} buffer
+   * @param {number} jsonLength bytes of the JSON object before the tensors.
+   */
+  constructor(buffer, jsonLength) {
+    this.buffer = buffer;
+    const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 0, jsonLength)));
+    this.outputs = new Map();
+    let start = jsonLength;
+    for (const { name, datatype, shape, parameters } of header.outputs) {
+      this.outputs.set(name, { datatype, shape, start, size: parameters.binary_data_size });
+      start += parameters.binary_data_size;
+    }
+  }
+
+  shape(name) {
+    return this.outputs.get(name)?.shape;
+  }
+
+  /**
+   * Return values of an output, four bytes each, in a copy: they may stand at any byte of the answer.
+   * @param {string} name
+   * @param {Float32ArrayConstructor | Int32ArrayConstructor} type
+   * @param {number} [first] of the values.
+   * @param {number} [count]
+   * @returns {any} undefined if there is no such output.
+   */
+  numbers(name, type, first = 0, count) {
+    const output = this.outputs.get(name);
+    if (!output) return undefined;
+    const start = output.start + 4 * first;
+    const end = count === undefined ? output.start + output.size : start + 4 * count;
+    return new type(this.buffer.slice(start, end));
+  }
+
+  strings(name) {
+    const output = this.outputs.get(name);
+    if (!output) return undefined;
+    const view = new DataView(this.buffer, output.start, output.size);
+    const found = [];
+    const decoder = new TextDecoder();
+    for (let place = 0; place < output.size; ) {
+      const length = view.getUint32(place, true);
+      found.push(decoder.decode(new Uint8Array(this.buffer, output.start + place + 4, length)));
+      place += 4 + length;
+    }
+    return found;
+  }
+}
+
+/**
+ * Ask a model.
+ * @param {Api} api
+ * @param {string} model
+ * @param {string | number | null} version null for the server's choice.
+ * @param {string} signature
+ * @param {Tensor[]} inputs
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<Answer>}
+ */
+export async function infer(api, model, version, signature, inputs, signal) {
+  const versions = version ? `/versions/${encodeURIComponent(version)}` : "";
+  const path = `/v2/models/${encodeURIComponent(model)}${versions}/infer`;
+  const parts = inputs.map(({ data }) => (data instanceof Float32Array ? data : null));
+  const header = JSON.stringify({
+    parameters: { signature_name: signature, binary_data_output: true },
+    inputs: inputs.map(written),
+  });
+  const bytes = new TextEncoder().encode(header);
+  const response = await called(api, path, {
+    method: "POST",
+    headers: { ...api.headers, [JSON_LENGTH]: String(bytes.length), "Content-Type": OCTETS },
+    body: new Blob([bytes, ...parts.filter((part) => part !== null)]),
+    signal,
+  });
+  return new Answer(await response.arrayBuffer(), Number(response.headers.get(JSON_LENGTH)));
+}
+
+/**
+ * Return the path of a model in TensorFlow Serving's API.
+ * @param {string} model
+ * @param {string | number | null} version a number or a label.
+ * @param {string} rest what follows.
+ */
+export function modelPath(model, version, rest) {
+  const kind = /^\d+$/.test(String(version)) ? "versions" : "labels";
+  const which = version ? `/${kind}/${encodeURIComponent(version)}` : "";
+  return `/v1/models/${encodeURIComponent(model)}${which}${rest}`;
+}
+
+/**
+ * Call a path of the server that answers in JSON.
+ * @param {Api} api
+ * @param {string} path
+ * @param {RequestInit} [options]
+ * @returns {Promise<any>}
+ */
+export async function json(api, path, options = {}) {
+  return (await called(api, path, { ...options, headers: { ...api.headers, ...options.headers } })).json();
+}
+
+async function called(api, path, { signal, ...options }) {
+  const deadline = AbortSignal.timeout(DEADLINE);
+  const ends = signal ? AbortSignal.any([signal, deadline]) : deadline;
+  // Without a base: beside the page, wherever a proxy has put it.
+  const response = await fetch(api.base ? api.base + path : path.slice(1), { ...options, signal: ends });
+  if (response.ok) return response;
+  const text = await response.text();
+  let reason = text;
+  try {
+    reason = JSON.parse(text).error ?? text;
+  } catch {
+    // Not the server's own words, but a proxy's.
+  }
+  throw new Error(`${response.status}: ${String(reason).slice(0, 2000)}`);
+}
+
+function written({ name, datatype, shape, data }) {
+  if (data instanceof Float32Array) {
+    return { name, datatype, shape, parameters: { binary_data_size: data.byteLength } };
+  }
+  return { name, datatype, shape, data };
+}

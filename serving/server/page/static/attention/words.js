@@ -1,0 +1,78 @@
+/** What each word of a text counts for: the answers without it, and the exact parts of the wide path. */
+
+import { infer, json, modelPath } from "./open_inference.js";
+
+/** Rows of one call: the server answers others between two of them. */
+const ROWS = 64;
+
+/**
+ * Ask for the answers to a text without each of its words. A model that takes tokens loses exactly one token;
+ * another gets the text without one word.
+ * @param call the server, the model, its signatures, the text and its tokens.
+ * @param {(done: number, all: number) => void} [progress] called with counts of words.
+ * @returns {Promise<import("./matrices.js").LeftOut>}
+ */
+export async function leaveOneOut(call, signal, progress = () => {}) {
+  const labels = await labelsOf(call, signal);
+  const { words, without } = call.signatures.tokens ? byToken(call.tokens) : byWord(call.text);
+  const whole = await probabilities(call, [without(-1)], signal);
+  const found = new Float32Array(words.length * labels.length);
+  for (let start = 0; start < words.length; start += ROWS) {
+    const rows = [];
+    for (let place = start; place < Math.min(words.length, start + ROWS); place += 1) rows.push(without(place));
+    found.set(await probabilities(call, rows, signal), start * labels.length);
+    progress(start + rows.length, words.length);
+  }
+  return { words, labels, whole, without: found };
+}
+
+/**
+ * Ask for the n-grams of a text that the wide path weighs most.
+ * @param call the server, the model, its signatures, the text and its tokens.
+ * @returns {Promise<import("./matrices.js").Contributions>}
+ */
+export async function contributions(call, signal) {
+  const asked = { name: "text", datatype: "BYTES", shape: [1], data: [call.text] };
+  const [labels, answer] = await Promise.all([
+    labelsOf(call, signal),
+    infer(call.server, call.model, call.version, "contributions", [asked], signal),
+  ]);
+  // Padding, where the server has answered longer texts in the same batch.
+  const ngrams = answer.strings("ngrams").filter((name) => name);
+  return { ngrams, kinds: answer.strings("kinds"), labels, logits: answer.numbers("logits", Float32Array) };
+}
+
+function byToken(tokens) {
+  return { words: tokens, without: (place) => tokens.filter((_, other) => other !== place) };
+}
+
+/**
+ * Return the words of a text and the function that leaves one out.
+ * @param {string} text
+ */
+export function byWord(text) {
+  const parts = [...new Intl.Segmenter(undefined, { granularity: "word" }).segment(text)];
+  const words = parts.filter((part) => part.segment.trim());
+  const without = (place) => {
+    const word = words[place];
+    return word ? text.slice(0, word.index) + text.slice(word.index + word.segment.length) : text;
+  };
+  return { words: words.map((part) => part.segment), without };
+}
+
+/** Return the labels in the order of the probabilities. */
+async function labelsOf({ server, model, version, text }, signal) {
+  const path = modelPath(model, version, ":classify");
+  const body = JSON.stringify({ signature_name: "classify", examples: [{ text }] });
+  const answer = await json(server, path, { method: "POST", body, signal });
+  return answer.results[0].map(([label]) => label);
+}
+
+async function probabilities({ server, model, version }, rows, signal) {
+  const isText = typeof rows[0] === "string";
+  const shape = isText ? [rows.length] : [rows.length, rows[0].length];
+  const [name, signature] = isText ? ["text", "serving_default"] : ["tokens", "tokens"];
+  const asked = { name, datatype: "BYTES", shape, data: rows.flat() };
+  const answer = await infer(server, model, version, signature, [asked], signal);
+  return answer.numbers("probabilities", Float32Array);
+}
