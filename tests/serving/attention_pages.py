@@ -22,7 +22,8 @@ POLICY = (
 _TYPES = {".js": "text/javascript", ".css": "text/css"}
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Attention</title>
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
-</head><body><main id="here"></main></body></html>"""
+<link rel="stylesheet" href="/static/style.css"><link rel="stylesheet" href="/static/attention/attention.css">
+</head><body><main><div class="panel" id="here"></div></main></body></html>"""
 
 # Turns the JSON of a case into an explanation: weights come by layer and head, as from a server.
 _MOUNT = """async ({ weights, random, ...given }) => {

@@ -468,7 +468,7 @@ def classify(route):
 _EXPLAIN = """async (text) => {
   const { explain } = await import("/static/attention/fetch.js");
   const { mountAttention } = await import("/static/attention/view.js");
-  window.given = await explain({ base: "" }, "films", 3, text);
+  window.given = await explain("films", 3, text);
   mountAttention(document.getElementById("here"), window.given);
 }"""
 
@@ -514,7 +514,7 @@ def test_an_answer_that_fails_is_said_where_it_was_asked_for(browser):
         web.answers["/v1/models/films/versions/3/metadata"] = lambda route: route.fulfill(
             status=404, json={"error": "Servable not found for request: Latest(films)"}
         )
-        with pytest.raises(sync_api.Error, match="404: Servable not found"):
+        with pytest.raises(sync_api.Error, match="Servable not found"):
             page.evaluate(_EXPLAIN, "a film")
         web.problems.clear()  # the browser's own line about the status
         page.evaluate(pages._MOUNT.replace("head(layer, place))", "Promise.reject(Error('gone')))"), case)

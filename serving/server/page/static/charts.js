@@ -1,8 +1,7 @@
 // Small line charts in SVG, which a screen reader gets as one sentence.
 
-import { number } from "./dom.js";
+import { number, svgElement } from "./dom.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 600;
 const HEIGHT = 160;
 const MARGIN = 8;
@@ -19,13 +18,13 @@ export function lineChart(lines, title, places = []) {
   const low = Math.min(...(places[0]?.zero ? [0] : []), ...edges(values));
   const high = Math.max(...edges(values));
   const length = Math.max(2, ...lines.map((line, index) => line.length + (places[index]?.start ?? 0)));
-  const drawn = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img" });
+  const drawn = svgElement("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img" });
   drawn.setAttribute("aria-label", `${title}: from ${number(low)} to ${number(high)}`);
   drawn.setAttribute("preserveAspectRatio", "none");
   lines.forEach((line, index) => {
     const d = path(line, places[index]?.start ?? 0, length, low, high);
     drawn.append(
-      shape("path", { d, class: `line line-${index % 6}`, "vector-effect": "non-scaling-stroke" }),
+      svgElement("path", { d, class: `line line-${index % 6}`, "vector-effect": "non-scaling-stroke" }),
     );
   });
   return drawn;
@@ -55,10 +54,4 @@ function path(line, start, length, low, high) {
     isDown = true;
   }
   return written;
-}
-
-function shape(name, attributes) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
 }

@@ -1,22 +1,51 @@
 // Elements of the page. Text is always set as text: what a model or a person wrote is never read as HTML.
 
+const SVG = "http://www.w3.org/2000/svg";
+/** Pictures are made here: in the page, those in them would be loaded, which a policy may forbid. */
+const APART = document.implementation.createHTMLDocument("");
+
 /**
  * Create an element.
  * @param {string} name of the element
- * @param {Object<string, any>} properties attributes; functions under `onclick` and the like are listeners;
- *   true is an attribute without a value, and false, null and undefined are none
+ * @param {Object<string, any>} properties attributes; `text` is its text; functions under `onclick` and the like are
+ *   listeners; true is an attribute without a value, and false, null and undefined are none
  * @param {...(Node|string|number|null|undefined|false|Array)} children strings and numbers become text
  * @returns {any}
  */
 export function element(name, properties = {}, ...children) {
-  const made = document.createElement(name);
+  return made(document.createElement(name), properties, children);
+}
+
+/** Create an element of SVG; the arguments are those of `element`. */
+export function svgElement(name, properties = {}, ...children) {
+  return made(APART.createElementNS(SVG, name), properties, children);
+}
+
+function made(node, properties, children) {
   for (const [key, value] of Object.entries(properties)) {
-    if (typeof value === "function") made.addEventListener(key.slice(2), value);
-    else if (value === true) made.setAttribute(key, "");
-    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, String(value));
+    if (value === false || value === null || value === undefined) continue;
+    if (key === "text") node.textContent = String(value);
+    else if (typeof value === "function") node.addEventListener(key.slice(2), value);
+    else node.setAttribute(key, value === true ? "" : String(value));
   }
-  append(made, children);
-  return made;
+  append(node, children);
+  return node;
+}
+
+/**
+ * Set sizes or places through the object model, which a strict Content-Security-Policy allows.
+ * @param {Record<string, string>} styles by their names in CSS.
+ */
+export function styled(node, styles) {
+  for (const [name, value] of Object.entries(styles)) node.style.setProperty(name, value);
+}
+
+let ids = 0;
+
+/** Return an id that no other element has. */
+export function freshId() {
+  ids += 1;
+  return `made-${ids}`;
 }
 
 /** Replace the children of an element. */
@@ -38,11 +67,9 @@ export function foreign(text) {
   return element("bdi", { dir: "auto" }, text);
 }
 
-let labels = 0;
-
 /** A label and its control, one above the other. */
 export function field(title, control, hint = "") {
-  control.id ||= `field-${++labels}`;
+  control.id ||= freshId();
   const told = hint && element("small", { id: `${control.id}-hint` }, hint);
   if (told) control.setAttribute("aria-describedby", told.id);
   return element("div", { class: "field" }, element("label", { for: control.id }, title), control, told);

@@ -1,8 +1,10 @@
 // The attention behind an answer: asked for when somebody wants to see it, and shown by the viewer.
 
-import { authorization } from "./api.js";
 import { versionOf } from "./catalog.js";
 import { element, fill } from "./dom.js";
+
+/** As TensorFlow decodes: cameras' notes on how to turn a picture, and its profile, do not count. */
+const AS_STORED = { imageOrientation: "none", colorSpaceConversion: "none" };
 
 /** A button, and a part of the page that then shows what the model attends to in a row. */
 export function attentionPart() {
@@ -65,8 +67,7 @@ async function explained(asked, signal) {
   ]);
   const { call } = asked.last;
   const input = await inputOf(asked);
-  const server = { base: "", headers: authorization() };
-  const explanation = await explain(server, call.target.model, versionOf(call.target), input, signal);
+  const explanation = await explain(call.target.model, versionOf(call.target), input, signal);
   return (place) => mountAttention(place, explanation);
 }
 
@@ -87,7 +88,7 @@ function inputOf({ last: { call, described, way }, row }) {
 /** Return the pixels of an image file as the model reads them: numbers from 0 to 255. */
 async function pixelsOf(encoded, { inputs }) {
   const bytes = Uint8Array.from(atob(encoded), (character) => character.charCodeAt(0));
-  const bitmap = await createImageBitmap(new Blob([bytes]));
+  const bitmap = await createImageBitmap(new Blob([bytes]), AS_STORED);
   const { width, height } = bitmap;
   const context = new OffscreenCanvas(width, height).getContext("2d");
   context.drawImage(bitmap, 0, 0);

@@ -1,6 +1,6 @@
 /** The tabs, and the choice of what their views show. */
 
-import { element, freshId } from "./dom.js";
+import { element, freshId } from "../dom.js";
 import { hasRollout } from "./matrices.js";
 
 /**

@@ -1,10 +1,11 @@
 /** Attention weights from the server, as an explanation that the views show. */
 
-import { infer, json, modelPath } from "./open_inference.js";
+import { getJson } from "../api.js";
+import { pathOf } from "../catalog.js";
+import { infer } from "./open_inference.js";
 import { contributions, leaveOneOut } from "./words.js";
 
 /** @typedef {import("./matrices.js").Explanation} Explanation */
-/** @typedef {import("./open_inference.js").Api} Api */
 
 /**
  * @typedef {object} Input one row: one of these.
@@ -16,20 +17,18 @@ import { contributions, leaveOneOut } from "./words.js";
 
 /**
  * Ask a model for its attention weights over an input. They come in binary, all at once, and are read by head.
- * @param {Api | string} api where the server is, or its address; "" for the page's own.
  * @param {string} model
  * @param {string | number | null} version
  * @param {Input | string} input a string is a text.
  * @param {AbortSignal} [signal]
  * @returns {Promise<Explanation>}
  */
-export async function explain(api, model, version, input, signal) {
-  const server = typeof api === "string" ? { base: api } : api;
+export async function explain(model, version, input, signal) {
   const row = typeof input === "string" ? { text: input } : input;
-  const signatures = await signaturesOf(server, model, version, signal);
+  const signatures = await signaturesOf(model, version);
   if (!signatures.explain) throw new Error(`Model ${model} has no signature "explain": it shows no attention.`);
   const asked = tensorOf(row, Object.keys(signatures.explain.inputs)[0]);
-  const answer = await infer(server, model, version, "explain", [asked], signal);
+  const answer = await infer(model, version, "explain", [asked], signal);
   const found = { ...matricesOf(answer), ...shown(row), title: titled(model, version) };
   found.poolings = answer.numbers("pooling", Float32Array);
   found.frames = answer.numbers("frames", Int32Array);
@@ -38,7 +37,7 @@ export async function explain(api, model, version, input, signal) {
   const tokens = answer.strings("tokens")?.filter((token) => token);
   found.tokens = tokens ?? row.tokens ?? places(found, answer);
   found.tokens = found.tokens.slice(0, Math.max(...found.shape));
-  const call = { server, model, version, signatures, text: row.text, tokens };
+  const call = { model, version, signatures, text: row.text, tokens };
   return Object.assign(withoutPadding(found, tokens), askedAgain(call));
 }
 
@@ -69,8 +68,8 @@ function askedAgain(call) {
   return { ...found, contributions: (signal) => contributions(call, signal) };
 }
 
-async function signaturesOf(server, model, version, signal) {
-  const answer = await json(server, modelPath(model, version, "/metadata"), { signal });
+async function signaturesOf(model, version) {
+  const answer = await getJson(`${pathOf({ model, version })}/metadata`);
   return answer.metadata.signature_def.signature_def;
 }
 

@@ -1,7 +1,7 @@
 /** Small matrices of all heads and layers, and of their averages, to choose one from. */
 
 import { ink, pixels, weightScale } from "./colours.js";
-import { element } from "./dom.js";
+import { element } from "../dom.js";
 import { hasRollout, largest, shrunk } from "./matrices.js";
 import { cellCanvas } from "./scene.js";
 import { inSlices, nextTask } from "./slices.js";

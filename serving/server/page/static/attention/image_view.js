@@ -1,7 +1,7 @@
 /** An image whose patches are as bright as their weights, beside the weights alone. */
 
 import { colour, ink, weightScale } from "./colours.js";
-import { element } from "./dom.js";
+import { element } from "../dom.js";
 import { reached, slider, tell } from "./pointing.js";
 import { drawOn } from "./scene.js";
 import { onFrames } from "./virtual.js";

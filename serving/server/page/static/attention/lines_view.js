@@ -1,7 +1,7 @@
 /** Queries on the left, keys on the right, and lines between them as thick as the weights. */
 
 import { colour, ink, weightScale } from "./colours.js";
-import { element, freshId, styled } from "./dom.js";
+import { element, freshId, styled } from "../dom.js";
 import { line } from "./matrices.js";
 import { ofState, pointing, reached, shownOf, tokenUnder } from "./pointing.js";
 import { svgOf } from "./scene.js";
@@ -128,8 +128,8 @@ export class LinesView {
     const height = (end - first) * ROW;
     const y = (row) => top + Math.max(0, Math.min(height, (row - first + 0.5) * ROW));
     const found = [];
-    weights.forEach((weight, other) => {
-      const place = at(weight);
+    outermost(weights, first, end).forEach((other) => {
+      const place = at(weights[other]);
       if (place < FAINT) return;
       const [query, key] = state.direction === "from" ? [token, other] : [other, token];
       const points = [
@@ -150,6 +150,25 @@ export class LinesView {
     if (typeof found === "number") this.rows.show(found);
     return found;
   }
+}
+
+/**
+ * Return the rows in sight, and of those above and below the one with the largest weight each: lines to the others
+ * end at the same place, and lie under its line.
+ */
+function outermost(weights, first, end) {
+  const found = [];
+  const [above, below] = [
+    [0, Math.min(first, weights.length)],
+    [end, weights.length],
+  ];
+  for (const [start, stop] of [above, below]) {
+    let most = start;
+    for (let row = start; row < stop; row += 1) if (weights[row] > weights[most]) most = row;
+    if (start < stop) found.push(most);
+  }
+  for (let row = first; row < Math.min(end, weights.length); row += 1) found.push(row);
+  return found;
 }
 
 function cut(name) {

@@ -1,7 +1,7 @@
 /** The matrix of weights: a row for each query, a column for each key. Only cells in sight are painted. */
 
 import { ink, pixels, weightScale } from "./colours.js";
-import { element, styled } from "./dom.js";
+import { element, styled } from "../dom.js";
 import { shownOf } from "./pointing.js";
 import { drawOn } from "./scene.js";
 import { visible } from "./token_lines.js";

@@ -4,16 +4,10 @@
  * Reference: docs/protocol/extension_binary_data.md of triton-inference-server/server.
  */
 
-const JSON_LENGTH = "Inference-Header-Content-Length";
-/** The longest call, in milliseconds; the server has a limit of its own. */
-const DEADLINE = 300_000;
-const OCTETS = "application/octet-stream";
+import { call } from "../api.js";
 
-/**
- * @typedef {object} Api where the server is.
- * @property {string} [base] before the paths; empty for the page's own server.
- * @property {Record<string, string>} [headers] sent with each call.
- */
+const JSON_LENGTH = "Inference-Header-Content-Length";
+const OCTETS = "application/octet-stream";
 
 /**
  * @typedef {object} Tensor an input.
@@ -77,7 +71,6 @@ export class Answer {
 
 /**
  * Ask a model.
- * @param {Api} api
  * @param {string} model
  * @param {string | number | null} version null for the server's choice.
  * @param {string} signature
@@ -85,61 +78,23 @@ export class Answer {
  * @param {AbortSignal} [signal]
  * @returns {Promise<Answer>}
  */
-export async function infer(api, model, version, signature, inputs, signal) {
+export async function infer(model, version, signature, inputs, signal) {
   const versions = version ? `/versions/${encodeURIComponent(version)}` : "";
-  const path = `/v2/models/${encodeURIComponent(model)}${versions}/infer`;
+  const path = `v2/models/${encodeURIComponent(model)}${versions}/infer`;
   const parts = inputs.map(({ data }) => (data instanceof Float32Array ? data : null));
   const header = JSON.stringify({
     parameters: { signature_name: signature, binary_data_output: true },
     inputs: inputs.map(written),
   });
   const bytes = new TextEncoder().encode(header);
-  const response = await called(api, path, {
+  const options = {
     method: "POST",
-    headers: { ...api.headers, [JSON_LENGTH]: String(bytes.length), "Content-Type": OCTETS },
+    headers: { [JSON_LENGTH]: String(bytes.length), "Content-Type": OCTETS },
     body: new Blob([bytes, ...parts.filter((part) => part !== null)]),
     signal,
-  });
-  return new Answer(await response.arrayBuffer(), Number(response.headers.get(JSON_LENGTH)));
-}
-
-/**
- * Return the path of a model in TensorFlow Serving's API.
- * @param {string} model
- * @param {string | number | null} version a number or a label.
- * @param {string} rest what follows.
- */
-export function modelPath(model, version, rest) {
-  const kind = /^\d+$/.test(String(version)) ? "versions" : "labels";
-  const which = version ? `/${kind}/${encodeURIComponent(version)}` : "";
-  return `/v1/models/${encodeURIComponent(model)}${which}${rest}`;
-}
-
-/**
- * Call a path of the server that answers in JSON.
- * @param {Api} api
- * @param {string} path
- * @param {RequestInit} [options]
- * @returns {Promise<any>}
- */
-export async function json(api, path, options = {}) {
-  return (await called(api, path, { ...options, headers: { ...api.headers, ...options.headers } })).json();
-}
-
-async function called(api, path, { signal, ...options }) {
-  const deadline = AbortSignal.timeout(DEADLINE);
-  const ends = signal ? AbortSignal.any([signal, deadline]) : deadline;
-  // Without a base: beside the page, wherever a proxy has put it.
-  const response = await fetch(api.base ? api.base + path : path.slice(1), { ...options, signal: ends });
-  if (response.ok) return response;
-  const text = await response.text();
-  let reason = text;
-  try {
-    reason = JSON.parse(text).error ?? text;
-  } catch {
-    // Not the server's own words, but a proxy's.
-  }
-  throw new Error(`${response.status}: ${String(reason).slice(0, 2000)}`);
+  };
+  const answer = await call(path, options, (response) => response.arrayBuffer());
+  return new Answer(answer.body, Number(answer.headers.get(JSON_LENGTH)));
 }
 
 function written({ name, datatype, shape, data }) {

@@ -1,6 +1,6 @@
 /** Choosing a position with the keyboard or the pointer, the same in all views. */
 
-import { element } from "./dom.js";
+import { element } from "../dom.js";
 
 /**
  * Return the position that a key leads to.

@@ -1,7 +1,7 @@
 /** The same in words and numbers: what is shown, the scale, and the largest weights. */
 
 import { pixels, weightScale } from "./colours.js";
-import { element } from "./dom.js";
+import { element } from "../dom.js";
 import { top } from "./matrices.js";
 import { cellCanvas } from "./scene.js";
 import { visible } from "./token_lines.js";

@@ -1,6 +1,6 @@
 /** What is seen, as a file: PNG, SVG, or a page of its own without any script. */
 
-import { element } from "./dom.js";
+import { element } from "../dom.js";
 import { drawOn, svgOf } from "./scene.js";
 
 /** Pixels of a PNG for each pixel on the page. */

@@ -1,6 +1,6 @@
 /** A picture as a list of shapes, drawn alike as SVG and on a canvas. */
 
-import { styled, svgElement } from "./dom.js";
+import { styled, svgElement } from "../dom.js";
 
 /**
  * @typedef {object} Shape `x` and `y` are the left and the top; of a text its anchor and its base line.

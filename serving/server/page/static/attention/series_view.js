@@ -1,7 +1,7 @@
 /** The curves of a series, and under them the weight of each position: a window of frames. */
 
 import { colour, ink, weightScale } from "./colours.js";
-import { element, styled } from "./dom.js";
+import { element, styled } from "../dom.js";
 import { reached, slider, tell } from "./pointing.js";
 import { svgOf } from "./scene.js";
 import { onFrames } from "./virtual.js";

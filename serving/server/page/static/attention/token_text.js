@@ -1,7 +1,7 @@
 /** A text of coloured tokens in a scrolling window; the arrow keys and the mouse choose one. */
 
 import { colour, ink } from "./colours.js";
-import { element, freshId, styled } from "./dom.js";
+import { element, freshId, styled } from "../dom.js";
 import { pointing, reached, tokenUnder } from "./pointing.js";
 import { FONT } from "./scene.js";
 import { inSlices } from "./slices.js";

@@ -2,7 +2,7 @@
 
 import { isDark, ink, weightScale } from "./colours.js";
 import { choices, tabList } from "./controls.js";
-import { element } from "./dom.js";
+import { element } from "../dom.js";
 import { HeadsView } from "./heads_view.js";
 import { ImageView } from "./image_view.js";
 import { LinesView } from "./lines_view.js";
@@ -69,7 +69,6 @@ const VIEWS = {
  */
 export function mountAttention(parent, explanation) {
   const mounted = new Attention(explanation);
-  linkStyle(mounted.restyle);
   parent.append(mounted.root);
   mounted.begin();
   return { destroy: () => mounted.destroy() };
@@ -197,7 +196,7 @@ class Attention {
   }
 
   #note() {
-    const found = element("p", { class: "attention-note", text: `${SENTENCES.join(" ")} ` });
+    const found = element("p", { class: "note attention-note", text: `${SENTENCES.join(" ")} ` });
     if (this.tabs.includes("words")) {
       const onclick = () => this.state.set({ tab: "words" });
       found.append(element("button", { type: "button", text: "See what each word counts for", onclick }));
@@ -243,13 +242,4 @@ function firstState({ heads, layers }, tab) {
   const source = heads > 1 ? "layer" : "head";
   const places = { layer: Math.max(0, layers - 1), head: 0, token: null, hover: null, column: 0 };
   return { source, ...places, direction: "from", base: "average", scale: "plain", tab };
-}
-
-/** Link the style sheet, unless the page has; call `loaded` when it counts. */
-function linkStyle(loaded) {
-  const href = new URL("attention.css", import.meta.url).href;
-  const links = [...document.querySelectorAll("link[rel=stylesheet]")];
-  if (!links.some((link) => link.href === href)) {
-    document.head.append(element("link", { rel: "stylesheet", href, onload: loaded }));
-  }
 }

@@ -1,6 +1,8 @@
 /** What each word of a text counts for: the answers without it, and the exact parts of the wide path. */
 
-import { infer, json, modelPath } from "./open_inference.js";
+import { postJson } from "../api.js";
+import { pathOf } from "../catalog.js";
+import { infer } from "./open_inference.js";
 
 /** Rows of one call: the server answers others between two of them. */
 const ROWS = 64;
@@ -35,7 +37,7 @@ export async function contributions(call, signal) {
   const asked = { name: "text", datatype: "BYTES", shape: [1], data: [call.text] };
   const [labels, answer] = await Promise.all([
     labelsOf(call, signal),
-    infer(call.server, call.model, call.version, "contributions", [asked], signal),
+    infer(call.model, call.version, "contributions", [asked], signal),
   ]);
   // Padding, where the server has answered longer texts in the same batch.
   const ngrams = answer.strings("ngrams").filter((name) => name);
@@ -61,18 +63,17 @@ export function byWord(text) {
 }
 
 /** Return the labels in the order of the probabilities. */
-async function labelsOf({ server, model, version, text }, signal) {
-  const path = modelPath(model, version, ":classify");
-  const body = JSON.stringify({ signature_name: "classify", examples: [{ text }] });
-  const answer = await json(server, path, { method: "POST", body, signal });
+async function labelsOf({ model, version, text }, signal) {
+  const body = { signature_name: "classify", examples: [{ text }] };
+  const answer = await postJson(`${pathOf({ model, version })}:classify`, body, signal);
   return answer.results[0].map(([label]) => label);
 }
 
-async function probabilities({ server, model, version }, rows, signal) {
+async function probabilities({ model, version }, rows, signal) {
   const isText = typeof rows[0] === "string";
   const shape = isText ? [rows.length] : [rows.length, rows[0].length];
   const [name, signature] = isText ? ["text", "serving_default"] : ["tokens", "tokens"];
   const asked = { name, datatype: "BYTES", shape, data: rows.flat() };
-  const answer = await infer(server, model, version, signature, [asked], signal);
+  const answer = await infer(model, version, signature, [asked], signal);
   return answer.numbers("probabilities", Float32Array);
 }

@@ -2,7 +2,7 @@
 
 import { changeScale, colour } from "./colours.js";
 import { choice } from "./controls.js";
-import { element, styled } from "./dom.js";
+import { element, styled } from "../dom.js";
 import { largest, top } from "./matrices.js";
 import { TokenText } from "./token_text.js";
 import { visible } from "./token_lines.js";
