@@ -1,6 +1,7 @@
 """The wide path of a text classifier: its features, its models, and how it answers with attention."""
 
 import itertools
+import shutil
 
 import keras
 import numpy as np
@@ -14,6 +15,8 @@ from keras_selfattn.models.subsampling import stratified_subsample
 from keras_selfattn.models.text import ngram_linear, ngrams
 from keras_selfattn.models.text.ngram_linear import fitted, wide_logits
 from keras_selfattn.models.text.ngrams import BUCKETS, counted, ngram_ids
+from keras_selfattn.serving.client import Client
+from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.training.calibration import Calibration, SharesFitted
 
 CONFIG = models.TextConfig(width=8, num_heads=2, ngram_buckets=64)
@@ -335,13 +338,17 @@ def addends_by_hand(model, text):
 
 
 @pytest.fixture(scope="module")
-def contributions(trained, tmp_path_factory):
+def exported(trained, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             export.saved_model, "try_saved_model", lambda *_: {"load_seconds": 0.0, "request_ms": 0.0}
         )
-        path = export.export_saved_model(trained, tmp_path_factory.mktemp("base") / "films")
-    loaded = tf.saved_model.load(str(path))
+        return export.export_saved_model(trained, tmp_path_factory.mktemp("base") / "films")
+
+
+@pytest.fixture(scope="module")
+def contributions(exported):
+    loaded = tf.saved_model.load(str(exported))
     yield loaded.signatures["contributions"]  # noqa: PT022  it dies with `loaded`
 
 
@@ -377,3 +384,52 @@ def test_a_model_without_a_wide_path_has_no_contributions(tmp_path, unchecked):
     model = models.TextClassifier(CONFIG, vocabulary=["good"], labels=["+", "-"])
     loaded = tf.saved_model.load(str(export.export_saved_model(model, tmp_path)))
     assert "contributions" not in loaded.signatures
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_the_page_shows_what_an_exported_model_attends_to_and_what_its_words_count_for(exported):
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no browser is driven without Playwright")
+    chromium = shutil.which("chromium") or pytest.skip("needs the chromium command")
+    text = "bad bad film"
+    config = ServerConfig("films", exported.parent, port=0, rest_api_port=-1, page=True)
+    with Server(config) as server, Client(server.target, "films") as client:
+        (explained,) = client.explain([text])
+        rows = [["bad", "bad", "film"], ["bad", "film", ""], ["bad", "film", ""], ["bad", "bad", ""]]
+        whole, *without = client.predict({"tokens": rows}, "tokens")["probabilities"]
+        (parts,) = client.contributions([text])
+        with sync_api.sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            page = browser.new_page()
+            page.set_default_timeout(60_000)
+            problems = []
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.on("console", lambda message: problems.append(message.text))
+            page.goto(f"{server.rest_url}/#try/films")
+            page.get_by_role("textbox", name="Text").fill(text)
+            page.get_by_role("button", name="What does it attend to?").click()
+            tokens = page.locator("section.attention bdi[role=option]")
+            tokens.nth(2).wait_for()
+            shown = tokens.evaluate_all("all => all.map((one) => one.ariaLabel)")
+            page.get_by_role("button", name="See what each word counts for").click()
+            page.get_by_role("button", name="Leave out each word").click()
+            page.locator(".attention-bars >> nth=1").wait_for()
+            changes = tokens.evaluate_all("all => all.map((one) => one.ariaLabel)")
+            listed = page.locator(".attention-bars >> nth=1").locator("li").all_inner_texts()
+            browser.close()
+    assert problems == []
+    mean = explained.weights[-1].mean(axis=(0, 1))
+    assert shown == [f"{name} ({at}): {mean[at - 1]:.3f}" for at, name in enumerate(text.split(), 1)]
+    best = int(np.argmax(whole))
+    signed = [signed_figure(each[best] - whole[best]) for each in without]
+    assert changes == [f"{name}: {each} without it" for name, each in zip(text.split(), signed, strict=True)]
+    first = np.argsort(-np.abs(parts.logits[:, best]), kind="stable")[0]
+    name = parts.ngrams[first].replace(" ", "␣")
+    wanted = [f"{name} ({parts.kinds[first]})", signed_figure(parts.logits[first, best])]
+    assert listed[0].split("\n") == wanted
+    assert len(listed) == min(20, len(parts.ngrams))
+
+
+def signed_figure(value):
+    """A change as the page writes it."""
+    return f"{'−' if value < 0 else '+'}{abs(value):.{5 if 0 < abs(value) < 0.001 else 3}f}"

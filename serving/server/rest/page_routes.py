@@ -14,7 +14,8 @@ from .body import HttpError
 from .json_out import dumped
 
 _LIST = "/page/models"
-_CARD = re.compile(r"/page/models/(?P<name>[^/]+)/versions/(?P<version>\d{1,18})/card")
+_CARD = re.compile(r"/page/models/(?P<name>[^/]+)/versions/(?P<version>\d{1,19})/card")
+_MOST_VERSION = 2**63 - 1
 _NOT_MODIFIED = 304
 # Nothing of another origin, no script or style in the page itself, no frame around it, no form that leaves.
 _POLICY = (
@@ -76,7 +77,7 @@ class PageRoutes:
             return _file_answer(self._files[path], headers)
         if path == _LIST:
             return _json(await self._served.listed())
-        if found := _CARD.fullmatch(path):
+        if (found := _CARD.fullmatch(path)) and int(found["version"]) <= _MOST_VERSION:
             return _json(self._served.card(unquote(found["name"]), int(found["version"])))
         raise HttpError(404, f"there is nothing at {path}; the page begins at /")
 

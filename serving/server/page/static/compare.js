@@ -1,6 +1,7 @@
 // The view in which versions and labels of a model answer the same rows side by side.
 
 import { readAnswer } from "./answers.js";
+import { connection } from "./api.js";
 import { ask, callOf, wholeCall } from "./calls.js";
 import { describe, modelNamed, versionOf } from "./catalog.js";
 import { differences } from "./differences.js";
@@ -45,6 +46,9 @@ export function compareView() {
   let offered = [];
   let chosen = new Set();
   let controller = null;
+  let answered = ""; // the model that the answers are of
+
+  connection.addEventListener("gone", () => (fitted = "")); // it may come back with another model
 
   function offer(model) {
     const [, ...named] = targetsOf(model); // without the latest: it would become another one meanwhile
@@ -71,8 +75,15 @@ export function compareView() {
   }
 
   async function fit(target) {
+    if (target.model !== answered) {
+      answered = target.model;
+      controller?.abort();
+      [state, trouble, table, sides].forEach((part) => fill(part));
+    }
+    const key = fitted;
     try {
-      input.fit(await describe(target.model, versionOf(target)));
+      const described = await describe(target.model, versionOf(target));
+      if (key === fitted) input.fit(described);
     } catch (error) {
       fitted = "";
       trouble.textContent = error.message;

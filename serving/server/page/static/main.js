@@ -84,6 +84,9 @@ connection.addEventListener("gone", () => {
 });
 connection.addEventListener("back", () => {
   fill(banner, element("p", { class: "back" }, "The server answers again."));
+  refresh() // other versions may have come back
+    .catch(() => {})
+    .finally(update);
   setTimeout(() => banner.querySelector(".back") && fill(banner), 4000);
 });
 connection.addEventListener("token", token.ask);

@@ -1,5 +1,6 @@
 // The view of what the server does now: its models, its load, and what a version takes. Nothing is changed here.
 
+import { connection } from "./api.js";
 import { cardPart, signaturesPart } from "./card.js";
 import { catalog, describe, modelNamed, versionOf } from "./catalog.js";
 import { element, field, fill, foreign } from "./dom.js";
@@ -40,6 +41,7 @@ export function stateView() {
     ),
   );
   let looked = "";
+  connection.addEventListener("gone", () => (looked = "")); // it may come back with another model
 
   async function look(target) {
     const number = versionOf(target);

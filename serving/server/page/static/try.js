@@ -30,6 +30,7 @@ export function tryView() {
   let waits = false; // for the server to come back
   let last = null;
   let fitted = ""; // the version that the input is for
+  let answered = ""; // the model that the answers are of
 
   const live = checkbox("Answer while I type", true, (checked) => (isLive = checked));
   const form = element(
@@ -65,7 +66,14 @@ export function tryView() {
   );
   snippets.show(null);
   nothing();
-  connection.addEventListener("back", () => waits && run());
+  connection.addEventListener("gone", () => (fitted = "")); // it may come back with another model
+
+  /** Take away the answers of another model. */
+  function begin(model) {
+    answered = model;
+    controller?.abort();
+    nothing();
+  }
 
   function changed() {
     snippets.show(calls());
@@ -88,6 +96,7 @@ export function tryView() {
   }
 
   async function fit(target) {
+    if (target.model !== answered) begin(target.model);
     fitted = keyOf(target);
     try {
       const described = await describe(target.model, versionOf(target));
@@ -96,6 +105,7 @@ export function tryView() {
       fill(trust, trusted(described.card));
       fill(trouble);
       changed();
+      if (waits) run();
     } catch (error) {
       fitted = "";
       fail(error);

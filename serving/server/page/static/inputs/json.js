@@ -6,6 +6,8 @@ import { written } from "../signatures.js";
 const NUMBERS = { string: "some text", bool: true };
 const VERBS = { classify: "classify", regress: "regress" };
 
+const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+
 /**
  * @param {import("../signatures.js").Way} way
  * @param {() => void} onChange
@@ -52,6 +54,12 @@ export function jsonInput(way, onChange, { signatures, card }) {
       } catch (error) {
         throw new Error(`The body is not JSON: ${error.message}`);
       }
+      if (!body || typeof body !== "object" || Array.isArray(body)) {
+        throw new Error('The body must be an object, such as {"inputs": …}.');
+      }
+      if (hasInexact(area.value)) {
+        throw new Error("This page cannot send integers beyond 2^53 exactly, nor numbers beyond a double. Ask with curl.");
+      }
       const verb = VERBS[signatures[choice.value].method] ?? "predict";
       return { body, verb, titles: ["the request"], words: [null] };
     },
@@ -60,6 +68,15 @@ export function jsonInput(way, onChange, { signatures, card }) {
       onChange();
     },
   };
+}
+
+/** Return true if a number of a JSON text is another one in JavaScript. */
+function hasInexact(text) {
+  return [...text.matchAll(STRING_OR_NUMBER)].some(([found]) => {
+    if (found.startsWith('"')) return false;
+    const value = Number(found);
+    return /^-?\d+$/.test(found) ? !Number.isSafeInteger(value) : !Number.isFinite(value);
+  });
 }
 
 function template({ method, inputs }, described) {

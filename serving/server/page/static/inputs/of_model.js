@@ -28,6 +28,7 @@ export function modelInput(onChange) {
   const kept = new Map();
   let described = null;
   let way = null;
+  let wanted = ""; // the kind that a person has chosen
   let input = null;
 
   function choose(next) {
@@ -58,7 +59,6 @@ export function modelInput(onChange) {
     element: box,
     /** Show the input for a version. */
     fit(next) {
-      const before = way;
       described = next;
       fill(
         kinds,
@@ -69,6 +69,7 @@ export function modelInput(onChange) {
               type: "button",
               "data-kind": each.kind,
               onclick: () => {
+                wanted = each.kind;
                 choose(each);
                 onChange();
               },
@@ -78,13 +79,16 @@ export function modelInput(onChange) {
         ),
       );
       kinds.hidden = next.ways.length < 2;
-      choose(next.ways.find((each) => each.kind === before?.kind) ?? next.ways[0]);
+      choose(next.ways.find((each) => each.kind === wanted) ?? next.ways[0]);
     },
     way: () => way,
-    signature: () => input.signature?.() ?? way.signature,
+    signature: () => input?.signature?.() ?? way.signature,
     size: () => input?.size() ?? 0,
     /** Return the rows; raises an Error that says what is wrong with them. */
-    read: () => input.read(),
+    read() {
+      if (!input) throw new Error("The server has not told yet what this model takes.");
+      return input.read();
+    },
   };
 }
 
