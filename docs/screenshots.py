@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 from keras_selfattn.serving.server import Server, ServerConfig
 
@@ -29,7 +29,19 @@ def main(base_path: Path, folder: Path) -> None:
         page.locator(".bars .share").first.wait_for()
         page.locator("h1").first.focus()
         page.screenshot(path=folder / "page-try.png", animations="disabled")
+        _attention(page, folder / "page-attention.png")
         browser.close()
+
+
+def _attention(page: Page, path: Path) -> None:
+    """Write what a letter attends to, as lines."""
+    page.get_by_role("button", name="What does it attend to?").click()
+    page.get_by_role("tab", name="Lines").click()
+    page.locator(".attention-between").wait_for()
+    page.locator(".attention bdi[role=option]").nth(1).click()
+    page.locator(".attention-between path").first.wait_for()
+    page.mouse.move(0, 0)
+    page.locator(".panel", has=page.locator(".attention")).screenshot(path=path, animations="disabled")
 
 
 if __name__ == "__main__":

@@ -79,6 +79,14 @@ def save_all(folder):
         label = tf.gather(tf.constant(["dark", "bright"]), tf.argmax(probabilities, -1))
         return {"probabilities": probabilities, "label": label, "score": tf.reduce_max(probabilities, -1)}
 
+    def explain_pixels(image):
+        rows = tf.shape(image)[0]
+        halves = tf.constant([[0.0, 0.0, 1.0, 0.5], [0.0, 0.5, 1.0, 1.0]])
+        return {
+            "weights": tf.ones([rows, 1, 1, 2, 2]) / 2,
+            "patches": tf.tile(halves[tf.newaxis], [rows, 1, 1]),
+        }
+
     strings, floats = tf.string, tf.float32
     examples = {"text": ["a good film"]}
     save = Saver(Path(folder), tf)
@@ -102,7 +110,11 @@ def save_all(folder):
     files = [tf.TensorSpec([None], strings, name="encoded")]
     pixels = [tf.TensorSpec([None, None, None, 1], floats, name="image")]
     by_pixels = (lambda image: {"mean": tf.reduce_mean(image, [1, 2, 3])}, pixels)
-    pictures = {"serving_default": by_pixels, "encoded": (brightness, files)}
+    pictures = {
+        "serving_default": by_pixels,
+        "encoded": (brightness, files),
+        "explain": (explain_pixels, pixels),
+    }
     example = {"encoded": [{"b64": PICTURE}]}
     save("pictures", 1, pictures, "image-classification", ["dark", "bright"], example)
     half = (lambda x: {"y": 0.5 * x + 2}, [tf.TensorSpec([None], floats, name="x")])

@@ -241,6 +241,7 @@ def test_a_long_text_is_drawn_only_where_it_is_in_sight(browser, record_property
             page.keyboard.press("End")
             settle(page)
             assert page.locator("bdi[aria-selected=true]").first.inner_text() == "word511"
+            assert page.locator(".attention-between path").count() < 40, "one for all that end out of sight"
             assert len(options(page)) < 400
             page.keyboard.press("Escape")
         tab(page, "Matrix")

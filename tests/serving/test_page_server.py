@@ -126,15 +126,16 @@ def test_it_is_told_the_models_their_versions_and_how_else_to_ask(server):
 
 
 def test_a_version_has_its_card_without_numbers_that_json_lacks(half_base, tmp_path):
-    version = shutil.copytree(half_base / "3", tmp_path / "5")
+    version = shutil.copytree(half_base / "3", tmp_path / f"{2**63 - 1}")  # nanoseconds have as many digits
     card = '{"format": 1, "files": {"digest": "", "bytes": 1}, "metrics": {"loss": NaN}, "labels": ["ü"]}'
     (version / "assets.extra").mkdir()
     (version / "assets.extra" / "model_card.json").write_text(card, encoding="utf-8")
     with Server(ServerConfig("käse", tmp_path, port=0, rest_api_port=-1, page=True)) as server:
-        status, _, body = ask(server, "/page/models/k%C3%A4se/versions/5/card")
+        status, _, body = ask(server, f"/page/models/k%C3%A4se/versions/{2**63 - 1}/card")
         assert status == 200
         assert json.loads(body)["card"] == {**json.loads(card), "metrics": {"loss": None}}
-        assert ask(server, "/page/models/k%C3%A4se/versions/6/card")[0] == 404
+        for other in (6, 2**63):
+            assert ask(server, f"/page/models/k%C3%A4se/versions/{other}/card")[0] == 404
 
 
 @pytest.mark.parametrize(

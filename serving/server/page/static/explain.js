@@ -3,8 +3,7 @@
 import { versionOf } from "./catalog.js";
 import { element, fill } from "./dom.js";
 
-/** As TensorFlow decodes: cameras' notes on how to turn a picture, and its profile, do not count. */
-const AS_STORED = { imageOrientation: "none", colorSpaceConversion: "none" };
+const [JPEG, FIRST_NOTE, EXIF, LAST_NOTE] = [0xffd8, 0xffe0, 0xffe1, 0xffef]; // markers
 
 /** A button, and a part of the page that then shows what the model attends to in a row. */
 export function attentionPart() {
@@ -88,7 +87,7 @@ function inputOf({ last: { call, described, way }, row }) {
 /** Return the pixels of an image file as the model reads them: numbers from 0 to 255. */
 async function pixelsOf(encoded, { inputs }) {
   const bytes = Uint8Array.from(atob(encoded), (character) => character.charCodeAt(0));
-  const bitmap = await createImageBitmap(new Blob([bytes]), AS_STORED);
+  const bitmap = await createImageBitmap(new Blob(withoutExif(bytes)), { colorSpaceConversion: "none" });
   const { width, height } = bitmap;
   const context = new OffscreenCanvas(width, height).getContext("2d");
   context.drawImage(bitmap, 0, 0);
@@ -101,6 +100,25 @@ async function pixelsOf(encoded, { inputs }) {
     else pixels.set(colours, channels * place);
   }
   return { image: { pixels, height, width, channels } };
+}
+
+/**
+ * Return the parts of a file without the camera's notes: by them a browser turns a photograph, TensorFlow does not.
+ * Browsers offer no setting for it that they keep.
+ */
+function withoutExif(bytes) {
+  const view = new DataView(bytes.buffer);
+  if (bytes.length < 4 || view.getUint16(0) !== JPEG) return [bytes];
+  const kept = [bytes.subarray(0, 2)];
+  let place = 2;
+  while (place + 4 <= bytes.length) {
+    const marker = view.getUint16(place);
+    if (marker < FIRST_NOTE || marker > LAST_NOTE) break;
+    const end = place + 2 + view.getUint16(place + 2);
+    if (marker !== EXIF) kept.push(bytes.subarray(place, end));
+    place = end;
+  }
+  return [...kept, bytes.subarray(place)];
 }
 
 /** As TensorFlow's decoders: the luma of ITU-R BT.601. */

@@ -1,0 +1,90 @@
+"""The page when the model, the connection or the input changes: no answer stays under another name."""
+
+import pytest
+from page_browser import answer, expect
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+
+def choose_model(page, name):
+    page.get_by_label("Model", exact=True).select_option(name)
+
+
+def test_answers_of_another_model_are_taken_away(opened):
+    page = opened.open("compare", "reviews")
+    page.get_by_role("textbox", name="Text").fill("good")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.locator(".side")).to_have_count(2)
+    choose_model(page, "languages")
+    expect(page.locator(".side")).to_have_count(0)
+    opened.open("try", "reviews")
+    page.get_by_role("textbox", name="Text").fill("good")
+    expect(answer(page)).to_have_text("neg")
+    page.get_by_label("Answer while I type").uncheck()
+    choose_model(page, "languages")
+    expect(answer(page)).to_have_count(0)
+
+
+def test_an_input_is_fitted_once_the_server_describes_the_model(opened):
+    opened.expected += ["ERR_FAILED", "503"]
+    opened.page.route("**/metadata", lambda route: route.abort())
+    page = opened.open("try", "reviews")
+    expect(page.locator(".trouble:visible")).to_contain_text("The server does not answer.")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator(".trouble:visible")).to_contain_text("has not told yet what this model takes")
+    page.unroute("**/metadata")
+    expect(page.get_by_role("textbox", name="Text")).to_be_visible()
+
+
+def test_json_is_the_input_of_the_next_model_only_where_a_person_chose_it(opened):
+    page = opened.open("try", "half")
+    body = page.get_by_label("Body of the request")
+    expect(body).to_be_visible()
+    choose_model(page, "reviews")
+    expect(page.get_by_role("textbox", name="Text")).to_be_visible()
+    page.get_by_role("button", name="JSON", exact=True).click()
+    choose_model(page, "languages")
+    expect(body).to_be_visible()
+
+
+@pytest.mark.parametrize("body", ['{"inputs": [9007199254740993]}', '{"inputs": [1e999]}', "[1]"])
+def test_a_body_that_would_be_sent_as_another_one_is_refused(opened, body):
+    page = opened.open("try", "half")
+    page.get_by_label("Body of the request").fill(body)
+    told = "must be an object" if body == "[1]" else "cannot send integers beyond 2^53"
+    expect(page.locator(".trouble:visible")).to_contain_text(told)
+    page.get_by_label("Body of the request").fill('{"inputs": [2, 1e30]}')
+    expect(page.locator(".rows tbody tr")).to_have_count(2)
+    expect(page.locator(".trouble:visible")).to_have_count(0)
+
+
+def test_a_proxy_without_its_server_is_a_lost_connection(opened):
+    opened.expected.append("502")
+    page = opened.open("try", "reviews")
+    page.get_by_role("textbox", name="Text").fill("good")
+    expect(answer(page)).to_have_text("neg")
+    paths = ("**/v1/**", "**/page/models")
+    for path in paths:
+        page.route(path, lambda route: route.fulfill(status=502, body="<h1>Bad Gateway</h1>"))
+    page.get_by_role("textbox", name="Text").fill("good one")
+    expect(page.locator(".trouble:visible")).to_contain_text("a proxy says 502. Your input is kept")
+    expect(page.locator("#banner")).to_contain_text("The server does not answer.")
+    for path in paths:
+        page.unroute(path)
+    expect(page.locator("#banner")).to_contain_text("answers again")
+    expect(answer(page)).to_have_text("neg")
+    expect(page.locator(".trouble:visible")).to_have_count(0)
+
+
+def test_the_attention_in_a_picture_is_that_in_its_stored_pixels(opened, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    exif = image.Exif()
+    exif[0x0112] = 6  # a quarter turn, which TensorFlow's decoders do not make
+    image.new("L", (8, 4), 128).save(tmp_path / "turned.jpg", exif=exif)
+    page = opened.open("try", "pictures")
+    page.locator("input[type=file]:visible").set_input_files(tmp_path / "turned.jpg")
+    page.get_by_role("button", name="What does it attend to?").click()
+    box = page.locator(".attention-canvas").bounding_box()
+    assert box is not None
+    assert box["width"] > 3 * box["height"], "two pictures side by side, each twice as wide as high"
+    expect(page.locator("section.attention")).to_contain_text("row 1, column 1")
