@@ -25,6 +25,26 @@ def test_answers_of_another_model_are_taken_away(opened):
     expect(answer(page)).to_have_count(0)
 
 
+def test_a_chosen_version_that_has_gone_is_said_to_have_gone(opened):
+    page = opened.open("try", "reviews")
+    page.get_by_label("Version", exact=True).locator("visible=true").select_option(label="version 1")
+    page.get_by_role("textbox", name="Text").fill("good")
+    expect(answer(page)).to_have_text("pos")
+
+    def without_version_1(route):
+        found = route.fetch().json()
+        (reviews,) = (model for model in found["models"] if model["name"] == "reviews")
+        reviews["versions"] = [each for each in reviews["versions"] if each["version"] != "1"]
+        route.fulfill(json=found)
+
+    page.route("**/page/models", without_version_1)
+    expect(page.locator(".note:visible").first).to_have_text(
+        "Version 1 does not answer any more. The latest version is asked."
+    )
+    expect(answer(page)).to_have_text("neg")
+    page.unroute_all(behavior="wait")
+
+
 def test_an_input_is_fitted_once_the_server_describes_the_model(opened):
     opened.expected += ["ERR_FAILED", "503"]
     opened.page.route("**/metadata", lambda route: route.abort())

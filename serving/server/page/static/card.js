@@ -13,7 +13,7 @@ const SHARES = new Set([
   "recall",
   "calibration_error",
 ]);
-const FIRST_LABELS = 30;
+const [FIRST_LABELS, MOST_LABELS] = [30, 2000];
 
 /** Return a card for reading; a sentence if there is none. */
 export function cardPart(card) {
@@ -67,7 +67,8 @@ function labels(names) {
       "details",
       {},
       element("summary", {}, `${number(more)} more`),
-      names.slice(FIRST_LABELS, 2000).map((name) => element("span", { class: "tag" }, foreign(name))),
+      names.slice(FIRST_LABELS, MOST_LABELS).map((name) => element("span", { class: "tag" }, foreign(name))),
+      names.length > MOST_LABELS && `… ${number(names.length - MOST_LABELS)} are not shown`,
     );
   return element("div", {}, `${number(names.length)}: `, shown, rest);
 }

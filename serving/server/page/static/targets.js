@@ -36,16 +36,17 @@ export function isSame(one, other) {
 
 /**
  * A list from which a version is chosen.
- * @param {(target: import("./calls.js").Target) => void} onChoose told of another choice, also if the chosen has gone
+ * @param {(target: import("./calls.js").Target, lost: import("./calls.js").Target|null) => void} onChoose told of
+ *   another choice, and of the chosen one if it has gone
  */
 export function targetPicker(onChoose) {
   const select = element("select", { onchange: () => choose(offered[select.selectedIndex]) });
   let offered = [];
   let chosen = null;
 
-  function choose(target) {
+  function choose(target, lost = null) {
     chosen = target;
-    onChoose(target);
+    onChoose(target, lost);
   }
 
   return {
@@ -60,7 +61,7 @@ export function targetPicker(onChoose) {
       );
       const place = chosen ? offered.findIndex((each) => isSame(each, chosen)) : -1;
       select.selectedIndex = Math.max(0, place);
-      if (place < 0 && offered.length) choose(offered[0]);
+      if (place < 0 && offered.length) choose(offered[0], chosen?.model === name ? chosen : null);
     },
     chosen: () => chosen,
   };

@@ -16,7 +16,11 @@ const MOST_WHILE_TYPING = 5000; // characters: longer rows wait for the button
 
 export function tryView() {
   const input = modelInput(changed);
-  const picker = targetPicker(fit);
+  const lost = element("p", { class: "note", role: "status" });
+  const picker = targetPicker((target, gone) => {
+    lost.textContent = gone ? `${named(gone)} does not answer any more. The latest version is asked.` : "";
+    fit(target);
+  });
   const button = element("button", { type: "submit", class: "primary" }, "Ask");
   const state = element("p", { class: "state", role: "status" });
   const trouble = element("div", { class: "trouble", role: "alert" });
@@ -44,6 +48,7 @@ export function tryView() {
       },
     },
     field("Version", picker.element),
+    lost,
     input.element,
     element("div", { class: "inline" }, button, live),
   );
@@ -179,6 +184,10 @@ export function tryView() {
       if (target && keyOf(target) !== fitted) fit(target);
     },
   };
+}
+
+function named({ label, version }) {
+  return label ? `The label ${label}` : `Version ${version}`;
 }
 
 function keyOf(target) {
