@@ -423,7 +423,7 @@ def test_the_page_shows_what_an_exported_model_attends_to_and_what_its_words_cou
     best = int(np.argmax(whole))
     signed = [signed_figure(each[best] - whole[best]) for each in without]
     assert changes == [f"{name}: {each} without it" for name, each in zip(text.split(), signed, strict=True)]
-    first = np.argsort(-np.abs(parts.logits[:, best]), kind="stable")[0]
+    first = int(np.argsort(-np.abs(parts.logits[:, best]), kind="stable")[0])
     name = parts.ngrams[first].replace(" ", "␣")
     wanted = [f"{name} ({parts.kinds[first]})", signed_figure(parts.logits[first, best])]
     assert listed[0].split("\n") == wanted

@@ -227,7 +227,9 @@ def test_what_the_model_attends_to_is_shown_on_request(opened):
     page.get_by_role("textbox", name="Text").fill("a good film")
     button = page.get_by_role("button", name="What does it attend to?")
     expect(button).to_be_visible()
-    assert [url for url in opened.requests if "/attention/" in url] == [], "it is loaded only now"
+    assert [url for url in opened.requests if re.search("/attention/.*[.]js", url)] == [], (
+        "it is loaded only now"
+    )
     button.click()
     expect(page.get_by_role("heading", name="What the model attends to")).to_be_focused()
     shown = page.locator("section.attention")

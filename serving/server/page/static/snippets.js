@@ -86,6 +86,7 @@ export function queryCommand(call, server = catalog()) {
   const { target, signature, asked } = call;
   if (asked.words.includes(null))
     return "# keras-selfattn query asks a row of the model's only input; see docs/client.md.";
+  if (asked.words.some((word) => word.includes("\0"))) return "# No command can have a character NUL in a word.";
   const words = ["keras-selfattn", "query", target.model, "--target", address(server)];
   if (target.label) words.push("--label", target.label);
   else if (target.version) words.push("--version", target.version);
@@ -99,7 +100,8 @@ export function queryCommand(call, server = catalog()) {
   }
   if (asked.words.some((word) => word.includes("\n")))
     return "# This text has lines and is too long for a command.";
-  return `${command} <<'END'\n${asked.words.join("\n")}\nEND`;
+  const end = asked.words.includes("END") ? "END-OF-ROWS" : "END";
+  return `${command} <<'${end}'\n${asked.words.join("\n")}\n${end}`;
 }
 
 function address({ grpc_port: port }) {
