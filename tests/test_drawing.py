@@ -188,8 +188,17 @@ def test_a_large_image_is_reduced_and_floats_span_all_shades():
 def test_a_series_has_a_line_for_each_feature_and_a_gap_where_a_value_is_missing():
     series = np.array([[0.0, 5.0], [1.0, math.nan], [2.0, 7.0]])
     lines = read_page(sparkline(series)).all("polyline")
-    assert [len(each.attributes["points"].split()) for each in lines] == [3, 2]
+    assert [len(each.attributes["points"].split()) for each in lines] == [3, 1, 1]
     assert read_page(sparkline(np.zeros((0, 1)))).all("polyline") == []
+
+
+def test_a_long_series_has_few_points_and_keeps_its_peaks():
+    series = np.zeros((100_000, 1))
+    series[12_345], series[67_890] = 5, -3
+    (line,) = read_page(sparkline(series)).all("polyline")
+    places = [float(point.partition(",")[2]) for point in line.attributes["points"].split()]
+    assert len(places) <= 200
+    assert (min(places), max(places)) == (3, 49)  # the whole height
 
 
 def test_a_forecast_goes_on_where_its_series_ends():

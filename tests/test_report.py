@@ -217,9 +217,11 @@ def test_the_settings_are_all_there(shown):
     assert ["width", "8"] in table(part, "Model").rows()
 
 
-def test_a_report_of_150_classes_and_long_texts_is_small_and_of_10000_leaves_the_matrix_out(tmp_path):
+def test_a_report_of_150_classes_with_long_names_and_texts_is_small_and_of_10000_leaves_the_matrix_out(
+    tmp_path,
+):
     random = np.random.default_rng(0)
-    labels = [f"class {n} {ATTACK}" for n in range(150)]
+    labels = [f"class {n} {ATTACK} {'long ' * 200}" for n in range(150)]
     rows = LabelledRows(["word " * 2000] * 6000, random.choice(labels, 6000).tolist(), "many.csv")
     outputs = random.random((6000, 150)).astype("float32")
     text, found = written(tmp_path, findings(ClassHead(labels), rows, outputs))
@@ -306,6 +308,31 @@ def test_what_a_run_lacks_is_a_sentence(tmp_path):
     assert "Learning rate" not in [each.text for each in found.all("figcaption")]
 
 
+@pytest.mark.parametrize(
+    ("split", "rows", "encoders", "said"),
+    [
+        ("validation", 30, 1, "The kept weights are those of epoch 2"),
+        ("validation", 33, 1, "epoch, on 33 rows with those that had been held out. {} before that."),
+        ("validation", 33, 2, "with 2 encoders, on 33 rows with those that had been held out. {} before"),
+        ("validation", 30, 2, "up to that epoch, with 2 encoders. {} after that."),
+        ("test", 33, 1, "{} after that."),
+        ("evaluated", 33, 2, "{} after that."),
+    ],
+)
+def test_the_page_says_of_which_model_the_figures_and_the_calibration_are(
+    tmp_path, split, rows, encoders, said
+):
+    right = np.array([[0.9, 0.1], [0.1, 0.9]])
+    answers = LabelledRows(["a", "b"], ["x", "y"], "made up")
+    calibrated = CalibrationEffect(*(reliability(np.array([True]), np.array([0.5])) for _ in range(2)))
+    found = findings(ClassHead(["x", "y"]), answers, right, split, calibrated=calibrated)
+    _text, shown = written(tmp_path, found, trained_on=rows, model={"members": encoders})
+    assert said.format("The figures of answers are of the model") in section(shown, "Training").text
+    # Of the calibrated model there is no third curve, which would be the second one.
+    kept = split != "validation" or (encoders > 1 and rows == 30)
+    assert (f"On the {split} rows the calibration error is 10.0%" in shown.text) is kept
+
+
 def test_the_planned_learning_rate_is_that_of_the_optimizer():
     model = models.TextClassifier(vocabulary=["a"], labels=["x", "y"])
     optimizer, scheduled = scheduled_optimizer(model, training.TrainConfig(), 0.01, 1000)
@@ -357,7 +384,7 @@ def test_evaluate_writes_a_report_of_other_rows(run, tmp_path):
     same = str(tmp_path / "t.csv")
     done = CliRunner().invoke(main, ["evaluate", str(run.path), same, "--report", same])
     assert done.exit_code == 1
-    assert "--report must be another file than TABLE" in done.output
+    assert "--report must end in .html" in done.output
 
 
 @pytest.mark.slow
@@ -386,6 +413,19 @@ def test_a_report_that_cannot_be_written_is_a_warning_and_the_run_stays(tmp_path
     ):
         reports.write_run_report(folder, Path("runs/films"), found)
     assert {path.name for path in folder.iterdir()} == before
+
+
+def test_ctrl_c_during_the_report_costs_the_report_alone(tmp_path, monkeypatch):
+    folder = folder_of(tmp_path / "run")
+    found = findings(ClassHead(["x", "y"]), LabelledRows(["a"], ["x"], "made up"), np.array([[0.9, 0.1]]))
+
+    def interrupted(_report):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reports, "page", interrupted)
+    with pytest.warns(UserWarning, match="could not be written: KeyboardInterrupt"):
+        reports.write_run_report(folder, Path("run"), found)
+    assert not (folder / "report.html").exists()
 
 
 def test_half_a_report_is_taken_away(tmp_path, monkeypatch):

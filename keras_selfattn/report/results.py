@@ -8,6 +8,7 @@ import numpy as np
 from keras_selfattn.drawing.builders import confusion_figure, errors_by_step, residuals, scatter
 from keras_selfattn.drawing.figures import Bars
 from keras_selfattn.drawing.grids import MOST_CELLS, MOST_CLASSES
+from keras_selfattn.drawing.markup import shortened
 from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.label_sets import LabelSetReport
 from keras_selfattn.metrics.numbers import NumberReport
@@ -16,6 +17,7 @@ from keras_selfattn.metrics.report import ClassReport, Report
 from keras_selfattn.report.sections import Named, Section, Table
 
 _PAIRS, _HARDEST, _ALL_CLASSES = 20, 30, 400
+_LETTERS = 200  # of a label in the table of all
 
 
 def answers_section(
@@ -85,7 +87,10 @@ def _class_blocks(classes: Sequence[ClassReport], counted: str) -> list[Any]:
         ("recall", [each.recall for each in hardest]),
     ]
     figure = Bars(title, [each.label for each in hardest], groups, "share", limit=1.0, dots=True)
-    rows = [[each.label, each.precision, each.recall, each.f1, each.rows] for each in classes[:_ALL_CLASSES]]
+    rows = [
+        [shortened(each.label, _LETTERS), each.precision, each.recall, each.f1, each.rows]
+        for each in classes[:_ALL_CLASSES]
+    ]
     shown = f"All {len(classes):,} classes" if len(rows) == len(classes) else f"The first {len(rows)} classes"
     table = Table(shown, ["label", "precision", "recall", "F1", counted], rows, folded=len(classes) > 10)
     return [Named(f"classes-{counted}", figure), table]
