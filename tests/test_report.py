@@ -273,17 +273,21 @@ def test_numbers_have_their_errors_beside_those_of_baselines_and_by_step(tmp_pat
     assert by_step == ["the model: 1, 0", "the model: 2, 2", "last value: 1, 1", "last value: 2, 2"]
     assert len(figure(part, "Predicted against true").all("circle")) == 4
     assert "windows that overlap in time" in shown.text
-    assert len(section(shown, "Largest errors").all("polyline")) == 2 * 3
+    largest = section(shown, "Largest errors")
+    assert [each.text for each in largest.all("th")] == ["place", "series", "true", "predicted", "error"]
+    assert len(largest.all("polyline")) == 2 * 3
+    assert table(section(shown, "Data"), "Rows").rows()[0] == ["train", "load.csv", "2"]  # no classes
     assert not [each for each in shown.all("ul", class_="tiles")[0].all("li") if "last value" in each.text]
 
 
 def test_series_and_images_are_drawn_beside_their_answers(tmp_path):
     head = ClassHead(["a", "b"])
-    series = [np.array([[1.0], [2.0], [4.0]], "float32")] * 2
+    series = [np.array([[1.0] * 5, [2.0] * 5, [4.0] * 5], "float32")] * 2
     outputs = np.array([[0.9, 0.1], [0.2, 0.8]])
     rows = LabelledRows(series, ["b", "b"], "made up", ["row 0", ATTACK])
     _text, found = written(tmp_path, findings(head, rows, outputs))
-    assert len(section(found, "Most surely misread").all("polyline")) == 1
+    assert len(section(found, "Most surely misread").all("polyline")) == 3
+    assert "The lines are the first 3 of 5 features." in found.text
     assert "All rows have 3 steps." in found.text
     images = [np.full((4, 4, 3), shade, np.uint8) for shade in (0, 200)]
     rows = LabelledRows(images, ["a", "a"], "made up", [ATTACK, ATTACK])

@@ -6,7 +6,7 @@ from keras_selfattn.drawing.charts import WIDTH, framed, legend
 from keras_selfattn.drawing.colours import level_of
 from keras_selfattn.drawing.figures import Bars, Confusion
 from keras_selfattn.drawing.markup import Markup, join, shortened, tag
-from keras_selfattn.drawing.scales import Scale, number, span, ticks
+from keras_selfattn.drawing.scales import Scale, number, span, tick_name, ticks
 
 # Counts are written in the cells of so many classes, names at the sides of so many.
 _COUNTED, NAMED = 12, 40
@@ -82,7 +82,7 @@ def bars(figure: Bars) -> Markup:
     parts = []
     for value in ticks(0, across.high, 4):
         parts.append(tag("line", x1=across(value), y1=2, x2=across(value), y2=bottom, class_="grid"))
-        parts.append(tag("text", number(value), x=across(value), y=bottom + 14, text_anchor="middle"))
+        parts.append(tag("text", tick_name(value), x=across(value), y=bottom + 14, text_anchor="middle"))
     for place, name in enumerate(figure.names):
         y = 4 + place * row
         shown, told = shortened(name, 16), shortened(name, _TOLD)

@@ -10,8 +10,10 @@ import numpy as np
 from keras_selfattn.drawing.markup import Markup, join, tag
 from keras_selfattn.drawing.scales import Scale, number, span
 
-_MOST_POINTS, _MOST_FEATURES = 200, 3
+_MOST_POINTS = 200
 _WIDTH, _HEIGHT = 240, 52
+FEATURES = 3
+"""Features of a series that are drawn, its first ones."""
 LEVELS = 10
 """Classes of a token's colour: `w0` to `w9`."""
 
@@ -23,7 +25,7 @@ def sparkline(series: np.ndarray, *, after: Sequence[tuple[str, np.ndarray]] = (
         series: float `[length, features]`.
         after: values that follow the first feature, by name, such as the true and the predicted ones.
     """
-    features = list(series.T[:_MOST_FEATURES]) if series.size else []
+    features = list(series.T[:FEATURES]) if series.size else []
     length = len(series) + max([len(values) for _, values in after], default=0)
     values = np.concatenate([np.zeros(0), *features, *(line for _, line in after)])
     values = values[np.isfinite(values)]

@@ -35,15 +35,20 @@ def answers_section(
     title = f"Answers on {figures.rows:,} {split} rows"
     if isinstance(figures, LabellingReport):
         blocks = [] if figures.spans is None else _class_blocks(figures.spans.kinds, "spans")
-        return Section(title, [*blocks, *_confusion_blocks(figures.positions, "tokens")])
+        return Section(title, _figures_first([*blocks, *_confusion_blocks(figures.positions, "tokens")]))
     if isinstance(figures, ClassificationReport):
-        return Section(title, _confusion_blocks(figures, "rows"))
+        return Section(title, _figures_first(_confusion_blocks(figures, "rows")))
     if isinstance(figures, LabelSetReport):
         sentence = "A row can have several labels, or none, so that there is no confusion matrix."
         return Section(title, [sentence, *_class_blocks(figures.classes, "rows")])
     if isinstance(figures, NumberReport):
         return Section(title, _number_blocks(figures, true, predicted, others or {}))
     return Section(title, ["The figures above are all that is measured for this kind of model."])
+
+
+def _figures_first(blocks: list[Any]) -> list[Any]:
+    """Return the figures, which then stand side by side, before the sentences and tables."""
+    return sorted(blocks, key=lambda block: not isinstance(block, Named))
 
 
 def _confusion_blocks(figures: ClassificationReport, counted: str) -> list[Any]:
