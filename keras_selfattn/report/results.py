@@ -84,7 +84,7 @@ def _class_blocks(classes: Sequence[ClassReport], counted: str) -> list[Any]:
     hardest = there[:_HARDEST]
     title = (
         "Precision and recall by class"
-        if len(hardest) == len(classes)
+        if len(hardest) == len(there)
         else f"The {len(hardest)} hardest classes"
     )
     groups = [
