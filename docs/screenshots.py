@@ -1,4 +1,4 @@
-"""Take the screenshots of the docs, of the page and of a report: python docs/screenshots.py BASE_PATH RUN FOLDER.
+"""Take the docs' screenshots of the page and of a report: python docs/screenshots.py BASE_PATH RUN FOLDER.
 
 BASE_PATH has versions of a model of texts, such as quickstart/models/languages. RUN is a run folder, such as
 quickstart/runs/1. FOLDER gets the pictures. It needs Playwright and the command chromium.

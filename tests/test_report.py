@@ -255,6 +255,7 @@ def test_wrong_tokens_are_framed_among_their_neighbours(tmp_path):
     _text, found = written(tmp_path, findings(head, rows, outputs))
     (wrong,) = found.all("span", class_="wrong")
     assert wrong.text == ATTACK
+    assert "1 token is wrong." in found.text
     (row,) = section(found, "Most surely misread").all("table")[0].rows()
     assert row == ["row 0", f"the cat {ATTACK} ", "N", "D", "0.8"]
 
@@ -274,6 +275,7 @@ def test_numbers_have_their_errors_beside_those_of_baselines_and_by_step(tmp_pat
     assert len(figure(part, "Predicted against true").all("circle")) == 4
     assert "windows that overlap in time" in shown.text
     largest = section(shown, "Largest errors")
+    assert "2 rows answered, the largest error first." in largest.text
     assert [each.text for each in largest.all("th")] == ["place", "series", "true", "predicted", "error"]
     assert len(largest.all("polyline")) == 2 * 3
     assert table(section(shown, "Data"), "Rows").rows()[0] == ["train", "load.csv", "2"]  # no classes

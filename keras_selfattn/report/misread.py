@@ -44,11 +44,7 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
         columns = ["true", *columns[1:]]
     if not lines:
         return Section(title, ["No held-out row is answered wrongly."])
-    counted = "tokens" if isinstance(head, PositionHead) else "rows"
-    wrong = f"{len(lines):,} {counted} are wrong; these" if not numbers else "These"
-    about = (
-        f"{wrong} are the {min(SHOWN, len(lines))} with the largest {'error' if numbers else 'probability'}."
-    )
+    about = _counted(len(lines), "token" if isinstance(head, PositionHead) else "row", numbers)
     lines = lines[:SHOWN]
     if isinstance(head, PositionHead):
         table = Table(
@@ -62,6 +58,16 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
     ]
     table = Table(title, ["place", kind_of(rows), *columns, score], cells)
     return Section(title, [about, *_note(rows, head, inputs), table])
+
+
+def _counted(found: int, what: str, numbers: bool) -> str:
+    """Return the sentence above the rows."""
+    order = "the largest error" if numbers else "the surest answer"
+    each = f"{found:,} {what}{'s' if found > 1 else ''}"
+    said = f"{each} answered" if numbers else f"{each} {'are' if found > 1 else 'is'} wrong"
+    if found > SHOWN:
+        said += f"; these are the first {SHOWN}"
+    return f"{said}, {order} first." if found > 1 else f"{said}."
 
 
 def _inputs(
