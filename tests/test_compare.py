@@ -11,14 +11,19 @@ from keras_selfattn.cli.main import main
 from keras_selfattn.report.comparison import compared_figures, different_settings, read_runs
 
 
-def folder_of(path, accuracy, error, loss, width=8, kind="TextClassifier", classes=(), rows=40):
+def folder_of(
+    path, accuracy, error, loss, width=8, kind="TextClassifier", classes=(), rows=40, seed=0, train="all.csv"
+):
     path.mkdir()
     (path / "model.keras").touch()
     config = {
         "kind": kind,
         "model": {"width": width, "num_heads": 2},
-        "training": {"seed": 0},
-        "data": {"validation": {"source": "films.csv", "rows": rows}},
+        "training": {"seed": seed},
+        "data": {
+            "train": {"source": train, "rows": 360},
+            "validation": {"source": "films.csv", "rows": rows},
+        },
         "seconds": 10.5,
         "best_epoch": 2,
     }
@@ -82,6 +87,19 @@ def test_figures_of_different_rows_are_told_as_such(folders, tmp_path):
     assert "The figures are of different rows" not in invoke(*folders)[1]
 
 
+@pytest.mark.parametrize(("train", "other"), [("films.csv", True), ("all.csv", False)])
+def test_rows_held_out_by_another_seed_are_other_rows(tmp_path, train, other):
+    one, two = (folder_of(tmp_path / f"{n}", 0.5, 0.1, [0.5], seed=n, train=train) for n in (0, 1))
+    assert ("40 validation rows of films.csv, held out by seed 1" in invoke(one, two)[1]) is other
+
+
+def test_a_value_of_twelve_runs_is_never_broken_over_two_lines(tmp_path):
+    each = [folder_of(tmp_path / f"run-{n}", 0.5 + n / 100, 0.1, [0.5], width=n) for n in range(12)]
+    _code, output = invoke(*each)
+    assert all(f"{50 + n}.0%" in output for n in range(12))
+    assert output.count("Figures") == output.count("Settings that differ") > 1
+
+
 def test_equal_runs_are_told_as_such(folders, tmp_path):
     same = folder_of(tmp_path / "same", 0.75, 0.02, [0.9, 0.5])
     assert "All settings are the same." in invoke(folders[0], same)[1]
@@ -100,6 +118,7 @@ def test_what_cannot_be_compared_is_a_sentence(folders, tmp_path):
     (other / "config.json").write_text("{")
     assert "config.json cannot be read" in invoke(one, other)[1]
     assert "--html must be a file" in invoke(*folders, "--html", tmp_path)[1]
+    assert "--html must end in .html" in invoke(*folders, "--html", one / "metrics.json")[1]
 
 
 def test_a_damaged_history_names_its_file(folders):

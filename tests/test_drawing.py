@@ -90,7 +90,15 @@ def test_spans_of_one_value_of_none_and_of_gaps_have_a_width():
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0.0, "0"), (0.98765, "0.9877"), (1e-7, "1e-7"), (12345.6, "12,346"), (math.nan, "none"), (-2.0, "-2")],
+    [
+        (0.0, "0"),
+        (0.98765, "0.9877"),
+        (1e-7, "1e-7"),
+        (12345.6, "12,346"),
+        (-1.5e30, "-1.5e30"),
+        (math.nan, "none"),
+        (-2.0, "-2"),
+    ],
 )
 def test_numbers_are_short(value, shown):
     assert number(value) == shown
@@ -119,6 +127,13 @@ def test_lines_are_told_apart_without_their_colours():
     lines = [Line(str(n), [0, 1], [n, n + 1]) for n in range(4)]
     found = read_page(chart(Chart("t", "x", "y", lines))).all("polyline")
     assert len({each.attributes.get("stroke-dasharray") for each in found}) == 4
+
+
+def test_rows_of_a_histogram_are_whole_and_large_ticks_stay_beside_their_axis():
+    drawn = read_page(histogram(Histogram("h", "x", [0.0, 2e7, 4e7], [("", [2, 1])])))
+    said = [each.text for each in drawn.all("text")]
+    assert said[:3] == ["0", "1", "2"]
+    assert "2e7" in said
 
 
 def test_columns_of_a_histogram_are_as_high_as_their_counts():
@@ -188,8 +203,17 @@ def test_a_large_image_is_reduced_and_floats_span_all_shades():
 def test_a_series_has_a_line_for_each_feature_and_a_gap_where_a_value_is_missing():
     series = np.array([[0.0, 5.0], [1.0, math.nan], [2.0, 7.0]])
     lines = read_page(sparkline(series)).all("polyline")
-    assert [len(each.attributes["points"].split()) for each in lines] == [3, 2]
+    assert [len(each.attributes["points"].split()) for each in lines] == [3, 1, 1]
     assert read_page(sparkline(np.zeros((0, 1)))).all("polyline") == []
+
+
+def test_a_long_series_has_few_points_and_keeps_its_peaks():
+    series = np.zeros((100_000, 1))
+    series[12_345], series[67_890] = 5, -3
+    (line,) = read_page(sparkline(series)).all("polyline")
+    places = [float(point.partition(",")[2]) for point in line.attributes["points"].split()]
+    assert len(places) <= 200
+    assert (min(places), max(places)) == (3, 49)  # the whole height
 
 
 def test_a_forecast_goes_on_where_its_series_ends():

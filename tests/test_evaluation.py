@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from sklearn.metrics import f1_score
 
 from keras_selfattn import models, training
-from keras_selfattn.cli.evaluate import check_new_file, write_mistakes
+from keras_selfattn.cli.evaluate import check_mistakes_file, write_mistakes
 from keras_selfattn.cli.main import main
 from keras_selfattn.data.labelled import LabelledRows, as_rows
 from keras_selfattn.data.texts import read_table
@@ -261,7 +261,7 @@ def test_mistakes_never_take_the_place_of_the_table(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("text,label\na,+\n")
     with pytest.raises(ConfigError, match="--mistakes must be another file than TABLE"):
-        check_new_file("--mistakes", tmp_path / "." / "t.csv", table)
+        check_mistakes_file(tmp_path / "." / "t.csv", table)
 
 
 @pytest.mark.slow

@@ -217,9 +217,11 @@ def test_the_settings_are_all_there(shown):
     assert ["width", "8"] in table(part, "Model").rows()
 
 
-def test_a_report_of_150_classes_and_long_texts_is_small_and_of_10000_leaves_the_matrix_out(tmp_path):
+def test_a_report_of_150_classes_with_long_names_and_texts_is_small_and_of_10000_leaves_the_matrix_out(
+    tmp_path,
+):
     random = np.random.default_rng(0)
-    labels = [f"class {n} {ATTACK}" for n in range(150)]
+    labels = [f"class {n} {ATTACK} {'long ' * 200}" for n in range(150)]
     rows = LabelledRows(["word " * 2000] * 6000, random.choice(labels, 6000).tolist(), "many.csv")
     outputs = random.random((6000, 150)).astype("float32")
     text, found = written(tmp_path, findings(ClassHead(labels), rows, outputs))
@@ -253,6 +255,7 @@ def test_wrong_tokens_are_framed_among_their_neighbours(tmp_path):
     _text, found = written(tmp_path, findings(head, rows, outputs))
     (wrong,) = found.all("span", class_="wrong")
     assert wrong.text == ATTACK
+    assert "1 token is wrong." in found.text
     (row,) = section(found, "Most surely misread").all("table")[0].rows()
     assert row == ["row 0", f"the cat {ATTACK} ", "N", "D", "0.8"]
 
@@ -271,17 +274,22 @@ def test_numbers_have_their_errors_beside_those_of_baselines_and_by_step(tmp_pat
     assert by_step == ["the model: 1, 0", "the model: 2, 2", "last value: 1, 1", "last value: 2, 2"]
     assert len(figure(part, "Predicted against true").all("circle")) == 4
     assert "windows that overlap in time" in shown.text
-    assert len(section(shown, "Largest errors").all("polyline")) == 2 * 3
+    largest = section(shown, "Largest errors")
+    assert "2 rows answered, the largest error first." in largest.text
+    assert [each.text for each in largest.all("th")] == ["place", "series", "true", "predicted", "error"]
+    assert len(largest.all("polyline")) == 2 * 3
+    assert table(section(shown, "Data"), "Rows").rows()[0] == ["train", "load.csv", "2"]  # no classes
     assert not [each for each in shown.all("ul", class_="tiles")[0].all("li") if "last value" in each.text]
 
 
 def test_series_and_images_are_drawn_beside_their_answers(tmp_path):
     head = ClassHead(["a", "b"])
-    series = [np.array([[1.0], [2.0], [4.0]], "float32")] * 2
+    series = [np.array([[1.0] * 5, [2.0] * 5, [4.0] * 5], "float32")] * 2
     outputs = np.array([[0.9, 0.1], [0.2, 0.8]])
     rows = LabelledRows(series, ["b", "b"], "made up", ["row 0", ATTACK])
     _text, found = written(tmp_path, findings(head, rows, outputs))
-    assert len(section(found, "Most surely misread").all("polyline")) == 1
+    assert len(section(found, "Most surely misread").all("polyline")) == 3
+    assert "The lines are the first 3 of 5 features." in found.text
     assert "All rows have 3 steps." in found.text
     images = [np.full((4, 4, 3), shade, np.uint8) for shade in (0, 200)]
     rows = LabelledRows(images, ["a", "a"], "made up", [ATTACK, ATTACK])
@@ -304,6 +312,31 @@ def test_what_a_run_lacks_is_a_sentence(tmp_path):
     found = read_page(page(run_report(pairs, "run", findings(ClassHead(["x", "y"]), rows, right))))
     assert "trained on pairs of rows" in found.text
     assert "Learning rate" not in [each.text for each in found.all("figcaption")]
+
+
+@pytest.mark.parametrize(
+    ("split", "rows", "encoders", "said"),
+    [
+        ("validation", 30, 1, "The kept weights are those of epoch 2"),
+        ("validation", 33, 1, "epoch, on 33 rows with those that had been held out. {} before that."),
+        ("validation", 33, 2, "with 2 encoders, on 33 rows with those that had been held out. {} before"),
+        ("validation", 30, 2, "up to that epoch, with 2 encoders. {} after that."),
+        ("test", 33, 1, "{} after that."),
+        ("evaluated", 33, 2, "{} after that."),
+    ],
+)
+def test_the_page_says_of_which_model_the_figures_and_the_calibration_are(
+    tmp_path, split, rows, encoders, said
+):
+    right = np.array([[0.9, 0.1], [0.1, 0.9]])
+    answers = LabelledRows(["a", "b"], ["x", "y"], "made up")
+    calibrated = CalibrationEffect(*(reliability(np.array([True]), np.array([0.5])) for _ in range(2)))
+    found = findings(ClassHead(["x", "y"]), answers, right, split, calibrated=calibrated)
+    _text, shown = written(tmp_path, found, trained_on=rows, model={"members": encoders})
+    assert said.format("The figures of answers are of the model") in section(shown, "Training").text
+    # Of the calibrated model there is no third curve, which would be the second one.
+    kept = split != "validation" or (encoders > 1 and rows == 30)
+    assert (f"On the {split} rows the calibration error is 10.0%" in shown.text) is kept
 
 
 def test_the_planned_learning_rate_is_that_of_the_optimizer():
@@ -357,7 +390,7 @@ def test_evaluate_writes_a_report_of_other_rows(run, tmp_path):
     same = str(tmp_path / "t.csv")
     done = CliRunner().invoke(main, ["evaluate", str(run.path), same, "--report", same])
     assert done.exit_code == 1
-    assert "--report must be another file than TABLE" in done.output
+    assert "--report must end in .html" in done.output
 
 
 @pytest.mark.slow
@@ -386,6 +419,19 @@ def test_a_report_that_cannot_be_written_is_a_warning_and_the_run_stays(tmp_path
     ):
         reports.write_run_report(folder, Path("runs/films"), found)
     assert {path.name for path in folder.iterdir()} == before
+
+
+def test_ctrl_c_during_the_report_costs_the_report_alone(tmp_path, monkeypatch):
+    folder = folder_of(tmp_path / "run")
+    found = findings(ClassHead(["x", "y"]), LabelledRows(["a"], ["x"], "made up"), np.array([[0.9, 0.1]]))
+
+    def interrupted(_report):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reports, "page", interrupted)
+    with pytest.warns(UserWarning, match="could not be written: KeyboardInterrupt"):
+        reports.write_run_report(folder, Path("run"), found)
+    assert not (folder / "report.html").exists()
 
 
 def test_half_a_report_is_taken_away(tmp_path, monkeypatch):

@@ -1,19 +1,22 @@
 """`keras-selfattn compare`: the figures and the settings of several runs beside each other."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.text import Text
 
-from keras_selfattn.atomic import check_writable, is_stream, text_destination
-from keras_selfattn.cli.console import columns, console
+from keras_selfattn.atomic import text_destination
+from keras_selfattn.cli.console import check_page_file, columns, console
 from keras_selfattn.cli.panels import PATH, Option, PanelCommand
-from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.errors import DataError
 
 if TYPE_CHECKING:
-    from keras_selfattn.report.comparison import RunFiles
+    from keras_selfattn.report.comparison import Compared, RunFiles
+
+_EDGES = 3  # of a column: a line and two blanks
+_WIDEST = 32  # of a column beside others; longer cells are folded
 
 _PANELS = {
     "Options": (
@@ -36,7 +39,7 @@ def command(runs: tuple[Path, ...], html: Path | None) -> None:
     from keras_selfattn.report.comparison import comparison, read_runs
 
     if html is not None:
-        _check_file(html)
+        check_page_file("--html", html)
     found = read_runs(runs)
     _print(found)
     if html is not None:
@@ -50,32 +53,42 @@ def _print(runs: Sequence["RunFiles"]) -> None:
     from keras_selfattn.report.comparison import compared_figures, different_settings, warning_of_rows
 
     names = [run.name for run in runs]
-    table = columns("Figures", "figure", *names, right=names)
-    for figure in compared_figures(runs):
-        cells = [Text(value, "bold" if n in figure.best else "") for n, value in enumerate(figure.values)]
-        table.add_row(figure.name, *cells)
-    console.print(table)
+    _print_beside("Figures", "figure", names, compared_figures(runs), right=True)
     if warning := warning_of_rows(runs):
         console.print(warning)
     settings = different_settings(runs)
     if not settings:
         console.print("All settings are the same.")
         return
-    table = columns("Settings that differ", "setting", *names)
-    for setting in settings:
-        table.add_row(setting.name, *setting.values)
-    console.print(table)
+    _print_beside("Settings that differ", "setting", names, settings, right=False)
 
 
-def _check_file(file: Path) -> None:
-    """Raise ConfigError if a page could not be written."""
-    try:
-        if file.is_dir():
-            raise ConfigError(f"--html must be a file. Received {str(file)!r}, a folder.")
-        if not (file.exists() and is_stream(file)):
-            check_writable(file)
-    except OSError as error:
-        raise ConfigError(f"--html {file} cannot be written: {error.strerror or error}.") from error
+def _print_beside(
+    title: str, what: str, names: Sequence[str], lines: Sequence["Compared"], *, right: bool
+) -> None:
+    """Print a table of the runs, or several below each other if the terminal has no room for all."""
+    for shown in _tables_of([what, *(each.name for each in lines)], names, lines):
+        table = columns(title, what, *(names[n] for n in shown), right=[names[n] for n in shown] * right)
+        for each in lines:
+            cells = [Text(each.values[n], "bold" if n in each.best else "") for n in shown]
+            table.add_row(each.name, *cells)
+        console.print(table)
+
+
+def _tables_of(
+    first: Sequence[str], names: Sequence[str], lines: Sequence["Compared"]
+) -> Iterator[list[int]]:
+    """Yield the places of the runs of each table, as many as stand beside the first column."""
+    start = _EDGES + min(max(map(len, first)), _WIDEST)
+    used, shown = start, []
+    for place, name in enumerate(names):
+        widest = max(len(name), *(len(each.values[place]) for each in lines), 1)
+        width = _EDGES + min(widest, _WIDEST)
+        if shown and used + width >= console.width:
+            yield shown
+            used, shown = start, []
+        used, shown = used + width, [*shown, place]
+    yield shown
 
 
 def _write(file: Path, content: str) -> None:

@@ -16,6 +16,7 @@ from typing import IO, Any
 from rich.console import Console
 from rich.table import Table
 
+from keras_selfattn.atomic import check_writable, is_stream
 from keras_selfattn.cli.compile_cache import use_compile_cache
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.extras import require
@@ -152,6 +153,20 @@ def report_in_words(run: Path) -> str:
     """Return the sentence, after a blank, that names the report of a run; "" if it could not be written."""
     report = run / "report.html"
     return f" Look at {report} in a browser." if report.is_file() else ""
+
+
+def check_page_file(flag: str, file: Path) -> None:
+    """Raise ConfigError if a page could not be written to a file, or would replace another kind of file."""
+    try:
+        if file.is_dir():
+            raise ConfigError(f"{flag} must be a file. Received {str(file)!r}, a folder.")
+        if file.exists() and is_stream(file):
+            return
+        if file.suffix.lower() not in (".html", ".htm"):
+            raise ConfigError(f"{flag} must end in .html, as a browser needs it. Received {str(file)!r}.")
+        check_writable(file)
+    except OSError as error:
+        raise ConfigError(f"{flag} {file} cannot be written: {error.strerror or error}.") from error
 
 
 def columns(title: str | None, *headers: str, right: Sequence[str] = ()) -> Table:

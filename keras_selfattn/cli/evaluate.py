@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keras_selfattn.atomic import check_writable, is_stream, text_destination
-from keras_selfattn.cli.console import console, import_tensorflow
+from keras_selfattn.cli.console import check_page_file, console, import_tensorflow
 from keras_selfattn.cli.panels import PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
@@ -60,9 +60,10 @@ def command(
     from keras_selfattn.run_folder import is_pretrained, load_run, rows_for_run, task_of_run
 
     reading = given(options, READING)
-    for flag, file in (("--mistakes", mistakes), ("--report", report_file)):
-        if file is not None:
-            check_new_file(flag, file, table)
+    if mistakes is not None:
+        check_mistakes_file(mistakes, table)
+    if report_file is not None:
+        check_page_file("--report", report_file)
     if is_pretrained(run):
         for flag, value in (("--mistakes", mistakes), ("--skip-unknown-labels", skip_unknown_labels)):
             if value:
@@ -117,17 +118,17 @@ def _write_report(file: Path, run: Path, **found: Any) -> None:
     console.print(f"Wrote the report to {file}.", soft_wrap=True)
 
 
-def check_new_file(flag: str, file: Path, table: Path) -> None:
+def check_mistakes_file(file: Path, table: Path) -> None:
     """Raise ConfigError if `file` cannot be written or is `table`; called before the model predicts."""
     try:
         if file.exists() and table.exists() and file.samefile(table):
-            raise ConfigError(f"{flag} must be another file than TABLE. Received {str(file)!r} for both.")
+            raise ConfigError(f"--mistakes must be another file than TABLE. Received {str(file)!r} for both.")
         if file.is_dir():
-            raise ConfigError(f"{flag} must be a file. Received {str(file)!r}, a folder.")
+            raise ConfigError(f"--mistakes must be a file. Received {str(file)!r}, a folder.")
         if not (file.exists() and is_stream(file)):
             check_writable(file)
     except OSError as error:
-        raise ConfigError(f"{flag} {file} cannot be written: {error.strerror or error}.") from error
+        raise ConfigError(f"--mistakes {file} cannot be written: {error.strerror or error}.") from error
 
 
 def write_mistakes(file: Path, mistakes: "Columns") -> None:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from keras_selfattn.drawing.figures import Chart, Histogram, Line
 from keras_selfattn.drawing.markup import Markup, join, tag
-from keras_selfattn.drawing.scales import Scale, number, span, ticks
+from keras_selfattn.drawing.scales import Scale, number, span, tick_name, ticks
 
 WIDTH, HEIGHT = 360, 232
-_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 12, 10, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 12, 16, 40
 _MOST_DOTS = 60  # of a line; more would hide it
 _DASHES = (None, "6 3", "2 3", "8 3 2 3")
 
@@ -40,7 +40,15 @@ def histogram(figure: Histogram) -> Markup:
     across = Scale(figure.edges[0], figure.edges[-1], _LEFT, WIDTH - _RIGHT)
     highest = span([value for _, values in figure.groups for value in values], least=0)[1]
     up = Scale(0, highest * 1.05, HEIGHT - _BOTTOM, _TOP)
-    parts = [axes(across, up, figure.x_name, "share of the rows" if figure.shares else "rows")]
+    parts = [
+        axes(
+            across,
+            up,
+            figure.x_name,
+            "share of the rows" if figure.shares else "rows",
+            counts=not figure.shares,
+        )
+    ]
     for place, (name, values) in enumerate(figure.groups):
         drawn = _outline if place else _columns
         parts += drawn(figure.edges, values, name, place, across, up)
@@ -114,15 +122,26 @@ def dash(place: int) -> str | None:
     return _DASHES[place % len(_DASHES)]
 
 
-def axes(across: Scale, up: Scale, x_name: str, y_name: str, *, whole: bool = False) -> Markup:
-    """Return both axes with their ticks and names, and the lines of a grid."""
+def axes(
+    across: Scale, up: Scale, x_name: str, y_name: str, *, whole: bool = False, counts: bool = False
+) -> Markup:
+    """Return both axes with their ticks and names, and the lines of a grid.
+
+    Args:
+        across: the horizontal axis.
+        up: the vertical axis.
+        x_name: of the horizontal axis.
+        y_name: of the vertical axis.
+        whole: True for ticks at whole numbers across.
+        counts: True for ticks at whole numbers upwards.
+    """
     parts = []
-    for value in ticks(up.low, up.high):
+    for value in ticks(up.low, up.high, whole=counts):
         parts.append(_segment(_LEFT, up(value), WIDTH - _RIGHT, up(value), "grid"))
-        parts.append(tag("text", number(value), x=_LEFT - 5, y=up(value) + 4, text_anchor="end"))
+        parts.append(tag("text", tick_name(value), x=_LEFT - 5, y=up(value) + 4, text_anchor="end"))
     for value in ticks(across.low, across.high, whole=whole):
         parts.append(
-            tag("text", number(value), x=across(value), y=HEIGHT - _BOTTOM + 15, text_anchor="middle")
+            tag("text", tick_name(value), x=across(value), y=HEIGHT - _BOTTOM + 15, text_anchor="middle")
         )
     parts.append(_segment(_LEFT, HEIGHT - _BOTTOM, WIDTH - _RIGHT, HEIGHT - _BOTTOM, "axis"))
     middle = (HEIGHT - _BOTTOM + _TOP) / 2
@@ -158,9 +177,9 @@ def _line(line: Line, place: int, across: Scale, up: Scale) -> Markup:
 
 
 def _mark(x: float, name: str) -> Markup:
-    """Return a vertical line with its name beside it, on the side with room."""
+    """Return a vertical line with its name above the plot, where no line crosses it."""
     right = x < (WIDTH + _LEFT) / 2
-    words = tag("text", name, x=x + (4 if right else -4), y=_TOP + 9, text_anchor="start" if right else "end")
+    words = tag("text", name, x=x, y=_TOP - 4, text_anchor="start" if right else "end")
     return join([_segment(x, _TOP, x, HEIGHT - _BOTTOM, "mark"), words])
 
 

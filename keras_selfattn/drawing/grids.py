@@ -6,7 +6,7 @@ from keras_selfattn.drawing.charts import WIDTH, framed, legend
 from keras_selfattn.drawing.colours import level_of
 from keras_selfattn.drawing.figures import Bars, Confusion
 from keras_selfattn.drawing.markup import Markup, join, shortened, tag
-from keras_selfattn.drawing.scales import Scale, number, span, ticks
+from keras_selfattn.drawing.scales import Scale, number, span, tick_name, ticks
 
 # Counts are written in the cells of so many classes, names at the sides of so many.
 _COUNTED, NAMED = 12, 40
@@ -15,6 +15,7 @@ MOST_CLASSES = 200
 MOST_CELLS = 4_000
 """Cells of a matrix as a picture, those with the most rows; it bounds the size of the file."""
 _LETTERS = 14  # of a name at the side
+_TOLD = 40  # of a name in a tooltip; it bounds the size of the file
 
 
 def confusion(figure: Confusion) -> Markup:
@@ -42,7 +43,7 @@ def confusion(figure: Confusion) -> Markup:
 def _cell(figure: Confusion, row: int, column: int, rows: int, room: float, side: float) -> Markup:
     share = rows / max(1, figure.totals[row])
     x, y = round(room + column * side, 1), round(room + row * side, 1)
-    label, predicted = figure.labels[row], figure.labels[column]
+    label, predicted = (shortened(figure.labels[place], _TOLD) for place in (row, column))
     words = f"{label} predicted as {predicted}: {rows:,} of {figure.totals[row]:,} ({share:.0%})"
     parts = [
         tag("title", words),
@@ -59,9 +60,10 @@ def _cell(figure: Confusion, row: int, column: int, rows: int, room: float, side
 def _name(label: str, place: int, room: float, side: float) -> Markup:
     """Return a label's name at the left and, turned, above."""
     shown, middle = shortened(label, _LETTERS), round(room + (place + 0.5) * side, 1)
-    left = tag("text", tag("title", label), shown, x=room - 4, y=middle + 4, text_anchor="end")
+    told = tag("title", shortened(label, _TOLD))
+    left = tag("text", told, shown, x=room - 4, y=middle + 4, text_anchor="end")
     turned = f"translate({middle + 4:g} {room - 4}) rotate(-90)"
-    return join([left, tag("text", tag("title", label), shown, transform=turned)])
+    return join([left, tag("text", told, shown, transform=turned)])
 
 
 def _colour_key() -> Markup:
@@ -80,12 +82,12 @@ def bars(figure: Bars) -> Markup:
     parts = []
     for value in ticks(0, across.high, 4):
         parts.append(tag("line", x1=across(value), y1=2, x2=across(value), y2=bottom, class_="grid"))
-        parts.append(tag("text", number(value), x=across(value), y=bottom + 14, text_anchor="middle"))
+        parts.append(tag("text", tick_name(value), x=across(value), y=bottom + 14, text_anchor="middle"))
     for place, name in enumerate(figure.names):
         y = 4 + place * row
-        shown = shortened(name, 16)
-        parts.append(tag("text", tag("title", name), shown, x=left - 6, y=y + row / 2 + 1, text_anchor="end"))
-        parts += _marks(figure, place, name, y, row, across)
+        shown, told = shortened(name, 16), shortened(name, _TOLD)
+        parts.append(tag("text", tag("title", told), shown, x=left - 6, y=y + row / 2 + 1, text_anchor="end"))
+        parts += _marks(figure, place, told, y, row, across)
     middle = (left + width) / 2
     parts.append(tag("text", figure.value_name, x=middle, y=height - 5, text_anchor="middle", class_="name"))
     return framed(figure.title, join(parts), legend([name for name, _ in figure.groups]), (width, height))

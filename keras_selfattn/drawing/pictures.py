@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_selfattn.drawing.markup import Markup, tag
+from keras_selfattn.drawing.markup import Markup, join, tag
 from keras_selfattn.drawing.scales import Scale, number, span
 
-_MOST_POINTS, _MOST_FEATURES = 200, 3
+_MOST_POINTS = 200
 _WIDTH, _HEIGHT = 240, 52
+FEATURES = 3
+"""Features of a series that are drawn, its first ones."""
 LEVELS = 10
 """Classes of a token's colour: `w0` to `w9`."""
 
@@ -23,13 +25,13 @@ def sparkline(series: np.ndarray, *, after: Sequence[tuple[str, np.ndarray]] = (
         series: float `[length, features]`.
         after: values that follow the first feature, by name, such as the true and the predicted ones.
     """
-    features = (
-        [series[:, place] for place in range(min(series.shape[1], _MOST_FEATURES))] if series.size else []
-    )
+    features = list(series.T[:FEATURES]) if series.size else []
     length = len(series) + max([len(values) for _, values in after], default=0)
-    values = [*(each for line in features for each in line), *(each for _, line in after for each in line)]
+    values = np.concatenate([np.zeros(0), *features, *(line for _, line in after)])
+    values = values[np.isfinite(values)]
     across = Scale(0, max(1, length - 1), 2, _WIDTH - 2)
-    up = Scale(*span(map(float, values)), _HEIGHT - 3, 3)
+    ends = [float(values.min()), float(values.max())] if len(values) else []
+    up = Scale(*span(ends), _HEIGHT - 3, 3)
     parts = [_polyline(range(len(line)), line, across, up, f"line c{n}") for n, line in enumerate(features)]
     for place, (name, line) in enumerate(after):
         places = range(len(series), len(series) + len(line))
@@ -47,10 +49,30 @@ def _polyline(
     class_: str,
     dashes: str | None = None,
 ) -> Markup:
-    step = max(1, -(-len(values) // _MOST_POINTS))
-    known = [(x, float(y)) for x, y in zip(places, values, strict=True) if np.isfinite(y)][::step]
-    points = " ".join(f"{across(x):g},{up(y):g}" for x, y in known)
-    return tag("polyline", points=points, class_=class_, stroke_dasharray=dashes)
+    """Return a line through values, which ends before a missing one and begins anew after it."""
+    chosen = extremes(values, _MOST_POINTS)
+    missing = np.cumsum(~np.isfinite(values))[chosen]
+    parts = []
+    for part in np.split(np.array(chosen, int), 1 + np.flatnonzero(np.diff(missing))):
+        points = " ".join(f"{across(places[n]):g},{up(float(values[n])):g}" for n in part.tolist())
+        parts.append(tag("polyline", points=points, class_=class_, stroke_dasharray=dashes))
+    return join(parts)
+
+
+def extremes(values: np.ndarray, most: int) -> list[int]:
+    """Return the places of at most `most` finite values, in which no peak of a long series is lost.
+
+    Example:
+
+        >>> extremes(np.array([0, 0, 9, 0, 0, 0, -9, 0]), 4)
+        [0, 2, 4, 6]
+    """
+    known = np.flatnonzero(np.isfinite(values))
+    if len(known) <= most:
+        return known.tolist()
+    parts = np.array_split(known, most // 2)
+    ends = [part[[values[part].argmin(), values[part].argmax()]] for part in parts]
+    return np.unique(np.concatenate(ends)).tolist()
 
 
 def image(pixels: np.ndarray, said: str, most: int = 64) -> Markup:

@@ -60,7 +60,7 @@ def ticks(low: float, high: float, count: int = 5, *, whole: bool = False) -> li
 
 
 def number(value: float) -> str:
-    """Return a number with at most four digits that count, and thousands apart.
+    """Return a number with at most four digits that count unless it is whole, and thousands apart.
 
     Example:
 
@@ -71,7 +71,22 @@ def number(value: float) -> str:
         return "none" if math.isnan(value) else "infinite"
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
-    if abs(value) < 1e-3:
-        digits, _, power = f"{value:.2e}".partition("e")
-        return f"{float(digits):g}e{int(power)}"
+    if abs(value) < 1e-3 or abs(value) >= 1e15:
+        return _with_power(value)
     return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def tick_name(value: float) -> str:
+    """Return the number beside a tick, which has room for six letters.
+
+    Example:
+
+        >>> tick_name(25_000), tick_name(2_500_000)
+        ('25,000', '2.5e6')
+    """
+    return number(value) if abs(value) < 1e5 else _with_power(value)
+
+
+def _with_power(value: float) -> str:
+    digits, _, power = f"{value:.2e}".partition("e")
+    return f"{float(digits):g}e{int(power)}"

@@ -15,18 +15,21 @@ if TYPE_CHECKING:
     from keras_selfattn.training.evaluation import Evaluation
 
 
-def reliability_section(found: "Evaluation", split: str, effect: "CalibrationEffect | None") -> Section:
+def reliability_section(
+    found: "Evaluation", split: str, effect: "CalibrationEffect | None", *, of_kept_model: bool = False
+) -> Section:
     """Return how often answers of each probability are right, before and after the calibration.
 
     Args:
         found: the answers, of a head with probabilities.
         split: the name of the answered rows.
         effect: of the calibration, on the validation rows; None if there was none.
+        of_kept_model: True if the answers are of another model than the calibrated one, trained after it.
     """
     curves: dict[str, Reliability] = {}
     if effect is not None:
         curves = {"before calibration": effect.before, "after calibration": effect.after}
-    if effect is None or split != "validation":
+    if effect is None or split != "validation" or of_kept_model:
         curves[f"{split} rows"] = reliability(*_decisions(found.head, found))
     what = (
         "probability of each label"
@@ -40,6 +43,8 @@ def reliability_section(found: "Evaluation", split: str, effect: "CalibrationEff
             f"by their likelihood; the calibration error there was {effect.before.error:.1%} before and "
             f"{effect.after.error:.1%} after."
         )
+        if of_kept_model:
+            said.append("They are of the model whose epochs were measured; the kept one has its calibration.")
     if f"{split} rows" in curves:
         said.append(f"On the {split} rows the calibration error is {curves[f'{split} rows'].error:.1%}.")
     if effect is None:

@@ -109,18 +109,23 @@ def different_settings(runs: Sequence[RunFiles]) -> list[Compared]:
 
 def warning_of_rows(runs: Sequence[RunFiles]) -> str:
     """Return a sentence if the figures are of different rows, or ""."""
-    measured = []
-    for run in runs:
-        split = run.metrics.get("split")
-        source = ((run.config.get("data") or {}).get(split) or {}).get("source")
-        measured.append((split, source, run.metrics.get("rows")))
+    measured = list(map(_measured, runs))
     if len(set(measured)) == 1:
         return ""
-    each = "; ".join(
-        f"{run.name}: {rows} {split} rows" + (f" of {source}" if source else "")
-        for run, (split, source, rows) in zip(runs, measured, strict=True)
-    )
+    each = "; ".join(f"{run.name}: {said}" for run, said in zip(runs, measured, strict=True))
     return f"The figures are of different rows, which may be why they differ ({each})."
+
+
+def _measured(run: RunFiles) -> str:
+    """Return which rows the figures of a run are of; the seed chooses those held out of the training's."""
+    split, data = run.metrics.get("split"), run.config.get("data") or {}
+    source, trained = ((data.get(name) or {}).get("source") for name in (split, "train"))
+    said = f"{run.metrics.get('rows', 'unknown')} {split or 'unknown'} rows"
+    if not source:
+        return said
+    held_out = split == "validation" and source == trained
+    seed = (run.config.get("training") or {}).get("seed")
+    return f"{said} of {source}" + (f", held out by seed {seed}" if held_out else "")
 
 
 def comparison(runs: Sequence[RunFiles]) -> Report:

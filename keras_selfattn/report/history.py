@@ -35,14 +35,22 @@ def read_history(folder: Path) -> dict[str, list[float]]:
         raise RunError(f"{path} is damaged: {error}. Train the run again.") from error
 
 
-def training_section(history: Mapping[str, Sequence[float]], config: Mapping[str, Any]) -> Section:
-    """Return the curves of a training and the sentence about the kept weights."""
+def training_section(
+    history: Mapping[str, Sequence[float]], config: Mapping[str, Any], split: str = "validation"
+) -> Section:
+    """Return the curves of a training and the sentences about the kept weights.
+
+    Args:
+        history: values by name, one for each epoch.
+        config: the run's settings.
+        split: the name of the rows that the figures are of.
+    """
     title = "Training"
     if not history:
         return Section(title, ["There is no history: the model was not trained here."])
     best = config.get("best_epoch")
     epochs = len(next(iter(history.values())))
-    blocks: list[Any] = [_kept(best, epochs, config)]
+    blocks: list[Any] = [_kept(best, epochs, config, split)]
     charts = curves(history, best)
     blocks += [Named(f"training-{metric_name(each)}", each) for each in charts]
     rate = _rate_chart(history, config, epochs)
@@ -60,17 +68,32 @@ def metric_name(chart: Chart) -> str:
     return chart.y_name.replace(" ", "-")
 
 
-def _kept(best: Any, epochs: int, config: Mapping[str, Any]) -> str:
-    trained_on, held = config.get("trained_on"), (config.get("data") or {}).get("train") or {}
-    said = f"{epochs} epoch{'s' if epochs > 1 else ''} were run." if epochs > 1 else "1 epoch was run."
-    if best is not None:
-        said += f" The kept weights are those of epoch {best}, which the charts mark."
-    if isinstance(trained_on, int) and trained_on != held.get("rows"):
-        said += (
-            f" The model of the run was then trained again, for as many epochs, on {trained_on:,} rows with "
-            "those that had been held out; the figures on held-out rows are of the model before."
-        )
-    return said
+def is_of_kept_model(config: Mapping[str, Any], split: str) -> bool:
+    """Return True if the figures of a split are of a model that was trained after the measured epochs."""
+    encoders, more = _trained_again(config)
+    return (encoders > 1 or more > 0) and not (more and split == "validation")
+
+
+def _trained_again(config: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the encoders of the kept model, and its rows if those held out are among them, or 0."""
+    encoders = (config.get("model") or {}).get("members", 1)
+    rows, trained = config.get("trained_on"), (config.get("data") or {}).get("train") or {}
+    more = rows if isinstance(rows, int) and rows != trained.get("rows") else 0
+    return encoders if isinstance(encoders, int) else 1, more
+
+
+def _kept(best: Any, epochs: int, config: Mapping[str, Any], split: str) -> str:
+    said = f"{epochs} epochs were run." if epochs > 1 else "1 epoch was run."
+    encoders, more = _trained_again(config)
+    if best is None:
+        return said
+    if encoders == 1 and not more:
+        return f"{said} The kept weights are those of epoch {best}, which the charts mark."
+    said += f" The charts mark epoch {best}. The model of the run was then trained anew up to that epoch"
+    said += f", with {encoders} encoders" if encoders > 1 else ""
+    said += f", on {more:,} rows with those that had been held out" if more else ""
+    which = "after" if is_of_kept_model(config, split) else "before"
+    return f"{said}. The figures of answers are of the model {which} that."
 
 
 def _rate_chart(history: Mapping[str, Any], config: Mapping[str, Any], epochs: int) -> Chart | None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.drawing.markup import Markup, isolated, join, tag
-from keras_selfattn.drawing.pictures import coloured_tokens, image, sparkline
+from keras_selfattn.drawing.pictures import FEATURES, coloured_tokens, image, sparkline
 from keras_selfattn.metrics.mistakes import ranked_mistakes
 from keras_selfattn.models.base import RawModel
 from keras_selfattn.models.heads import Head
@@ -40,13 +40,11 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
     numbers = isinstance(head, NumbersHead)
     title = "Largest errors" if numbers else "Most surely misread"
     columns, lines, score = ranked_mistakes(head, rows, outputs)
+    if numbers:
+        columns = ["true", *columns[1:]]
     if not lines:
         return Section(title, ["No held-out row is answered wrongly."])
-    counted = "tokens" if isinstance(head, PositionHead) else "rows"
-    wrong = f"{len(lines):,} {counted} are wrong; these" if not numbers else "These"
-    about = (
-        f"{wrong} are the {min(SHOWN, len(lines))} with the largest {'error' if numbers else 'probability'}."
-    )
+    about = _counted(len(lines), "token" if isinstance(head, PositionHead) else "row", numbers)
     lines = lines[:SHOWN]
     if isinstance(head, PositionHead):
         table = Table(
@@ -60,6 +58,16 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
     ]
     table = Table(title, ["place", kind_of(rows), *columns, score], cells)
     return Section(title, [about, *_note(rows, head, inputs), table])
+
+
+def _counted(found: int, what: str, numbers: bool) -> str:
+    """Return the sentence above the rows."""
+    order = "the largest error" if numbers else "the surest answer"
+    each = f"{found:,} {what}{'s' if found > 1 else ''}"
+    said = f"{each} answered" if numbers else f"{each} {'are' if found > 1 else 'is'} wrong"
+    if found > SHOWN:
+        said += f"; these are the first {SHOWN}"
+    return f"{said}, {order} first." if found > 1 else f"{said}."
 
 
 def _inputs(
@@ -127,8 +135,12 @@ def _note(rows: LabelledRows, head: Head, inputs: Sequence[Markup]) -> list[str]
     kind = kind_of(rows)
     if kind == "text" and any('class="tokens' in shown for shown in inputs):
         return [_COLOURS]
-    if kind == "series" and isinstance(head, NumbersHead) and any("<g>" in shown for shown in inputs):
-        return ["After each series follow the true values, dashed, and the predicted ones."]
+    if kind == "series":
+        features = rows.inputs[0].shape[-1]
+        few = f"The lines are the first {FEATURES} of {features} features." if features > FEATURES else ""
+        after = "After each series follow the true values, dashed, and the predicted ones."
+        forecast = isinstance(head, NumbersHead) and any("<g>" in shown for shown in inputs)
+        return [said for said in (few, after * forecast) if said]
     if kind == "image" and any(max(each.shape[:2]) > 64 for each in rows.inputs[:1]):
         return ["The images are reduced to 64 pixels."]
     return []

@@ -8,6 +8,7 @@ import numpy as np
 from keras_selfattn.drawing.builders import confusion_figure, errors_by_step, residuals, scatter
 from keras_selfattn.drawing.figures import Bars
 from keras_selfattn.drawing.grids import MOST_CELLS, MOST_CLASSES
+from keras_selfattn.drawing.markup import shortened
 from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.label_sets import LabelSetReport
 from keras_selfattn.metrics.numbers import NumberReport
@@ -16,6 +17,7 @@ from keras_selfattn.metrics.report import ClassReport, Report
 from keras_selfattn.report.sections import Named, Section, Table
 
 _PAIRS, _HARDEST, _ALL_CLASSES = 20, 30, 400
+_LETTERS = 200  # of a label in the table of all
 
 
 def answers_section(
@@ -33,15 +35,20 @@ def answers_section(
     title = f"Answers on {figures.rows:,} {split} rows"
     if isinstance(figures, LabellingReport):
         blocks = [] if figures.spans is None else _class_blocks(figures.spans.kinds, "spans")
-        return Section(title, [*blocks, *_confusion_blocks(figures.positions, "tokens")])
+        return Section(title, _figures_first([*blocks, *_confusion_blocks(figures.positions, "tokens")]))
     if isinstance(figures, ClassificationReport):
-        return Section(title, _confusion_blocks(figures, "rows"))
+        return Section(title, _figures_first(_confusion_blocks(figures, "rows")))
     if isinstance(figures, LabelSetReport):
         sentence = "A row can have several labels, or none, so that there is no confusion matrix."
         return Section(title, [sentence, *_class_blocks(figures.classes, "rows")])
     if isinstance(figures, NumberReport):
         return Section(title, _number_blocks(figures, true, predicted, others or {}))
     return Section(title, ["The figures above are all that is measured for this kind of model."])
+
+
+def _figures_first(blocks: list[Any]) -> list[Any]:
+    """Return the figures, which then stand side by side, before the sentences and tables."""
+    return sorted(blocks, key=lambda block: not isinstance(block, Named))
 
 
 def _confusion_blocks(figures: ClassificationReport, counted: str) -> list[Any]:
@@ -77,7 +84,7 @@ def _class_blocks(classes: Sequence[ClassReport], counted: str) -> list[Any]:
     hardest = there[:_HARDEST]
     title = (
         "Precision and recall by class"
-        if len(hardest) == len(classes)
+        if len(hardest) == len(there)
         else f"The {len(hardest)} hardest classes"
     )
     groups = [
@@ -85,7 +92,10 @@ def _class_blocks(classes: Sequence[ClassReport], counted: str) -> list[Any]:
         ("recall", [each.recall for each in hardest]),
     ]
     figure = Bars(title, [each.label for each in hardest], groups, "share", limit=1.0, dots=True)
-    rows = [[each.label, each.precision, each.recall, each.f1, each.rows] for each in classes[:_ALL_CLASSES]]
+    rows = [
+        [shortened(each.label, _LETTERS), each.precision, each.recall, each.f1, each.rows]
+        for each in classes[:_ALL_CLASSES]
+    ]
     shown = f"All {len(classes):,} classes" if len(rows) == len(classes) else f"The first {len(rows)} classes"
     table = Table(shown, ["label", "precision", "recall", "F1", counted], rows, folded=len(classes) > 10)
     return [Named(f"classes-{counted}", figure), table]

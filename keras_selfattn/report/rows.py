@@ -48,10 +48,11 @@ def data_section(tables: Mapping[str, LabelledRows]) -> Section:
 
 
 def _sizes(tables: Mapping[str, LabelledRows]) -> Table:
-    rows = []
-    for name, table in tables.items():
-        classes = len(_label_counts(table.targets))
-        rows.append([name, table.source, len(table), classes or None])
+    classes = [len(_label_counts(table.targets)) for table in tables.values()]
+    rows = [[name, table.source, len(table)] for name, table in tables.items()]
+    if not any(classes):
+        return Table("Rows", ["split", "source", "rows"], rows)
+    rows = [[*row, count] for row, count in zip(rows, classes, strict=True)]
     return Table("Rows", ["split", "source", "rows", "classes"], rows)
 
 

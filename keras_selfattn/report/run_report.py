@@ -15,7 +15,7 @@ from keras_selfattn.metrics.report import Report as Figures
 from keras_selfattn.models.heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.report.calibrated import reliability_section
-from keras_selfattn.report.history import read_history, training_section
+from keras_selfattn.report.history import is_of_kept_model, read_history, training_section
 from keras_selfattn.report.misread import misread_section
 from keras_selfattn.report.page import page
 from keras_selfattn.report.results import answers_section
@@ -82,10 +82,10 @@ def write_run_report(folder: Path, name: Path, findings: Findings, *, plots: boo
 
 
 def _unless_it_fails(write: Callable[[], None], target: Path, what: str) -> None:
-    """Write a report; an error becomes a warning, since a report must not cost the training."""
+    """Write a report; an error, or Ctrl-C, becomes a warning, since a report must not cost the training."""
     try:
         write()
-    except Exception as error:  # noqa: BLE001  whatever it is, the training is worth more
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the training is worth more
         with suppress(OSError):
             shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
         kind = type(error).__name__
@@ -121,7 +121,8 @@ def run_report(folder: Path, name: str, findings: Findings) -> Report:
     shown = {key: value for key, value in summary.items() if "_error_of_" not in key}
     tiles = [(name_in_words(key), value_in_words(key, value)) for key, value in shown.items()]
     tiles += [("rows measured", f"{findings.figures.rows:,}"), *_costs(config)]
-    sections = [training_section(read_history(folder), config), *_answers(findings)]
+    history = training_section(read_history(folder), config, findings.split)
+    sections = [history, *_answers(findings, is_of_kept_model(config, findings.split))]
     if findings.tables:
         sections.append(data_section(findings.tables))
     return Report(f"Run {name}", _about(config, findings), tiles, [*sections, settings_section(config)])
@@ -150,7 +151,7 @@ def _about(config: Mapping[str, Any], findings: Findings) -> list[str]:
     return [said + (f"; the seed is {seed}." if seed is not None else ".")]
 
 
-def _answers(findings: Findings) -> list[Section]:
+def _answers(findings: Findings, of_kept_model: bool) -> list[Section]:
     """Return the sections of the answers on held-out rows."""
     found = findings.evaluation
     if found is None:
@@ -161,6 +162,7 @@ def _answers(findings: Findings) -> list[Section]:
     others = dict(found.baselines)
     sections = [answers_section(found.figures, findings.split, true, predicted, others)]
     if isinstance(found.head, ClassHead | MultiLabelHead):
-        sections.append(reliability_section(found, findings.split, findings.calibrated))
+        kept = {"of_kept_model": of_kept_model}
+        sections.append(reliability_section(found, findings.split, findings.calibrated, **kept))
     sections.append(misread_section(found.head, found.rows, found.outputs, findings.model))
     return sections

@@ -84,7 +84,9 @@ class Labelling:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Attention weights of a model for one text.
+    """Attention weights of a model for one text. A notebook shows the tokens on colours of `received`.
+
+    Attention says where the model looks, not why it decides: `Contributions` are beside it.
 
     Attributes:
         tokens: the T tokens of the text.
@@ -100,6 +102,20 @@ class Explanation:
     tokens: Sequence[str]
     weights: np.ndarray = field(repr=False)
     pooling: np.ndarray | None = field(default=None, repr=False)
+
+    @property
+    def received(self) -> np.ndarray:
+        """The share of the attention that each token receives, mean of layers, heads and queries, `[T]`."""
+        from keras_selfattn.drawing.notebook import received
+
+        return received(self.weights)
+
+    def _repr_html_(self) -> str:
+        from keras_selfattn.drawing.notebook import shown_tokens
+
+        # A model does not say its unit; one that reads characters has tokens of one.
+        spaced = any(len(token) > 1 for token in self.tokens)
+        return shown_tokens(self.tokens, self.received, spaced=spaced)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,12 @@ import tensorflow as tf
 from stock_serving import StockServing, StockSignature
 from tensorflow_serving.config import model_server_config_pb2
 
+from keras_selfattn.drawing.notebook import shown_tokens
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.client import (
     Classification,
     ClassScore,
+    Explanation,
     ModelConfig,
     VersionStatus,
     serialized_example,
@@ -242,6 +244,16 @@ def test_explain_gives_where_pooling_attends_without_padding(stock_server, conne
     serving = StockServing({"explain": StockSignature(TEXT, answer, outputs)})
     found = connect(stock_server(serving)).explain(["abc", "", "xy"])
     assert [each.pooling.tolist() for each in found] == [[[3] * 3, [7] * 3], [[], []], [[2, 2], [7, 7]]]
+
+
+@pytest.mark.parametrize(("tokens", "spaced"), [(["<b>", "i"], True), (["<", "b"], False)])
+def test_a_notebook_shows_an_explanation_on_the_colours_of_what_each_token_receives(tokens, spaced):
+    weights = np.float32([[[[1, 0], [1, 0]], [[0.5, 0.5], [0.5, 0.5]]]])  # [1, 2, 2, 2]
+    explained = Explanation(tokens, weights)
+    assert explained.received.tolist() == [0.75, 0.25]
+    assert explained._repr_html_() == shown_tokens(tokens, explained.received, spaced=spaced)
+    assert "<b>" not in explained._repr_html_()
+    assert "<span" not in Explanation([], weights[..., :0, :0])._repr_html_()
 
 
 def contributing(arrays, kinds=(b"word", b"pair")):

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_selfattn.drawing.notebook import shown_tokens
+from keras_selfattn.drawing.notebook import received, shown_tokens
 from keras_selfattn.models.attention_weights import collected_weights
 from keras_selfattn.models.text.tokenizer import Tokenizer, split
 from keras_selfattn.models.vocabulary import PADDING_ID, as_strings
@@ -48,7 +48,7 @@ class TextExplanation:
     @property
     def received(self) -> np.ndarray:
         """The share of the attention that each token receives, mean of layers, heads and queries, `[T]`."""
-        return self.weights.mean(axis=(0, 1, 2)) if len(self.tokens) else np.zeros(0, np.float32)
+        return received(self.weights)
 
     def _repr_html_(self) -> str:
         return shown_tokens(self.tokens, self.received, spaced=self.spaced)
