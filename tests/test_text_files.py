@@ -141,6 +141,8 @@ def test_a_corpus_and_tokens_and_series_may_be_packed(tmp_path):
         (b"", "is empty"),
         (gzip.compress(b"text,label\nall\xe9,+\n"), "is not UTF-8: byte 0xe9 in line 2"),
     ],
+    # Packed bytes hold the time: in a name they would differ between two processes.
+    ids=["cut", "not packed", "nothing, packed", "nothing", "not UTF-8"],
 )
 def test_a_damaged_file_is_told_by_name(tmp_path, content, said):
     path = tmp_path / "rows.csv.gz"

@@ -82,7 +82,7 @@ def _whole_product(numbers: Tensor, values: Tensor) -> Tensor:
 
 
 class QuantizationHook(keras.layers.Layer):
-    """What `keras.Model.quantize` finds in a layer with kernels: it visits only layers that have no others.
+    """Leaf that `keras.Model.quantize` finds in a layer with kernels: it visits only layers without others.
 
     Args:
         quantize_owner: `quantize` of the layer.

@@ -1,4 +1,4 @@
-"""What the config of a layer holds beside the arguments of its constructor: its LoRA and its quantization."""
+"""State in the config of a layer beside the arguments of its constructor: its LoRA and its quantization."""
 
 from collections.abc import Mapping
 from typing import Any

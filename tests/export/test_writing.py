@@ -326,6 +326,20 @@ def test_two_runs_may_differ_by_rounding_and_by_no_more():
     assert reason(0.7, b"c") == "label changed between two runs"
 
 
+@pytest.mark.parametrize(("odd_runs", "said"), [(1, None), (10**6, "between two runs")])
+def test_one_odd_run_is_asked_again_and_a_graph_that_draws_numbers_is_refused(odd_runs, said):
+    random, asked = np.random.default_rng(0), []
+    case = {"signature": "s", "inputs": {}, "outputs": {"score": np.float32([0.5])}, "tolerance": 1e-5}
+
+    def run(signature, inputs):
+        asked.append(signature)
+        odd = random.uniform(0.01, 0.02) if len(asked) <= odd_runs else 0
+        return {"score": np.float32([0.5 + odd])}
+
+    reason = check.wrong(case, run, run)
+    assert reason is None if said is None else said in reason
+
+
 @pytest.mark.process
 def test_an_interrupt_while_checking_leaves_nothing(small, tmp_path, monkeypatch):
     def interrupt(*_):

@@ -223,13 +223,14 @@ def test_a_pipelined_request_that_is_not_sampled_adds_nothing_to_the_one_before(
     spans(3)
 
 
+# gRPC refuses requests at random from 8 KiB of metadata on (its soft limit).
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("traceparent", TRACEPARENT.replace("-01", "-01" + " " * 8000)),
-        ("tracestate", "a=" + "b" * 8000),
+        ("traceparent", TRACEPARENT.replace("-01", "-01" + " " * 7000)),
+        ("tracestate", "a=" + "b" * 7000),
         ("tracestate", "not a state,a=b,a=b"),
-        ("baggage", "x" * 8000),
+        ("baggage", "x" * 7000),
     ],
 )
 def test_headers_of_strangers_are_not_logged(stub, spans, caplog, name, value):
