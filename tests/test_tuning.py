@@ -174,6 +174,16 @@ def test_ctrl_c_ends_the_search_with_the_best_settings_so_far(trained, monkeypat
     assert lines[-1] == "Interrupted: goes on with the best settings so far, nothing changed."
 
 
+def test_ctrl_c_while_a_trial_is_told_loses_neither_it_nor_the_model(trained):
+    def report(line):
+        if line.endswith("with nothing changed: val_loss is 5.0000."):
+            raise KeyboardInterrupt
+
+    found = tuned(report=report)
+    assert [(trial.changes, trial.score) for trial in found.trials] == [({}, 5.0)]
+    assert found.changes == {}
+
+
 @pytest.mark.parametrize(("error", "at"), [(KeyboardInterrupt, FAST.learning_rate), (Terminated, 0.02)])
 def test_ctrl_c_before_anything_is_known_and_the_end_of_the_process_end_all(trained, monkeypatch, error, at):
     interrupted(monkeypatch, error(), at=at)

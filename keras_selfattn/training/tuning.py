@@ -184,20 +184,21 @@ class _Search:
             return
         if ended.fitted is not None and (self.best is None or ended.fitted.beats(_fitted(self.best))):
             ended = trainer.keep(ended)
+        # Before it can be the best: Ctrl-C may come at any line.
+        score = None if ended.fitted is None else ended.fitted.score
+        self.trials.append(Trial(ended.changes, score, round(ended.seconds, 1), ended.reason))
         if ended.fitted is not None:
             self._compare(ended, was)
-        self._record(ended)
+        self._tell(ended)
         if not ended.changes:
             self._end = time.perf_counter() + self._limits.seconds
             for early in self._early:
                 self._take(trainer, *early)
 
-    def _record(self, ended: Ended) -> None:
+    def _tell(self, ended: Ended) -> None:
         fitted, seconds = ended.fitted, round(ended.seconds, 1)
         found = f"failed: {ended.reason}" if fitted is None else f"{fitted.monitored} is {fitted.score:.4f}"
         self._report(f"After {seconds:g} s with {changes_in_words(ended.changes)}: {found.rstrip('.')}.")
-        score = None if fitted is None else fitted.score
-        self.trials.append(Trial(ended.changes, score, seconds, ended.reason))
 
     def _compare(self, ended: Ended, was: _Running) -> None:
         """Keep the better of a trial and the best one.
