@@ -27,7 +27,7 @@ def main(base_path: Path, run: Path, folder: Path) -> None:
 
 
 def take_page(browser: Browser, base_path: Path, folder: Path) -> None:
-    """Serve a model, ask it in the browser, and write its answer and what it attends to."""
+    """Serve a model, ask it in the browser, and write its answer, what decided it, and what it attends to."""
     config = ServerConfig("languages", base_path.resolve(), port=0, rest_api_port=-1, page=True)
     with Server(config) as server:
         page = browser.new_page(viewport={"width": 1200, "height": 760})
@@ -37,8 +37,21 @@ def take_page(browser: Browser, base_path: Path, folder: Path) -> None:
         page.locator(".bars .share").first.wait_for()
         page.locator("h1").first.focus()
         page.screenshot(path=folder / "page-try.png", animations="disabled")
+        _take_letters(page, folder / "page-letters.png")
         _take_attention(page, folder / "page-attention.png")
         page.close()
+
+
+def _take_letters(page: Page, picture: Path) -> None:
+    """Write the letters that decided the answer, and the first n-grams."""
+    page.get_by_role("button", name="Which letters decided it?").click()
+    page.locator(".attention-bars").nth(1).locator("li").first.wait_for()
+    page.mouse.move(0, 0)
+    panel = page.locator(".panel", has=page.locator(".attention"))
+    box = panel.bounding_box()
+    assert box is not None
+    clip = {"x": box["x"], "y": box["y"] + page.evaluate("scrollY"), "width": 700, "height": 820}
+    page.screenshot(path=picture, clip=clip, full_page=True, animations="disabled")
 
 
 def _take_attention(page: Page, picture: Path) -> None:

@@ -12,6 +12,8 @@ import { visible } from "./token_lines.js";
 const BARS = 20;
 /** The change of a score whose colour is full, if none is larger. */
 const LEAST_CHANGE = 0.01;
+/** Changes below are written as 0. */
+const LEAST_SHOWN = 0.000005;
 const ABOUT_NGRAMS =
   "N-grams are words, pairs and pieces of words. A logit is a score before all scores are made to add up to 1: " +
   "what adds to it raises the label's score. Attention adds a part of its own, which is not listed.";
@@ -127,7 +129,8 @@ export class WordsView {
     const count = (word) => words.filter((other) => other === word).length;
     const nameAt = (place) =>
       count(words[place]) > 1 ? `${visible(words[place])} (${place + 1})` : visible(words[place]);
-    return places.map((place) => ({ name: nameAt(place), value: changes[place] }));
+    const seen = places.filter((place) => Math.abs(changes[place]) >= LEAST_SHOWN);
+    return seen.map((place) => ({ name: nameAt(place), value: changes[place] }));
   }
 
   #paint() {
@@ -158,7 +161,7 @@ export class WordsView {
     const parts = ngrams.ngrams.map((_, place) => logits[place * labels.length + this.label]);
     const most = largest(parts.map(Math.abs)) || 1;
     const bars = top(parts.map(Math.abs), BARS).map((place) => {
-      const name = `${ngrams.ngrams[place].replaceAll(" ", "␣")} (${kinds[place]})`;
+      const name = `${visible(ngrams.ngrams[place]).replaceAll(" ", "␣")} (${kinds[place]})`;
       return barOf(name, signed(parts[place]), 0.5 + parts[place] / most / 2, scale);
     });
     const title = `The wide path, exactly: what n-grams add to the logit of “${labels[this.label]}”`;
