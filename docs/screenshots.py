@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
 from keras_selfattn.serving.server import Server, ServerConfig
 
@@ -43,15 +43,19 @@ def take_page(browser: Browser, base_path: Path, folder: Path) -> None:
 
 
 def _take_letters(page: Page, picture: Path) -> None:
-    """Write the letters that decided the answer, and the first n-grams."""
+    """Write the letters that decided the answer, down to the n-grams."""
+    size = page.viewport_size
+    page.set_viewport_size({"width": 760, "height": 760})
     page.get_by_role("button", name="Which letters decided it?").click()
     page.locator(".attention-bars").nth(1).locator("li").first.wait_for()
     page.mouse.move(0, 0)
-    panel = page.locator(".panel", has=page.locator(".attention"))
-    box = panel.bounding_box()
-    assert box is not None
-    clip = {"x": box["x"], "y": box["y"] + page.evaluate("scrollY"), "width": 700, "height": 820}
+    tops = "all => all.map((one) => one.getBoundingClientRect().top + scrollY)"
+    (top,) = page.locator(".panel", has=page.locator(".attention")).evaluate_all(tops)
+    (end,) = page.locator(".attention-words h3").evaluate_all(tops)
+    clip: FloatRect = {"x": 0, "y": top, "width": 760, "height": end - top}
     page.screenshot(path=picture, clip=clip, full_page=True, animations="disabled")
+    if size is not None:
+        page.set_viewport_size(size)
 
 
 def _take_attention(page: Page, picture: Path) -> None:
@@ -67,7 +71,7 @@ def _take_attention(page: Page, picture: Path) -> None:
 
 def take_report(browser: Browser, run: Path, picture: Path) -> None:
     """Write the beginning of the report of a run: its figures, its curves, and the confusion matrix."""
-    page = browser.new_page(viewport={"width": 1180, "height": 1270})
+    page = browser.new_page(viewport={"width": 1180, "height": 1720})
     page.set_default_timeout(_SECONDS * 1000)
     page.goto((run / "report.html").resolve(strict=True).as_uri())
     page.screenshot(path=picture)
