@@ -159,6 +159,7 @@ def test_the_confusion_matrix_and_the_pairs_are_those_counted_by_hand(shown):
         f"{ATTACK} predicted as bad: 1 of 2 (50%)",
     }
     assert "3 of 6 rows are answered wrongly" in part.text
+    assert "“bad” taken for “good” (1 of 2 rows)" in shown[1].text.split("Training", 1)[0], "it is said first"
     pairs = table(part, "Most frequent mistakes").rows()
     assert [row[2:] for row in pairs] == [["1", "50%"]] * 3
     classes = {row[0]: row[1:] for row in table(part, "All 3 classes").rows()}

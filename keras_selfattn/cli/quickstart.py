@@ -218,7 +218,7 @@ def _print_next(output: Path, run: "Run", version: Path, shown: LabelledRows) ->
     console.print(
         f"Run: {run.path}   SavedModel: {version}   figures: {output / 'metrics.json'}", soft_wrap=True
     )
-    console.print("Try it in your browser:", style="bold")
+    console.print("Try it in your browser, and see which letters decide an answer:", style="bold")
     print_command("open", version.parent)
     console.print("Look into the SavedModel, and serve it again:")
     print_command("inspect", version)

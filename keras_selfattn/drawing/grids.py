@@ -9,7 +9,7 @@ from keras_selfattn.drawing.markup import Markup, join, shortened, tag
 from keras_selfattn.drawing.scales import Scale, number, span, tick_name, ticks
 
 # Counts are written in the cells of so many classes, names at the sides of so many.
-_COUNTED, NAMED = 12, 40
+_COUNTED, NAMED = 12, 60
 MOST_CLASSES = 200
 """Classes of a matrix as a picture; the cells of more would be too small."""
 MOST_CELLS = 4_000

@@ -16,11 +16,17 @@ from keras_selfattn.models.tokens.position_head import PositionHead
 from keras_selfattn.report.rows import kind_of
 from keras_selfattn.report.sections import Section, Table
 
+MISREAD = "Most surely misread"
+"""The title of the section of a model that answers with classes."""
 SHOWN = 20
 _COLOURED = 12  # texts with attention: each is computed by itself
 _COLOURED_CHARACTERS = 2_000  # longer texts take seconds
 _BESIDE = 8  # tokens on either side of a wrong one
 _NUMBERS = 3  # of a target in a cell
+_BEGIN = (
+    "Where the model is sure and wrong, look for a wrong label in the data, for a text that two labels "
+    "share, and for a kind of row that the training lacks."
+)
 _COLOURS = (
     "The colour of a token is the share of the attention that it receives, mean of all layers, heads and "
     "tokens; the strongest colour is the row's largest share. It shows where the model looks, not why it "
@@ -38,7 +44,7 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
         model: the model, for the attention over texts; None leaves that out.
     """
     numbers = isinstance(head, NumbersHead)
-    title = "Largest errors" if numbers else "Most surely misread"
+    title = "Largest errors" if numbers else MISREAD
     columns, lines, score = ranked_mistakes(head, rows, outputs)
     if numbers:
         columns = ["true", *columns[1:]]
@@ -57,7 +63,8 @@ def misread_section(head: Head, rows: LabelledRows, outputs: Any, model: RawMode
         for line, shown in zip(lines, inputs, strict=True)
     ]
     table = Table(title, ["place", kind_of(rows), *columns, score], cells)
-    return Section(title, [about, *_note(rows, head, inputs), table])
+    begin = [] if numbers else [_BEGIN.replace("text", kind_of(rows))]
+    return Section(title, [about, *begin, *_note(rows, head, inputs), table])
 
 
 def _counted(found: int, what: str, numbers: bool) -> str:

@@ -18,6 +18,11 @@ from keras_selfattn.report.sections import Named, Section, Table
 
 _PAIRS, _HARDEST, _ALL_CLASSES = 20, 30, 400
 _LETTERS = 200  # of a label in the table of all
+_MEANING = (
+    "Precision is the share of right ones among the answers of a class, recall the share found of its rows; "
+    "F1 is their harmonic mean. Macro F1 is its mean over the classes, so that rare ones count as much as "
+    "frequent ones."
+)
 
 
 def answers_section(
@@ -69,6 +74,7 @@ def _confusion_blocks(figures: ClassificationReport, counted: str) -> list[Any]:
     pairs = figures.most_confused(_PAIRS)
     wrong = int(figures.confusion.sum() - np.trace(figures.confusion))
     blocks.append(f"{wrong:,} of {figures.rows:,} {counted} are answered wrongly.")
+    blocks.append(_MEANING)
     if pairs:
         totals = {each.label: each.rows for each in figures.classes}
         rows = [[*pair, f"{pair[2] / max(1, totals[pair[0]]):.0%}"] for pair in pairs]

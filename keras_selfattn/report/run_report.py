@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_selfattn.data.labelled import LabelledRows
+from keras_selfattn.drawing.markup import shortened
 from keras_selfattn.errors import first_line
 from keras_selfattn.figure_names import name_in_words, value_in_words
+from keras_selfattn.metrics.classes import ClassificationReport
 from keras_selfattn.metrics.report import Report as Figures
 from keras_selfattn.models.heads import ClassHead, MultiLabelHead
 from keras_selfattn.models.series.number_head import NumbersHead
 from keras_selfattn.report.calibrated import reliability_section
 from keras_selfattn.report.history import is_of_kept_model, read_history, training_section
-from keras_selfattn.report.misread import misread_section
+from keras_selfattn.report.misread import MISREAD, misread_section
 from keras_selfattn.report.page import page
 from keras_selfattn.report.results import answers_section
 from keras_selfattn.report.rows import data_section
@@ -34,6 +36,7 @@ REPORT = "report.html"
 """The file of the report in a run folder."""
 PLOTS = "plots"
 """The folder of the figures as PNG in a run folder."""
+_PAIRS, _LETTERS = 3, 40  # of what is confused most, and of a label there
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,8 @@ def run_report(folder: Path, name: str, findings: Findings) -> Report:
     sections = [history, *_answers(findings, is_of_kept_model(config, findings.split))]
     if findings.tables:
         sections.append(data_section(findings.tables))
-    return Report(f"Run {name}", _about(config, findings), tiles, [*sections, settings_section(config)])
+    about = [*_about(config, findings), *_confused(findings)]
+    return Report(f"Run {name}", about, tiles, [*sections, settings_section(config)])
 
 
 def _costs(config: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -149,6 +153,22 @@ def _about(config: Mapping[str, Any], findings: Findings) -> list[str]:
     seed = (config.get("training") or {}).get("seed")
     said += f". Its answers are measured on {findings.figures.rows:,} {findings.split} rows"
     return [said + (f"; the seed is {seed}." if seed is not None else ".")]
+
+
+def _confused(findings: Findings) -> list[str]:
+    """Return what a model of classes mixes up most, and where to look next: a reader's first question."""
+    figures = findings.figures
+    if not isinstance(figures, ClassificationReport) or findings.evaluation is None:
+        return []
+    totals = {each.label: each.rows for each in figures.classes}
+    pairs = [
+        f"“{shortened(label, _LETTERS)}” taken for “{shortened(predicted, _LETTERS)}” "
+        f"({rows:,} of {totals[label]:,} rows)"
+        for label, predicted, rows in figures.most_confused(_PAIRS)
+    ]
+    if not pairs:
+        return []
+    return [f"Confused most: {', '.join(pairs)}. What to mend is seen best in “{MISREAD}”, row by row."]
 
 
 def _answers(findings: Findings, of_kept_model: bool) -> list[Section]:

@@ -231,8 +231,11 @@ def test_what_the_model_attends_to_is_shown_on_request(opened):
         "it is loaded only now"
     )
     button.click()
-    expect(page.get_by_role("heading", name="What the model attends to")).to_be_focused()
+    expect(page.get_by_role("heading", name="Behind the answer")).to_be_focused()
     shown = page.locator("section.attention")
     expect(shown).to_contain_text("film")
+    assert page.locator(".panel", has=shown).evaluate("panel => panel.getBoundingClientRect().top") < 300, (
+        "it is scrolled into sight"
+    )
     page.get_by_role("textbox", name="Text").fill("another")
     expect(shown).to_have_count(0)

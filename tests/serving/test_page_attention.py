@@ -487,8 +487,11 @@ def test_weights_come_in_binary_and_words_are_left_out_in_batches(browser):
         np.testing.assert_array_equal(np.float32(found), weights[1, 2].reshape(-1))
         pooling = page.evaluate("Array.from(window.given.poolings)")
         assert pooling == [*range(7), *range(9, 16)]
+        tab(page, "Words left out")
+        assert page.get_by_role("button", name="Leave out each word").is_visible()
+        assert asked == ["explain"], "the keys that pass over a tab ask nothing"
+        tab(page, "Text")
         page.get_by_role("button", name="See what each word counts for").click()
-        page.get_by_role("button", name="Leave out each word").click()
         page.wait_for_selector(".attention-bars >> nth=1")
         assert asked == ["explain", "tokens", "tokens", "contributions"], "all words are left out in one call"
         signed = {token: f"{'−' if value < 0 else '+'}{abs(value):.3f}" for token, value in changes.items()}
@@ -507,6 +510,57 @@ def test_weights_come_in_binary_and_words_are_left_out_in_batches(browser):
         tab(page, "Text")
         tab(page, "Words left out")
         assert len(asked) == 4, "answers are kept while another view is shown"
+
+
+_LETTERS = """({ tokens, shape, labels, whole, without }) => {
+  const weights = async () => new Float32Array(shape[0] * shape[1]);
+  const found = { words: tokens, labels, whole, without: without.flat() };
+  const given = { kind: "text", tokens, shape, layers: 1, heads: 1, weights, unit: "letter" };
+  given.leaveOneOut = async () => found;
+  import("/static/attention/view.js").then(({ mountAttention }) => {
+    mountAttention(document.getElementById("here"), given, { tab: "words" });
+  });
+}"""
+
+
+def test_letters_are_left_out_at_once_and_a_score_that_hangs_on_none_is_not_made_much_of(browser):
+    case = {"tokens": ["a", "\u200d", "b", "a"], "shape": [4, 4], "labels": ["en", "de", "sq"]}
+    without = [[0.4, 0.3, 0.3], [0.5, 0.301, 0.199], [0.1, 0.304, 0.596], [0.75, 0.3, 0.05]]
+    with opened(browser) as (page, _):
+        page.evaluate(_LETTERS, {**case, "whole": [0.5, 0.3, 0.2], "without": without})
+        page.wait_for_selector(".attention-bars li")
+        assert page.get_by_role("tab", selected=True).inner_text() == "Letters left out"
+        bars = [bar.split("\n") for bar in page.locator(".attention-bars li").all_inner_texts()]
+        assert bars == [["b", "−0.400"], ["a (4)", "+0.250"], ["a (1)", "−0.100"]]
+        assert page.locator("bdi[role=option]").nth(1).inner_text() == "U+200D", (
+            "which draws nothing by itself"
+        )
+        status = page.locator(".attention-words [role=status]")
+        assert "Without a blue letter it falls: that letter speaks for “en”." in status.inner_text()
+        named = page.get_by_label("Score of").locator("option").all_inner_texts()
+        assert named == ["en English", "de German", "sq Albanian"]
+        page.get_by_label("Score of").select_option(label="de German")
+        settle(page)
+        assert "No single letter decides it" in status.inner_text()
+        room, *_ = page.locator(".attention-bar-room").evaluate_all(
+            "all => all.map((one) => one.clientWidth)"
+        )
+        widths = page.locator(".attention-bar").evaluate_all("all => all.map((one) => one.clientWidth)")
+        assert max(widths) < 0.5 * room, "0.004 is less than half of the smallest full change"
+
+
+_NAMES = """async (all) => {
+  const { languageNames } = await import("/static/languages.js");
+  return all.map((labels) => labels.map(languageNames(labels)));
+}"""
+
+
+def test_labels_are_named_only_where_all_of_them_are_codes_of_languages(browser):
+    with opened(browser) as (page, _):
+        found = page.evaluate(
+            _NAMES, [["sq", "cy", "eu"], ["no", "ja"], ["sq", "cy", "qz"], ["de", "en", "bad"]]
+        )
+    assert found == [["Albanian", "Welsh", "Basque"], ["", ""], ["", "", ""], ["", "", ""]]
 
 
 def test_an_answer_that_fails_is_said_where_it_was_asked_for(browser):

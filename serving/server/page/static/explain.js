@@ -5,12 +5,14 @@ import { element, fill } from "./dom.js";
 
 const [JPEG, FIRST_NOTE, EXIF, LAST_NOTE] = [0xffd8, 0xffe0, 0xffe1, 0xffef]; // markers
 
-/** A button, and a part of the page that then shows what the model attends to in a row. */
+/** Buttons, and a part of the page that then shows what decided the answer to a row, or what it attends to. */
 export function attentionPart() {
   const place = element("div");
   const trouble = element("p", { class: "trouble", role: "alert" });
-  const button = element("button", { type: "button", onclick: show }, "What does it attend to?");
-  const heading = element("h2", { tabindex: -1 }, "What the model attends to");
+  const why = element("button", { type: "button", onclick: () => show("words") });
+  const button = element("button", { type: "button", onclick: () => show() }, "What does it attend to?");
+  const buttons = element("div", { class: "inline" }, why, button);
+  const heading = element("h2", { tabindex: -1 }, "Behind the answer");
   const box = element("section", { class: "panel" }, heading, trouble, place);
   let asked = null;
   let shown = null;
@@ -25,34 +27,38 @@ export function attentionPart() {
     fill(place);
   }
 
-  async function show() {
+  async function show(tab) {
     clear();
     controller = new AbortController();
     const { signal } = controller;
-    button.disabled = true;
+    why.disabled = button.disabled = true;
     try {
       const mount = await explained(asked, signal);
       box.hidden = false; // before it is drawn: what is hidden has no size
-      if (!signal.aborted) shown = mount(place);
+      if (!signal.aborted) shown = mount(place, { tab });
     } catch (error) {
       if (!signal.aborted) trouble.textContent = `The attention cannot be shown: ${error.message}`;
     } finally {
-      button.disabled = false;
+      why.disabled = button.disabled = false;
     }
     if (signal.aborted) return;
     box.hidden = false;
-    heading.focus();
+    heading.focus({ preventScroll: true });
+    box.scrollIntoView({ block: "start" }); // it may be below the window
   }
 
   clear();
   return {
-    button,
+    buttons,
     element: box,
     /** Offer the attention in a row of the last call; null for no call. */
     offer(last, row) {
       clear();
       asked = { last, row };
-      button.hidden = !last || !canExplain(last);
+      buttons.hidden = !last || !canExplain(last);
+      why.hidden = buttons.hidden || !canLeaveOut(last);
+      const isLetters = last?.described.card?.config?.tokens === "characters";
+      why.textContent = isLetters ? "Which letters decided it?" : "Which words decided it?";
     },
   };
 }
@@ -67,13 +73,17 @@ async function explained(asked, signal) {
   const { call } = asked.last;
   const input = await inputOf(asked);
   const explanation = await explain(call.target.model, versionOf(call.target), input, signal);
-  return (place) => mountAttention(place, explanation);
+  return (place, first) => mountAttention(place, explanation, first);
 }
 
 function canExplain({ described, way, call }) {
   const { explain } = described.signatures;
   const hasWeights = explain && ("weights" in explain.outputs || "weights_0" in explain.outputs);
   return Boolean(hasWeights) && way.kind !== "json" && Boolean(call.asked.inputs);
+}
+
+function canLeaveOut({ described, way }) {
+  return way.kind === "text" && Boolean(described.signatures.classify);
 }
 
 /** Return a row as the viewer asks for it. */

@@ -2,6 +2,7 @@
 
 import { lineChart } from "./charts.js";
 import { element, fill, foreign, number, percent, readable, shortened } from "./dom.js";
+import { languageNames } from "./languages.js";
 import { scoreBars } from "./scores.js";
 
 const MOST_ROWS = 500; // in the table; all are counted
@@ -102,10 +103,12 @@ export function full(answer) {
 
 /** Return the label of an answer and its confidence, large. */
 export function head(answer) {
+  const meaning = languageNames(answer.names ?? [])(answer.summary);
   return element(
     "p",
     { class: "answer" },
     element("strong", {}, foreign(answer.summary)),
+    meaning && element("span", { class: "meaning" }, ` ${meaning}`),
     answer.score !== null && element("span", { class: "figure" }, ` ${percent(answer.score)}`),
   );
 }

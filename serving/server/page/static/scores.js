@@ -1,6 +1,7 @@
 // Bars of the scores of all classes: the ten highest first, all of them on request, searched by name.
 
 import { checkbox, element, fill, foreign, percent } from "./dom.js";
+import { languageNames } from "./languages.js";
 
 const FIRST = 10;
 const MOST_SHOWN = 300; // elements; of more classes one searches
@@ -15,16 +16,22 @@ export function scoreBars(names, scores, chosen) {
   const order = scores.map((_, index) => index).sort((a, b) => (scores[b] || 0) - (scores[a] || 0));
   const list = element("ol", { class: "bars" });
   const note = element("p", { class: "note", role: "status" });
+  const nameOf = languageNames(names);
   let wanted = "";
   let all = false;
 
   function show() {
     const asked = wanted.toLocaleLowerCase();
-    const found = order.filter((index) => names[index].toLocaleLowerCase().includes(asked));
+    const found = order.filter((index) =>
+      `${names[index]} ${nameOf(names[index])}`.toLocaleLowerCase().includes(asked),
+    );
     const shown = found.slice(0, all || wanted ? MOST_SHOWN : FIRST);
     fill(
       list,
-      shown.map((index) => bar(names[index], scores[index], order.indexOf(index) + 1, chosen)),
+      shown.map((index) => {
+        const name = [names[index], nameOf(names[index])];
+        return bar(name, scores[index], order.indexOf(index) + 1, chosen);
+      }),
     );
     const of = wanted ? `of the ${found.length} whose name has “${wanted}”` : `of ${names.length}`;
     note.textContent = shown.length < found.length || wanted ? `${shown.length} ${of}` : "";
@@ -56,14 +63,20 @@ export function scoreBars(names, scores, chosen) {
   }
 }
 
-function bar(name, score, rank, chosen) {
+function bar([name, meaning], score, rank, chosen) {
   const isChosen = chosen ? chosen.includes(name) : rank === 1;
   const share = element("span", { class: "share" });
   share.style.inlineSize = `${Math.max(0, Math.min(1, score || 0)) * 100}%`;
   return element(
     "li",
     { value: rank, class: isChosen ? "chosen" : "" },
-    element("span", { class: "name" }, foreign(name), isChosen && element("span", { class: "mark" }, " ✓")),
+    element(
+      "span",
+      { class: "name" },
+      foreign(name),
+      meaning && element("span", { class: "meaning" }, ` ${meaning}`),
+      isChosen && element("span", { class: "mark" }, " ✓"),
+    ),
     element("span", { class: "track", "aria-hidden": "true" }, share),
     element("span", { class: "figure" }, percent(score)),
   );

@@ -59,8 +59,8 @@ export function tryView() {
     state,
     trouble,
     results.element,
+    attention.buttons,
     trust,
-    attention.button,
   );
   const view = element(
     "section",
@@ -219,6 +219,7 @@ function trusted(card) {
     typeof accuracy === "number" ? `On ${rows} ${percent(accuracy)} of the answers were right. ` : "";
   if (typeof error !== "number")
     return [`${right}The card does not tell how well the confidence is calibrated.`];
-  const apart = `${number(100 * error, 2)} points`;
+  const points = number(100 * error, 2);
+  const apart = `${points} point${points === "1" ? "" : "s"}`;
   return [`${right}Confidence and share of right answers were ${apart} apart there, on average.`];
 }

@@ -3,7 +3,7 @@
 import { getJson } from "../api.js";
 import { pathOf } from "../catalog.js";
 import { infer } from "./open_inference.js";
-import { contributions, leaveOneOut } from "./words.js";
+import { contributions, leaveOneOut, unitOf } from "./words.js";
 
 /** @typedef {import("./matrices.js").Explanation} Explanation */
 
@@ -63,7 +63,8 @@ function withoutPadding(found, tokens) {
 /** Return what can be asked besides: only texts have words to leave out. */
 function askedAgain(call) {
   if (call.text === undefined || !call.signatures.classify) return {};
-  const found = { leaveOneOut: (signal, progress) => leaveOneOut(call, signal, progress) };
+  const asked = (signal, progress) => leaveOneOut(call, signal, progress);
+  const found = { leaveOneOut: asked, unit: unitOf(call) };
   if (!call.signatures.contributions) return found;
   return { ...found, contributions: (signal) => contributions(call, signal) };
 }

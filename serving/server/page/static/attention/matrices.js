@@ -23,6 +23,7 @@ import { inSlices, nextTask } from "./slices.js";
  * @property {number[]} [encoders] the encoder of each layer, if several stand side by side.
  * @property {string} [title] of saved files.
  * @property {(signal: AbortSignal) => Promise<LeftOut>} [leaveOneOut] asks the model again, without each word.
+ * @property {"letter" | "word"} [unit] what is left out at a time.
  * @property {(signal: AbortSignal) => Promise<Contributions>} [contributions] asks for the n-grams' shares.
  */
 

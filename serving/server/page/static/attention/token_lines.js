@@ -50,8 +50,16 @@ export function directionOf(tokens) {
   return "ltr";
 }
 
+/** Joiners, marks of direction, variants and blanks of other widths: alone they cannot be seen. */
+const UNSEEN = /^(?! +$)[\p{Cc}\p{Cf}\p{Z}\u{FE00}-\u{FE0F}]+$/u;
+
 /** Return a token as it is shown: blanks would be invisible. */
 export function visible(token) {
   const lines = token.replace(/\n/g, "⏎").replace(/\t/g, "⇥");
+  if (UNSEEN.test(lines)) return [...lines].map(codeOf).join(" ");
   return lines.replace(/^ +$/, (blanks) => "␣".repeat(blanks.length)) || "∅";
+}
+
+function codeOf(character) {
+  return `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 }

@@ -14,7 +14,7 @@ import { SeriesView } from "./series_view.js";
 import { Store } from "./state.js";
 import { TextView } from "./text_view.js";
 import { visible } from "./token_lines.js";
-import { WordsView } from "./words_view.js";
+import { WordsView, leftOutTitle } from "./words_view.js";
 
 /** @typedef {import("./matrices.js").Explanation} Explanation */
 
@@ -58,35 +58,36 @@ const VIEWS = {
   lines: ["Lines", LinesView],
   matrix: ["Matrix", MatrixView],
   heads: ["All heads", HeadsView],
-  words: ["Words left out", WordsView],
+  words: ["", WordsView], // its title tells what is left out
 };
 
 /**
  * Show attention weights.
  * @param {HTMLElement} parent where.
  * @param {Explanation} explanation
+ * @param {{tab?: string}} [first] the view to begin with, if there is one; "words" then asks the model at once.
  * @returns {{destroy: () => void}}
  */
-export function mountAttention(parent, explanation) {
-  const mounted = new Attention(explanation);
+export function mountAttention(parent, explanation, { tab } = {}) {
+  const mounted = new Attention(explanation, tab);
   parent.append(mounted.root);
   mounted.begin();
   return { destroy: () => mounted.destroy() };
 }
 
 class Attention {
-  constructor(explanation) {
+  constructor(explanation, tab) {
     this.explanation = explanation;
     this.matrices = new Matrices(explanation);
     this.tabs = tabsOf(explanation);
-    this.state = new Store(firstState(explanation, this.tabs[0]));
+    this.state = new Store(firstState(explanation, this.tabs.includes(tab) ? tab : this.tabs[0]));
     this.readout = new Readout();
-    this.kept = {};
+    this.kept = { asksWords: tab === "words" };
     this.asked = 0;
     /** Largest weights of matrices. */
     this.mosts = new WeakMap();
     this.panel = element("div", { role: "tabpanel", class: "attention-panel" });
-    const titles = this.tabs.map((name) => [name, VIEWS[name][0]]);
+    const titles = this.tabs.map((name) => [name, VIEWS[name][0] || leftOutTitle(explanation)]);
     this.tabBar = tabList(titles, this.panel, (tab) => this.state.set({ tab }));
     this.choices = choices(explanation, this.state);
     const { title, below } = this.readout;
@@ -198,8 +199,12 @@ class Attention {
   #note() {
     const found = element("p", { class: "note attention-note", text: `${SENTENCES.join(" ")} ` });
     if (this.tabs.includes("words")) {
-      const onclick = () => this.state.set({ tab: "words" });
-      found.append(element("button", { type: "button", text: "See what each word counts for", onclick }));
+      const onclick = () => {
+        this.kept.asksWords = true;
+        this.state.set({ tab: "words" });
+      };
+      const text = `See what each ${this.explanation.unit ?? "word"} counts for`;
+      found.append(element("button", { type: "button", text, onclick }));
     }
     if (this.explanation.layersLeftOut) {
       found.append(` ${this.explanation.layersLeftOut} layers of other sizes are not shown.`);

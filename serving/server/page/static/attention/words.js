@@ -17,6 +17,7 @@ const ROWS = 64;
 export async function leaveOneOut(call, signal, progress = () => {}) {
   const labels = await labelsOf(call, signal);
   const { words, without } = call.signatures.tokens ? byToken(call.tokens) : byWord(call.text);
+  progress(0, words.length);
   const whole = await probabilities(call, [without(-1)], signal);
   const found = new Float32Array(words.length * labels.length);
   for (let start = 0; start < words.length; start += ROWS) {
@@ -42,6 +43,12 @@ export async function contributions(call, signal) {
   // Padding, where the server has answered longer texts in the same batch.
   const ngrams = answer.strings("ngrams").filter((name) => name);
   return { ngrams, kinds: answer.strings("kinds"), labels, logits: answer.numbers("logits", Float32Array) };
+}
+
+/** Return what a model's tokens are to a reader: "letter" if each is one character, else "word". */
+export function unitOf({ signatures, tokens }) {
+  const isLetters = signatures.tokens && tokens?.length && tokens.every((token) => [...token].length === 1);
+  return isLetters ? "letter" : "word";
 }
 
 function byToken(tokens) {

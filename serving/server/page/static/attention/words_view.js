@@ -3,12 +3,20 @@
 import { changeScale, colour } from "./colours.js";
 import { choice } from "./controls.js";
 import { element, styled } from "../dom.js";
+import { languageNames } from "../languages.js";
 import { largest, top } from "./matrices.js";
 import { TokenText } from "./token_text.js";
 import { visible } from "./token_lines.js";
 
 /** Bars shown: the largest changes. */
 const BARS = 20;
+/** The change of a score whose colour is full, if none is larger. */
+const LEAST_CHANGE = 0.01;
+/** Changes below are written as 0. */
+const LEAST_SHOWN = 0.000005;
+const ABOUT_NGRAMS =
+  "N-grams are words, pairs and pieces of words. A logit is a score before all scores are made to add up to 1: " +
+  "what adds to it raises the label's score. Attention adds a part of its own, which is not listed.";
 
 /** @implements {import("./view.js").View} */
 export class WordsView {
@@ -20,13 +28,17 @@ export class WordsView {
     this.seen = null;
     this.status = element("p", { role: "status" });
     const onclick = () => this.#ask();
-    this.button = element("button", { type: "button", text: "Leave out each word", onclick });
+    this.unit = stage.explanation.unit ?? "word";
+    this.button = element("button", { type: "button", text: `Leave out each ${this.unit}`, onclick });
     this.top = element("div", { class: "attention-tools" }, [this.button]);
     this.place = element("div");
     this.ngrams = element("div");
-    this.panel = element("div", { class: "attention-words" }, [this.top, this.status, this.place, this.ngrams]);
+    const note = element("p", { class: "note attention-note", text: aboutLeavingOut(this.unit) });
+    const parts = [note, this.top, this.status, this.place, this.ngrams];
+    this.panel = element("div", { class: "attention-words" }, parts);
     stage.panel.append(this.panel);
     if (stage.kept.words) this.#found();
+    else if (stage.kept.asksWords) this.#ask();
   }
 
   show(seen) {
@@ -48,17 +60,18 @@ export class WordsView {
 
   /** Title, sentences and rows of a saved page. */
   told() {
-    const title = "Words left out";
-    if (!this.stage.kept.words) return { title, sentences: ["No word has been left out."], rows: [] };
+    const title = leftOutTitle(this.stage.explanation);
+    if (!this.stage.kept.words) return { title, sentences: [`No ${this.unit} has been left out.`], rows: [] };
     const label = this.stage.kept.words.labels[this.label];
-    const sentences = [`Change of the score of “${label}” when a word is left out.`];
+    const change = `Change of the score of “${label}” when a ${this.unit} is left out.`;
+    const sentences = [change, aboutLeavingOut(this.unit)];
     return { title, sentences, rows: this.#bars().map(({ name, value }) => [name, signed(value)]) };
   }
 
   async #ask() {
     this.button.disabled = true;
     const { explanation, kept } = this.stage;
-    const progress = (done, all) => (this.status.textContent = `${done} of ${all} words left out`);
+    const progress = (done, all) => (this.status.textContent = `${done} of ${all} ${this.unit}s left out`);
     try {
       kept.words = await explanation.leaveOneOut(this.stop.signal, progress);
       kept.ngrams = explanation.contributions ? await explanation.contributions(this.stop.signal) : null;
@@ -72,17 +85,18 @@ export class WordsView {
   #found() {
     const { words, labels, whole } = this.stage.kept.words;
     this.label = whole.indexOf(Math.max(...whole));
-    const options = labels.map((label, place) => [String(place), label]);
+    const nameOf = languageNames(labels);
+    const options = labels.map((label, place) => [String(place), `${label} ${nameOf(label)}`.trim()]);
     const change = (value) => {
       this.label = Number(value);
       this.#paint();
     };
     const { label } = choice("Score of", options, String(this.label), change);
-    this.top.replaceChildren(this.button, label);
+    this.top.replaceChildren(label);
     this.text?.destroy();
     this.place.replaceChildren();
     this.text = new TokenText(this.place, words, {
-      label: "Words. Arrow keys choose one.",
+      label: `${this.unit === "letter" ? "Letters" : "Words"}. Arrow keys choose one.`,
       now: () => this.token ?? null,
       hover: (token) => this.#chosen(token, true),
       choose: (token) => this.#chosen(token, false),
@@ -112,22 +126,31 @@ export class WordsView {
     const changes = this.#changes();
     const { words } = this.stage.kept.words;
     const places = top(changes.map(Math.abs), BARS);
-    return places.map((place) => ({ name: visible(words[place]), value: changes[place] }));
+    const count = (word) => words.filter((other) => other === word).length;
+    const nameAt = (place) =>
+      count(words[place]) > 1 ? `${visible(words[place])} (${place + 1})` : visible(words[place]);
+    const seen = places.filter((place) => Math.abs(changes[place]) >= LEAST_SHOWN);
+    return seen.map((place) => ({ name: nameAt(place), value: changes[place] }));
   }
 
   #paint() {
     if (!this.text || !this.seen) return;
     const { labels, whole } = this.stage.kept.words;
     const changes = this.#changes();
-    const most = largest(changes.map(Math.abs)) || 1;
+    const change = largest(changes.map(Math.abs));
+    const most = Math.max(change, LEAST_CHANGE); // colours of less would make much of nothing
     const scale = changeScale(this.seen.dark);
     const at = (value) => 0.5 - value / most / 2; // a word counts for a label whose score falls without it
     this.text.paint({ values: changes, at, scale, token: this.token ?? null });
     const bars = this.#bars().map(({ name, value }) => barOf(name, signed(value), at(value), scale));
     this.list.replaceChildren(...bars);
+    const name = labels[this.label];
     this.status.textContent =
-      `Score of “${labels[this.label]}”: ${number(whole[this.label])}. ` +
-      "Below, its change without each word: blue where it falls, orange where it rises.";
+      `The score of “${name}” is ${number(whole[this.label])}. ` +
+      (change < LEAST_CHANGE
+        ? `No single ${this.unit} decides it: without any one of them it changes by less than ${LEAST_CHANGE}.`
+        : `Without a blue ${this.unit} it falls: that ${this.unit} speaks for “${name}”. ` +
+          "Without an orange one it rises.");
     this.#paintNgrams(scale);
   }
 
@@ -138,15 +161,28 @@ export class WordsView {
     const parts = ngrams.ngrams.map((_, place) => logits[place * labels.length + this.label]);
     const most = largest(parts.map(Math.abs)) || 1;
     const bars = top(parts.map(Math.abs), BARS).map((place) => {
-      const name = `${ngrams.ngrams[place].replaceAll(" ", "␣")} (${kinds[place]})`;
+      const name = `${visible(ngrams.ngrams[place]).replaceAll(" ", "␣")} (${kinds[place]})`;
       return barOf(name, signed(parts[place]), 0.5 + parts[place] / most / 2, scale);
     });
     const title = `The wide path, exactly: what n-grams add to the logit of “${labels[this.label]}”`;
     this.ngrams.replaceChildren(
       element("h3", { text: title }),
+      element("p", { class: "note attention-note", text: ABOUT_NGRAMS }),
       element("ol", { class: "attention-bars" }, bars),
     );
   }
+}
+
+/** Return the title of this view. @param {import("./matrices.js").Explanation} explanation */
+export function leftOutTitle({ unit }) {
+  return unit === "letter" ? "Letters left out" : "Words left out";
+}
+
+function aboutLeavingOut(unit) {
+  return (
+    `Each ${unit} is left out in turn, and the model is asked again: this is what the answer hangs on. ` +
+    `Where two ${unit}s say the same, each alone can seem to count for nothing.`
+  );
 }
 
 function barOf(name, value, at, scale) {

@@ -9,6 +9,7 @@ import { checkbox, element, field } from "../dom.js";
 export function textInput(way, onChange) {
   let byLine = false;
   const area = element("textarea", { rows: 6, dir: "auto", spellcheck: "false", oninput: onChange });
+  area.placeholder = "Write or paste a text";
   const lines = checkbox("Each line is a text of its own", false, (checked) => {
     byLine = checked;
     onChange();
