@@ -17,6 +17,7 @@ plots/             the figures as PNG, if they were asked for
 import csv
 import json
 import platform
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -40,6 +41,14 @@ _PRETRAINED = "MaskedTokenModel"
 # How a table with columns is written; other files have neither.
 _OF_TABLES = frozenset({"separator", "has_header"})
 _VERSIONED = ("keras", "tensorflow", "numpy", "scikit-learn")
+_NUMBER = (int, float)
+# What is read of config.json by its name, where it is there.
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("model", "training", "data", "versions"), dict),
+    **dict.fromkeys(("seconds", "peak_memory_mb", "best_epoch", "trained_on"), _NUMBER),
+    "kind": str,
+}
+_TYPES_OF_ROWS: dict[str, type | tuple[type, ...]] = {"rows": int, "source": str}
 
 
 def write_run(
@@ -263,7 +272,10 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     Raises:
         RunError: if it cannot be read.
     """
-    return _read_json(folder / "metrics.json")
+    path = folder / "metrics.json"
+    metrics = _read_json(path)
+    _check_types(path, "", metrics, {"rows": int, "split": str})
+    return metrics
 
 
 def read_example(folder: Path) -> Any:
@@ -282,7 +294,33 @@ def read_config(folder: Path) -> dict[str, Any]:
     Raises:
         RunError: if it cannot be read.
     """
-    return _read_json(folder / "config.json")
+    path = folder / "config.json"
+    config = _read_json(path)
+    _check_types(path, "", config, _TYPES)
+    data = config.get("data") or {}
+    _check_types(path, "data: ", data, dict.fromkeys(data, dict))
+    for name, part in data.items():
+        _check_types(path, f"data: {name}: ", part or {}, _TYPES_OF_ROWS)
+    return config
+
+
+def _check_types(
+    path: Path, before: str, part: Mapping[str, Any], types: Mapping[str, type | tuple[type, ...]]
+) -> None:
+    """Raise RunError if a value of a file, named with the text `before` it, is of another type, or too large."""
+    for name, kind in types.items():
+        value = part.get(name)
+        if value is None or (isinstance(value, kind) and not _is_too_large(value)):
+            continue
+        wanted = {dict: "a JSON object", str: "a text"}.get(kind, "a number")  # type: ignore[call-overload]
+        raise RunError(
+            f"{path} is damaged: `{before}{name}` must be {wanted}. Received {value!r:.80}. Train the run again."
+        )
+
+
+def _is_too_large(value: Any) -> bool:
+    """Return True for an integer, which JSON does not bound, that is no float."""
+    return isinstance(value, int) and abs(value) > sys.float_info.max
 
 
 def _read_json(path: Path) -> dict[str, Any]:
