@@ -307,14 +307,15 @@ def read_config(folder: Path) -> dict[str, Any]:
 def _check_types(
     path: Path, before: str, part: Mapping[str, Any], types: Mapping[str, type | tuple[type, ...]]
 ) -> None:
-    """Raise RunError if a value of a file, named with the text `before` it, is of another type, or too large."""
+    """Raise RunError if a value is of another type, or too large; `before` comes before its name."""
     for name, kind in types.items():
         value = part.get(name)
         if value is None or (isinstance(value, kind) and not _is_too_large(value)):
             continue
         wanted = {dict: "a JSON object", str: "a text"}.get(kind, "a number")  # type: ignore[call-overload]
         raise RunError(
-            f"{path} is damaged: `{before}{name}` must be {wanted}. Received {value!r:.80}. Train the run again."
+            f"{path} is damaged: `{before}{name}` must be {wanted}. Received {value!r:.80}. "
+            "Train the run again."
         )
 
 
