@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
 
 _PRETRAINED = "MaskedTokenModel"
+_TABLES = ("history", "classes", "confusion", "errors", "spans")
+_FILES = frozenset(
+    {"model.keras", "metrics.json", "config.json", "vocabulary.txt", "example.json", "report.html"}
+    | {f"{name}.csv" for name in _TABLES}
+)
 # How a table with columns is written; other files have neither.
 _OF_TABLES = frozenset({"separator", "has_header"})
 _VERSIONED = ("keras", "tensorflow", "numpy", "scikit-learn")
@@ -264,6 +269,21 @@ def check_run(folder: Path) -> None:
         )
     if not (folder / "model.keras").is_file():
         raise RunError(f"{folder} is not a run folder: it holds no model.keras.")
+
+
+def check_no_file_of_run(flag: str, file: Path) -> None:
+    """Raise ConfigError if a file, given by a command's flag, is one of a training, in its run folder.
+
+    Example:
+
+        >>> check_no_file_of_run("--report", Path("report.html"))
+    """
+    place = file.resolve()
+    if place.name in _FILES and (place.parent / "model.keras").is_file():
+        raise ConfigError(
+            f"{flag} must not replace a file of a training. Received {str(file)!r}, which belongs to the run "
+            f"{place.parent.name}. Give another name."
+        )
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:

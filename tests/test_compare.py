@@ -117,8 +117,11 @@ def test_what_cannot_be_compared_is_a_sentence(folders, tmp_path):
     assert f"{other} holds a ImageClassifier" in output
     (other / "config.json").write_text("{")
     assert "config.json cannot be read" in invoke(one, other)[1]
+    assert (
+        "--html must not replace a file of a training" in invoke(*folders, "--html", one / "report.html")[1]
+    )
     assert "--html must be a file" in invoke(*folders, "--html", tmp_path)[1]
-    assert "--html must end in .html" in invoke(*folders, "--html", one / "metrics.json")[1]
+    assert "--html must end in .html" in invoke(*folders, "--html", one / "page.txt")[1]
 
 
 def test_a_damaged_history_names_its_file(folders):

@@ -393,6 +393,19 @@ def test_evaluate_writes_a_report_of_other_rows(run, tmp_path):
     assert "--report must end in .html" in done.output
 
 
+@pytest.mark.parametrize(
+    ("flag", "name"),
+    [("--report", "report.html"), ("--mistakes", "history.csv"), ("--mistakes", "spans.csv")],
+)
+def test_evaluate_replaces_no_file_of_a_training(tmp_path, flag, name):
+    (folder_of(tmp_path / "run") / "model.keras").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    file = tmp_path / "link" / name
+    done = CliRunner().invoke(main, ["evaluate", str(tmp_path / "run"), "t.csv", flag, str(file)])
+    assert done.exit_code == 1
+    assert f"{flag} must not replace a file of a training. Received" in done.output
+
+
 @pytest.mark.slow
 def test_wrong_texts_are_coloured_by_the_attention_that_their_tokens_receive(run):
     (explained,) = run.model.explain(["good film good"])

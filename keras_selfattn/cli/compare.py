@@ -37,8 +37,10 @@ def command(runs: tuple[Path, ...], html: Path | None) -> None:
     The best value of each figure is bold. Of the settings those are shown that differ.
     """
     from keras_selfattn.report.comparison import comparison, read_runs
+    from keras_selfattn.run_folder import check_no_file_of_run
 
     if html is not None:
+        check_no_file_of_run("--html", html)
         check_page_file("--html", html)
     found = read_runs(runs)
     _print(found)

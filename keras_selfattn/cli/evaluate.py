@@ -57,12 +57,20 @@ def command(
 
     TABLE is a file like that of the training, and read like it unless options say otherwise.
     """
-    from keras_selfattn.run_folder import is_pretrained, load_run, rows_for_run, task_of_run
+    from keras_selfattn.run_folder import (
+        check_no_file_of_run,
+        is_pretrained,
+        load_run,
+        rows_for_run,
+        task_of_run,
+    )
 
     reading = given(options, READING)
     if mistakes is not None:
+        check_no_file_of_run("--mistakes", mistakes)
         check_mistakes_file(mistakes, table)
     if report_file is not None:
+        check_no_file_of_run("--report", report_file)
         check_page_file("--report", report_file)
     if is_pretrained(run):
         for flag, value in (("--mistakes", mistakes), ("--skip-unknown-labels", skip_unknown_labels)):
