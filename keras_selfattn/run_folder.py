@@ -17,7 +17,6 @@ plots/             the figures as PNG, if they were asked for
 import csv
 import json
 import platform
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -31,6 +30,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import read_corpus
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.folder_kinds import holds_pretrained
+from keras_selfattn.run_checks import check_config, check_metrics
 from keras_selfattn.tasks import TASKS, Task
 
 if TYPE_CHECKING:
@@ -38,22 +38,9 @@ if TYPE_CHECKING:
     from keras_selfattn.models.base import RawModel
 
 _PRETRAINED = "MaskedTokenModel"
-_TABLES = ("history", "classes", "confusion", "errors", "spans")
-_FILES = frozenset(
-    {"model.keras", "metrics.json", "config.json", "vocabulary.txt", "example.json", "report.html"}
-    | {f"{name}.csv" for name in _TABLES}
-)
 # How a table with columns is written; other files have neither.
 _OF_TABLES = frozenset({"separator", "has_header"})
 _VERSIONED = ("keras", "tensorflow", "numpy", "scikit-learn")
-_NUMBER = (int, float)
-# What is read of config.json by its name, where it is there.
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("model", "training", "data", "versions"), dict),
-    **dict.fromkeys(("seconds", "peak_memory_mb", "best_epoch", "trained_on"), _NUMBER),
-    "kind": str,
-}
-_TYPES_OF_ROWS: dict[str, type | tuple[type, ...]] = {"rows": int, "source": str}
 
 
 def write_run(
@@ -271,21 +258,6 @@ def check_run(folder: Path) -> None:
         raise RunError(f"{folder} is not a run folder: it holds no model.keras.")
 
 
-def check_no_file_of_run(flag: str, file: Path) -> None:
-    """Raise ConfigError if a file, given by a command's flag, is one of a training, in its run folder.
-
-    Example:
-
-        >>> check_no_file_of_run("--report", Path("report.html"))
-    """
-    place = file.resolve()
-    if place.name in _FILES and (place.parent / "model.keras").is_file():
-        raise ConfigError(
-            f"{flag} must not replace a file of a training. Received {str(file)!r}, which belongs to the run "
-            f"{place.parent.name}. Give another name."
-        )
-
-
 def read_metrics(folder: Path) -> dict[str, Any]:
     """Return the figures in a run folder's `metrics.json`.
 
@@ -293,9 +265,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
         RunError: if it cannot be read.
     """
     path = folder / "metrics.json"
-    metrics = _read_json(path)
-    _check_types(path, "", metrics, {"rows": int, "split": str})
-    return metrics
+    return check_metrics(path, _read_json(path))
 
 
 def read_example(folder: Path) -> Any:
@@ -315,33 +285,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         RunError: if it cannot be read.
     """
     path = folder / "config.json"
-    config = _read_json(path)
-    _check_types(path, "", config, _TYPES)
-    data = config.get("data") or {}
-    _check_types(path, "data: ", data, dict.fromkeys(data, dict))
-    for name, part in data.items():
-        _check_types(path, f"data: {name}: ", part or {}, _TYPES_OF_ROWS)
-    return config
-
-
-def _check_types(
-    path: Path, before: str, part: Mapping[str, Any], types: Mapping[str, type | tuple[type, ...]]
-) -> None:
-    """Raise RunError if a value is of another type, or too large; `before` comes before its name."""
-    for name, kind in types.items():
-        value = part.get(name)
-        if value is None or (isinstance(value, kind) and not _is_too_large(value)):
-            continue
-        wanted = {dict: "a JSON object", str: "a text"}.get(kind, "a number")  # type: ignore[call-overload]
-        raise RunError(
-            f"{path} is damaged: `{before}{name}` must be {wanted}. Received {value!r:.80}. "
-            "Train the run again."
-        )
-
-
-def _is_too_large(value: Any) -> bool:
-    """Return True for an integer, which JSON does not bound, that is no float."""
-    return isinstance(value, int) and abs(value) > sys.float_info.max
+    return check_config(path, _read_json(path))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from keras_selfattn.atomic import text_destination
 from keras_selfattn.cli.console import check_page_file, columns, console
 from keras_selfattn.cli.panels import PATH, Option, PanelCommand
 from keras_selfattn.errors import DataError
+from keras_selfattn.run_checks import check_no_file_of_run
 
 if TYPE_CHECKING:
     from keras_selfattn.report.comparison import Compared, RunFiles
@@ -37,7 +38,6 @@ def command(runs: tuple[Path, ...], html: Path | None) -> None:
     The best value of each figure is bold. Of the settings those are shown that differ.
     """
     from keras_selfattn.report.comparison import comparison, read_runs
-    from keras_selfattn.run_folder import check_no_file_of_run
 
     if html is not None:
         check_no_file_of_run("--html", html)

@@ -13,6 +13,7 @@ from keras_selfattn.cli.panels import PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.run_checks import check_no_file_of_run
 
 if TYPE_CHECKING:
     from keras_selfattn.metrics.report import Columns
@@ -57,13 +58,7 @@ def command(
 
     TABLE is a file like that of the training, and read like it unless options say otherwise.
     """
-    from keras_selfattn.run_folder import (
-        check_no_file_of_run,
-        is_pretrained,
-        load_run,
-        rows_for_run,
-        task_of_run,
-    )
+    from keras_selfattn.run_folder import is_pretrained, load_run, rows_for_run, task_of_run
 
     reading = given(options, READING)
     if mistakes is not None:
