@@ -1,5 +1,7 @@
 """The figures of reports in words, for the terminal and the page."""
 
+import math
+
 NAMES = {
     "macro_f1": "macro F1",
     "micro_f1": "micro F1",
@@ -29,9 +31,11 @@ def value_in_words(name: str, value: float) -> str:
 
     Example:
 
-        >>> value_in_words("accuracy", 0.9231), value_in_words("macro_f1", 0.9231)
-        ('92.3%', '0.923')
+        >>> value_in_words("accuracy", 0.9231), value_in_words("macro_f1", float("nan"))
+        ('92.3%', 'none')
     """
+    if not math.isfinite(value):
+        return "none" if math.isnan(value) else "infinite"
     if "_error" in name and name not in _SHARES:
         return f"{value:.4g}"  # in the units of the targets
     return f"{value:.1%}" if name in _SHARES else f"{value:.3f}"

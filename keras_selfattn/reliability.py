@@ -44,7 +44,7 @@ def reliability(right: np.ndarray, confidence: np.ndarray) -> Reliability:
 
     Reference: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2.
     """
-    confidence = np.nan_to_num(np.asarray(confidence, np.float64))
+    confidence = np.clip(np.nan_to_num(np.asarray(confidence, np.float64)), 0, 1)
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
     counts = np.bincount(bins, minlength=BINS)
     sums = [

@@ -30,6 +30,7 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.data.texts import read_corpus
 from keras_selfattn.errors import ConfigError, RunError
 from keras_selfattn.folder_kinds import holds_pretrained
+from keras_selfattn.run_checks import check_config, check_metrics
 from keras_selfattn.tasks import TASKS, Task
 
 if TYPE_CHECKING:
@@ -263,7 +264,8 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     Raises:
         RunError: if it cannot be read.
     """
-    return _read_json(folder / "metrics.json")
+    path = folder / "metrics.json"
+    return check_metrics(path, _read_json(path))
 
 
 def read_example(folder: Path) -> Any:
@@ -282,7 +284,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     Raises:
         RunError: if it cannot be read.
     """
-    return _read_json(folder / "config.json")
+    path = folder / "config.json"
+    return check_config(path, _read_json(path))
 
 
 def _read_json(path: Path) -> dict[str, Any]:

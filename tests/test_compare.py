@@ -117,8 +117,11 @@ def test_what_cannot_be_compared_is_a_sentence(folders, tmp_path):
     assert f"{other} holds a ImageClassifier" in output
     (other / "config.json").write_text("{")
     assert "config.json cannot be read" in invoke(one, other)[1]
+    assert (
+        "--html must not replace a file of a training" in invoke(*folders, "--html", one / "report.html")[1]
+    )
     assert "--html must be a file" in invoke(*folders, "--html", tmp_path)[1]
-    assert "--html must end in .html" in invoke(*folders, "--html", one / "metrics.json")[1]
+    assert "--html must end in .html" in invoke(*folders, "--html", one / "page.txt")[1]
 
 
 def test_a_damaged_history_names_its_file(folders):
@@ -126,3 +129,33 @@ def test_a_damaged_history_names_its_file(folders):
     code, output = invoke(*folders)
     assert code == 1
     assert "history.csv is damaged" in output
+
+
+@pytest.mark.parametrize(
+    ("file", "keys", "value", "said"),
+    [
+        ("config.json", ["data"], ["films.csv"], "`data` must be a JSON object. Received ['films.csv']."),
+        ("config.json", ["data", "train"], "films.csv", "`data: train` must be a JSON object."),
+        ("config.json", ["training"], [0], "`training` must be a JSON object."),
+        ("config.json", ["kind"], ["TextClassifier"], "`kind` must be a text."),
+        ("config.json", ["seconds"], "long", "`seconds` must be a number."),
+        ("metrics.json", ["split"], {}, "`split` must be a text."),
+    ],
+)
+def test_a_value_of_another_type_in_a_run_is_named(folders, file, keys, value, said):
+    path = folders[1] / file
+    content = part = json.loads(path.read_text())
+    for key in keys[:-1]:
+        part = part[key]
+    part[keys[-1]] = value
+    path.write_text(json.dumps(content))
+    code, output = invoke(*folders)
+    assert code == 1
+    assert f"{path} is damaged: {said}" in output
+
+
+def test_a_figure_beyond_the_largest_float_is_left_out(folders):
+    path = folders[1] / "metrics.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"accuracy": 10**400}))
+    found = {each.name: each.values for each in compared_figures(read_runs(folders))}
+    assert found["accuracy"] == ["75.0%", ""]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from html_pages import read_page
 
+from keras_selfattn.drawing.builders import histogram_of
 from keras_selfattn.drawing.charts import chart, histogram
 from keras_selfattn.drawing.colours import sequential
 from keras_selfattn.drawing.figures import Bars, Chart, Confusion, Histogram, Line
@@ -123,6 +124,16 @@ def test_values_that_are_not_finite_are_left_out_of_a_chart():
     assert "nan" not in drawn
 
 
+def test_numbers_of_any_size_and_none_are_drawn():
+    drawn = read_page(chart(Chart("loss", "epoch", "loss", [Line("", [1, 2, 3], [-1e308, 1e308, 2.0])])))
+    assert [dot.tooltip for dot in drawn.all("circle")] == ["3, 2"]
+    assert "inf" not in str(drawn)
+    for values, rows in ([], 0), ([math.nan], 0), ([1e17] * 5, 5), ([1e17, 1e17 + 16], 2), ([1e308, 1.5], 1):
+        found = histogram_of("Targets", "target", {"": np.array(values)})
+        assert sum(found.groups[0][1]) == rows
+        assert read_page(histogram(found)).all("figure")
+
+
 def test_lines_are_told_apart_without_their_colours():
     lines = [Line(str(n), [0, 1], [n, n + 1]) for n in range(4)]
     found = read_page(chart(Chart("t", "x", "y", lines))).all("polyline")
@@ -198,6 +209,11 @@ def test_a_large_image_is_reduced_and_floats_span_all_shades():
         io.BytesIO(__import__("base64").b64decode(found.attributes["src"].partition(",")[2]))
     )
     assert opened.getextrema() == (0, 255)
+
+
+def test_missing_and_infinite_pixels_are_shades():
+    pixels = np.array([[[math.nan], [math.inf]], [[1.0], [2.0]]])
+    assert image(pixels, "x") == image(np.array([[[0], [255]], [[0], [255]]], np.uint8), "x")
 
 
 def test_a_series_has_a_line_for_each_feature_and_a_gap_where_a_value_is_missing():

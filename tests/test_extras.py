@@ -204,3 +204,17 @@ def test_the_help_lists_commands_that_cannot_run_with_what_they_need():
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
     assert "quickstart  Not installed: pip install 'keras-selfattn[train]'" in done.stdout
     assert "Ask the served MODEL" in done.stdout
+
+
+def test_ctrl_c_while_the_commands_are_imported_is_a_sentence(monkeypatch, capsys):
+    class Interrupted:
+        @staticmethod
+        def find_spec(name, *_):
+            if name == "keras_selfattn.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "keras_selfattn.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted, *sys.meta_path])
+    with pytest.raises(SystemExit, match="130"):
+        entry.main()
+    assert capsys.readouterr().err == "Interrupted.\n"

@@ -4,6 +4,7 @@ import base64
 import csv
 import hashlib
 import json
+import math
 import re
 import warnings
 from pathlib import Path
@@ -165,6 +166,18 @@ def test_the_confusion_matrix_and_the_pairs_are_those_counted_by_hand(shown):
     classes = {row[0]: row[1:] for row in table(part, "All 3 classes").rows()}
     # Of three answers "bad" one is right; of two rows of "bad" one was found.
     assert classes["bad"] == ["0.3333", "0.5", "0.4", "2"]
+
+
+def test_answers_that_are_no_numbers_and_rows_without_a_label_are_reported(tmp_path):
+    series = LabelledRows([np.zeros((5, 1))] * 2, list(np.array([[1.0], [2.0]])), "made up")
+    outputs = np.array([[0.5], [math.nan]])
+    text, found = written(tmp_path, findings(NumbersHead([0.0], [1.0]), series, outputs))
+    errors = section(found, "Largest errors").all("table")[0].rows()
+    assert [row[2:] for row in errors] == [["2", "none", "none"], ["1", "0.5", "0.5"]]
+    written(tmp_path, findings(NumbersHead([0.0], [1.0]), series, np.full((2, 1), math.nan)))
+    texts = LabelledRows(["a", "b"], [[], []], "made up")
+    text, _found = written(tmp_path, findings(MultiLabelHead(["x", "y"]), texts, np.array([[0.9, 0.1]] * 2)))
+    assert "No row has a label." in text
 
 
 def test_the_errors_of_the_calibration_are_those_of_its_rows(shown):
@@ -392,6 +405,19 @@ def test_evaluate_writes_a_report_of_other_rows(run, tmp_path):
     done = CliRunner().invoke(main, ["evaluate", str(run.path), same, "--report", same])
     assert done.exit_code == 1
     assert "--report must end in .html" in done.output
+
+
+@pytest.mark.parametrize(
+    ("flag", "name"),
+    [("--report", "report.html"), ("--mistakes", "history.csv"), ("--mistakes", "spans.csv")],
+)
+def test_evaluate_replaces_no_file_of_a_training(tmp_path, flag, name):
+    (folder_of(tmp_path / "run") / "model.keras").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    file = tmp_path / "link" / name
+    done = CliRunner().invoke(main, ["evaluate", str(tmp_path / "run"), "t.csv", flag, str(file)])
+    assert done.exit_code == 1
+    assert f"{flag} must not replace a file of a training. Received" in done.output
 
 
 @pytest.mark.slow

@@ -64,6 +64,12 @@ def test_bytes_that_are_no_utf8_become_the_replacement_character(tokens):
 
 
 @pytest.mark.parametrize("tokens", ["words", "characters"])
+def test_no_text_ends_at_a_nul(tokens):
+    assert words(models.TextConfig(tokens=tokens), "A\0B") == ["a", "\ufffd", "b"]
+    assert words(models.TextConfig(tokens=tokens, lowercase=False), "A\0B") == ["A", "\0", "B"]
+
+
+@pytest.mark.parametrize("tokens", ["words", "characters"])
 def test_a_long_text_is_cut_at_max_tokens(tokens):
     config = models.TextConfig(tokens=tokens, max_tokens=7)
     assert len(words(config, "x y " * 250_000)) == 7

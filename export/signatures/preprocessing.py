@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_selfattn.errors import ExportError
 from keras_selfattn.models import TextClassifier
 from keras_selfattn.models.text.explanation import explained_tokens
-from keras_selfattn.models.vocabulary import PADDING_ID
+from keras_selfattn.models.vocabulary import PADDING_ID, lowercased
 
 from .trial_requests import TEXTS, Request, in_batches, made_up, strings
 
@@ -76,7 +76,7 @@ class TextFront:
             tokens[:, : config.max_tokens], "UTF-8", "UTF-8", errors="replace"
         )
         if config.lowercase:
-            tokens = tf.strings.lower(tokens, encoding="utf-8")
+            tokens = lowercased(tokens)
         return tf.where(tokens == "", PADDING_ID, self._tokenizer.table.lookup(tokens))
 
     def requests(self) -> list[Request]:

@@ -11,6 +11,7 @@ from keras_selfattn.atomic import text_destination
 from keras_selfattn.cli.console import check_page_file, columns, console
 from keras_selfattn.cli.panels import PATH, Option, PanelCommand
 from keras_selfattn.errors import DataError
+from keras_selfattn.run_checks import check_no_file_of_run
 
 if TYPE_CHECKING:
     from keras_selfattn.report.comparison import Compared, RunFiles
@@ -39,6 +40,7 @@ def command(runs: tuple[Path, ...], html: Path | None) -> None:
     from keras_selfattn.report.comparison import comparison, read_runs
 
     if html is not None:
+        check_no_file_of_run("--html", html)
         check_page_file("--html", html)
     found = read_runs(runs)
     _print(found)

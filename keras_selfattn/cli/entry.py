@@ -6,6 +6,8 @@ import sys
 from keras_selfattn.errors import MissingExtraError
 from keras_selfattn.extras import EXTRA_OF_COMMAND, install
 
+_INTERRUPTED = 130  # as a shell says of a command that Ctrl-C ended
+
 
 def main() -> None:
     """Run the command, or exit with a message that names a missing package and the extra that brings it."""
@@ -18,6 +20,9 @@ def main() -> None:
         if error.name not in ("click", "rich", "grpc") and not isinstance(error, MissingExtraError):
             raise
         sys.exit(f"Error: {_without_extra(sys.argv[1:])}")
+    except KeyboardInterrupt:  # the imports take a second; from then on the commands answer it themselves
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
     run()
 
 

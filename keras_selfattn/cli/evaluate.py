@@ -13,6 +13,7 @@ from keras_selfattn.cli.panels import PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import READING, check_task, given, panels_of_run
 from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.errors import ConfigError, DataError
+from keras_selfattn.run_checks import check_no_file_of_run
 
 if TYPE_CHECKING:
     from keras_selfattn.metrics.report import Columns
@@ -61,8 +62,10 @@ def command(
 
     reading = given(options, READING)
     if mistakes is not None:
+        check_no_file_of_run("--mistakes", mistakes)
         check_mistakes_file(mistakes, table)
     if report_file is not None:
+        check_no_file_of_run("--report", report_file)
         check_page_file("--report", report_file)
     if is_pretrained(run):
         for flag, value in (("--mistakes", mistakes), ("--skip-unknown-labels", skip_unknown_labels)):

@@ -12,6 +12,7 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -80,6 +81,11 @@ def _page_of_server(address: str) -> str:
                 f"The server at {url} has no page. Start it with --page, and give its REST address."
             ) from error
         raise ConfigError(f"The server at {url} answers with {error.code} {error.reason}.") from error
+    except HTTPException as error:  # such as of the gRPC port
+        raise ConfigError(
+            f"What answers at {url} does not speak HTTP: {type(error).__name__}. Give the REST address of a "
+            "server that runs with --page."
+        ) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise ConfigError(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_selfattn.drawing.figures import Chart, Confusion, Histogram, Line
+from keras_selfattn.drawing.scales import LARGEST, span
 from keras_selfattn.reliability import Reliability
 
 _PREFIXES = ("val_", "attention_")
@@ -106,16 +107,22 @@ def histogram_of(
 ) -> Histogram:
     """Return a histogram of groups of numbers over common edges."""
     values = np.concatenate([np.asarray(each, float) for each in groups.values()])
-    values = values[np.isfinite(values)]
-    if np.all(values == np.round(values)) and np.ptp(values) < 40:
-        edges = np.arange(values.min() - 0.5, values.max() + 1.5)  # a bar for each whole number
-    else:
-        edges = np.histogram_bin_edges(values, bins=24)
+    edges = _edges(values[np.abs(values) < LARGEST])
     counted = []
     for name, each in groups.items():
         counts = np.histogram(np.asarray(each, float), edges)[0]
         counted.append((name, (counts / max(1, counts.sum()) if shares else counts).tolist()))
     return Histogram(title, x_name, edges.tolist(), counted, shares)
+
+
+def _edges(values: np.ndarray) -> np.ndarray:
+    """Return the edges of the bars of finite numbers, of which there may be none."""
+    if not len(values):
+        return np.array([0.0, 1.0])
+    low, high = float(values.min()), float(values.max())
+    if high - low < 40 and max(-low, high) < 2**50 and np.all(values == np.round(values)):
+        return np.arange(low - 0.5, high + 1.5)  # a bar for each whole number
+    return np.linspace(*span([low, high]), 25)
 
 
 def reliability_figure(

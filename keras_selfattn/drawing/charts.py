@@ -3,12 +3,11 @@
 The sizes are for a column of 360 pixels, which a telephone shows without a change; wider places scale them.
 """
 
-import math
 from collections.abc import Sequence
 
 from keras_selfattn.drawing.figures import Chart, Histogram, Line
 from keras_selfattn.drawing.markup import Markup, join, tag
-from keras_selfattn.drawing.scales import Scale, number, span, tick_name, ticks
+from keras_selfattn.drawing.scales import LARGEST, Scale, number, span, tick_name, ticks
 
 WIDTH, HEIGHT = 360, 232
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 12, 16, 40
@@ -154,9 +153,9 @@ def axes(
 
 
 def _line(line: Line, place: int, across: Scale, up: Scale) -> Markup:
-    """Return a line, with gaps where a value is not finite, and a title for each of its points."""
+    """Return a line, with gaps where a value is not finite or too large, and a title for each point."""
     style = f"c{place % 8}"
-    known = [(x, y) for x, y in zip(line.x, line.y, strict=True) if math.isfinite(x) and math.isfinite(y)]
+    known = [(x, y) for x, y in zip(line.x, line.y, strict=True) if abs(x) < LARGEST and abs(y) < LARGEST]
     parts = []
     if not line.dots and len(known) > 1:
         points = " ".join(f"{across(x):g},{up(y):g}" for x, y in known)

@@ -80,6 +80,7 @@ def image(pixels: np.ndarray, said: str, most: int = 64) -> Markup:
 
     Args:
         pixels: `[height, width, channels]`, 1 or 3 channels; bytes, or floats that are scaled to their span.
+            NaN is black.
         said: the text in its place.
         most: the longest side in pixels; larger images keep each second pixel, third and so on.
     """
@@ -87,7 +88,8 @@ def image(pixels: np.ndarray, said: str, most: int = 64) -> Markup:
     small = np.asarray(pixels)[::step, ::step]
     if small.dtype != np.uint8:
         low, high = span(small.astype(float).ravel().tolist())
-        small = np.round(255 * (small.astype(float) - low) / (high - low)).astype(np.uint8)
+        shares = (small.astype(float) - low) / (high - low)
+        small = np.round(255 * np.clip(np.nan_to_num(shares), 0, 1)).astype(np.uint8)
     content = base64.b64encode(png(small)).decode()
     shown = max(1, 64 // max(small.shape[:2]))
     height, width = (shown * size for size in small.shape[:2])

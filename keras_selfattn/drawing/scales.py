@@ -27,14 +27,18 @@ class Scale:
         return round(self.start + share * (self.end - self.start), 1)
 
 
+LARGEST = 1e300
+"""Larger values are drawn like infinite ones: the distance of two of them may be infinite."""
+
+
 def span(values: Iterable[float], *, least: float | None = None) -> tuple[float, float]:
-    """Return the lowest and highest finite value, apart from each other.
+    """Return the lowest and highest value below `LARGEST`, apart from each other.
 
     Args:
-        values: any numbers; without a finite one the span is 0 to 1.
+        values: any numbers; without such a one the span is 0 to 1.
         least: a value that the span must include, such as 0.
     """
-    finite = [value for value in values if math.isfinite(value)] + ([] if least is None else [least])
+    finite = [value for value in values if abs(value) < LARGEST] + ([] if least is None else [least])
     low, high = min(finite, default=0.0), max(finite, default=1.0)
     if low == high:
         room = abs(low) * 0.1 or 1.0

@@ -1,5 +1,6 @@
 """The rows that a model predicts wrongly, each as a line of a table, the worst first."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -45,7 +46,11 @@ def ranked_mistakes(head: Head, rows: LabelledRows, outputs: Any) -> tuple[list[
     error.
     """
     columns, found, score = _FINDERS[NumbersHead if isinstance(head, NumbersHead) else type(head)]
-    return columns, sorted(found(head, rows, outputs), key=lambda line: -line[-1]), score
+    return columns, sorted(found(head, rows, outputs), key=_worst_first), score
+
+
+def _worst_first(line: _Line) -> float:
+    return -math.inf if math.isnan(line[-1]) else -line[-1]
 
 
 def _of_classes(head: Head, rows: LabelledRows, outputs: np.ndarray) -> list[_Line]:

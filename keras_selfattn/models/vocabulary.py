@@ -47,6 +47,17 @@ def as_strings(texts: Sequence[str]) -> Tensor:
     return tf.constant([text.encode(errors="replace") for text in texts], dtype=tf.string)
 
 
+def lowercased(texts: Tensor) -> Tensor:
+    r"""Return UTF-8 texts of any shape in lower case. A NUL becomes U+FFFD: TensorFlow's op would end there.
+
+    Example:
+
+        >>> lowercased(tf.constant(["Ünder\0Way"])).numpy()[0].decode()
+        'ünder�way'
+    """
+    return tf.strings.lower(tf.strings.regex_replace(texts, r"\x00", "\ufffd"), encoding="utf-8")
+
+
 def chunks(texts: Sequence[str], rows: int, characters: int) -> Iterator[Sequence[str]]:
     """Yield slices of texts with at most so many rows and characters, or with one text.
 

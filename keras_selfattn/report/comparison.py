@@ -1,7 +1,7 @@
 """Runs beside each other: figures, curves, classes, and the settings that differ; from their folders."""
 
 import csv
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,7 +178,8 @@ def _shown(name: str, value: float) -> str:
 
 
 def _is_figure(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(value) <= sys.float_info.max  # JSON's integers may be larger
 
 
 def _marked(figure: Compared) -> list[Any]:

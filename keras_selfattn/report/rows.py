@@ -87,6 +87,8 @@ def _target_blocks(tables: Mapping[str, LabelledRows]) -> list[Any]:
     counts = {name: _label_counts(rows.targets) for name, rows in tables.items()}
     if not any(counts.values()):
         numbers = {name: np.concatenate([np.ravel(t) for t in rows.targets]) for name, rows in tables.items()}
+        if not any(map(len, numbers.values())):
+            return ["No row has a label."]
         return [Named("targets", histogram_of("Targets", "target", numbers, shares=True))]
     first = next(iter(counts.values()))
     names = sorted({name for each in counts.values() for name in each}, key=lambda name: (-first[name], name))

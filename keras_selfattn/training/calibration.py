@@ -149,7 +149,8 @@ class Calibration:
     def _reliability(self, logits: np.ndarray) -> Reliability:
         """Return the reliability of the answers; of several labels a row, of each label's probability."""
         if self._probabilities.activation == "sigmoid":
-            return reliability(self._targets.ravel() > 0, (1 / (1 + np.exp(-logits))).ravel())
+            shares = (1 + np.tanh(logits / 2)) / 2  # exp(-logits) would overflow
+            return reliability(self._targets.ravel() > 0, shares.ravel())
         weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
         right = logits.argmax(axis=-1) == self._targets
         return reliability(right, weights.max(axis=-1) / weights.sum(axis=-1))

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -80,6 +81,20 @@ def test_a_server_without_a_page_or_none_at_all_is_an_error():
     with answering(500) as (address, _):
         assert "answers with 500" in said(address)
     assert f"No server answers at {address}" in said(address)
+
+
+def test_an_address_that_speaks_no_http_is_an_error(in_background):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(b"\0\0\x18\x04\0\0\0")  # as HTTP/2 begins, such as gRPC
+
+        answered = in_background(answer)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        assert f"What answers at {address} does not speak HTTP: BadStatusLine. Give the REST" in said(address)
+        answered.result()
 
 
 def test_without_a_display_or_with_no_browser_the_address_is_printed(monkeypatch, capsys):

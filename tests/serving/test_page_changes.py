@@ -108,3 +108,37 @@ def test_the_attention_in_a_picture_is_that_in_its_stored_pixels(opened, tmp_pat
     assert box is not None
     assert box["width"] > 3 * box["height"], "two pictures side by side, each twice as wide as high"
     expect(page.locator("section.attention")).to_contain_text("row 1, column 1")
+
+
+@pytest.mark.parametrize(
+    ("address", "unknown"),
+    [
+        ("try/nowhere", "the model “nowhere”"),
+        ("constructor/reviews", "the view “constructor”"),
+        ("try/reviews/7", "“7” after the model"),
+        ("%E0/%E0", "the view “%E0”, the model “%E0”"),
+    ],
+)
+def test_a_part_of_the_address_that_is_unknown_is_said_to_be_so(opened, address, unknown):
+    page = opened.page
+    page.goto(f"{opened.url}/#{address}")
+    expect(page.locator("main .notice:visible")).to_have_text(
+        f"Unknown in the address: {unknown}. Shown is Try with reviews."
+    )
+    choose_model(page, "languages")
+    expect(page.locator("main .notice:visible")).to_have_count(0)
+
+
+def test_integers_are_shown_as_the_server_wrote_them(opened):
+    large = 2**63 - 1
+    page = opened.open("try", "half")
+    body = page.get_by_label("Body of the request")
+    expect(body).to_be_visible()
+    predictions = [f"{large}", f"-{large}", f'{{"a":[{large}],"b":0.5}}', "1234567"]
+    answered = f'{{"predictions": [{", ".join(predictions)}]}}'
+    page.route("**/*:predict", lambda route: route.fulfill(body=answered))
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator(".rows tbody td:nth-child(2)")).to_have_text(
+        [*predictions[:2], f'{{"y":{predictions[2]}}}', predictions[3]]
+    )
+    expect(answer(page)).to_have_text(f"{large:,}")

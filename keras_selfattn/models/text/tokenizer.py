@@ -18,6 +18,7 @@ from keras_selfattn.models.vocabulary import (
     as_strings,
     chunks,
     lookup_table,
+    lowercased,
     most_frequent,
 )
 
@@ -81,11 +82,11 @@ class Tokenizer:
 def split(config: TextConfig, texts: Tensor) -> Tensor:
     """Return the tokens of a string tensor `[B]` as string ragged `[B, T]`, T at most `max_tokens`.
 
-    Bytes that are not UTF-8 become the replacement character U+FFFD.
+    Bytes that are not UTF-8, and NUL where letters are lowered, become the replacement character U+FFFD.
     """
     texts = clipped(config, texts)
     if config.lowercase:
-        texts = tf.strings.lower(texts, encoding="utf-8")
+        texts = lowercased(texts)
     if config.tokens == "characters":
         return tf.strings.unicode_split(texts, "UTF-8")[:, : config.max_tokens]
     spaced = tf.strings.regex_replace(tf.strings.regex_replace(texts, _SPACE, " "), _SINGLE, r" \1 ")

@@ -21,6 +21,7 @@ from keras_selfattn.models.vocabulary import (
     as_strings,
     chunks,
     lookup_table,
+    lowercased,
     most_frequent,
 )
 
@@ -78,7 +79,7 @@ class TokenFeatures:
         become the replacement character U+FFFD.
         """
         flat = tf.strings.unicode_transcode(tf.reshape(tokens, [-1]), "UTF-8", "UTF-8", errors="replace")
-        words = lowered(flat)
+        words = lowercased(flat)
         places = spelled(flat, words, self.config.hash_buckets)
         found = tf.concat([self.table.lookup(words)[:, None], places], axis=-1)  # [N, K]
         found = tf.where((flat == "")[:, None], PADDING_ID, found)
@@ -94,17 +95,12 @@ class TokenFeatures:
         return np.split(found, np.cumsum([len(row) for row in rows])[:-1])
 
 
-def lowered(tokens: Tensor) -> Tensor:
-    """Return tokens in their form for the lookup."""
-    return tf.strings.lower(tokens, encoding="utf-8")
-
-
 def learn_words(config: TokenConfig, rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the words of the vocabulary, most frequent first."""
     written = Counter(token for row in rows for token in row)
     counts: Counter[bytes] = Counter()
     for chunk in chunks(list(written), _CHUNK, _CHARACTERS):
-        for token, word in zip(chunk, lowered(as_strings(chunk)).numpy().tolist(), strict=True):
+        for token, word in zip(chunk, lowercased(as_strings(chunk)).numpy().tolist(), strict=True):
             counts[word] += written[token]
     return most_frequent(counts, config.min_count, config.vocabulary_size)
 
@@ -125,7 +121,7 @@ def spellings(words: Sequence[str], buckets: int) -> np.ndarray:
     parts = [np.zeros((0, PIECES), np.int32)]
     for chunk in chunks(list(words), _CHUNK, _CHARACTERS):
         tokens = as_strings(chunk)
-        parts.append(spelled(tokens, lowered(tokens), buckets).numpy())
+        parts.append(spelled(tokens, lowercased(tokens), buckets).numpy())
     return np.concatenate(parts)
 
 

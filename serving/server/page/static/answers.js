@@ -1,5 +1,7 @@
 // Answers as a person reads them: what the outputs of a signature say of each row.
 
+import { writeExact } from "./exact_json.js";
+
 /**
  * @typedef {Object} RowAnswer
  * @property {"classes"|"tokens"|"numbers"|"other"} kind
@@ -9,7 +11,7 @@
  * @property {number[]} [scores]
  * @property {string[]} [chosen] the labels of a model that gives any number of them
  * @property {{token: string, label: string, score: number}[]} [tokens]
- * @property {any} [numbers] a number, or lists of them
+ * @property {any} [numbers] a number, a BigInt, or lists of them
  * @property {any} raw the outputs of the row, as the server wrote them
  */
 
@@ -94,13 +96,19 @@ function labelled(own, tokens) {
 
 function numeric(own, numbers) {
   const flat = [numbers].flat(Infinity);
-  const shown = flat.slice(0, 4).map((value) => (value === null ? "–" : Number(value.toPrecision(5))));
+  const shown = flat.slice(0, 4).map(inShort);
   const summary = shown.join(", ") + (flat.length > 4 ? `, … (${flat.length} numbers)` : "");
   return { kind: "numbers", summary, score: null, numbers, raw: own };
 }
 
+/** Return a number with five digits that count; an integer, which may be a name, is whole. */
+function inShort(value) {
+  if (value === null) return "–";
+  return typeof value === "bigint" || Number.isInteger(value) ? value : Number(value.toPrecision(5));
+}
+
 function other(raw) {
-  return { kind: "other", summary: JSON.stringify(raw)?.slice(0, 80) ?? "", score: null, raw };
+  return { kind: "other", summary: writeExact(raw).slice(0, 80), score: null, raw };
 }
 
 function largest(scores) {
@@ -116,5 +124,6 @@ function isNumbers(value) {
 }
 
 function areNumbers(value) {
-  return typeof value === "number" || (Array.isArray(value) && value.length > 0 && value.every(areNumbers));
+  if (typeof value === "number" || typeof value === "bigint") return true;
+  return Array.isArray(value) && value.length > 0 && value.every(areNumbers);
 }

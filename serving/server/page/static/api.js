@@ -1,5 +1,7 @@
 // Calls of the server. All of them go to the origin of the page, have a deadline, and bear the token, if there is one.
 
+import { parseExact } from "./exact_json.js";
+
 const CALL_SECONDS = 300; // the server has a limit of its own, and answers with it
 const POLL_SECONDS = 8;
 const MOST_REASON = 2000; // characters
@@ -61,14 +63,14 @@ export function writeJson(value) {
   return Number.isNaN(value) ? "NaN" : JSON.stringify(value);
 }
 
-/** Parse the server's JSON, which may hold NaN and Infinity as Python writes them. */
+/** Parse the server's JSON, which may hold NaN and Infinity as Python writes them, and integers of 64 bits. */
 export function readJson(text) {
   try {
-    return JSON.parse(text);
+    return parseExact(text);
   } catch {
     // Strings match first and as a whole, so that words in them stay.
     const strings = /"(?:[^"\\]|\\.)*"|-?\b(?:NaN|Infinity)\b/g;
-    return JSON.parse(text.replace(strings, (found) => (found.startsWith('"') ? found : "null")));
+    return parseExact(text.replace(strings, (found) => (found.startsWith('"') ? found : "null")));
   }
 }
 

@@ -1,5 +1,6 @@
 // How two answers to the same row differ, in words.
 
+import { writeExact } from "./exact_json.js";
 import { number, percent } from "./dom.js";
 
 const MOST_WORDS = 5;
@@ -17,7 +18,7 @@ export function differences(first, other) {
   if (first.kind === "classes") return ofClasses(first, other);
   if (first.kind === "tokens") return ofTokens(first, other);
   if (first.kind === "numbers") return ofNumbers(first, other);
-  const isOther = JSON.stringify(first.raw) !== JSON.stringify(other.raw);
+  const isOther = writeExact(first.raw) !== writeExact(other.raw);
   return { isOther, words: [] };
 }
 
@@ -69,11 +70,13 @@ function ofNumbers(first, other) {
     (most, value, index) => (gap(value, after[index]) > gap(before[most], after[most]) ? index : most),
     0,
   );
-  const isOther = gap(before[place], after[place]) > 1e-6 * Math.max(1, Math.abs(before[place]));
+  const seen = typeof before[place] === "bigint" ? 0 : 1e-6 * Math.max(1, Math.abs(before[place]));
+  const isOther = gap(before[place], after[place]) > seen;
   const name = before.length > 1 ? `number ${place + 1}, the furthest apart` : "number";
   return { isOther, words: isOther ? [change(name, number(before[place]), number(after[place]))] : [] };
 }
 
 function gap(one, other) {
-  return Math.abs(one - other) || 0;
+  const areLarge = typeof one === "bigint" && typeof other === "bigint";
+  return Math.abs(areLarge ? Number(one - other) : Number(one) - Number(other)) || 0;
 }

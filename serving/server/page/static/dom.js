@@ -1,5 +1,7 @@
 // Elements of the page. Text is always set as text: what a model or a person wrote is never read as HTML.
 
+import { writeExact } from "./exact_json.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 /** Pictures are made here: in the page, those in them would be loaded, which a policy may forbid. */
 const APART = document.implementation.createHTMLDocument("");
@@ -101,6 +103,7 @@ export function percent(share) {
 /** Write a number of some digits. */
 export function number(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (typeof value === "bigint") return value.toLocaleString("en");
   if (typeof value !== "number") return String(value);
   return Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(digits)));
 }
@@ -119,6 +122,6 @@ export function readable(value) {
   const strings = /"(?:[^"\\]|\\.)*"|\s+/g;
   const oneLine = (list) => list.replace(strings, (found) => (found.startsWith('"') ? found : " "));
   const innermost = /"(?:[^"\\]|\\.)*"|\[\s+((?:"(?:[^"\\]|\\.)*"|[^"[\]{}])*?)\s+\]/g;
-  const text = JSON.stringify(value, null, 1) ?? "";
+  const text = writeExact(value, 1);
   return text.replace(innermost, (found, inner) => (inner === undefined ? found : `[${oneLine(inner)}]`));
 }

@@ -3,7 +3,7 @@
 import { connection } from "./api.js";
 import { catalog, changes, modelNamed, refresh, watch } from "./catalog.js";
 import { compareView } from "./compare.js";
-import { element, fill } from "./dom.js";
+import { element, fill, foreign } from "./dom.js";
 import { stateView } from "./state.js";
 import { tokenForm } from "./token.js";
 import { tryView } from "./try.js";
@@ -13,19 +13,25 @@ const main = document.getElementById("main");
 const heading = element("h1", { class: "offscreen" });
 const banner = document.getElementById("banner");
 const models = element("select", { "aria-label": "Model", onchange: () => go(shownView(), models.value) });
+const lost = element("p", { class: "notice", role: "status" });
 const token = tokenForm(() => refresh().catch(() => {}));
 
-/** Return the view and the model in the address, #VIEW/MODEL. */
+/** Return the view and the model in the address, #VIEW/MODEL, and names of its parts that are unknown. */
 function place() {
-  const [view, model = ""] = location.hash.slice(1).split("/");
-  return [view in views ? view : "try", decoded(model)];
+  const [view, model = "", ...more] = location.hash.slice(1).split("/").map(decoded);
+  const isView = Object.hasOwn(views, view);
+  const unknown = [];
+  if (view && !isView) unknown.push(`the view “${view}”`);
+  if (model && !modelNamed(model)) unknown.push(`the model “${model}”`);
+  if (more.length) unknown.push(`“${more.join("/")}” after the model`);
+  return [isView ? view : "try", model, unknown];
 }
 
 function decoded(text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return ""; // somebody has changed the address
+    return text; // somebody has changed the address
   }
 }
 
@@ -43,7 +49,7 @@ function chosenModel() {
 }
 
 function show() {
-  const view = shownView();
+  const [view, , unknown] = place();
   for (const [name, each] of Object.entries(views)) {
     each.element.hidden = name !== view || !catalog();
     each.show?.(name === view);
@@ -55,6 +61,9 @@ function show() {
     else link.removeAttribute("aria-current");
   }
   heading.textContent = `${views[view].title} ${chosenModel()}`;
+  lost.hidden = !unknown.length || !catalog();
+  const shown = `${views[view].title}${chosenModel() && ` with ${chosenModel()}`}`;
+  fill(lost, "Unknown in the address: ", foreign(unknown.join(", ")), `. Shown is ${shown}.`);
   document.title = `${heading.textContent} – keras-selfattn`;
   update();
 }
@@ -106,6 +115,7 @@ fill(document.getElementById("picker"), element("label", {}, "Model ", models));
 fill(
   main,
   heading,
+  lost,
   token.element,
   Object.values(views).map((view) => view.element),
 );

@@ -133,7 +133,7 @@ function tokenLabels(tokens) {
 }
 
 function numbers({ numbers: found }) {
-  if (typeof found === "number")
+  if (!Array.isArray(found))
     return element("p", { class: "answer" }, element("strong", {}, number(found, 6)));
   const list = Array.isArray(found[0])
     ? found[0].map((_, column) => found.map((frame) => frame[column]))

@@ -3,6 +3,9 @@
 import { setToken } from "./api.js";
 import { element, field } from "./dom.js";
 
+/** No server's token has it, and a browser would not send some of it in a header at all. */
+const UNFIT = /[^A-Za-z0-9._~+/=-]/;
+
 /**
  * A form that asks for a token.
  * @param {() => void} onGiven
@@ -13,6 +16,10 @@ export function tokenForm(onGiven) {
   const hint = element("p", { role: "alert", class: "trouble" });
   const submit = (event) => {
     event.preventDefault();
+    if (UNFIT.test(given.value.trim())) {
+      hint.textContent = "A token has letters, digits and ._~+/-= alone.";
+      return;
+    }
     setToken(given.value);
     wasGiven = true;
     onGiven();

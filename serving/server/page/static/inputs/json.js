@@ -1,12 +1,11 @@
 // An input for every signature: the body of the request, as JSON.
 
 import { element, field, readable } from "../dom.js";
+import { STRING_OR_NUMBER, isLargeInteger } from "../exact_json.js";
 import { written } from "../signatures.js";
 
 const NUMBERS = { string: "some text", bool: true };
 const VERBS = { classify: "classify", regress: "regress" };
-
-const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
 /**
  * @param {import("../signatures.js").Way} way
@@ -58,7 +57,9 @@ export function jsonInput(way, onChange, { signatures, card }) {
         throw new Error('The body must be an object, such as {"inputs": …}.');
       }
       if (hasInexact(area.value)) {
-        throw new Error("This page cannot send integers beyond 2^53 exactly, nor numbers beyond a double. Ask with curl.");
+        throw new Error(
+          "This page cannot send integers beyond 2^53 exactly, nor numbers beyond a double. Ask with curl.",
+        );
       }
       const verb = VERBS[signatures[choice.value].method] ?? "predict";
       return { body, verb, titles: ["the request"], words: [null] };
@@ -74,8 +75,7 @@ export function jsonInput(way, onChange, { signatures, card }) {
 function hasInexact(text) {
   return [...text.matchAll(STRING_OR_NUMBER)].some(([found]) => {
     if (found.startsWith('"')) return false;
-    const value = Number(found);
-    return /^-?\d+$/.test(found) ? !Number.isSafeInteger(value) : !Number.isFinite(value);
+    return isLargeInteger(found) || !Number.isFinite(Number(found));
   });
 }
 
