@@ -127,7 +127,7 @@ def test_an_export_is_compared_inspected_listed_and_removed(reviews):
         done.stderr
     )
     assert "│ tokens: string [?, ?]" in done.stdout
-    assert "106 warmup requests" in " ".join(done.stdout.split())
+    assert "108 warmup requests" in " ".join(done.stdout.split())
     shown = json.loads(invoke("inspect", models / "2", "--json").stdout)
     assert shown["card"]["labels"] == ["bad", "good"]
     assert shown["operations"]["Softmax"] == 5
