@@ -89,6 +89,7 @@ def test_an_address_that_speaks_no_http_is_an_error(in_background):
         def answer():
             connection, _ = server.accept()
             with connection:
+                connection.recv(65536)  # or closing would reset the connection
                 connection.sendall(b"\0\0\x18\x04\0\0\0")  # as HTTP/2 begins, such as gRPC
 
         answered = in_background(answer)
