@@ -1,0 +1,253 @@
+"""Attention in kernels of a GPU, with its gradient: memory that grows with the length, not with its square.
+
+Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), G (key-value heads), D (features
+of one head), P (positions, filled up to whole blocks).
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from keras_selfattn.layers.jax import jax, pallas, runs_kernels_of_gpu
+from keras_selfattn.layers.jax import flash_kernels as kernels
+from keras_selfattn.layers.jax.dropout_bits import keys_of
+from keras_selfattn.layers.jax.flash_kernels import Blocks, Masks, Plan
+from keras_selfattn.layers.masks import PairMask
+
+Tensor = Any
+Heads = tuple[Tensor, Tensor, Tensor]
+
+_DTYPES = ("bfloat16", "float16")
+_WIDEST = 128  # features of a head
+_SHORTEST = 256  # below it all scores at once take no longer
+_FORWARD = Blocks(128, 64, 4, 3)
+_OF_KEYS = Blocks(64, 128, 8, 2)
+_OF_QUERIES = Blocks(128, 64, 8, 2)
+_WHOLE = 128  # positions are filled up to a multiple of it, which every block divides
+
+
+def fits_kernels(heads: Heads, pairs: PairMask) -> bool:
+    """Return True if the kernels compute attention of these heads, and are worth it.
+
+    Args:
+        heads: query `[B, H, T, D]`, key and value `[B, G, T, D]`.
+        pairs: which tokens may attend to which.
+    """
+    if not runs_kernels_of_gpu():
+        return False
+    query = heads[0]
+    batch, _, length, width = query.shape
+    plain = not pairs.names_positions and pairs.reach in ((None, None), (None, 0))
+    known = isinstance(batch, int) and isinstance(length, int) and batch > 0 and length >= _SHORTEST
+    return plain and known and width <= _WIDEST and all(x.dtype in _DTYPES for x in heads)
+
+
+def flash_attention(
+    heads: Heads,
+    pairs: PairMask,
+    *,
+    scale: float,
+    rate: float = 0.0,
+    seed: Tensor = None,
+    rows: Tensor = None,
+) -> Tensor:
+    """Return the context, `[B, T, H, D]`, zero for blocks that are all padding.
+
+    Args:
+        heads: query `[B, H, T, D]`, key and value `[B, G, T, D]`, bfloat16 or float16.
+        pairs: the real keys, and a reach to the left or to both sides.
+        scale: factor of the products of queries and keys.
+        rate: dropout's probability in [0, 1).
+        seed: two integers, with a rate.
+        rows: int32 `[B, H, T]`, the number of each query's row for `keep_mask`, with a rate.
+    """
+    query, _, value = heads
+    length, width = query.shape[2], value.shape[3]
+    query, key, value = (_filled(x) for x in heads)
+    plan = Plan(scale, pairs.reach == (None, 0), rate)
+    masks = _masks(query, length, pairs.real, rate, seed, rows)
+    context = _attention()(plan, query, key, value, masks)  # [B, P, H, D]
+    return context[:, :length, :, :width]
+
+
+def _filled(x: Tensor) -> Tensor:
+    """Return `[B, H, T, D]` with zeros to whole blocks: a kernel's blocks have powers of two as sizes."""
+    length, width = x.shape[2:]
+    wide = max(16, 1 << (width - 1).bit_length())
+    return jax.numpy.pad(x, ((0, 0), (0, 0), (0, -length % _WHOLE), (0, wide - width)))
+
+
+def _masks(query: Tensor, length: int, real: Tensor, rate: float, seed: Tensor, rows: Tensor) -> Masks:
+    """Return the masks of all samples: stop `[B, 1]`, bias `[B, P]`, the keys of rows `[B, H, P]`."""
+    jnp = jax.numpy
+    batch, _, whole, _ = query.shape
+    at = jnp.arange(whole, dtype="int32")
+    if real is None:
+        seen = jnp.broadcast_to(at < length, (batch, whole))
+    else:
+        seen = jnp.pad(jnp.asarray(real), ((0, 0), (0, whole - length)))
+    stop = jnp.max(jnp.where(seen, at + 1, 0), axis=1, keepdims=True)
+    bias = jnp.where(seen, 0.0, kernels.MASKED).astype("float32")
+    if not rate:
+        return Masks(stop, bias)
+    keys = keys_of(seed, jnp.pad(rows, ((0, 0), (0, 0), (0, whole - length))), at)
+    return Masks(stop, bias, keys.rows, keys.columns, keys.tiles[::32])
+
+
+@functools.cache
+def _attention() -> Callable[..., Tensor]:
+    """Return the function with its gradient; JAX is not there when this module is imported."""
+
+    @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+    def attention(plan: Plan, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> Tensor:
+        return _forward(plan, query, key, value, masks)[0]
+
+    def forward(plan: Plan, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> tuple:
+        context, sums = _forward(plan, query, key, value, masks)
+        return context, (query, key, value, masks, context, sums)
+
+    def backward(plan: Plan, kept: tuple, upstream: Tensor) -> tuple:
+        query, key, value, masks, context, sums = kept
+        # The gradient of a softmax subtracts the same number for all keys of a query: see block_attention.py.
+        wide = upstream.astype("float32") * context.astype("float32")  # [B, P, H, D]
+        shared = (wide.sum(axis=-1) * (1 - plan.rate)).transpose(0, 2, 1)  # [B, H, P]
+        return *_backward(plan, query, key, value, masks, upstream, sums, shared), None
+
+    attention.defvjp(forward, backward)
+    return attention
+
+
+def _forward(plan: Plan, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> tuple[Tensor, Tensor]:
+    batch, heads, length, width = query.shape
+    block = _FORWARD.queries
+    specs = _Specs(query, key)
+    shape = jax.ShapeDtypeStruct
+    return _called(
+        kernels.forward,
+        plan,
+        _FORWARD,
+        (length // block, heads, batch),
+        [specs.of_heads(block), specs.of_keys(), specs.of_keys(), *specs.of_masks(masks, block)],
+        [specs.of_joined(block), specs.of_rows(block)],
+        [shape((batch, length, heads, width), value.dtype), shape((batch, heads, length), "float32")],
+    )(query, key, value, *_given(masks))
+
+
+def _backward(
+    plan: Plan,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    masks: Masks,
+    upstream: Tensor,
+    sums: Tensor,
+    shared: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    batch, heads, length, width = query.shape
+    groups = key.shape[1]
+    specs = _Specs(query, key)
+    shape = jax.ShapeDtypeStruct
+    arguments = (query, key, value, *_given(masks), upstream, sums, shared)
+    block = _OF_QUERIES.queries
+    rows = specs.of_rows(block)
+    (of_query,) = _called(
+        kernels.query_gradients,
+        plan,
+        _OF_QUERIES,
+        (length // block, heads, batch),
+        [specs.of_heads(block), specs.of_keys(), specs.of_keys(), *specs.of_masks(masks, block)]
+        + [specs.of_joined(block), rows, rows],
+        [specs.of_heads(block)],
+        [shape(query.shape, query.dtype)],
+    )(*arguments)
+    block = _OF_KEYS.keys
+    rows = specs.of_rows(None)
+    # Each query head has gradients of its own, which a shared key-value head adds up.
+    each = shape((batch, heads, length, width), key.dtype if groups == heads else "float32")
+    found = _called(
+        kernels.key_gradients,
+        plan,
+        _OF_KEYS,
+        (length // block, heads, batch),
+        [specs.of_heads(None), specs.of_keys(block), specs.of_keys(block), *specs.of_masks(masks, None)]
+        + [specs.of_joined(None), rows, rows],
+        [specs.of_heads(block)] * 2,
+        [each, each],
+    )(*arguments)
+    if groups != heads:
+        found = [x.reshape(batch, groups, -1, length, width).sum(axis=2).astype(key.dtype) for x in found]
+    return of_query, *found
+
+
+def _given(masks: Masks) -> list[Tensor]:
+    return [mask for mask in masks if mask is not None]
+
+
+class _Specs:
+    """Which part of each array a program (block i, head h, sample b) sees; a block of None is the whole."""
+
+    def __init__(self, query: Tensor, key: Tensor) -> None:
+        self._length, self._width = query.shape[2:]
+        self._shared = query.shape[1] // key.shape[1]
+
+    def of_heads(self, block: int | None) -> Any:
+        """Of `[B, H, P, D]`."""
+        return self._spec((None, None, block, self._width), lambda at, h, b: (b, h, at, 0))
+
+    def of_keys(self, block: int | None = None) -> Any:
+        """Of `[B, G, P, D]`."""
+        return self._spec((None, None, block, self._width), lambda at, h, b: (b, h // self._shared, at, 0))
+
+    def of_joined(self, block: int | None) -> Any:
+        """Of `[B, P, H, D]`."""
+        return self._spec((None, block, None, self._width), lambda at, h, b: (b, at, h, 0), place=1)
+
+    def of_rows(self, block: int | None) -> Any:
+        """Of `[B, H, P]`."""
+        return self._spec((None, None, block), lambda at, h, b: (b, h, at))
+
+    def of_masks(self, masks: Masks, block: int | None) -> list[Any]:
+        """Of `Masks`, with a block of queries."""
+        pl, _ = pallas()
+        found = [
+            pl.BlockSpec((None, 1), lambda i, h, b: (b, 0)),
+            pl.BlockSpec((None, self._length), lambda i, h, b: (b, 0)),
+        ]
+        if masks.row_keys is not None:
+            found += [
+                self.of_rows(block),
+                pl.BlockSpec((self._length,), lambda i, h, b: (0,)),
+                pl.BlockSpec((self._length // 32,), lambda i, h, b: (0,)),
+            ]
+        return found
+
+    def _spec(self, shape: tuple, index: Callable, place: int = 2) -> Any:
+        pl, _ = pallas()
+        if shape[place] is not None:
+            return pl.BlockSpec(shape, lambda i, h, b: index(i, h, b))
+        shape = (*shape[:place], self._length, *shape[place + 1 :])
+        return pl.BlockSpec(shape, lambda i, h, b: index(0, h, b))
+
+
+def _called(
+    kernel: Callable, plan: Plan, blocks: Blocks, grid: tuple, inputs: list, outputs: list, shapes: list
+) -> Callable[..., Any]:
+    pl, triton = pallas()
+
+    def call(*arguments: Tensor, interpret: bool) -> Any:
+        return pl.pallas_call(
+            functools.partial(kernel, plan, blocks),
+            grid=grid,
+            in_specs=inputs,
+            out_specs=outputs,
+            out_shape=shapes,
+            compiler_params=triton.CompilerParams(num_warps=blocks.warps, num_stages=blocks.stages),
+            interpret=interpret,
+            name=f"flash_{kernel.__name__}",
+        )(*arguments)
+
+    # Arrays that someone put on another device: right, however slow.
+    interpreted = functools.partial(call, interpret=True)
+    return lambda *arguments: jax.lax.platform_dependent(
+        *arguments, cuda=functools.partial(call, interpret=False), default=interpreted
+    )
