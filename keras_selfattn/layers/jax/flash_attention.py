@@ -5,6 +5,7 @@ of one head), P (positions, filled up to whole blocks).
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,11 +20,14 @@ Heads = tuple[Tensor, Tensor, Tensor]
 
 _DTYPES = ("bfloat16", "float16")
 _WIDEST = 128  # features of a head
-_SHORTEST = 256  # below it all scores at once take no longer
-_FORWARD = Blocks(128, 64, 4, 3)
-_OF_KEYS = Blocks(64, 128, 8, 2)
-_OF_QUERIES = Blocks(128, 64, 8, 2)
+_SHORTEST = 128  # below it most of a block would be filled up
+_MOST = 2**31  # numbers of an array: kernels count them in int32
 _WHOLE = 128  # positions are filled up to a multiple of it, which every block divides
+# By the features of a head, the fastest of some ten on an H100. Kernels of keys take two tiles of columns, see
+# `flash_kernels`.
+_FORWARD = {64: Blocks(64, 128, 4, 3), 128: Blocks(64, 64, 4, 3)}
+_OF_KEYS = {64: Blocks(64, 64, 4, 3), 128: Blocks(64, 64, 4, 2)}
+_OF_QUERIES = {64: Blocks(64, 128, 4, 2), 128: Blocks(64, 64, 4, 2)}
 
 
 def fits_kernels(heads: Heads, pairs: PairMask) -> bool:
@@ -39,7 +43,9 @@ def fits_kernels(heads: Heads, pairs: PairMask) -> bool:
     batch, _, length, width = query.shape
     plain = not pairs.names_positions and pairs.reach in ((None, None), (None, 0))
     known = isinstance(batch, int) and isinstance(length, int) and batch > 0 and length >= _SHORTEST
-    return plain and known and width <= _WIDEST and all(x.dtype in _DTYPES for x in heads)
+    if not plain or not known or width > _WIDEST or any(x.dtype not in _DTYPES for x in heads):
+        return False
+    return math.prod(_filled_shape(query.shape)) < _MOST
 
 
 def flash_attention(
@@ -72,9 +78,13 @@ def flash_attention(
 
 def _filled(x: Tensor) -> Tensor:
     """Return `[B, H, T, D]` with zeros to whole blocks: a kernel's blocks have powers of two as sizes."""
-    length, width = x.shape[2:]
-    wide = max(16, 1 << (width - 1).bit_length())
-    return jax.numpy.pad(x, ((0, 0), (0, 0), (0, -length % _WHOLE), (0, wide - width)))
+    filled = _filled_shape(x.shape)
+    return jax.numpy.pad(x, [(0, whole - size) for whole, size in zip(filled, x.shape, strict=True)])
+
+
+def _filled_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    *others, length, width = shape
+    return *others, length + -length % _WHOLE, max(16, 1 << (width - 1).bit_length())
 
 
 def _masks(query: Tensor, length: int, real: Tensor, rate: float, seed: Tensor, rows: Tensor) -> Masks:
@@ -119,13 +129,14 @@ def _attention() -> Callable[..., Tensor]:
 
 def _forward(plan: Plan, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> tuple[Tensor, Tensor]:
     batch, heads, length, width = query.shape
-    block = _FORWARD.queries
+    blocks = _FORWARD[max(width, 64)]
+    block = blocks.queries
     specs = _Specs(query, key)
     shape = jax.ShapeDtypeStruct
     return _called(
         kernels.forward,
         plan,
-        _FORWARD,
+        blocks,
         (length // block, heads, batch),
         [specs.of_heads(block), specs.of_keys(), specs.of_keys(), *specs.of_masks(masks, block)],
         [specs.of_joined(block), specs.of_rows(block)],
@@ -148,26 +159,28 @@ def _backward(
     specs = _Specs(query, key)
     shape = jax.ShapeDtypeStruct
     arguments = (query, key, value, *_given(masks), upstream, sums, shared)
-    block = _OF_QUERIES.queries
+    blocks = _OF_QUERIES[max(width, 64)]
+    block = blocks.queries
     rows = specs.of_rows(block)
     (of_query,) = _called(
         kernels.query_gradients,
         plan,
-        _OF_QUERIES,
+        blocks,
         (length // block, heads, batch),
         [specs.of_heads(block), specs.of_keys(), specs.of_keys(), *specs.of_masks(masks, block)]
         + [specs.of_joined(block), rows, rows],
         [specs.of_heads(block)],
         [shape(query.shape, query.dtype)],
     )(*arguments)
-    block = _OF_KEYS.keys
+    blocks = _OF_KEYS[max(width, 64)]
+    block = blocks.keys
     rows = specs.of_rows(None)
     # Each query head has gradients of its own, which a shared key-value head adds up.
     each = shape((batch, heads, length, width), key.dtype if groups == heads else "float32")
     found = _called(
         kernels.key_gradients,
         plan,
-        _OF_KEYS,
+        blocks,
         (length // block, heads, batch),
         [specs.of_heads(None), specs.of_keys(block), specs.of_keys(block), *specs.of_masks(masks, None)]
         + [specs.of_joined(None), rows, rows],

@@ -207,11 +207,16 @@ def _kept(plan: Plan, masks: Masks, row_keys: Tensor, start: Tensor, size: int, 
     pl, _ = pallas()
     wide, high = ((slice(None), None), (None, slice(None)))[:: 1 if rows_axis == 0 else -1]
     columns = jax.numpy.arange(size, dtype="int32")
-    levels = level(row_keys, masks.tile_keys[start // _TILE], plan.rate)
-    if getattr(levels, "ndim", 0):
-        levels = levels[wide]
+    first = start // _TILE
+    if rows_axis == 1:
+        # Of two tiles, in arithmetic: the compiler sees that a thread's rows of a tile have the same level.
+        one, other = masks.tile_keys[first], masks.tile_keys[first + 1]
+        second = -(columns // _TILE).astype("uint32")  # all bits of the columns of the second tile
+        levels = level(row_keys[wide], (one ^ ((one ^ other) & second))[high], plan.rate)
+    else:
+        levels = level(row_keys[wide], masks.tile_keys[first], plan.rate)
         for tile in range(1, size // _TILE):
-            more = level(row_keys, masks.tile_keys[start // _TILE + tile], plan.rate)[wide]
+            more = level(row_keys[wide], masks.tile_keys[first + tile], plan.rate)
             levels = jax.numpy.where((columns < tile * _TILE)[high], levels, more)
     column_keys = masks.column_keys[pl.ds(start, size)]
     keys = Keys(row_keys[wide], column_keys[high], None, shifts(columns)[high])
