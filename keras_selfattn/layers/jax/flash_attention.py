@@ -20,12 +20,12 @@ Heads = tuple[Tensor, Tensor, Tensor]
 
 _DTYPES = ("bfloat16", "float16")
 _WIDEST = 128  # features of a head
-_SHORTEST = 128  # below it most of a block would be filled up
+_SHORTEST = 128  # over 64 positions all scores at once take as long
 _MOST = 2**31  # numbers of an array: kernels count them in int32
 _WHOLE = 128  # positions are filled up to a multiple of it, which every block divides
 # By the features of a head, the fastest of some ten on an H100. Kernels of keys take two tiles of columns, see
 # `flash_kernels`.
-_FORWARD = {64: Blocks(64, 128, 4, 3), 128: Blocks(64, 64, 4, 3)}
+_FORWARD = {64: Blocks(64, 128, 4, 2), 128: Blocks(64, 64, 4, 2)}
 _OF_KEYS = {64: Blocks(64, 64, 4, 3), 128: Blocks(64, 64, 4, 2)}
 _OF_QUERIES = {64: Blocks(64, 128, 4, 2), 128: Blocks(64, 64, 4, 2)}
 
