@@ -74,8 +74,8 @@ def hopper(monkeypatch):
     monkeypatch.setattr(jax, "devices", lambda: [types.SimpleNamespace(compute_capability="9.0")])
 
 
-def fits(pairs=None, dtype="bfloat16", length=2048, width=64, heads=8, reach=(None, None)):
-    query = keras.KerasTensor((4, heads, length, width), dtype=dtype)
+def fits(pairs=None, dtype="bfloat16", batch=4, length=2048, width=64, heads=8, reach=(None, None)):
+    query = keras.KerasTensor((batch, heads, length, width), dtype=dtype)
     return flash_attention.fits_kernels((query,) * 3, pairs or PairMask(None, None, None, reach))
 
 
@@ -91,9 +91,13 @@ def test_what_the_kernels_do_not_compute_is_left_to_other_paths(hopper):
     assert not fits(length=None)
     assert not fits(width=129)
     assert not fits(heads=2**13), "an array of 2^32 numbers"
+    assert not fits(batch=2**16, length=128, width=4, heads=1)
+    assert not fits(batch=None)
     assert not fits(reach=(3, None))
     for names in ({"lens": REAL}, {"chosen": REAL}):
-        assert not fits(PairMask(**{"real": None, "lens": None, "chosen": None, "reach": (None, None), **names}))
+        assert not fits(
+            PairMask(**{"real": None, "lens": None, "chosen": None, "reach": (None, None), **names})
+        )
 
 
 @pytest.mark.parametrize(
@@ -116,7 +120,10 @@ def test_only_scaled_products_are_for_the_kernels(arguments, plain, monkeypatch)
     pairs = PairMask(None, None, None, (None, None))
     path = attention_paths.choose_path(heads, tokens, pairs, layer._formula, False)
     assert (path is attention_paths.fused) == plain
-    assert attention_paths.choose_path(heads, tokens, pairs, layer._formula, True) is attention_paths.with_weights
+    assert (
+        attention_paths.choose_path(heads, tokens, pairs, layer._formula, True)
+        is attention_paths.with_weights
+    )
 
 
 def test_only_one_hopper_gpu_runs_the_kernels(hopper, monkeypatch):
@@ -128,6 +135,13 @@ def test_only_one_hopper_gpu_runs_the_kernels(hopper, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(keras.distribution, "distribution", lambda: object())
         assert not ours_on_jax.runs_kernels_of_gpu()
-    with monkeypatch.context() as patch:
-        patch.setattr(ours_on_jax, "pallas", lambda: None)
+
+
+@pytest.mark.parametrize("version", [(0, 4, 34), (0, 12, 0)])
+def test_versions_of_jax_without_known_kernels_do_not_run_them(version, hopper, monkeypatch):
+    monkeypatch.setattr(jax, "__version_info__", version)
+    ours_on_jax.pallas.cache_clear()
+    try:
         assert not ours_on_jax.runs_kernels_of_gpu()
+    finally:
+        ours_on_jax.pallas.cache_clear()

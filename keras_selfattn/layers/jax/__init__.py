@@ -9,22 +9,23 @@ jax: Any = None
 if keras.backend.backend() == "jax":
     import jax
 
-# Compute capability of the GPUs on which the kernels were seen to be right: Hopper, such as the H100.
+# Where the kernels were seen to be right: the compute capability of GPUs (Hopper, such as the H100), and the
+# versions of JAX. 0.11 says that a later one will remove Pallas' part for Triton.
 _CAPABILITY = "9.0"
+_FIRST_VERSION, _FIRST_UNKNOWN = (0, 10), (0, 12)
 
 
 @functools.cache
 def pallas() -> tuple[Any, Any] | None:
-    """Return Pallas and its part for Triton, or None where this JAX lacks them.
-
-    JAX 0.11 says that it will remove the part for Triton.
-    """
+    """Return Pallas and its part for Triton, or None where this JAX lacks them or is not known to have them."""
+    if not _FIRST_VERSION <= jax.__version_info__ < _FIRST_UNKNOWN:
+        return None
     try:
         from jax.experimental import pallas
         from jax.experimental.pallas import triton
     except ImportError:
         return None
-    return (pallas, triton) if hasattr(triton, "CompilerParams") else None
+    return pallas, triton
 
 
 def runs_kernels_of_gpu() -> bool:

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import keras
+
 from keras_selfattn.layers.jax import jax, pallas, runs_kernels_of_gpu
 from keras_selfattn.layers.jax import flash_kernels as kernels
 from keras_selfattn.layers.jax.dropout_bits import keys_of
@@ -21,7 +23,8 @@ Heads = tuple[Tensor, Tensor, Tensor]
 _DTYPES = ("bfloat16", "float16")
 _WIDEST = 128  # features of a head
 _SHORTEST = 128  # over 64 positions all scores at once take as long
-_MOST = 2**31  # numbers of an array: kernels count them in int32
+_MOST_NUMBERS = 2**31  # of an array: kernels count them in int32
+_MOST_SAMPLES = 2**16  # a GPU's limit of a grid's later axes
 _WHOLE = 128  # positions are filled up to a multiple of it, which every block divides
 # By the features of a head, the fastest of some ten on an H100. Kernels of keys take two tiles of columns, see
 # `flash_kernels`.
@@ -43,9 +46,10 @@ def fits_kernels(heads: Heads, pairs: PairMask) -> bool:
     batch, _, length, width = query.shape
     plain = not pairs.names_positions and pairs.reach in ((None, None), (None, 0))
     known = isinstance(batch, int) and isinstance(length, int) and batch > 0 and length >= _SHORTEST
-    if not plain or not known or width > _WIDEST or any(x.dtype not in _DTYPES for x in heads):
+    half = all(keras.backend.standardize_dtype(x.dtype) in _DTYPES for x in heads)
+    if not plain or not known or not half or width > _WIDEST or batch >= _MOST_SAMPLES:
         return False
-    return math.prod(_filled_shape(query.shape)) < _MOST
+    return math.prod(_filled_shape(query.shape)) < _MOST_NUMBERS
 
 
 def flash_attention(
