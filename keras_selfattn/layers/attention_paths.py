@@ -5,7 +5,7 @@
 | `packed`         | TensorFlow's own kernels (no XLA) and more than a few tokens: on the real tokens alone  |
 | `with_weights`   | the weights are to be returned: all pairs, exact rows for padding queries, too          |
 | `windowed`       | a window on both sides that is shorter than the sequence: queries against the keys near |
-| `fused`          | JAX on a GPU, half precision, many tokens, products alone: in kernels that store no scores |
+| `fused`          | JAX on a Hopper GPU, half precision, products alone: in kernels that store no scores    |
 | `by_query_blocks`| JAX, PyTorch and XLA, and all scores at once would take much memory                     |
 | `plain`          | otherwise, and in graphs for other runtimes (`portable`): every query, every key        |
 

@@ -47,8 +47,8 @@ class Dropout(keras.layers.Layer):
         inputs: tensor of any shape.
         training: dropout acts only if True.
         tokens: a number for each token of inputs `[tokens, features]`; with `per_sample`, the number of the
-            token's sample. On TensorFlow and JAX the numbers decide what is dropped, so that packed and padded
-            tokens drop the same elements. By default tokens are numbered in their order.
+            token's sample. On TensorFlow and JAX the numbers decide what is dropped, so that packed and
+            padded tokens drop the same elements. By default tokens are numbered in their order.
 
     Returns:
         A tensor like `inputs`.

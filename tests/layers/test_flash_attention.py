@@ -1,4 +1,4 @@
-"""The kernels of a GPU, interpreted on the CPU: the same as the paths that form all scores, where they are chosen."""
+"""The kernels of a GPU, interpreted on the CPU: equal to the path of all scores; when they are chosen."""
 
 import types
 
@@ -36,7 +36,7 @@ def small_blocks(monkeypatch):
 
 
 def outputs_and_gradients(monkeypatch, kernels, **arguments):
-    """Of a layer in training: outputs at real tokens, and gradients of all weights, some of padding being NaN."""
+    """Outputs of a layer in training and gradients of all its weights; padding is NaN."""
     monkeypatch.setattr(attention_paths, "fits_kernels", lambda heads, pairs: kernels)
     layer = randomised(layers.MultiHeadSelfAttention(HEADS, seed=3, **arguments), WIDTH, 0.3)
     x = np.random.default_rng(0).normal(size=(BATCH, LENGTH, WIDTH)).astype("float32")
@@ -56,7 +56,7 @@ def outputs_and_gradients(monkeypatch, kernels, **arguments):
 @pytest.mark.parametrize(
     "arguments",
     [
-        # The rate lies between two levels of a byte, see dropout_bits.py; dropped elements are those of the other path.
+        # The rate lies between two levels of a byte, see dropout_bits.py.
         {"dropout": 0.3, "num_kv_heads": 2, "position": "rotary"},
         {"causal": True},
     ],

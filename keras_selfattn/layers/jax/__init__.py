@@ -1,4 +1,4 @@
-"""The only module of the layers that names JAX: `jax` and Pallas, or None where Keras runs on another backend."""
+"""The only module of the layers that names JAX: `jax`, None where Keras runs on another backend; and Pallas."""
 
 import functools
 from typing import Any
@@ -17,7 +17,7 @@ _FIRST_VERSION, _FIRST_UNKNOWN = (0, 10), (0, 12)
 
 @functools.cache
 def pallas() -> tuple[Any, Any] | None:
-    """Return Pallas and its part for Triton, or None where this JAX lacks them or is not known to have them."""
+    """Return Pallas and its part for Triton, or None where this JAX is not known to have them."""
     if not _FIRST_VERSION <= jax.__version_info__ < _FIRST_UNKNOWN:
         return None
     try:

@@ -1,18 +1,19 @@
 """Attention in kernels of a GPU, with its gradient: memory that grows with the length, not with its square.
 
-Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), G (key-value heads), D (features
-of one head), P (positions, filled up to whole blocks).
+Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), G (key-value heads), D
+(features of one head), P (positions, filled up to whole blocks).
 """
 
 import functools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
 
-from keras_selfattn.layers.jax import jax, pallas, runs_kernels_of_gpu
 from keras_selfattn.layers.jax import flash_kernels as kernels
+from keras_selfattn.layers.jax import jax, pallas, runs_kernels_of_gpu
 from keras_selfattn.layers.jax.dropout_bits import keys_of
 from keras_selfattn.layers.jax.flash_kernels import Blocks, Masks, Plan
 from keras_selfattn.layers.masks import PairMask
@@ -26,8 +27,7 @@ _SHORTEST = 128  # over 64 positions all scores at once take as long
 _MOST_NUMBERS = 2**31  # of an array: kernels count them in int32
 _MOST_SAMPLES = 2**16  # a GPU's limit of a grid's later axes
 _WHOLE = 128  # positions are filled up to a multiple of it, which every block divides
-# By the features of a head, the fastest of some ten on an H100. Kernels of keys take two tiles of columns, see
-# `flash_kernels`.
+# By the features of a head, the fastest of some ten on an H100. `key_gradients` takes 64 keys.
 _FORWARD = {64: Blocks(64, 128, 4, 2), 128: Blocks(64, 64, 4, 2)}
 _OF_KEYS = {64: Blocks(64, 64, 4, 3), 128: Blocks(64, 64, 4, 2)}
 _OF_QUERIES = {64: Blocks(64, 128, 4, 2), 128: Blocks(64, 64, 4, 2)}
@@ -105,14 +105,14 @@ def _masks(query: Tensor, length: int, real: Tensor, rate: float, seed: Tensor, 
     if not rate:
         return Masks(stop, bias)
     keys = keys_of(seed, jnp.pad(rows, ((0, 0), (0, 0), (0, whole - length))), at)
-    return Masks(stop, bias, keys.rows, keys.columns, keys.tiles[::32])
+    return Masks(stop, bias, keys.rows, keys.columns, keys.tiles[:: kernels.TILE])
 
 
 @functools.cache
 def _attention() -> Callable[..., Tensor]:
     """Return the function with its gradient; JAX is not there when this module is imported."""
 
-    @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+    @partial(jax.custom_vjp, nondiff_argnums=(0,))
     def attention(plan: Plan, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> Tensor:
         return _forward(plan, query, key, value, masks)[0]
 
@@ -125,83 +125,87 @@ def _attention() -> Callable[..., Tensor]:
         # The gradient of a softmax subtracts the same number for all keys of a query: see block_attention.py.
         wide = upstream.astype("float32") * context.astype("float32")  # [B, P, H, D]
         shared = (wide.sum(axis=-1) * (1 - plan.rate)).transpose(0, 2, 1)  # [B, H, P]
-        return *_backward(plan, query, key, value, masks, upstream, sums, shared), None
+        found = _backward(plan, query, key, value, masks, upstream, sums, shared)
+        return *found, None
 
     attention.defvjp(forward, backward)
     return attention
 
 
 def _forward(plan: Plan, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> tuple[Tensor, Tensor]:
+    """Return the context `[B, P, H, D]`, and the logarithms of the sums of exponentials, `[B, H, P]`."""
     batch, heads, length, width = query.shape
     blocks = _FORWARD[max(width, 64)]
     block = blocks.queries
-    specs = _Specs(query, key)
+    parts = _Parts(query, key)
     shape = jax.ShapeDtypeStruct
     return _called(
         kernels.forward,
         plan,
         blocks,
         (length // block, heads, batch),
-        [specs.of_heads(block), specs.of_keys(), specs.of_keys(), *specs.of_masks(masks, block)],
-        [specs.of_joined(block), specs.of_rows(block)],
+        [parts.of_heads(block), parts.of_keys(None), parts.of_keys(None), *parts.of_masks(masks, block)],
+        [parts.of_joined(block), parts.of_rows(block)],
         [shape((batch, length, heads, width), value.dtype), shape((batch, heads, length), "float32")],
-    )(query, key, value, *_given(masks))
+    )(query, key, value, *masks.given())
 
 
 def _backward(
-    plan: Plan,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    masks: Masks,
-    upstream: Tensor,
-    sums: Tensor,
-    shared: Tensor,
+    plan: Plan, query: Tensor, key: Tensor, value: Tensor, masks: Masks, *upstream: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    batch, heads, length, width = query.shape
-    groups = key.shape[1]
-    specs = _Specs(query, key)
-    shape = jax.ShapeDtypeStruct
-    arguments = (query, key, value, *_given(masks), upstream, sums, shared)
-    blocks = _OF_QUERIES[max(width, 64)]
-    block = blocks.queries
-    rows = specs.of_rows(block)
-    (of_query,) = _called(
-        kernels.query_gradients,
-        plan,
-        blocks,
-        (length // block, heads, batch),
-        [specs.of_heads(block), specs.of_keys(), specs.of_keys(), *specs.of_masks(masks, block)]
-        + [specs.of_joined(block), rows, rows],
-        [specs.of_heads(block)],
-        [shape(query.shape, query.dtype)],
-    )(*arguments)
-    blocks = _OF_KEYS[max(width, 64)]
-    block = blocks.keys
-    rows = specs.of_rows(None)
-    # Each query head has gradients of its own, which a shared key-value head adds up.
-    each = shape((batch, heads, length, width), key.dtype if groups == heads else "float32")
-    found = _called(
-        kernels.key_gradients,
-        plan,
-        blocks,
-        (length // block, heads, batch),
-        [specs.of_heads(None), specs.of_keys(block), specs.of_keys(block), *specs.of_masks(masks, None)]
-        + [specs.of_joined(None), rows, rows],
-        [specs.of_heads(block)] * 2,
-        [each, each],
-    )(*arguments)
-    if groups != heads:
+    """Return the gradients of query, key and value; `upstream` is that of the context, sums and shared."""
+    arguments = (query, key, value, *masks.given(), *upstream)
+    parts = _Parts(query, key)
+    of_query = _query_gradient(plan, parts, masks, arguments)
+    found = _key_gradients(plan, parts, masks, arguments)
+    batch, groups, length, width = key.shape
+    if groups != query.shape[1]:
+        # Each query head has gradients of its own, which a shared key-value head adds up.
         found = [x.reshape(batch, groups, -1, length, width).sum(axis=2).astype(key.dtype) for x in found]
     return of_query, *found
 
 
-def _given(masks: Masks) -> list[Tensor]:
-    return [mask for mask in masks if mask is not None]
+def _query_gradient(plan: Plan, parts: "_Parts", masks: Masks, arguments: tuple) -> Tensor:
+    query = arguments[0]
+    batch, heads, length, width = query.shape
+    blocks = _OF_QUERIES[max(width, 64)]
+    block = blocks.queries
+    rows, keys = parts.of_rows(block), parts.of_keys(None)
+    inputs = [parts.of_heads(block), keys, keys, *parts.of_masks(masks, block)]
+    (found,) = _called(
+        kernels.query_gradients,
+        plan,
+        blocks,
+        (length // block, heads, batch),
+        [*inputs, parts.of_joined(block), rows, rows],
+        [parts.of_heads(block)],
+        [jax.ShapeDtypeStruct(query.shape, query.dtype)],
+    )(*arguments)
+    return found
 
 
-class _Specs:
-    """Which part of each array a program (block i, head h, sample b) sees; a block of None is the whole."""
+def _key_gradients(plan: Plan, parts: "_Parts", masks: Masks, arguments: tuple) -> list[Tensor]:
+    """Return the gradients of each query head's key and value, `[B, H, P, D]` each."""
+    query, key = arguments[:2]
+    batch, heads, length, width = query.shape
+    blocks = _OF_KEYS[max(width, 64)]
+    block = blocks.keys
+    rows, keys = parts.of_rows(None), parts.of_keys(block)
+    inputs = [parts.of_heads(None), keys, keys, *parts.of_masks(masks, None)]
+    each = jax.ShapeDtypeStruct(query.shape, key.dtype if key.shape[1] == heads else "float32")
+    return _called(
+        kernels.key_gradients,
+        plan,
+        blocks,
+        (length // block, heads, batch),
+        [*inputs, parts.of_joined(None), rows, rows],
+        [parts.of_heads(block)] * 2,
+        [each, each],
+    )(*arguments)
+
+
+class _Parts:
+    """The part of each array that a program sees (block i, head h, sample b); a block of None is all."""
 
     def __init__(self, query: Tensor, key: Tensor) -> None:
         self._length, self._width = query.shape[2:]
@@ -209,51 +213,46 @@ class _Specs:
 
     def of_heads(self, block: int | None) -> Any:
         """Of `[B, H, P, D]`."""
-        return self._spec((None, None, block, self._width), lambda at, h, b: (b, h, at, 0))
+        shape = (None, None, block or self._length, self._width)
+        return _part(shape, lambda i, h, b: (b, h, i if block else 0, 0))
 
-    def of_keys(self, block: int | None = None) -> Any:
+    def of_keys(self, block: int | None) -> Any:
         """Of `[B, G, P, D]`."""
-        return self._spec((None, None, block, self._width), lambda at, h, b: (b, h // self._shared, at, 0))
+        shape = (None, None, block or self._length, self._width)
+        return _part(shape, lambda i, h, b: (b, h // self._shared, i if block else 0, 0))
 
     def of_joined(self, block: int | None) -> Any:
         """Of `[B, P, H, D]`."""
-        return self._spec((None, block, None, self._width), lambda at, h, b: (b, at, h, 0), place=1)
+        shape = (None, block or self._length, None, self._width)
+        return _part(shape, lambda i, h, b: (b, i if block else 0, h, 0))
 
     def of_rows(self, block: int | None) -> Any:
         """Of `[B, H, P]`."""
-        return self._spec((None, None, block), lambda at, h, b: (b, h, at))
+        return _part((None, None, block or self._length), lambda i, h, b: (b, h, i if block else 0))
 
     def of_masks(self, masks: Masks, block: int | None) -> list[Any]:
-        """Of `Masks`, with a block of queries."""
-        pl, _ = pallas()
-        found = [
-            pl.BlockSpec((None, 1), lambda i, h, b: (b, 0)),
-            pl.BlockSpec((None, self._length), lambda i, h, b: (b, 0)),
-        ]
-        if masks.row_keys is not None:
-            found += [
-                self.of_rows(block),
-                pl.BlockSpec((self._length,), lambda i, h, b: (0,)),
-                pl.BlockSpec((self._length // 32,), lambda i, h, b: (0,)),
-            ]
-        return found
+        """Of the masks that are given, with a block of queries."""
+        found = [_part((None, size), lambda _i, _h, b: (b, 0)) for size in (1, self._length)]
+        if masks.row_keys is None:
+            return found
+        sizes = (self._length, self._length // kernels.TILE)
+        return [*found, self.of_rows(block), *(_part((size,), lambda *_at: (0,)) for size in sizes)]
 
-    def _spec(self, shape: tuple, index: Callable, place: int = 2) -> Any:
-        pl, _ = pallas()
-        if shape[place] is not None:
-            return pl.BlockSpec(shape, lambda i, h, b: index(i, h, b))
-        shape = (*shape[:place], self._length, *shape[place + 1 :])
-        return pl.BlockSpec(shape, lambda i, h, b: index(0, h, b))
+
+def _part(shape: tuple, index: Callable) -> Any:
+    pl, _ = pallas()
+    return pl.BlockSpec(shape, index)
 
 
 def _called(
     kernel: Callable, plan: Plan, blocks: Blocks, grid: tuple, inputs: list, outputs: list, shapes: list
 ) -> Callable[..., Any]:
+    """Return the kernel as a function of arrays."""
     pl, triton = pallas()
 
     def call(*arguments: Tensor, interpret: bool) -> Any:
         return pl.pallas_call(
-            functools.partial(kernel, plan, blocks),
+            partial(kernel, plan, blocks),
             grid=grid,
             in_specs=inputs,
             out_specs=outputs,
@@ -263,8 +262,6 @@ def _called(
             name=f"flash_{kernel.__name__}",
         )(*arguments)
 
-    # Arrays that someone put on another device: right, however slow.
-    interpreted = functools.partial(call, interpret=True)
-    return lambda *arguments: jax.lax.platform_dependent(
-        *arguments, cuda=functools.partial(call, interpret=False), default=interpreted
-    )
+    # Arrays that someone put on another device are interpreted: right, however slow.
+    of_platforms = {"cuda": partial(call, interpret=False), "default": partial(call, interpret=True)}
+    return lambda *arguments: jax.lax.platform_dependent(*arguments, **of_platforms)

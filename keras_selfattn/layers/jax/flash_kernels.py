@@ -1,7 +1,7 @@
-"""The kernels of flash attention, in Pallas: a program reads a block of queries or keys and walks over the others.
+"""The kernels of flash attention, in Pallas: a program has a block of queries or keys, and reads the others.
 
-Nothing of size T x S is stored. The gradient computes the weights again from the logarithm of each query's sum
-of exponentials, and what dropout keeps from the keys of its bits.
+Nothing of size T x S is stored. The gradient computes the weights again, from the logarithm of each query's
+sum of exponentials, and the elements that dropout keeps, from the keys of its bits.
 
 Axes: C (queries of a block), K (keys of a block), T, S (all), D (features of one head).
 
@@ -21,7 +21,7 @@ Tensor = Any
 
 # Of a masked logit, in powers of two: beside any other its power is exactly 0.
 MASKED = -1e30
-_TILE = 32  # columns that share a level
+TILE = 32  # columns that share a level of dropout
 
 
 class Blocks(NamedTuple):
@@ -68,6 +68,10 @@ class Masks(NamedTuple):
     row_keys: Ref = None
     column_keys: Ref = None
     tile_keys: Ref = None
+
+    def given(self) -> list[Tensor]:
+        """Return those that are there."""
+        return [mask for mask in self if mask is not None]
 
 
 def forward(plan: Plan, blocks: Blocks, query: Ref, key: Ref, value: Ref, *rest: Ref) -> None:
@@ -151,7 +155,8 @@ def key_gradients(plan: Plan, blocks: Blocks, query: Ref, key: Ref, value: Ref, 
 def query_gradients(plan: Plan, blocks: Blocks, query: Ref, key: Ref, value: Ref, *rest: Ref) -> None:
     """Write the gradient of a block of queries, `[C, D]`.
 
-    Refs: query `[C, D]`, key and value `[S, D]`, `Masks`, upstream `[C, D]`, sums and shared `[C]`, the gradient.
+    Refs: query `[C, D]`, key and value `[S, D]`, `Masks`, upstream `[C, D]`, sums and shared `[C]`, the
+    gradient.
     """
     pl, _ = pallas()
     *masks, upstream, sums, shared, of_query = rest
@@ -203,21 +208,21 @@ def _causal(plan: Plan, logits: Tensor, rows: Tensor, columns: Tensor) -> Tensor
 
 
 def _kept(plan: Plan, masks: Masks, row_keys: Tensor, start: Tensor, size: int, rows_axis: int) -> Tensor:
-    """Return what dropout keeps of a block that begins with the column `start`; `rows_axis` is the queries'."""
+    """Return what dropout keeps of a block whose first column is `start`; the queries' axis is given."""
     pl, _ = pallas()
     wide, high = ((slice(None), None), (None, slice(None)))[:: 1 if rows_axis == 0 else -1]
     columns = jax.numpy.arange(size, dtype="int32")
-    first = start // _TILE
+    first = start // TILE
     if rows_axis == 1:
         # Of two tiles, in arithmetic: the compiler sees that a thread's rows of a tile have the same level.
         one, other = masks.tile_keys[first], masks.tile_keys[first + 1]
-        second = -(columns // _TILE).astype("uint32")  # all bits of the columns of the second tile
+        second = -(columns // TILE).astype("uint32")  # all bits of the columns of the second tile
         levels = level(row_keys[wide], (one ^ ((one ^ other) & second))[high], plan.rate)
     else:
         levels = level(row_keys[wide], masks.tile_keys[first], plan.rate)
-        for tile in range(1, size // _TILE):
+        for tile in range(1, size // TILE):
             more = level(row_keys[wide], masks.tile_keys[first + tile], plan.rate)
-            levels = jax.numpy.where((columns < tile * _TILE)[high], levels, more)
+            levels = jax.numpy.where((columns < tile * TILE)[high], levels, more)
     column_keys = masks.column_keys[pl.ds(start, size)]
     keys = Keys(row_keys[wide], column_keys[high], None, shifts(columns)[high])
     return above_level(keys, levels, plan.rate)
