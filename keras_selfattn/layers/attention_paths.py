@@ -184,7 +184,7 @@ def choose_path(
         length = tokens.length
         if not isinstance(length, int) or length > keys_of_chunk(left, right):
             return windowed
-    if formula.product_scale is not None and formula.dropout.rate < 1 and fits_kernels(heads, pairs):
+    if keras.backend.backend() == "jax" and _is_plain(formula) and fits_kernels(heads, pairs):
         return fused
     size = queries_of_block(heads[0], formula.score_width)
     return plain if size is None else partial(by_query_blocks, size=size)
@@ -350,6 +350,11 @@ def _dropout(
         return formula.dropout(weights, training=True, tokens=TokenNumbers(numbers, batch * length * heads))
 
     return dropped
+
+
+def _is_plain(formula: Formula) -> bool:
+    """Return True if the weights are no more than the softmax of scaled products, some dropped."""
+    return formula.product_scale is not None and formula.dropout.rate < 1
 
 
 def _row_numbers(batch: Tensor, heads: int, length: Tensor, rows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The only module of the layers that names JAX: `jax`, None where Keras runs on another backend; and Pallas."""
+"""The only module of the layers that names JAX: `jax`, None on another backend of Keras, and Pallas."""
 
 import functools
 from typing import Any
@@ -7,7 +7,7 @@ import keras
 
 jax: Any = None
 if keras.backend.backend() == "jax":
-    import jax
+    import jax  # pyright: ignore[reportMissingImports]
 
 # Where the kernels were seen to be right: the compute capability of GPUs (Hopper, such as the H100), and the
 # versions of JAX. 0.11 says that a later one will remove Pallas' part for Triton.
@@ -21,8 +21,8 @@ def pallas() -> tuple[Any, Any] | None:
     if not _FIRST_VERSION <= jax.__version_info__ < _FIRST_UNKNOWN:
         return None
     try:
-        from jax.experimental import pallas
-        from jax.experimental.pallas import triton
+        from jax.experimental import pallas  # pyright: ignore[reportMissingImports]
+        from jax.experimental.pallas import triton  # pyright: ignore[reportMissingImports]
     except ImportError:
         return None
     return pallas, triton
