@@ -357,7 +357,7 @@ def _is_plain(formula: Formula) -> bool:
     return formula.product_scale is not None and formula.dropout.rate < 1
 
 
-def _row_numbers(batch: Tensor, heads: int, length: Tensor, rows: Tensor) -> Tensor:
+def _row_numbers(batch: Tensor, heads: Tensor, length: Tensor, rows: Tensor) -> Tensor:
     """Return a number for each query of each head at `rows`, int32 `[B, H, C]`, as `[N, H]` counts them."""
     tokens = (ops.arange(batch, dtype="int32") * length)[:, None, None] + rows  # [B, 1, C]
     return tokens * heads + ops.arange(heads, dtype="int32")[:, None]
