@@ -63,9 +63,14 @@ def test_layers_import_keras_and_nothing_of_ours_above_them():
 
 @pytest.mark.parametrize(
     ("backend", "where"),
-    [("tensorflow", ["tensorflow/__init__.py"]), ("jax", []), ("torch", []), ("keras_hub", [])],
+    [
+        ("tensorflow", ["tensorflow/__init__.py"]),
+        ("jax", ["jax/__init__.py"]),
+        ("torch", []),
+        ("keras_hub", []),
+    ],
 )
-def test_layers_name_no_backend_but_tensorflow_in_one_place(backend, where):
+def test_layers_name_a_backend_in_one_place_or_none(backend, where):
     """They are written in keras.ops: Keras itself decides what is loaded beside the backend asked for.
 
     Layers of peers are known by their names: whoever has one has imported its package.
@@ -76,12 +81,13 @@ def test_layers_name_no_backend_but_tensorflow_in_one_place(backend, where):
     assert [path.relative_to(folder).as_posix() for path in named] == where
 
 
-def test_layers_use_tensorflow_only_by_the_functions_of_that_folder():
-    statement = re.compile(r"^\s*from keras_selfattn\.layers\.tensorflow import .*\btf\b", re.MULTILINE)
+@pytest.mark.parametrize(("room", "name"), [("tensorflow", "tf"), ("jax", "jax")])
+def test_layers_use_a_backend_only_by_the_functions_of_its_folder(room, name):
+    statement = re.compile(rf"^\s*from keras_selfattn\.layers\.{room} import .*\b{name}\b", re.MULTILINE)
     folder = Path(keras_selfattn.layers.__file__).parent
     named = [path for path in folder.rglob("*.py") if statement.search(path.read_text("utf-8"))]
     assert named
-    assert {path.parent for path in named} == {folder / "tensorflow"}
+    assert {path.parent for path in named} == {folder / room}
 
 
 def test_between_a_layer_and_keras_stands_at_most_one_class_of_ours():

@@ -48,6 +48,8 @@ class Formula:
             `[B, G, S, D]` and `distance` to the context `[B, H, T, D]`; by default the weighted sum.
         variables: what `score` and `combine` learn, by name.
         score_width: floats of memory that a score takes while it is computed.
+        product_scale: the factor, if a score is no more than the scaled product of query and key, and the
+            context the weighted sum; else None.
     """
 
     score: Callable[[Learned, Tensor, Tensor, Distance], Tensor]
@@ -55,6 +57,7 @@ class Formula:
     combine: Callable[[Learned, Tensor, Tensor, Distance], Tensor] = _sum_of_values
     variables: Learned = field(default_factory=dict)
     score_width: int = 1
+    product_scale: float | None = None
 
     def learned(self) -> Learned:
         """Return the variables as tensors, to which gradients flow through loops and rematerialisation."""

@@ -5,6 +5,7 @@
 | `packed`         | TensorFlow's own kernels (no XLA) and more than a few tokens: on the real tokens alone  |
 | `with_weights`   | the weights are to be returned: all pairs, exact rows for padding queries, too          |
 | `windowed`       | a window on both sides that is shorter than the sequence: queries against the keys near |
+| `fused`          | JAX on a Hopper GPU, half precision, products alone: in kernels that store no scores    |
 | `by_query_blocks`| JAX, PyTorch and XLA, and all scores at once would take much memory                     |
 | `plain`          | otherwise, and in graphs for other runtimes (`portable`): every query, every key        |
 
@@ -27,6 +28,7 @@ from keras import ops
 
 from keras_selfattn.layers.attention_math import Formula, map_queries, softmax_attention
 from keras_selfattn.layers.dropout import TokenNumbers
+from keras_selfattn.layers.jax.flash_attention import fits_kernels, flash_attention
 from keras_selfattn.layers.masks import PairMask, distances, zero_masked
 from keras_selfattn.layers.seeds import part_of_draw
 from keras_selfattn.layers.tensorflow import builds_portable_graph, runs_kernels
@@ -182,6 +184,8 @@ def choose_path(
         length = tokens.length
         if not isinstance(length, int) or length > keys_of_chunk(left, right):
             return windowed
+    if keras.backend.backend() == "jax" and _is_plain(formula) and fits_kernels(heads, pairs):
+        return fused
     size = queries_of_block(heads[0], formula.score_width)
     return plain if size is None else partial(by_query_blocks, size=size)
 
@@ -221,6 +225,20 @@ def windowed(
         rows_may_be_empty=pairs.rows_may_be_empty,
     )
     return tokens.join_heads(chunks.join(context)), None
+
+
+def fused(
+    heads: Heads, tokens: PaddedTokens, pairs: PairMask, formula: Formula, training: bool | None
+) -> tuple[Tensor, None]:
+    """Attend in kernels of a GPU (jax/flash_attention.py)."""
+    rate = formula.dropout.rate if training else 0.0
+    drawn: dict[str, Tensor] = {}
+    if formula.dropout.seeds is not None and rate:
+        rows = _row_numbers(tokens.batch, heads[0].shape[1], tokens.length, tokens.positions)
+        drawn = {"rate": rate, "seed": formula.dropout.seeds.next(), "rows": rows}
+    assert formula.product_scale is not None
+    context = flash_attention(heads, pairs, scale=formula.product_scale, **drawn)  # [B, T, H, D]
+    return ops.reshape(context, (-1, context.shape[2] * context.shape[3])), None
 
 
 def by_query_blocks(
@@ -320,16 +338,26 @@ def _dropout(
 ) -> Callable[[Tensor], Tensor] | None:
     """Return dropout for the attention weights of the queries at `rows`.
 
-    Queries are numbered as in the packed layout, so that both layouts drop the same weights on TensorFlow;
-    the module's docstring has the exceptions.
+    Queries are numbered as in the packed layout, so that all paths drop the same weights on TensorFlow and
+    JAX; the module's docstring has the exceptions.
     """
     if not training or formula.dropout.rate == 0:
         return None
 
     def dropped(weights: Tensor) -> Tensor:  # [B, H, C, S]
         batch, heads = ops.shape(weights)[:2]
-        tokens = (ops.arange(batch, dtype="int32") * length)[:, None, None] + rows  # [B, 1, C]
-        numbers = tokens * heads + ops.arange(heads, dtype="int32")[:, None]  # [B, H, C]
+        numbers = _row_numbers(batch, heads, length, rows)
         return formula.dropout(weights, training=True, tokens=TokenNumbers(numbers, batch * length * heads))
 
     return dropped
+
+
+def _is_plain(formula: Formula) -> bool:
+    """Return True if the weights are no more than the softmax of scaled products, some dropped."""
+    return formula.product_scale is not None and formula.dropout.rate < 1
+
+
+def _row_numbers(batch: Tensor, heads: Tensor, length: Tensor, rows: Tensor) -> Tensor:
+    """Return a number for each query of each head at `rows`, int32 `[B, H, C]`, as `[N, H]` counts them."""
+    tokens = (ops.arange(batch, dtype="int32") * length)[:, None, None] + rows  # [B, 1, C]
+    return tokens * heads + ops.arange(heads, dtype="int32")[:, None]

@@ -13,10 +13,14 @@ import keras
 from keras import ops
 
 from keras_selfattn.layers.argument_checks import checked_rate, checked_seed
+from keras_selfattn.layers.jax import dropout_bits as bits_of_jax
 from keras_selfattn.layers.seeds import SeedDraws, split_seed
-from keras_selfattn.layers.tensorflow.dropout_bits import keep_mask
+from keras_selfattn.layers.tensorflow import dropout_bits as bits_of_tensorflow
 
 Tensor = Any
+
+# PyTorch draws from its own generator.
+_KEEP_MASKS = {"tensorflow": bits_of_tensorflow.keep_mask, "jax": bits_of_jax.keep_mask}
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ class Dropout(keras.layers.Layer):
         inputs: tensor of any shape.
         training: dropout acts only if True.
         tokens: a number for each token of inputs `[tokens, features]`; with `per_sample`, the number of the
-            token's sample. On TensorFlow the numbers decide what is dropped, so that packed and padded tokens
-            drop the same elements. By default tokens are numbered in their order.
+            token's sample. On TensorFlow and JAX the numbers decide what is dropped, so that packed and
+            padded tokens drop the same elements. By default tokens are numbered in their order.
 
     Returns:
         A tensor like `inputs`.
@@ -88,6 +92,7 @@ class Dropout(keras.layers.Layer):
         if self.seeds is None:
             return _nothing
         seed = self.seeds.next()
+        keep_mask = _KEEP_MASKS[keras.backend.backend()]
         return lambda rows, columns, first: keep_mask(seed, rows, columns, self.rate, first)
 
     @property
@@ -100,7 +105,7 @@ class Dropout(keras.layers.Layer):
 
     def _kept(self, shape: list[Any], tokens: TokenNumbers | None) -> Tensor:
         """Return True for each element that is kept, bool of `shape`."""
-        if keras.backend.backend() == "tensorflow":
+        if keras.backend.backend() in _KEEP_MASKS:
             *leading, columns = [1, *shape] if len(shape) < 2 else shape
             if tokens is None:
                 rows = ops.reshape(ops.arange(math.prod(leading), dtype="int32"), leading)

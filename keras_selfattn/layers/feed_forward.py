@@ -124,10 +124,17 @@ def _gelu(x: Tensor) -> Tensor:
     """GELU.
 
     TensorFlow's own rounds the square root of 2 to float32, even for float64, and is made of an operation
-    that other runtimes lack.
+    that other runtimes lack. JAX' own computes two forms in half precision and chooses one.
     """
-    if keras.backend.standardize_dtype(x.dtype) != "float64" and not builds_portable_graph():
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    if keras.backend.backend() == "jax" and dtype in ("bfloat16", "float16"):
+        return ops.cast(_gelu_of_error(ops.cast(x, "float32")), dtype)
+    if dtype != "float64" and not builds_portable_graph():
         return keras.activations.gelu(x)
+    return _gelu_of_error(x)
+
+
+def _gelu_of_error(x: Tensor) -> Tensor:
     error: Tensor = ops.erf(x / math.sqrt(2))
     return 0.5 * x * (1.0 + error)
 

@@ -50,8 +50,8 @@ class SeedDraws(keras.random.SeedGenerator):
 def part_of_draw(draw: Tensor, number: Tensor) -> Tensor:
     """Return the draw for one part of a tensor that is dropped in parts; `number` is the part's first row.
 
-    On TensorFlow it is the given draw: there every row has bits of its own anyway.
+    On TensorFlow and JAX it is the given draw: there every row has bits of its own anyway.
     """
-    if keras.backend.backend() == "tensorflow":
+    if keras.backend.backend() != "torch":
         return draw
     return draw + ops.cast(ops.stack([number, ops.zeros_like(number)]), draw.dtype)

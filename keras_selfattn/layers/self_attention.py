@@ -160,7 +160,11 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         }
         vectors = 2 * self._head_dim if isinstance(self.position, RelativePositions) else 0
         width = 1 + vectors // self.num_heads
-        self._formula = Formula(self._score, self.weights_dropout, self._combine, self._learned, width)
+        alone = self.logit_cap is None and not self._position_enters_scores
+        scale = self._factors[1] if alone else None
+        self._formula = Formula(
+            self._score, self.weights_dropout, self._combine, self._learned, width, product_scale=scale
+        )
         go_on(self)
 
     def call(
@@ -192,9 +196,13 @@ class MultiHeadSelfAttention(SelfAttentionBase):
     @property
     def sees_distance(self) -> bool:
         """True if the distance from query to key matters."""
+        return self._position_enters_scores or self._reach != (None, None)
+
+    @property
+    def _position_enters_scores(self) -> bool:
+        """True if `position` does more than rotate queries and keys."""
         kind, base = type(self.position or PositionStrategy()), PositionStrategy
-        of_strategy = kind.logits is not base.logits or kind.context is not base.context
-        return of_strategy or self._reach != (None, None)
+        return kind.logits is not base.logits or kind.context is not base.context
 
     def call_tokens(
         self, x: Tensor, tokens: Tokens, pairs: PairMask, training: bool | None, return_weights: bool

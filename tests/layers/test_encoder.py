@@ -2,13 +2,15 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 import reference
-from backend import array, gradients, tensorflow_only
+from backend import BACKEND, array, gradients, tensorflow_only
 
 from keras_selfattn.layers import Encoder, EncoderBlock, RelativePositions, RotaryPositions
 from keras_selfattn.layers.attention_paths import PaddedTokens
+from keras_selfattn.layers.feed_forward import _gelu
 
 BATCH, LENGTH, HEADS, WIDTH, HIDDEN = 3, 5, 2, 14, 11
 
@@ -299,3 +301,13 @@ def test_an_unknown_argument_is_refused_by_the_encoder_itself_and_keras_own_reac
     encoder = Encoder(2, 2, name="mine", autocast=False, dtype="mixed_float16", trainable=False)
     assert (encoder.name, encoder.autocast, encoder.trainable) == ("mine", False, False)
     assert encoder._blocks[1].compute_dtype == "float16"
+
+
+@pytest.mark.skipif(BACKEND != "jax", reason="elsewhere it is Keras' own")
+@pytest.mark.parametrize(("dtype", "bits"), [("bfloat16", 8), ("float16", 11)])
+def test_gelu_in_half_precision_is_rounded_once(dtype, bits):
+    x = keras.ops.cast(np.linspace(-4, 4, 999), dtype)
+    exact = array(x).astype("float64")
+    exact = exact * np.array([1 + math.erf(each / 2**0.5) for each in exact]) / 2
+    error = np.abs(array(_gelu(x)) - exact)
+    assert (error <= np.abs(exact) * 2.0**-bits + 1e-6).all()

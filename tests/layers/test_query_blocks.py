@@ -74,8 +74,8 @@ def test_outputs_and_gradients_equal_those_of_all_queries_at_once(name, masks, s
     assert_close(outputs_and_gradients(layer, **MASKS[masks]), wanted)
 
 
-@tensorflow_only
-@pytest.mark.parametrize("name", ["t5", "grouped attention"])
+@pytest.mark.skipif(BACKEND == "torch", reason="PyTorch draws from its own generator")
+@pytest.mark.parametrize("name", mostly_slow(["grouped attention", "t5"][: 1 if BACKEND == "jax" else 2]))
 def test_dropout_takes_the_elements_that_it_takes_of_all_queries_at_once(name, small_blocks):
     def run():
         layer = randomised(MAKE[name](), WIDTH, 0.3)
