@@ -39,6 +39,9 @@ Heads = tuple[Tensor, Tensor, Tensor]
 
 # With at most so many tokens, the loops over packed tokens cost more than padding, so nothing is packed.
 _FEW_TOKENS = 256
+# Where a batch has few tokens, but a graph does not know how many, the steps that cut chunks cost more than the
+# scores that they save, unless chunks have fewer keys than this.
+_FEW_KEYS = 128
 # Scores of a block of queries, over all samples and heads (8 MB of float32). Blocks are faster than all
 # scores at once, which fit in no cache; even in training, where the gradient computes them again.
 _SCORES = 2**21
@@ -54,15 +57,17 @@ class PaddedTokens:
     Args:
         inputs: `[B, T, D]`.
         real: bool `[B, T]`, True for real tokens, False for padding; None if all are real.
+        few: whether the batch is known to have few tokens where its length is not known.
 
     Attributes:
         losses: scalars, the penalties of a call (see `WeightSettings`).
     """
 
-    def __init__(self, inputs: Tensor, real: Tensor | None) -> None:
+    def __init__(self, inputs: Tensor, real: Tensor | None, few: bool = False) -> None:
         self.batch, self.length = ops.shape(inputs)[:2]
+        self.few = few
         self.losses: list[Tensor] = []
-        self._real = real
+        self._flat_real = None if real is None else ops.reshape(real, (-1,))  # [N]
 
     @property
     def positions(self) -> Tensor:
@@ -82,11 +87,12 @@ class PaddedTokens:
 
     def pack(self, x: Tensor) -> Tensor:
         """Return `[B, T, D]` as `[N, D]`, with zeros for padding, whose NaN must not enter a product."""
-        return ops.reshape(zero_masked(x, self._real), (self.batch * self.length, x.shape[-1]))
+        return zero_masked(ops.reshape(x, (-1, x.shape[-1])), self._flat_real)
 
     def unpack(self, x: Tensor) -> Tensor:
         """Return `[N, D]` as `[B, T, D]`, zeros for padding."""
-        return zero_masked(ops.reshape(x, (self.batch, self.length, x.shape[-1])), self._real)
+        whole = zero_masked(x, self._flat_real)
+        return ops.reshape(whole, (self.batch, self.length, x.shape[-1]))
 
     def split_heads(self, x: Tensor, num_heads: int) -> Tensor:
         """Return `[N, H D]` as `[B, H, T, D]`."""
@@ -121,8 +127,8 @@ def on_tokens(
         found = tokens.unpack(found)
         return (found, weights) if return_weights else found, tokens.losses
 
-    def padded() -> tuple[Any, list[Tensor]]:
-        return outputs(PaddedTokens(inputs, pairs.real))
+    def padded(few: bool = False) -> tuple[Any, list[Tensor]]:
+        return outputs(PaddedTokens(inputs, pairs.real, few))
 
     def packed() -> tuple[Any, list[Tensor]]:
         named = pairs.names_positions
@@ -144,7 +150,7 @@ def _layout(
     if known or training:  # a training graph of unknown sizes always packs
         return packed
     batch, length = ops.shape(inputs)[:2]
-    return lambda: ops.cond(batch * length <= _FEW_TOKENS, padded, packed)
+    return lambda: ops.cond(batch * length <= _FEW_TOKENS, partial(padded, few=True), packed)
 
 
 def attend(
@@ -179,8 +185,8 @@ def choose_path(
         return with_weights
     left, right = pairs.reach
     if left is not None and right is not None and not builds_portable_graph():
-        length = tokens.length
-        if not isinstance(length, int) or length > keys_of_chunk(left, right):
+        length, keys = tokens.length, keys_of_chunk(left, right)
+        if (length > keys) if isinstance(length, int) else not (tokens.few and keys >= _FEW_KEYS):
             return windowed
     size = queries_of_block(heads[0], formula.score_width)
     return plain if size is None else partial(by_query_blocks, size=size)

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_selfattn.models.vocabulary import PADDING_ID, UNKNOWN_ID
@@ -76,7 +77,7 @@ class NGramEmbedding(keras.layers.Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         ngrams = zip(self._tables, self._ngrams(inputs), strict=True)
-        vectors = [table(ids) for table, ids in ngrams]  # each [B, T, D]
+        vectors = [_looked_up(table, ids) for table, ids in ngrams]  # each [B, T, D]
         return sum(vectors[1:], vectors[0]) * math.sqrt(self.width)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:
@@ -159,7 +160,7 @@ class SpellingEmbedding(keras.layers.Layer):
             # Elsewhere each look-up would have a gradient of the size of the table.
             return ops.sum(self._table(places), axis=-2) * math.sqrt(self.width)  # [B, T, D]
         # One at a time: all at once would take K times the memory.
-        vectors = [self._table(places[..., piece]) for piece in range(self.pieces)]
+        vectors = [_looked_up(self._table, each) for each in ops.unstack(places, self.pieces, axis=-1)]
         return sum(vectors[1:], vectors[0]) * math.sqrt(self.width)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:
@@ -171,6 +172,14 @@ class SpellingEmbedding(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         names = ("vocabulary_size", "pieces", "buckets", "width")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def _looked_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:
+    """Return `table(ids)` for ids that are not negative, on TensorFlow in one step: Keras takes five."""
+    plain = table.quantization_mode is None and table.compute_dtype == table.variable_dtype
+    if keras.backend.backend() != "tensorflow" or not plain:
+        return table(ids)
+    return tf.gather(tf.convert_to_tensor(table.embeddings), ids)
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
