@@ -39,8 +39,8 @@ Heads = tuple[Tensor, Tensor, Tensor]
 
 # With at most so many tokens, the loops over packed tokens cost more than padding, so nothing is packed.
 _FEW_TOKENS = 256
-# Where a batch has few tokens, but a graph does not know how many, the steps that cut chunks cost more than the
-# scores that they save, unless chunks have fewer keys than this.
+# A graph that knows of few tokens, but not how many, cuts no chunks of so many keys or more: the steps would
+# cost more than the scores that they save.
 _FEW_KEYS = 128
 # Scores of a block of queries, over all samples and heads (8 MB of float32). Blocks are faster than all
 # scores at once, which fit in no cache; even in training, where the gradient computes them again.
