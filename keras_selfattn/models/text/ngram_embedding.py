@@ -155,7 +155,7 @@ class SpellingEmbedding(keras.layers.Layer):
         self._table.build(input_shape)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        places = ops.take(self.places, ops.cast(inputs, "int32"), axis=0)  # [B, T, K]
+        places = _rows(self.places, ops.cast(inputs, "int32"))  # [B, T, K]
         if training and keras.backend.backend() != "tensorflow":
             # Elsewhere each look-up would have a gradient of the size of the table.
             return ops.sum(self._table(places), axis=-2) * math.sqrt(self.width)  # [B, T, D]
@@ -175,11 +175,16 @@ class SpellingEmbedding(keras.layers.Layer):
 
 
 def _looked_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:
-    """Return `table(ids)` for ids that are not negative, on TensorFlow in one step: Keras takes five."""
+    """Return `table(ids)`, for ids that are not negative."""
     plain = table.quantization_mode is None and table.compute_dtype == table.variable_dtype
-    if keras.backend.backend() != "tensorflow" or not plain:
-        return table(ids)
-    return tf.gather(tf.convert_to_tensor(table.embeddings), ids)
+    return _rows(table.embeddings, ids) if plain else table(ids)
+
+
+def _rows(weight: Tensor, ids: Tensor) -> Tensor:
+    """Return rows of a weight; on TensorFlow by one step, where Keras takes four for negative ids."""
+    if keras.backend.backend() != "tensorflow":
+        return ops.take(weight, ids, axis=0)
+    return tf.gather(tf.convert_to_tensor(weight), ids)
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
