@@ -47,7 +47,7 @@ def test_a_short_text_runs_few_operations(version):
         fetches = [info.name for info in signature.outputs.values()]
         feeds = {signature.inputs["text"].name: ["surprisingly good"]}
         session.run(fetches, feeds, options=options, run_metadata=ran)
-    assert sum(len(device.node_stats) for device in ran.step_stats.dev_stats) < 0
+    assert sum(len(device.node_stats) for device in ran.step_stats.dev_stats) < 620
 
 
 @pytest.mark.process
