@@ -160,7 +160,8 @@ class SpellingEmbedding(keras.layers.Layer):
             # Elsewhere each look-up would have a gradient of the size of the table.
             return ops.sum(self._table(places), axis=-2) * math.sqrt(self.width)  # [B, T, D]
         # One at a time: all at once would take K times the memory.
-        vectors = [_looked_up(self._table, each) for each in ops.unstack(places, self.pieces, axis=-1)]
+        pieces: Any = ops.unstack(places, self.pieces, axis=-1)  # each [B, T]
+        vectors = [_looked_up(self._table, piece) for piece in pieces]
         return sum(vectors[1:], vectors[0]) * math.sqrt(self.width)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:
