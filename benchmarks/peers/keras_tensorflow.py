@@ -33,12 +33,13 @@ def _prepared(case: Case, make: Callable[[Case], keras_blocks.Stack]) -> Prepare
     infer = _inference(case, stack)
     x, mask = map(tf.constant, case.inputs())
     x = tf.cast(x, case.dtype)
+    if case.exported:
+        return _served(case, infer)
     if not case.training:
-        call = _reloaded(infer) if case.exported else infer
         return Prepared(
-            run=lambda: call(x, mask),
-            warm=lambda: call(x[:1, :8], mask[:1, :8]),
-            outputs=lambda: tf.cast(call(x, mask), "float32").numpy()[mask.numpy()],
+            run=lambda: infer(x, mask),
+            warm=lambda: infer(x[:1, :8], mask[:1, :8]),
+            outputs=lambda: tf.cast(infer(x, mask), "float32").numpy()[mask.numpy()],
         )
     step, cotangent = _step(case, stack, training=True), tf.constant(case.cotangent())
     return Prepared(
@@ -76,14 +77,27 @@ def _slope(case: Case, stack: keras_blocks.Stack) -> float:
     return along([gradient.numpy() for gradient in gradients], stack.direction(case))
 
 
-def _reloaded(infer: Any) -> Any:
-    import tensorflow as tf
+def _served(case: Case, infer: Any) -> Prepared:
+    """Export the function, and call it as our server does, without the request."""
+    from keras_selfattn.serving.server import ServerConfig
+    from keras_selfattn.serving.server.models.servable import SavedModelServable, session_config
 
     with tempfile.TemporaryDirectory() as folder:
         _save(infer, folder)
-        loaded: Any = tf.saved_model.load(folder)
-    # The function keeps no reference to the variables' owner; this lambda does.
-    return lambda x, mask: loaded.call(x, mask)  # noqa: PLW0108
+        config = session_config(ServerConfig("blocks", folder))
+        servable = SavedModelServable("blocks", 1, Path(folder), ["serve"], config, is_ours=True)
+    signature = servable.signatures["serving_default"]
+    names = {len(info.tensor_shape.dim): info.name for info in signature.inputs.values()}  # x 3, mask 2
+    fetches = [info.name for info in signature.outputs.values()]
+    x, mask = case.inputs()
+
+    def call(samples: int, tokens: int) -> Any:
+        given = {names[3]: x[:samples, :tokens], names[2]: mask[:samples, :tokens]}
+        return servable.run(given, fetches, None)[0]
+
+    return Prepared(
+        run=lambda: call(*mask.shape), warm=lambda: call(1, 8), outputs=lambda: call(*mask.shape)[mask]
+    )
 
 
 def _save(infer: Any, folder: str | Path) -> None:

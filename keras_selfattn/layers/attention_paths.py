@@ -41,6 +41,9 @@ Heads = tuple[Tensor, Tensor, Tensor]
 
 # With at most so many tokens, the loops over packed tokens cost more than padding, so nothing is packed.
 _FEW_TOKENS = 256
+# A graph that knows of few tokens, but not how many, cuts no chunks of so many keys or more: the steps would
+# cost more than the scores that they save.
+_FEW_KEYS = 128
 # Scores of a block of queries, over all samples and heads (8 MB of float32). Blocks are faster than all
 # scores at once, which fit in no cache; even in training, where the gradient computes them again.
 _SCORES = 2**21
@@ -56,15 +59,17 @@ class PaddedTokens:
     Args:
         inputs: `[B, T, D]`.
         real: bool `[B, T]`, True for real tokens, False for padding; None if all are real.
+        few: whether the batch is known to have few tokens where its length is not known.
 
     Attributes:
         losses: scalars, the penalties of a call (see `WeightSettings`).
     """
 
-    def __init__(self, inputs: Tensor, real: Tensor | None) -> None:
+    def __init__(self, inputs: Tensor, real: Tensor | None, few: bool = False) -> None:
         self.batch, self.length = ops.shape(inputs)[:2]
+        self.few = few
         self.losses: list[Tensor] = []
-        self._real = real
+        self._flat_real = None if real is None else ops.reshape(real, (-1,))  # [N]
 
     @property
     def positions(self) -> Tensor:
@@ -84,11 +89,12 @@ class PaddedTokens:
 
     def pack(self, x: Tensor) -> Tensor:
         """Return `[B, T, D]` as `[N, D]`, with zeros for padding, whose NaN must not enter a product."""
-        return ops.reshape(zero_masked(x, self._real), (self.batch * self.length, x.shape[-1]))
+        return zero_masked(ops.reshape(x, (-1, x.shape[-1])), self._flat_real)
 
     def unpack(self, x: Tensor) -> Tensor:
         """Return `[N, D]` as `[B, T, D]`, zeros for padding."""
-        return zero_masked(ops.reshape(x, (self.batch, self.length, x.shape[-1])), self._real)
+        whole = zero_masked(x, self._flat_real)
+        return ops.reshape(whole, (self.batch, self.length, x.shape[-1]))
 
     def split_heads(self, x: Tensor, num_heads: int) -> Tensor:
         """Return `[N, H D]` as `[B, H, T, D]`."""
@@ -123,8 +129,8 @@ def on_tokens(
         found = tokens.unpack(found)
         return (found, weights) if return_weights else found, tokens.losses
 
-    def padded() -> tuple[Any, list[Tensor]]:
-        return outputs(PaddedTokens(inputs, pairs.real))
+    def padded(few: bool = False) -> tuple[Any, list[Tensor]]:
+        return outputs(PaddedTokens(inputs, pairs.real, few))
 
     def packed() -> tuple[Any, list[Tensor]]:
         named = pairs.names_positions
@@ -146,7 +152,7 @@ def _layout(
     if known or training:  # a training graph of unknown sizes always packs
         return packed
     batch, length = ops.shape(inputs)[:2]
-    return lambda: ops.cond(batch * length <= _FEW_TOKENS, padded, packed)
+    return lambda: ops.cond(batch * length <= _FEW_TOKENS, partial(padded, few=True), packed)
 
 
 def attend(
@@ -181,8 +187,8 @@ def choose_path(
         return with_weights
     left, right = pairs.reach
     if left is not None and right is not None and not builds_portable_graph():
-        length = tokens.length
-        if not isinstance(length, int) or length > keys_of_chunk(left, right):
+        length, keys = tokens.length, keys_of_chunk(left, right)
+        if (length > keys) if isinstance(length, int) else not (tokens.few and keys >= _FEW_KEYS):
             return windowed
     if keras.backend.backend() == "jax" and _is_plain(formula) and fits_kernels(heads, pairs):
         return fused

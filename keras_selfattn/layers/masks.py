@@ -17,6 +17,8 @@ from keras_selfattn.layers.argument_checks import (
     checked_pairs,
     known_values,
 )
+from keras_selfattn.layers.tensorflow import runs_kernels
+from keras_selfattn.layers.tensorflow.fused import chosen_rows
 
 Tensor = Any
 
@@ -146,13 +148,15 @@ def row_mask(inputs: Tensor, mask: Tensor | None, valid_lens: Tensor | None) -> 
 
 
 def zero_masked(outputs: Tensor, real: Tensor | None) -> Tensor:
-    """Return `outputs` `[B, T, D]` with exact zeros where `real` `[B, T]` is False.
+    """Return `outputs` `[B, T, D]` or `[N, D]` with exact zeros where `real` `[B, T]` or `[N]` is False.
 
-    A `where`, not a product: a product would keep NaN and infinity.
+    A choice, not a product: a product would keep NaN and infinity.
     """
     if real is None:
         return outputs
-    return ops.where(ops.expand_dims(real, 2), outputs, ops.zeros((), dtype=outputs.dtype))
+    if runs_kernels(outputs):
+        return chosen_rows(outputs, real)
+    return ops.where(ops.expand_dims(real, -1), outputs, ops.zeros((), dtype=outputs.dtype))
 
 
 def within(reach: tuple[int | None, int | None], distance: Tensor) -> Tensor:

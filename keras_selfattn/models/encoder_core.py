@@ -114,7 +114,10 @@ class Neighbours(keras.layers.Layer):
             inputs = inputs * mask
         before = ops.pad(inputs, [[0, 0], [1, 0], [0, 0]])[:, :-1]
         after = ops.pad(inputs, [[0, 0], [0, 1], [0, 0]])[:, 1:]
-        x = inputs + self._dense(ops.concatenate([before, inputs, after], axis=-1))  # [B, T, D]
+        around: Tensor = ops.concatenate([before, inputs, after], axis=-1)
+        # As a matrix: TensorFlow fuses product, bias and GELU in two dimensions, not in three.
+        found = self._dense(ops.reshape(around, (-1, around.shape[-1])))
+        x = inputs + ops.reshape(found, ops.shape(inputs))  # [B, T, D]
         return x if mask is None else x * mask
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:

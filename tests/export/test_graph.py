@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import keras
 import pytest
@@ -30,6 +31,23 @@ def test_the_graph_is_the_one_looked_at_and_holds_no_random_number_and_no_gradie
     # StopGradient is the identity where nothing is trained; the moments of a normalisation hold one.
     assert [op for op in counts if any(part in op for part in parts) and op != "StopGradient"] == []
     assert set(counts) <= set(OLDEST)
+
+
+@pytest.mark.slow
+def test_a_short_text_runs_few_operations(version):
+    """Each takes a microsecond or more, which is what the time of a short text consists of."""
+    v1: Any = tf.compat.v1
+    with v1.Session(graph=tf.Graph()) as session:
+        (signature,) = (
+            each
+            for name, each in v1.saved_model.load(session, ["serve"], str(version)).signature_def.items()
+            if name == "serving_default"
+        )
+        options, ran = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), v1.RunMetadata()
+        fetches = [info.name for info in signature.outputs.values()]
+        feeds = {signature.inputs["text"].name: ["surprisingly good"]}
+        session.run(fetches, feeds, options=options, run_metadata=ran)
+    assert sum(len(device.node_stats) for device in ran.step_stats.dev_stats) < 620
 
 
 @pytest.mark.process

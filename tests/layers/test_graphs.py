@@ -17,7 +17,8 @@ if BACKEND != "tensorflow":
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from keras_selfattn.layers.masks import PairMask
+from keras_selfattn.layers import attention_paths
+from keras_selfattn.layers.masks import PairMask, zero_masked
 from keras_selfattn.layers.tensorflow import block_walk as blocks
 from keras_selfattn.layers.tensorflow import fuses_norms
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
@@ -61,6 +62,23 @@ def test_the_pattern_of_a_normalisation_is_not_used_where_nothing_fuses_it(opera
     assert operations["Rsqrt"] > 0
 
 
+@pytest.mark.parametrize(("window", "cut"), [(128, False), (4, True)])
+def test_few_tokens_are_cut_into_chunks_for_a_short_window_only(monkeypatch, window, cut):
+    """The graph knows that its tokens are few, but not how many; the layer alone sees all sizes."""
+    taken, windowed = [], attention_paths.windowed
+    monkeypatch.setattr(attention_paths, "windowed", lambda *given: taken.append(window) or windowed(*given))
+    layer = randomised(layers.MultiHeadSelfAttention(2, window=window), WIDTH, 0.3)
+    x = np.random.default_rng(0).normal(size=(2, 100, WIDTH)).astype("float32")
+    mask = np.arange(100) < np.array([[100], [9]])
+    sizes = [tf.TensorSpec([None, None, WIDTH]), tf.TensorSpec([None, None], tf.bool)]
+    found = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=sizes)(x, mask)
+    assert bool(taken) == cut
+    eager = [layer(x[:1], mask=mask[:1])[0], layer(x[1:, :9])[0]]
+    np.testing.assert_allclose(array(found)[0], array(eager[0]), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(array(found)[1, :9], array(eager[1]), rtol=1e-5, atol=1e-5)
+    assert not array(found)[1, 9:].any()
+
+
 @pytest.mark.parametrize("policy", ["float32", "float64", "mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("many", [False, True])
 def test_normalisation_of_few_and_many_tokens_is_keras(policy, many):
@@ -76,6 +94,21 @@ def test_normalisation_of_few_and_many_tokens_is_keras(policy, many):
     assert found.dtype == wanted.dtype
     tolerance = {"float32": 2e-6, "float64": 1e-12}.get(policy, 0.01)
     np.testing.assert_allclose(array(found), array(wanted), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (6,), (2, 0), (0,)])
+def test_zeros_replace_padding_even_where_it_is_no_number(shape):
+    x = np.random.default_rng(0).normal(size=(*shape, 5)).astype("float32")
+    real = np.arange(np.prod(shape)).reshape(shape) % 3 != 1
+    x[~real] = np.nan
+    wanted = np.zeros_like(x)
+    wanted[real] = x[real]
+    given = tf.Variable(x)
+    with tf.GradientTape() as tape:
+        found = zero_masked(tf.convert_to_tensor(given), tf.constant(real))
+        total = tf.reduce_sum(found)
+    np.testing.assert_array_equal(array(found), wanted)
+    np.testing.assert_array_equal(array(tape.gradient(total, given)), np.repeat(real[..., None], 5, -1))
 
 
 @pytest.mark.parametrize("name", ["attention", "feed_forward"])

@@ -1,4 +1,4 @@
-"""Layer normalisation that TensorFlow fuses, and a bias whose gradient is right in half precision.
+"""Layer normalisation that TensorFlow fuses, a bias whose gradient is right in half precision, chosen rows.
 
 Axes: N (tokens), D (features).
 """
@@ -26,6 +26,16 @@ def add_bias(product: Tensor, bias: Tensor) -> Tensor:
 
     # A tensor: the gradient of a variable would have to be returned separately.
     return added(product, tf.cast(tf.convert_to_tensor(bias), product.dtype))
+
+
+def chosen_rows(x: Tensor, chosen: Tensor) -> Tensor:
+    """Return `[..., D]` with zeros where `chosen` `[...]` is False.
+
+    TensorFlow's first `Select` copies whole rows. `tf.where`, which broadcasts, takes twice as long.
+    """
+    rows = tf.reshape(x, [-1, x.shape[-1]]) if len(x.shape) != 2 else x
+    found = tf.raw_ops.Select(condition=tf.reshape(chosen, [-1]), x=rows, y=tf.zeros_like(rows))
+    return found if len(x.shape) == 2 else tf.reshape(found, tf.shape(x))
 
 
 def layer_norm(x: Tensor, gain: Tensor, shift: Tensor | None, epsilon: float) -> Tensor:

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_selfattn.models.vocabulary import PADDING_ID, UNKNOWN_ID
@@ -76,7 +77,7 @@ class NGramEmbedding(keras.layers.Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         ngrams = zip(self._tables, self._ngrams(inputs), strict=True)
-        vectors = [table(ids) for table, ids in ngrams]  # each [B, T, D]
+        vectors = [_looked_up(table, ids) for table, ids in ngrams]  # each [B, T, D]
         return sum(vectors[1:], vectors[0]) * math.sqrt(self.width)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:
@@ -154,12 +155,13 @@ class SpellingEmbedding(keras.layers.Layer):
         self._table.build(input_shape)
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        places = ops.take(self.places, ops.cast(inputs, "int32"), axis=0)  # [B, T, K]
+        places = _rows(self.places, ops.cast(inputs, "int32"))  # [B, T, K]
         if training and keras.backend.backend() != "tensorflow":
             # Elsewhere each look-up would have a gradient of the size of the table.
             return ops.sum(self._table(places), axis=-2) * math.sqrt(self.width)  # [B, T, D]
         # One at a time: all at once would take K times the memory.
-        vectors = [self._table(places[..., piece]) for piece in range(self.pieces)]
+        pieces: Any = ops.unstack(places, self.pieces, axis=-1)  # each [B, T]
+        vectors = [_looked_up(self._table, piece) for piece in pieces]
         return sum(vectors[1:], vectors[0]) * math.sqrt(self.width)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor:
@@ -171,6 +173,19 @@ class SpellingEmbedding(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         names = ("vocabulary_size", "pieces", "buckets", "width")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+def _looked_up(table: keras.layers.Embedding, ids: Tensor) -> Tensor:
+    """Return `table(ids)`, for ids that are not negative."""
+    plain = table.quantization_mode is None and table.compute_dtype == table.variable_dtype
+    return _rows(table.embeddings, ids) if plain else table(ids)
+
+
+def _rows(weight: Tensor, ids: Tensor) -> Tensor:
+    """Return rows of a weight; on TensorFlow by one step, where Keras takes four for negative ids."""
+    if keras.backend.backend() != "tensorflow":
+        return ops.take(weight, ids, axis=0)
+    return tf.gather(tf.convert_to_tensor(weight), ids)
 
 
 @keras.saving.register_keras_serializable(package="keras_selfattn")
