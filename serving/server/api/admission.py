@@ -58,6 +58,7 @@ class InFlight:
 
 # All requests together may grow by this many times the limit of one request.
 _LARGEST_AT_A_TIME = 4
+_FIELD_BYTES = 2
 # Bytes of a tf.Example in memory beside its message: Python's object, and a tensor's string.
 _EXAMPLE_BYTES = 33 + 32
 
@@ -168,7 +169,7 @@ class _Growth:
 def check_fields(data: bytes, most: int) -> None:
     """Refuse a request with more fields than any real one has, before it is parsed.
 
-    A field takes two bytes of a message, and may take a message of its own in memory.
+    A field takes at least two bytes of a message, and may take a message of its own in memory.
 
     Args:
         data: the serialized request.
@@ -177,7 +178,7 @@ def check_fields(data: bytes, most: int) -> None:
     Raises:
         InvalidArgumentError: it has more.
     """
-    if field_count(data, most) > most:
+    if len(data) > _FIELD_BYTES * most and field_count(data, most) > most:
         raise InvalidArgumentError(
             f"a request must have at most {most} fields, such as inputs. Received more"
         )

@@ -95,7 +95,7 @@ class InferenceApi:
         self._management = management
         self._check_method = config.enable_signature_method_name_check
         as_content = config.enable_serialization_as_tensor_content
-        self._encode = codec.encode_array if as_content else codec.encode_fields
+        self._encode = codec.encode_array if as_content else None
 
     async def predict(self, data: bytes, deadline: float | None) -> bytes:
         """A PredictResponse."""

@@ -110,7 +110,9 @@ class PredictCall:
         Raises:
             UnimplementedError: an output has a type that no message can carry.
         """
-        outputs = {alias: self._output(alias, array) for alias, array in zip(self._aliases, arrays, strict=True)}
+        outputs = {
+            alias: self._output(alias, array) for alias, array in zip(self._aliases, arrays, strict=True)
+        }
         # As protobuf's deterministic serialization, which does not depend on the order of a hash map.
         return b"".join([*(outputs[alias] for alias in sorted(outputs)), self._spec])
 

@@ -213,7 +213,7 @@ def _shortened(array: np.ndarray) -> np.ndarray:
 def _shortened_number(value: float) -> float:
     if not math.isfinite(value):
         return value
-    for digits in _DIGITS:
+    for digits in sorted(_DIGITS):
         short = float(f"{value:.{digits - 1}e}")
         if _FLOAT32.unpack(_FLOAT32.pack(short))[0] == value:
             return short
