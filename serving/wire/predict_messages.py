@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from . import codec
 from . import messages_pb2 as pb
 from .dtypes import CodecError, kind_of
+from .varints import varint
 
 # Below this many bytes protobuf parses an answer faster than Python code.
 _LARGE = 2**16
@@ -107,18 +108,7 @@ def _description(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
 
 
 def _message(tag: bytes, chunks: list[bytes | memoryview]) -> list[bytes | memoryview]:
-    return [tag + _varint(sum(map(len, chunks))), *chunks]
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
+    return [tag + varint(sum(map(len, chunks))), *chunks]
 
 
 def _parsed(data: bytes) -> tuple[dict[str, _Apart], pb.ModelSpec]:

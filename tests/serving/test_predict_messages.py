@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tensorflow_serving.apis import predict_pb2
 
-from keras_selfattn.serving.wire import codec, dtypes, predict_messages
+from keras_selfattn.serving.wire import codec, dtypes, predict_answers, predict_messages
 from keras_selfattn.serving.wire import messages_pb2 as pb
 
 DTYPES = [
@@ -203,3 +203,39 @@ def test_values_in_another_types_field_are_read_as_protobuf_would_have_it(dtype)
             predict_messages.predict_response(data)
     else:
         same(predict_messages.predict_response(data)[0]["y"], expected)
+
+
+def answer_by_protobuf(outputs):
+    tensors = {name: codec.encode_fields(array) for name, array in outputs.items()}
+    return pb.PredictResponse(outputs=tensors).SerializeToString(deterministic=True)
+
+
+def answer_by_hand(outputs):
+    return b"".join(predict_answers.output(name, outputs[name]) for name in sorted(outputs))
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(named)
+def test_an_answer_by_hand_has_the_bytes_of_protobufs(outputs):
+    assert answer_by_hand(outputs) == answer_by_protobuf(outputs)
+
+
+def test_answers_of_each_form_have_the_bytes_of_protobufs():
+    for array in (
+        *(np.array(values, np.float32) for values in (1.5, [], [[1, 2], [3, 4]], np.arange(300.0))),
+        *(np.array([1, 0, 3], name) for name in DTYPES),
+        np.float32([[1, 2], [3, 4]]).T,
+        np.array([1.5, 2.5], ">f4"),
+        np.array([[b"", b"a" * 200]], object),
+        np.array("text", object),
+    ):
+        outputs = {"\u00e9": array, "y" * 130: array, "a": array}
+        assert answer_by_hand(outputs) == answer_by_protobuf(outputs), (array.dtype, array.shape)
+
+
+def test_an_answer_that_no_message_can_carry_is_refused():
+    with pytest.raises(dtypes.CodecError, match="cannot be sent"):
+        predict_answers.output("y", np.array(["2026-01-01"], "datetime64[D]"))
+    with pytest.raises(dtypes.CodecError, match="Element 1 is int 3"):
+        predict_answers.output("y", np.array([b"a", 3], object))

@@ -398,6 +398,7 @@ def test_floats_have_six_digits_where_these_are_enough_else_nine_and_always_a_po
         "9000000.0 999999.0 0.5 0.0003 3e-05 555557.5 0.333333343 16777216.0 -0.0 1000000000.0 0.1 1e+20"
     )
     assert written(np.array(values, np.float32)) == expected.split()
+    assert written(np.array(values * 3, np.float32)) == expected.split() * 3
 
 
 def test_what_is_not_finite_is_written_as_a_word():
@@ -423,8 +424,9 @@ def test_text_that_is_no_utf8_is_replaced_and_the_answer_stays_json():
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.floats(width=32) | st.integers(-(10**8), 10**8), min_size=1))
 def test_float32_values_are_read_back_as_themselves(values):
-    array = np.array(values, np.float32)
-    same(np.array([float(text) for text in written(array)], np.float32), array, "f4")
+    # Few values are written one by one, many by NumPy.
+    for array in (np.array(values[:32], np.float32), np.repeat(np.array(values, np.float32), 33)):
+        same(np.array([float(text) for text in written(array)], np.float32), array, "f4")
 
 
 @pytest.mark.slow
@@ -437,8 +439,9 @@ def test_float32_values_have_the_digits_that_printf_gives_them(values):
         short = f"{value:.6g}"
         return float(short if np.float32(short) == np.float32(value) else f"{value:.9g}")
 
-    array = np.array(values, np.float32)
-    assert [float(text) for text in written(array)] == [shortest(value) for value in array.tolist()]
+    # Few values are written one by one, many by NumPy.
+    for array in (np.array(values[:32], np.float32), np.repeat(np.array(values, np.float32), 33)):
+        assert [float(text) for text in written(array)] == [shortest(value) for value in array.tolist()]
 
 
 @pytest.mark.parametrize("value", [9.44935e10, 2.62261e14, -7.80198e-18, 1e-45, 3.4028235e38])

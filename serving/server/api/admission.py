@@ -9,7 +9,7 @@ Reference: tensorflow/core/framework/tensor.proto, tensorflow_serving/apis/input
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from ...errors import InvalidArgumentError, ResourceExhaustedError
 from ...wire import codec
@@ -58,6 +58,7 @@ class InFlight:
 
 # All requests together may grow by this many times the limit of one request.
 _LARGEST_AT_A_TIME = 4
+_FIELD_BYTES = 2
 # Bytes of a tf.Example in memory beside its message: Python's object, and a tensor's string.
 _EXAMPLE_BYTES = 33 + 32
 
@@ -79,26 +80,17 @@ class Admission:
         self._most_growth = config.max_request_tensor_bytes
         self._requests = 0
         self._growth = 0
+        self._each = _Request(self)
 
-    @contextlib.contextmanager
-    def request(self) -> Iterator[None]:
+    def request(self) -> AbstractContextManager[None]:
         """Count a request until it has its answer.
 
         Raises:
-            ResourceExhaustedError: the limit of waiting and running requests is reached.
+            ResourceExhaustedError: on entry, the limit of waiting and running requests is reached.
         """
-        if self._requests >= self._most_requests:
-            raise ResourceExhaustedError(
-                f"{self._most_requests} requests wait or run, which is this server's limit; try again later"
-            )
-        self._requests += 1
-        try:
-            yield
-        finally:
-            self._requests -= 1
+        return self._each
 
-    @contextlib.contextmanager
-    def growth(self, size: int, becomes: int) -> Iterator[None]:
+    def growth(self, size: int, becomes: int) -> AbstractContextManager[None]:
         """Count the memory of a request beyond its message, until it has its answer.
 
         Args:
@@ -106,10 +98,23 @@ class Admission:
             becomes: bytes of its tensors in memory.
 
         Raises:
-            InvalidArgumentError: the memory is above the limit of one request.
-            ResourceExhaustedError: the memory is more than the waiting and running requests leave.
+            InvalidArgumentError: on entry, the memory is above the limit of one request.
+            ResourceExhaustedError: on entry, the memory is more than the waiting and running requests leave.
         """
-        growth = max(0, becomes - size)
+        return _Growth(self, size, becomes) if becomes > size else _NO_GROWTH
+
+    def _begin(self) -> None:
+        if self._requests >= self._most_requests:
+            raise ResourceExhaustedError(
+                f"{self._most_requests} requests wait or run, which is this server's limit; try again later"
+            )
+        self._requests += 1
+
+    def _end(self) -> None:
+        self._requests -= 1
+
+    def _grow(self, size: int, becomes: int) -> None:
+        growth = becomes - size
         if growth > self._most_growth:
             raise InvalidArgumentError(
                 f"a request of {size} bytes may take at most {self._most_growth} bytes more in memory "
@@ -121,16 +126,50 @@ class Admission:
                 f"would take {growth} more; try again later"
             )
         self._growth += growth
-        try:
-            yield
-        finally:
-            self._growth -= growth
+
+    def _shrink(self, growth: int) -> None:
+        self._growth -= growth
+
+
+_NO_GROWTH = contextlib.nullcontext()
+
+
+class _Request:
+    """The block of a request; it has no state of its own, so all requests share one."""
+
+    __slots__ = ("_admission",)
+
+    def __init__(self, admission: Admission):
+        self._admission = admission
+
+    def __enter__(self) -> None:
+        self._admission._begin()
+
+    def __exit__(self, *_: object) -> None:
+        self._admission._end()
+
+
+class _Growth:
+    """The block of a request that takes more memory than its message."""
+
+    __slots__ = ("_admission", "_becomes", "_size")
+
+    def __init__(self, admission: Admission, size: int, becomes: int):
+        self._admission = admission
+        self._size = size
+        self._becomes = becomes
+
+    def __enter__(self) -> None:
+        self._admission._grow(self._size, self._becomes)
+
+    def __exit__(self, *_: object) -> None:
+        self._admission._shrink(self._becomes - self._size)
 
 
 def check_fields(data: bytes, most: int) -> None:
     """Refuse a request with more fields than any real one has, before it is parsed.
 
-    A field takes two bytes of a message, and may take a message of its own in memory.
+    A field takes at least two bytes of a message, and may take a message of its own in memory.
 
     Args:
         data: the serialized request.
@@ -139,7 +178,7 @@ def check_fields(data: bytes, most: int) -> None:
     Raises:
         InvalidArgumentError: it has more.
     """
-    if field_count(data, most) > most:
+    if len(data) > _FIELD_BYTES * most and field_count(data, most) > most:
         raise InvalidArgumentError(
             f"a request must have at most {most} fields, such as inputs. Received more"
         )

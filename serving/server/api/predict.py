@@ -4,13 +4,15 @@ Reference: RunPredict in tensorflow_serving/servables/tensorflow/predict_util.cc
 tensorflow/cc/saved_model/util.cc.
 """
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ...errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
-from ...wire import codec
+from ...wire import codec, predict_answers
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import CodecError
 from ..models import quantised_tensors
@@ -31,13 +33,56 @@ def signature_of(servable: Servable, name: str) -> pb.SignatureDef:
     return servable.signatures[name]
 
 
+class _Signature:
+    """The names in a signature, read from its message once.
+
+    Args:
+        message: the signature.
+    """
+
+    def __init__(self, message: pb.SignatureDef):
+        self._message = message
+        self._inputs = {alias: message.inputs[alias].name for alias in sorted(message.inputs)}
+        self.outputs = {alias: message.outputs[alias].name for alias in sorted(message.outputs)}
+        self._all = [*self.outputs]
+
+    @staticmethod
+    def of(servable: Servable, name: str) -> "_Signature":
+        """The signature with a name; errors are those of `signature_of`."""
+        known = _signatures.get(servable)
+        if known is None:
+            known = _signatures[servable] = {}
+        if name not in known:
+            known[name] = _Signature(signature_of(servable, name))
+        return known[name]
+
+    def feeds(
+        self, sent: Mapping[str, _Sent], array_of: Callable[[str, _Sent], np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Return arrays by tensor name for every input, checked as TensorFlow Serving checks."""
+        if len(sent) == len(self._inputs) and all(alias in sent for alias in self._inputs):
+            return {name: array_of(alias, sent[alias]) for alias, name in self._inputs.items()}
+        return _feeds(self._message, sent, array_of)
+
+    def as_fed(self, alias: str, array: np.ndarray) -> np.ndarray:
+        """The array of an input, with the records of a quantised type."""
+        return quantised_tensors.as_fed(array, self._message.inputs[alias].dtype)
+
+    def aliases(self, output_filter: Collection[str]) -> list[str]:
+        """The outputs to fetch: the requested ones, or all."""
+        return _output_aliases(self._message, output_filter) if output_filter else self._all
+
+
+_signatures: WeakKeyDictionary[Servable, dict[str, _Signature]] = WeakKeyDictionary()
+
+
 class PredictCall:
     """The call that a PredictRequest asks for.
 
     Args:
         servable: the version of its model_spec.
         request: the request.
-        encode: writes an output; TensorFlow Serving uses typed fields by default.
+        encode: writes an output, if it is not `codec.encode_fields`, as TensorFlow Serving does by default.
 
     Raises:
         FailedPreconditionError: the signature does not exist.
@@ -48,29 +93,37 @@ class PredictCall:
         self,
         servable: Servable,
         request: pb.PredictRequest,
-        encode: Callable[[np.ndarray], pb.TensorProto] = codec.encode_fields,
+        encode: Callable[[np.ndarray], pb.TensorProto] | None = None,
     ):
-        signature = signature_of(servable, request.model_spec.signature_name)
-        self._aliases = _output_aliases(signature, request.output_filter)
+        spec = request.model_spec
+        self.signature_name = spec.signature_name or DEFAULT_SIGNATURE
+        signature = _Signature.of(servable, self.signature_name)
+        self._aliases = signature.aliases(request.output_filter)
         self._encode = encode
-        self._spec = answering_spec(servable, request.model_spec)
-        self.signature_name = self._spec.signature_name
-        self.feeds = _feeds(signature, request.inputs, _decoded)
-        self.fetches = [signature.outputs[alias].name for alias in self._aliases]
+        self._spec = _serialized_spec(spec.name, servable.version, self.signature_name)
+        self.feeds = signature.feeds(request.inputs, _decoded)
+        self.fetches = [signature.outputs[alias] for alias in self._aliases]
 
-    def respond(self, arrays: Sequence[np.ndarray]) -> pb.PredictResponse:
-        """Return the outputs as tensors.
+    def respond(self, arrays: Sequence[np.ndarray]) -> bytes:
+        """Return the outputs as a serialized PredictResponse.
 
         Raises:
             UnimplementedError: an output has a type that no message can carry.
         """
-        outputs: dict[str, pb.TensorProto] = {}
-        for alias, array in zip(self._aliases, arrays, strict=True):
-            try:
-                outputs[alias] = quantised_tensors.encode(array, self._encode)
-            except CodecError as error:
-                raise UnimplementedError(f"output {alias} cannot be sent: {error}") from error
-        return pb.PredictResponse(outputs=outputs, model_spec=self._spec)
+        outputs = {
+            alias: self._output(alias, array) for alias, array in zip(self._aliases, arrays, strict=True)
+        }
+        # As protobuf's deterministic serialization, which does not depend on the order of a hash map.
+        return b"".join([*(outputs[alias] for alias in sorted(outputs)), self._spec])
+
+    def _output(self, alias: str, array: np.ndarray) -> bytes:
+        try:
+            if self._encode is None and not array.dtype.names:
+                return predict_answers.output(alias, array)
+            tensor = quantised_tensors.encode(array, self._encode or codec.encode_fields)
+        except CodecError as error:
+            raise UnimplementedError(f"output {alias} cannot be sent: {error}") from error
+        return predict_answers.output_of(alias, tensor)
 
 
 class ArraysCall:
@@ -88,17 +141,13 @@ class ArraysCall:
     """
 
     def __init__(
-        self, servable: Servable, name: str, inputs: Mapping[str, np.ndarray], outputs: Iterable[str] = ()
+        self, servable: Servable, name: str, inputs: Mapping[str, np.ndarray], outputs: Collection[str] = ()
     ):
         self.signature_name = name or DEFAULT_SIGNATURE
-        signature = signature_of(servable, name)
-
-        def as_fed(alias: str, array: np.ndarray) -> np.ndarray:
-            return quantised_tensors.as_fed(array, signature.inputs[alias].dtype)
-
-        self._aliases = _output_aliases(signature, outputs)
-        self.feeds = _feeds(signature, inputs, as_fed)
-        self.fetches = [signature.outputs[alias].name for alias in self._aliases]
+        signature = _Signature.of(servable, self.signature_name)
+        self._aliases = signature.aliases(outputs)
+        self.feeds = signature.feeds(inputs, signature.as_fed)
+        self.fetches = [signature.outputs[alias] for alias in self._aliases]
 
     def respond(self, arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         """Return the outputs by name."""
@@ -110,6 +159,14 @@ def answering_spec(servable: Servable, asked: pb.ModelSpec) -> pb.ModelSpec:
     spec = pb.ModelSpec(name=asked.name, signature_name=asked.signature_name or DEFAULT_SIGNATURE)
     spec.version.value = servable.version
     return spec
+
+
+@functools.lru_cache(1024)
+def _serialized_spec(model: str, version: int, signature_name: str) -> bytes:
+    """The model_spec of a PredictResponse, serialized."""
+    spec = pb.ModelSpec(name=model, signature_name=signature_name)
+    spec.version.value = version
+    return pb.PredictResponse(model_spec=spec).SerializeToString(deterministic=True)
 
 
 def _feeds(

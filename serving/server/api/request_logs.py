@@ -28,6 +28,9 @@ from ..runtime.metrics import Metrics
 _Response = TypeVar("_Response")
 _Answer = TypeVar("_Answer")
 
+# A request, and the response as a message or serialized.
+_Exchange = tuple[Message, Message | bytes]
+
 # The field of a PredictionLog for an API's requests; of all others, the last.
 _FIELDS = {"Classify": "classify_log", "Regress": "regress_log", "MultiInference": "multi_inference_log"}
 _PREDICT = "predict_log"
@@ -120,8 +123,8 @@ class RequestLogs:
             saved_model_tags=self._tags,
             timestamp_secs=int(time.time()),
         )
-        if logged.message is not None and isinstance(response, Message):
-            messages: Callable[[], tuple[Message, Message]] = partial(tuple, (logged.message, response))
+        if logged.message is not None and isinstance(response, Message | bytes):
+            messages: Callable[[], _Exchange] = partial(tuple, (logged.message, response))
         else:
             signature = logged.servable.signatures[call.signature_name]
             feeds, fetched = call.feeds, dict(zip(call.fetches, map(_own, logged.arrays), strict=True))
@@ -135,13 +138,12 @@ def _own(array: np.ndarray) -> np.ndarray:
     return array.copy() if isinstance(whole, np.ndarray) and whole.nbytes > array.nbytes else array
 
 
-def _serialized(
-    field: str, metadata: pb.LogMetadata, messages: Callable[[], tuple[Message, Message]]
-) -> bytes:
+def _serialized(field: str, metadata: pb.LogMetadata, messages: Callable[[], _Exchange]) -> bytes:
     request, response = messages()
     log = pb.SerializedPredictionLog(log_metadata=metadata)
     exchange: pb.SerializedLog = getattr(log, field)
-    exchange.request, exchange.response = request.SerializeToString(), response.SerializeToString()
+    exchange.request = request.SerializeToString()
+    exchange.response = response if isinstance(response, bytes) else response.SerializeToString()
     return log.SerializeToString()
 
 

@@ -27,7 +27,7 @@ from ...errors import (
 )
 from ..models.servable import GraphCall, Servable
 from ..runtime.batching_parameters import BatchingParameters
-from ..runtime.deadlines import by, expired, seconds_left
+from ..runtime.deadlines import expired, seconds_left, settled
 from ..runtime.metrics import Metrics
 from ..runtime.tracing import RequestTrace, current
 from .batch_arrays import joined, kind_of, merged, rows_of, split
@@ -124,7 +124,7 @@ class Batcher:
             raise _full()
         queue.add(task)
         self._start_what_can(loop)
-        return await by(deadline, task.done)
+        return await settled(deadline, task.done)
 
     def _parameters_of(self, servable: Servable) -> BatchingParameters:
         return servable.batching or self._parameters

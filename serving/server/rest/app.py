@@ -292,14 +292,23 @@ def _numbers_json(response: pb.RegressionResponse) -> Answer:
 
 async def _unless_gone(receive: Receive, work: Awaitable[Answer]) -> Answer:
     """Return the result of `work`; cancel it if the client disconnects first."""
-    task = asyncio.ensure_future(work)
+    working = asyncio.current_task()
+    assert working is not None
+    has_gone = False
+
+    def stop(_: object) -> None:
+        nonlocal has_gone
+        has_gone = True
+        working.cancel()
+
     gone = asyncio.ensure_future(receive())
+    gone.add_done_callback(stop)
     try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise CancelledError("the client has gone")
-        return task.result()
+        return await work
+    except asyncio.CancelledError:
+        if not has_gone or working.uncancel():
+            raise  # somebody else has cancelled this
+        raise CancelledError("the client has gone") from None
     finally:
-        for each in (task, gone):
-            each.cancel()
-        await asyncio.wait({task, gone})
+        gone.remove_done_callback(stop)
+        gone.cancel()

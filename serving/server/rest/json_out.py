@@ -6,6 +6,8 @@ tensorflow_serving/model_servers/http_rest_api_util.cc; protobuf.dev/programming
 
 import base64
 import json
+import math
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +34,9 @@ _WRITTEN = {np.dtype(kind) for kind in (bool, "i1", "i2", "i4", "i8", "u1", "u2"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 # Six digits identify most float32 values, nine digits identify all.
 _DIGITS = (9, 6)
+_FLOAT32 = struct.Struct("<f")
+# Up to this number of values, NumPy's calls take longer than Python's loop.
+_FEW = 32
 # Doubles hold powers of ten exactly up to this exponent.
 _EXACT = 22
 _POWERS = np.array([float(10**power) for power in range(_EXACT + 1)])
@@ -192,6 +197,8 @@ def numbers(array: np.ndarray) -> Any:
 def _shortened(array: np.ndarray) -> np.ndarray:
     """Float32 values as doubles of six digits, or nine, that a reader rounds to the same float32."""
     flat = array.reshape(-1)
+    if len(flat) <= _FEW:
+        return np.array([*map(_shortened_number, flat.tolist())], np.float64).reshape(array.shape)
     wide = flat.astype(np.float64)
     found = wide
     with np.errstate(all="ignore"):
@@ -201,6 +208,16 @@ def _shortened(array: np.ndarray) -> np.ndarray:
             rounded = _rounded(wide, digits, (digits - 1 - exponents).astype(np.intp))
             found = np.where(rounded.astype(np.float32) == flat, rounded, found)
     return found.reshape(array.shape)
+
+
+def _shortened_number(value: float) -> float:
+    if not math.isfinite(value):
+        return value
+    for digits in sorted(_DIGITS):
+        short = float(f"{value:.{digits - 1}e}")
+        if _FLOAT32.unpack(_FLOAT32.pack(short))[0] == value:
+            return short
+    return value
 
 
 def _rounded(wide: np.ndarray, digits: int, shifts: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...errors import DeadlineExceededError
 
@@ -37,6 +37,26 @@ async def by(deadline: float | None, work: Awaitable[_T]) -> _T:
         raise
     except TimeoutError:
         raise expired() from None
+
+
+async def settled(deadline: float | None, future: "asyncio.Future[_T]") -> _T:
+    """Return the result of a future, which fails at the deadline if it has none by then.
+
+    Raises:
+        DeadlineExceededError: the deadline came first.
+    """
+    if deadline is None or future.done():
+        return await future
+    timer = asyncio.get_running_loop().call_later(deadline - time.monotonic(), _expire, future)
+    try:
+        return await future
+    finally:
+        timer.cancel()
+
+
+def _expire(future: "asyncio.Future[Any]") -> None:
+    if not future.done():
+        future.set_exception(expired())
 
 
 def expired() -> DeadlineExceededError:

@@ -1,9 +1,9 @@
 """Requests without an answer, by model: what an autoscaler reads."""
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 
 
 class PendingRequests:
@@ -24,30 +24,29 @@ class PendingRequests:
         self._unanswered: dict[str, dict[object, float]] = {}
         self._waiting: dict[str, set[object]] = {}
 
-    @contextlib.contextmanager
-    def request(self, model: str) -> Iterator[Callable[[], None]]:
+    def request(self, model: str) -> AbstractContextManager[Callable[[], None]]:
         """Count a request until the block ends, and as waiting until the function is called that this yields.
 
         Args:
             model: the name of a model that exists; others would fill the memory.
         """
-        key = object()
+        return _Pending(self, model)
 
-        def begin() -> None:
-            with self._lock:
-                self._waiting.get(model, set()).discard(key)
-
+    def _add(self, request: "_Pending", model: str) -> None:
         with self._lock:
-            self._unanswered.setdefault(model, {})[key] = time.monotonic()
-            self._waiting.setdefault(model, set()).add(key)
-        try:
-            yield begin
-        finally:
-            begin()
-            with self._lock:
-                del self._unanswered[model][key]
-                if not self._unanswered[model]:
-                    del self._unanswered[model], self._waiting[model]
+            self._unanswered.setdefault(model, {})[request] = time.monotonic()
+            self._waiting.setdefault(model, set()).add(request)
+
+    def _begin(self, request: "_Pending", model: str) -> None:
+        with self._lock:
+            self._waiting.get(model, set()).discard(request)
+
+    def _remove(self, request: "_Pending", model: str) -> None:
+        with self._lock:
+            self._waiting[model].discard(request)
+            del self._unanswered[model][request]
+            if not self._unanswered[model]:
+                del self._unanswered[model], self._waiting[model]
 
     def count(self) -> int:
         """Return the number of requests without an answer, of all models."""
@@ -66,3 +65,23 @@ class PendingRequests:
         with self._lock:
             found = {name: now - next(iter(times.values())) for name, times in self._unanswered.items()}
         yield from (dict.fromkeys(models, 0.0) | found).items()
+
+
+class _Pending:
+    """A request without an answer. A class, because a generator takes three times as long."""
+
+    __slots__ = ("_model", "_requests")
+
+    def __init__(self, requests: PendingRequests, model: str):
+        self._requests = requests
+        self._model = model
+
+    def __enter__(self) -> Callable[[], None]:
+        self._requests._add(self, self._model)
+        return self.begin
+
+    def begin(self) -> None:
+        self._requests._begin(self, self._model)
+
+    def __exit__(self, *_: object) -> None:
+        self._requests._remove(self, self._model)
