@@ -252,18 +252,21 @@ def test_damaged_settings_of_a_run_are_said_to_be_so(tmp_path, content, said):
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config", "damage"),
     [
-        {},
-        {"data": None, "training": {}},
-        {"data": {"train": 5}, "training": {}},
-        {"data": {"train": {"source": 5, "rows": 1}}, "training": {}},
-        {"data": {"train": {"source": "t.csv", "rows": 1}}, "training": None},
+        ({}, "`data` must hold"),
+        ({"data": None, "training": {}}, "`data` must hold"),
+        ({"data": {"train": 5}, "training": {}}, "`data: train` must be a JSON object"),
+        (
+            {"data": {"train": {"source": 5, "rows": 1}}, "training": {}},
+            "`data: train: source` must be a text",
+        ),
+        ({"data": {"train": {"source": "t.csv", "rows": 1}}, "training": None}, "`data` must hold"),
     ],
 )
-def test_damaged_records_of_the_data_are_said_to_be_so(tmp_path, config):
+def test_damaged_records_of_the_data_are_said_to_be_so(tmp_path, config, damage):
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(RunError, match="config.json is damaged: `data` must hold"):
+    with pytest.raises(RunError, match=f"config.json is damaged: {damage}"):
         training_of(tmp_path)
 
 
