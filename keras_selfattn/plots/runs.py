@@ -25,7 +25,7 @@ def training_curves(history: Any, *, best_epoch: int | None = None, title: str |
         title: text above the charts.
 
     Returns:
-        Figure with one axes for each metric, "loss" first; names that begin with "val_" are validation.
+        Figure with one axes for each metric, "loss" first; names that begin with `val_` are validation.
 
     Raises:
         ValueError: if `history` holds no values, or metrics with different numbers of epochs.
