@@ -50,7 +50,7 @@ def tasks_of_heading(heading):
 
 
 def refused(option, task):
-    """Whether `train` refuses an option for a task before it reads its file, which is not there."""
+    """Return True if `train` refuses an option for a task before it reads its file, which is missing."""
     words = [option.opts[0]]
     if not option.is_flag:
         words.append(option.type.choices[0] if isinstance(option.type, click.Choice) else "1")

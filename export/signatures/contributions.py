@@ -1,4 +1,4 @@
-"""What each n-gram of a text adds to the logits of a classifier with a wide path, exactly.
+"""The exact share of each n-gram of a text in the logits of a classifier with a wide path.
 
 Axes: B (texts), C (classes), K (known n-grams, once in each text), G (n-grams listed of a text).
 """

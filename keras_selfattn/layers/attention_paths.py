@@ -59,7 +59,7 @@ class PaddedTokens:
     Args:
         inputs: `[B, T, D]`.
         real: bool `[B, T]`, True for real tokens, False for padding; None if all are real.
-        few: whether the batch is known to have few tokens where its length is not known.
+        few: True if the batch is known to have few tokens, although its length is not known.
 
     Attributes:
         losses: scalars, the penalties of a call (see `WeightSettings`).

@@ -1,4 +1,4 @@
-"""What all pictures share: an empty figure, whole numbers along an axis, and checked arrays."""
+"""The parts that all pictures share: an empty figure, whole numbers along an axis, and checked arrays."""
 
 from typing import TYPE_CHECKING, Any
 

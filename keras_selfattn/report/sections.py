@@ -7,7 +7,7 @@ from typing import Any
 from keras_selfattn.drawing.figures import Bars, Chart, Confusion, Histogram
 
 Figure = Chart | Bars | Histogram | Confusion
-"""What is drawn, on the page and as a picture of its own."""
+"""A figure on the page, and as a picture of its own."""
 
 
 @dataclass(frozen=True)

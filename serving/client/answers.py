@@ -120,7 +120,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Contributions:
-    """What the n-grams of one text add to the logits of the labels, by the model's wide path.
+    """The shares of the n-grams of one text in the logits of the labels, by the model's wide path.
 
     Attributes:
         ngrams: the G n-grams that count most, 100 at most. A pair has a blank between its words, "<s>" and

@@ -45,7 +45,7 @@ _MOUNT = """async ({ weights, random, ...given }) => {
 
 
 class Web:
-    """What the browser asks for, and what it says.
+    """The requests of the browser, and its messages.
 
     Attributes:
         answers: functions from a Playwright route by path; other paths are files, or the page.

@@ -88,13 +88,13 @@ def curl_shown(page):
 
 
 def answer_of_shell(command, **variables):
-    """What a command writes, read as JSON; a shell reads it as one that is pasted."""
+    """The output of a command, read as JSON; a shell reads the command as one that is pasted."""
     settings = {"capture_output": True, "timeout": SECONDS, "env": {**os.environ, **variables}}
     return json.loads(subprocess.run(["sh"], input=command.encode(), check=True, **settings).stdout)
 
 
 def python_answer(program):
-    """What the program gives to print()."""
+    """The object that the program gives to print()."""
     printed = []
     exec(compile(program, "shown", "exec"), {"print": printed.append})
     return printed[0]

@@ -35,11 +35,11 @@ class Blocks(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a kernel is compiled for.
+    """The settings that a kernel is compiled for.
 
     Args:
         scale: factor of the products of queries and keys.
-        causal: whether a query sees no key behind its own position.
+        causal: True if a query sees no key behind its own position.
         rate: dropout's; 0 for none.
     """
 

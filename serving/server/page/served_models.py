@@ -1,4 +1,4 @@
-"""What the page is told of the models besides what the APIs tell: their list, labels and model cards."""
+"""Data of the models that the APIs do not give and the page shows: their list, labels and model cards."""
 
 import math
 from collections.abc import Callable
