@@ -15,7 +15,7 @@ from .card import Training, model_card, write_card
 from .contract import Contract, contract_for
 from .places import check_model, check_place, draft_of, errors_named, publish_version
 from .precision import Comparison, at_precision, compare, rounds_coarsely
-from .trial import live_answers, try_saved_model
+from .trial import live_answers, tried, try_saved_model
 from .versions import keep_newest
 from .warmup import write_warmup
 
@@ -116,7 +116,8 @@ def export_saved_model(
             report(comparison)
         _check_accuracy(comparison, max_accuracy_drop)
     stage("asking the model")
-    cases = live_answers(contract)
+    ask = functools.partial(live_answers, contract)
+    cases = ask()
     describe = functools.partial(
         model_card, contract, cases, precision=precision, comparison=comparison, training=training
     )
@@ -125,7 +126,8 @@ def export_saved_model(
         operations = _save(contract, draft)
         write_warmup(draft, contract.signatures, cases)
         stage("checking in a fresh process")
-        measured = try_saved_model(draft, cases, _HALF if rounds_coarsely(written) else _FULL)
+        allowed = _HALF if rounds_coarsely(written) else _FULL
+        measured = tried(lambda cases: try_saved_model(draft, cases, allowed), cases, ask)
         write_card(draft, describe(requires=_requires(operations), measured=measured))
         target = publish_version(draft, base_path, version, stage)
     if keep is not None:

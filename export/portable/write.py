@@ -20,7 +20,7 @@ from ..contract import Contract
 from ..places import check_model, check_place, draft_of, errors_named, publish_version
 from ..precision import at_precision, computes_in_half, is_quantized
 from ..signatures.model_signatures import MOST_ASKED
-from ..trial import Case, check_sums, checked, live_answers
+from ..trial import Case, check_sums, checked, live_answers, tried
 from ..versions import keep_newest
 from .litert_file import litert_file
 from .number_contract import label_rule, number_contract
@@ -95,7 +95,8 @@ def export_portable(
     contract = number_contract(model, labels=labels, samples=samples, example=example)
     rule = label_rule(model, contract.labels)
     stage("asking the model")
-    cases = _answered(contract, rule, format)
+    ask = functools.partial(_answered, contract, rule, format)
+    cases = ask()
     describe = functools.partial(
         model_card, contract, cases, precision=precision, comparison=None, training=training
     )
@@ -105,7 +106,7 @@ def export_portable(
         (draft / PORTABLE[format]).write_bytes(content)
         write_tokenizer(model, draft)
         stage("checking in a fresh process")
-        measured = try_file(draft / PORTABLE[format], cases)
+        measured = tried(functools.partial(try_file, draft / PORTABLE[format]), cases, ask)
         requires = _requires(format, operations)
         card = describe(requires=requires, measured=measured, converters=_CONVERTERS[format])
         write_card(draft, {**card, "runtime": format, "label_rule": rule})
