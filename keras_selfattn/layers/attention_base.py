@@ -38,6 +38,7 @@ from keras_selfattn.layers.quantized import (
 )
 from keras_selfattn.layers.saved_state import arguments, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
+from keras_selfattn.layers.tensorflow.packing import PackedTokens
 from keras_selfattn.layers.weight_settings import LayerArguments, WeightSettings
 
 Tensor = Any
@@ -280,7 +281,9 @@ class SelfAttentionBase(keras.layers.Layer):
 
     def _outputs(self, context: Tensor, tokens: Tokens) -> Tensor:
         """Return the output projection of the heads' context `[N, H D]`, `[N, features]`."""
-        outputs = affine(context, self._output_kernel, self._output_bias)
+        outputs = affine(
+            context, self._output_kernel, self._output_bias, many=isinstance(tokens, PackedTokens)
+        )
         if self._updates.started:
             outputs = self._updates.added(["output"], [outputs.shape[-1]], outputs, context)
         if self.weight_settings.activity_regularizer is not None:

@@ -22,7 +22,7 @@ from keras_selfattn.layers.quantized import (
     inputs_quantizer,
 )
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.tensorflow.fused import add_bias
+from keras_selfattn.layers.tensorflow import fused, fuses_biases
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 from keras_selfattn.layers.weight_settings import WeightSettings
 
@@ -92,14 +92,14 @@ class HeadProjection:
         # rounded once for a quantized kernel, so it stays whole.
         whole = isinstance(self.kernel, QuantizedKernel)
         if whole or (x.shape[0] is not None and x.shape[0] <= x.shape[1]):
-            product = affine(x, self.kernel, self._bias)
+            product = affine(x, self.kernel, self._bias, many=True)
             if self._updates.started:
                 product = self._updates.added(self._names, self._widths, product, x)
             parts = split(product, self._widths)
         else:
             kernels = split(self.kernel, self._widths)
             biases = [None] * len(kernels) if self._bias is None else split(self._bias, self._widths)
-            parts = [affine(x, *weights) for weights in zip(kernels, biases, strict=True)]
+            parts = [affine(x, *weights, many=True) for weights in zip(kernels, biases, strict=True)]
             if self._updates.started:
                 of_parts = zip(self._names, self._widths, parts, strict=True)
                 parts = [self._updates.added([name], [width], part, x) for name, width, part in of_parts]
@@ -165,11 +165,13 @@ class Projection(keras.layers.Dense):
             super().save_own_variables(store)
 
 
-def affine(x: Tensor, kernel: Tensor | QuantizedKernel, bias: Tensor | None) -> Tensor:
-    """Return `x @ kernel + bias` for tokens `[N, features]`.
+def affine(x: Tensor, kernel: Tensor | QuantizedKernel, bias: Tensor | None, *, many: bool = False) -> Tensor:
+    """Return `x @ kernel + bias` for tokens `[N, features]`; `many` is for packed tokens.
 
     `x` is a matrix because TensorFlow fuses product and bias in two dimensions, not in three.
     """
+    if many and bias is not None and not isinstance(kernel, QuantizedKernel) and fuses_biases(x.dtype):
+        return fused.affine(x, kernel, bias)
     product = kernel.product(x) if isinstance(kernel, QuantizedKernel) else ops.matmul(x, kernel)
     return biased(product, bias)  # [N, width]
 
@@ -179,5 +181,5 @@ def biased(product: Tensor, bias: Tensor | None) -> Tensor:
     if bias is None:
         return product
     if keras.backend.backend() == "tensorflow" and product.dtype in ("float16", "bfloat16"):
-        return add_bias(product, bias)
+        return fused.add_bias(product, bias)
     return ops.add(product, bias)

@@ -20,10 +20,12 @@ from tensorflow.python.eager import context
 from keras_selfattn.layers import attention_paths
 from keras_selfattn.layers.masks import PairMask, zero_masked
 from keras_selfattn.layers.tensorflow import block_walk as blocks
-from keras_selfattn.layers.tensorflow import fuses_norms
+from keras_selfattn.layers.tensorflow import fused, fuses_biases, fuses_norms
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 WIDTH = 16
+with tf.Graph().as_default():
+    BIASES_FUSE = fuses_biases(tf.bfloat16)
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +34,14 @@ def operations():
     layer = randomised(layers.Encoder(2, 4), WIDTH, 0.3)
     sizes = [tf.TensorSpec([None, None, WIDTH]), tf.TensorSpec([None, None], tf.bool)]
     run = tf.function(lambda x, mask: layer(x, mask=mask), input_signature=sizes)
+    return optimised(run, tf.ones([1, 3, WIDTH]), tf.ones([1, 3], tf.bool))
+
+
+def optimised(run, *given):
+    """Return the count of each operation in the graph that TensorFlow makes of `run`."""
     context.context().enable_run_metadata()
     try:
-        run(tf.ones([1, 3, WIDTH]), tf.ones([1, 3], tf.bool))
+        run(*given)
         graphs = context.context().export_run_metadata().partition_graphs
     finally:
         context.context().disable_run_metadata()
@@ -54,6 +61,31 @@ def test_normalisation_scores_and_projections_are_fused(operations):
     assert operations["_MklFusedBatchMatMulV2"] == 2
     assert operations["_MklNativeFusedMatMul"] == 2 * (3 + 1 + 2) + 2 * (1 + 1 + 2)
     assert operations["_MklMatMul"] == operations["MatMul"] == 0
+
+
+@pytest.mark.skipif(not BIASES_FUSE, reason="oneDNN does not multiply bfloat16 here")
+def test_in_bfloat16_a_bias_of_many_tokens_is_part_of_the_product():
+    random = np.random.default_rng(0)
+    x, kernel, bias = (
+        tf.cast(random.normal(size=size), "bfloat16") for size in ((300, WIDTH), (WIDTH, 8), (8,))
+    )
+    upstream = tf.ones([300, 8], "bfloat16")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, WIDTH], "bfloat16")])
+    def run(x):
+        return fused.affine(x, kernel, bias)
+
+    counted = optimised(run, x)
+    assert counted["_MklFusedBatchMatMulV2"] == 1
+    assert counted["AddV2"] == counted["Mul"] == counted["BiasAdd"] == 0
+    with tf.GradientTape() as tape:
+        tape.watch([x, kernel, bias])
+        found = fused.affine(x, kernel, bias)
+    of_x, of_kernel, of_bias = tape.gradient(found, [x, kernel, bias], upstream)
+    wide, matrix, added, ones = (array(tensor) for tensor in (x, kernel, bias, upstream))
+    exact = [wide @ matrix + added, ones @ matrix.T, wide.T @ ones, np.full(8, 300.0)]
+    for one, wanted in zip((run(x), of_x, of_kernel, of_bias), exact, strict=True):
+        np.testing.assert_allclose(array(one), wanted, rtol=2**-7, atol=2**-5)
 
 
 @pytest.mark.skipif(fuses_norms(), reason="oneDNN fuses the pattern")
