@@ -22,7 +22,7 @@ from keras_selfattn.layers.quantized import (
     inputs_quantizer,
 )
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.tensorflow.fused import add_bias
+from keras_selfattn.layers.tensorflow.norm_and_bias import add_bias
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 from keras_selfattn.layers.weight_settings import WeightSettings
 
