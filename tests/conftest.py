@@ -69,8 +69,8 @@ def _quick_collections():
 
 
 def _seed():
-    # Keras draws its seeds from Python's generator. `keras.utils.set_random_seed` would make TensorFlow forget its
-    # kernels, and the tests of layers take 40 % longer.
+    # Keras draws its seeds from Python's generator. `keras.utils.set_random_seed` makes TensorFlow forget
+    # its kernels: the tests of layers would take 40 % longer.
     random.seed(0)
     np.random.seed(0)
 
