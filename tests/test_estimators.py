@@ -103,6 +103,7 @@ def test_an_estimator_asked_before_it_is_fitted_says_so(name, method):
         getattr(estimator, method)(*arguments)
 
 
+@pytest.mark.usefixtures("idle_steps")
 def test_probabilities_are_of_the_classes_in_the_order_and_type_of_the_targets():
     """10.0 comes after 9.0 as a number, and before it as a name."""
     labels = np.array([9.0, 9.0, 10.0, 10.0] * 6)
@@ -234,6 +235,7 @@ def test_a_list_of_lists_of_one_length_is_a_table_to_the_arrays_after_it():
     assert len(estimator._rows([[1.0], [1.0, 2.0]])) == 2
 
 
+@pytest.mark.usefixtures("idle_steps")
 def test_the_score_of_tokens_is_a_share_of_tokens_weighted_by_row():
     estimator = token_estimator().fit(TOKENS, TAGS)
     estimator.model_.label = lambda rows: [["D"] * len(row) for row in rows]
@@ -243,6 +245,7 @@ def test_the_score_of_tokens_is_a_share_of_tokens_weighted_by_row():
         estimator.score([["a"]], [["D", "N"]])
 
 
+@pytest.mark.usefixtures("idle_steps")
 def test_numbers_keep_the_shape_of_the_targets():
     column = WAVES.mean(axis=1)
     flat = estimators.SeriesRegressorEstimator(**SMALL).fit(WAVES, column)
@@ -253,6 +256,7 @@ def test_numbers_keep_the_shape_of_the_targets():
     assert turned.fit(WAVES, column).score(WAVES, column) > 0.9
 
 
+@pytest.mark.usefixtures("idle_steps")
 def test_the_trained_model_is_a_model_like_any_other(tmp_path):
     estimator = text_estimator().fit(TEXTS, np.where(OPINIONS, "+", "-"))
     estimator.model_.save(tmp_path / "model.keras")
