@@ -55,7 +55,10 @@ def series_estimator(**parameters):
 
 
 def _checks():
-    for estimator in (series_estimator(), estimators.SeriesRegressorEstimator(**SMALL)):
+    for estimator in (
+        series_estimator(epochs=2),
+        estimators.SeriesRegressorEstimator(**{**SMALL, "epochs": 2}),
+    ):
         found = estimator_checks_generator(estimator, expected_failed_checks=EXPECTED, mark="xfail")
         seen = set()
         for check in found:
