@@ -324,6 +324,7 @@ def test_without_all_cores_there_is_no_wall_time(tmp_path):
     assert "wall" not in (tmp_path / "out.csv").read_text("utf-8")
 
 
+@pytest.mark.process
 @LINUX
 def test_an_interrupt_ends_the_command_and_its_workers():
     command = [*COMMAND, "dropout", "--quick", "--only", "ours"]

@@ -25,8 +25,10 @@ def modules():
     return [name for name in names if not name.endswith(("_pb2", ".check"))]
 
 
-# Their examples train models.
-TRAIN = re.compile(r"keras_selfattn\.(training|estimators\.|models\.\w+\.|export\.saved_model)")
+# Their examples train or export models.
+TRAIN = re.compile(
+    r"keras_selfattn\.(training|estimators\.|models\.\w+\.|export\.saved_model|export\.portable\.write)"
+)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +65,7 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
     assert (tmp_path / "models" / "film" / "1" / "saved_model.pb").is_file()
 
 
+@pytest.mark.slow
 def test_the_python_of_the_table_of_layers_runs():
     text = (ROOT / "docs" / "layers.md").read_text(encoding="utf-8")
     names = {}

@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import (
 from keras_selfattn import estimators, models
 from keras_selfattn.errors import ConfigError, DataError
 
-SMALL = {"width": 4, "num_layers": 1, "num_heads": 1, "epochs": 2, "batch_size": 256}
+SMALL = {"width": 4, "num_layers": 1, "num_heads": 1, "epochs": 1, "batch_size": 256}
 TEXTS = ["good film", "a fine film indeed", "bad film", "poor"] * 6
 OPINIONS = np.array([1, 1, 0, 0] * 6)
 TOKENS, TAGS = [["a", "film"], ["the", "best", "film"]] * 6, [["D", "N"], ["D", "A", "N"]] * 6
@@ -55,7 +55,10 @@ def series_estimator(**parameters):
 
 
 def _checks():
-    for estimator in (series_estimator(), estimators.SeriesRegressorEstimator(**SMALL)):
+    for estimator in (
+        series_estimator(epochs=2),
+        estimators.SeriesRegressorEstimator(**{**SMALL, "epochs": 2}),
+    ):
         found = estimator_checks_generator(estimator, expected_failed_checks=EXPECTED, mark="xfail")
         seen = set()
         for check in found:
@@ -103,10 +106,11 @@ def test_an_estimator_asked_before_it_is_fitted_says_so(name, method):
         getattr(estimator, method)(*arguments)
 
 
+@pytest.mark.usefixtures("idle_steps")
 def test_probabilities_are_of_the_classes_in_the_order_and_type_of_the_targets():
     """10.0 comes after 9.0 as a number, and before it as a name."""
     labels = np.array([9.0, 9.0, 10.0, 10.0] * 6)
-    estimator = text_estimator(epochs=1).fit(TEXTS, labels)
+    estimator = text_estimator().fit(TEXTS, labels)
     assert (estimator.classes_.tolist(), estimator.model_.labels) == ([9.0, 10.0], ["10.0", "9.0"])
     by_name = dict(zip(estimator.model_.labels, estimator.model_.predict(TEXTS, verbose=0).T, strict=True))
     np.testing.assert_array_equal(
@@ -120,9 +124,10 @@ def test_probabilities_are_of_the_classes_in_the_order_and_type_of_the_targets()
 def test_the_same_seed_trains_the_same_model_and_leaves_the_global_generators_alone():
     np.random.seed(3)
     wanted = np.random.default_rng(3), np.random.get_state()[1].copy()
-    first = text_estimator(random_state=7).fit(TEXTS, OPINIONS)
+    first = text_estimator(random_state=7, epochs=2).fit(TEXTS, OPINIONS)
     assert (np.random.get_state()[1] == wanted[1]).all()
-    again, other = clone(first).fit(TEXTS, OPINIONS), text_estimator(random_state=8).fit(TEXTS, OPINIONS)
+    again = clone(first).fit(TEXTS, OPINIONS)
+    other = text_estimator(random_state=8).fit(TEXTS, OPINIONS)
     np.testing.assert_array_equal(first.predict_proba(TEXTS), again.predict_proba(TEXTS))
     assert np.abs(first.predict_proba(TEXTS) - other.predict_proba(TEXTS)).max() > 0
 
@@ -130,7 +135,7 @@ def test_the_same_seed_trains_the_same_model_and_leaves_the_global_generators_al
 @pytest.mark.slow
 def test_a_pipeline_of_raw_texts_is_searched_over_parameters_and_settings():
     lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
-    steps = make_pipeline(lower, text_estimator(epochs=1))
+    steps = make_pipeline(lower, text_estimator())
     grid = {
         "textclassifierestimator__width": [4, 8],
         "textclassifierestimator__settings": [{"ngram_buckets": 64}, {"ngram_buckets": 64, "wide": False}],
@@ -233,6 +238,7 @@ def test_a_list_of_lists_of_one_length_is_a_table_to_the_arrays_after_it():
     assert len(estimator._rows([[1.0], [1.0, 2.0]])) == 2
 
 
+@pytest.mark.usefixtures("idle_steps")
 def test_the_score_of_tokens_is_a_share_of_tokens_weighted_by_row():
     estimator = token_estimator().fit(TOKENS, TAGS)
     estimator.model_.label = lambda rows: [["D"] * len(row) for row in rows]
@@ -242,6 +248,7 @@ def test_the_score_of_tokens_is_a_share_of_tokens_weighted_by_row():
         estimator.score([["a"]], [["D", "N"]])
 
 
+@pytest.mark.usefixtures("idle_steps")
 def test_numbers_keep_the_shape_of_the_targets():
     column = WAVES.mean(axis=1)
     flat = estimators.SeriesRegressorEstimator(**SMALL).fit(WAVES, column)
@@ -252,12 +259,13 @@ def test_numbers_keep_the_shape_of_the_targets():
     assert turned.fit(WAVES, column).score(WAVES, column) > 0.9
 
 
+@pytest.mark.usefixtures("idle_steps")
 def test_the_trained_model_is_a_model_like_any_other(tmp_path):
-    estimator = text_estimator(epochs=1).fit(TEXTS, np.where(OPINIONS, "+", "-"))
+    estimator = text_estimator().fit(TEXTS, np.where(OPINIONS, "+", "-"))
     estimator.model_.save(tmp_path / "model.keras")
     assert models.load(tmp_path / "model.keras").label(TEXTS[:4]) == ["+", "+", "-", "-"]
     assert len(estimator.history_["loss"]) == 1
-    found = cross_val_predict(text_estimator(epochs=1), TEXTS, OPINIONS, cv=2, method="predict_proba")
+    found = cross_val_predict(text_estimator(), TEXTS, OPINIONS, cv=2, method="predict_proba")
     assert found.shape == (24, 2)
 
 

@@ -147,6 +147,7 @@ def test_export_before_training_and_in_other_formats_writes_nothing(tmp_path):
 ONE_HOT = np.eye(3)[[0, 0, 2, 1] * 4]
 
 
+@pytest.mark.usefixtures("idle_steps")
 @pytest.mark.parametrize(
     "labels",
     [ONE_HOT, ONE_HOT.astype("int32"), ONE_HOT.astype(bool), ONE_HOT.tolist(), tf.constant(ONE_HOT)],

@@ -9,8 +9,6 @@ from keras_selfattn import layers, models
 from keras_selfattn.errors import ConfigError, DataError, ExportError, RunError
 from keras_selfattn.export import export_portable, export_saved_model
 
-pytestmark = pytest.mark.usefixtures("quick_collections")
-
 TINY = {"width": 8, "num_layers": 1, "num_heads": 2}
 RANDOM = np.random.default_rng(0)
 SERIES = [RANDOM.normal(size=(20, 2)).astype("float32") for _ in LABELS]

@@ -15,6 +15,7 @@ def test_a_warning_names_its_callers_line():
     assert caught[0].filename == __file__
 
 
+@pytest.mark.usefixtures("eager_steps", "idle_steps")
 @pytest.mark.parametrize("ask", ["adapt", "fit", "predict"])
 def test_warnings_of_cut_texts_name_the_users_line(tmp_path, ask):
     folder, texts = write_folder(tmp_path / "m"), ["good film " * 60] * 4

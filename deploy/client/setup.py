@@ -18,10 +18,10 @@ PACKAGE = SOURCES / "keras_selfattn_client"
 MODULES = (
     "asking/__init__.py",
     "asking/answers.py",
-    "asking/command.py",
+    "asking/client_command.py",
     "asking/connection.py",
     "asking/exit_status.py",
-    "asking/options.py",
+    "asking/client_options.py",
     "asking/rows.py",
     "atomic.py",
     "batch/answer_values.py",

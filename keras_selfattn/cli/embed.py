@@ -14,7 +14,7 @@ from keras_selfattn.atomic import new_file
 from keras_selfattn.cli.connect import CONNECTION_PANELS
 from keras_selfattn.cli.console import console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.query_rows import asked_rows
+from keras_selfattn.cli.query_rows import rows_with_progress
 from keras_selfattn.cli.task_options import NO_HEADER, SEPARATOR
 from keras_selfattn.errors import DataError, SelfAttentionError
 from keras_selfattn.serving.client import Client
@@ -59,7 +59,7 @@ def command(model: str, texts: tuple[str, ...], file: Path | None, output: Path,
                 "TextEncoder."
             )
         with _written(output) as stream:
-            with asked_rows(signature, texts, file, options) as rows:
+            with rows_with_progress(signature, texts, file, options) as rows:
                 found = list(_vectors(client, (row for _, row in rows), options["batch_size"], asked))
             if not found:
                 raise DataError("There are no texts. Give at least one.")

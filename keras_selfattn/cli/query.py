@@ -19,7 +19,7 @@ from keras_selfattn.batch.answer_values import cell_text, default_outputs
 from keras_selfattn.cli.connect import CONNECTION_PANELS
 from keras_selfattn.cli.console import columns, console, error_console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.query_rows import asked_rows
+from keras_selfattn.cli.query_rows import rows_with_progress
 from keras_selfattn.cli.task_options import NO_HEADER, OUTPUTS, SEPARATOR, SIGNATURE
 
 _SHOWN_ROWS = 100
@@ -120,6 +120,6 @@ def command(model: str, texts: tuple[str, ...], file: Path | None, **options: An
     with connected(model, options) as client:
         signature = signature_of(client, options)
         outputs = list(options["outputs"]) or default_outputs(signature)
-        with asked_rows(signature, texts, file, options) as asked:
+        with rows_with_progress(signature, texts, file, options) as asked:
             answers = answered(client, signature, asked, outputs, options)
             write_answers(answers, options["form"], options["output"])

@@ -14,7 +14,7 @@ from keras_selfattn.serving.client import Signature
 
 
 @contextlib.contextmanager
-def asked_rows(
+def rows_with_progress(
     signature: Signature,
     texts: tuple[str, ...],
     file: Path | None,

@@ -25,7 +25,7 @@ from keras_selfattn.cli.task_options import (
     given,
     panels_of_tasks,
 )
-from keras_selfattn.cli.train_checks import check_freeze, check_labels_asked, check_train, side_by_side
+from keras_selfattn.cli.train_checks import check_freeze, check_labels_asked, check_train, ray_settings
 from keras_selfattn.tasks import TASKS, Task, task_named
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _trained(
     from keras_selfattn.training import train
     from keras_selfattn.training.on_workers import train_on_workers
 
-    cluster = side_by_side(options)
+    cluster = ray_settings(options)
     if cluster is not None and not searches:
         return train_on_workers(rows, output, cluster, **common)
     search: dict[str, Any] = {"tune": 60 * (options["tune"] or 0), "trials": options["trials"] or 0}

@@ -66,7 +66,7 @@ def _check_ray(options: dict[str, Any], searches: bool) -> None:
         )
 
 
-def side_by_side(options: dict[str, Any]) -> "SideBySide | None":
+def ray_settings(options: dict[str, Any]) -> "SideBySide | None":
     """Return the settings of a Ray cluster, or None without one."""
     from keras_selfattn.training import SideBySide
 

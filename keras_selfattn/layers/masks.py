@@ -18,7 +18,7 @@ from keras_selfattn.layers.argument_checks import (
     known_values,
 )
 from keras_selfattn.layers.tensorflow import runs_kernels
-from keras_selfattn.layers.tensorflow.fused import chosen_rows
+from keras_selfattn.layers.tensorflow.norm_and_bias import chosen_rows
 
 Tensor = Any
 

@@ -13,7 +13,7 @@ from keras import ops
 from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import Tokens
 from keras_selfattn.layers.tensorflow import fuses_norms, runs_kernels
-from keras_selfattn.layers.tensorflow.fused import layer_norm
+from keras_selfattn.layers.tensorflow.norm_and_bias import layer_norm
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 Tensor = Any

@@ -22,7 +22,7 @@ from keras_selfattn.layers.quantized import (
     inputs_quantizer,
 )
 from keras_selfattn.layers.seeds import split_seed
-from keras_selfattn.layers.tensorflow import fused, fuses_biases
+from keras_selfattn.layers.tensorflow import fuses_biases, norm_and_bias
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 from keras_selfattn.layers.weight_settings import WeightSettings
 
@@ -171,7 +171,7 @@ def affine(x: Tensor, kernel: Tensor | QuantizedKernel, bias: Tensor | None, *, 
     `x` is a matrix because TensorFlow fuses product and bias in two dimensions, not in three.
     """
     if many and bias is not None and not isinstance(kernel, QuantizedKernel) and fuses_biases(x.dtype):
-        return fused.affine(x, kernel, bias)
+        return norm_and_bias.affine(x, kernel, bias)
     product = kernel.product(x) if isinstance(kernel, QuantizedKernel) else ops.matmul(x, kernel)
     return biased(product, bias)  # [N, width]
 
@@ -181,5 +181,5 @@ def biased(product: Tensor, bias: Tensor | None) -> Tensor:
     if bias is None:
         return product
     if keras.backend.backend() == "tensorflow" and product.dtype in ("float16", "bfloat16"):
-        return fused.add_bias(product, bias)
+        return norm_and_bias.add_bias(product, bias)
     return ops.add(product, bias)

@@ -55,7 +55,7 @@ class Averaged(keras.layers.Layer):
         return {**super().get_config(), "exclusive": self.exclusive}
 
 
-def side_by_side(build: Callable[[], keras.Model], members: int) -> tuple[Tensor, Tensor | list[Tensor]]:
+def member_outputs(build: Callable[[], keras.Model], members: int) -> tuple[Tensor, Tensor | list[Tensor]]:
     """Return the encoders' common input, and the output of a single encoder or the list of all outputs.
 
     The first encoder's layers are the core's own. Each other encoder is a submodel: "member_2", "member_3", …

@@ -13,7 +13,8 @@ from keras_selfattn.models.raw_inputs import Rows
 class WordModel(RawModel):
     """A model whose vocabulary and encoder are learned from its rows, or come from a pretrained model.
 
-    A subclass sets `_side`, the side of the config's kind: it has the tokenizer and the encoder.
+    A subclass sets `_words`, which make the tokenizer and the encoder: `LearnedWords` or `LearnedTokens`, and
+    `PretrainedPieces` or `PretrainedTokens` for a config with a pretrained encoder.
 
     Args:
         config: the model's settings.
@@ -28,7 +29,7 @@ class WordModel(RawModel):
     tuned_config_type: ClassVar[type[FineTuningConfig]]
     # Returns the start at a path.
     starting_point: ClassVar[Callable[[Any], Any]]
-    _side: Any
+    _words: Any
 
     def __init__(self, config: Any = None, *, start: Any = None, **kwargs: Any) -> None:
         begun = None if start is None else type(self).starting_point(start)
@@ -37,14 +38,14 @@ class WordModel(RawModel):
         self.tokenizer: Any = None
 
     def advised_training(self, rows: int) -> dict[str, Any]:
-        return self._side.advised_training(rows)
+        return self._words.advised_training(rows)
 
     def alternatives(self) -> list[dict[str, Any]]:
-        changes = self._side.alternatives()
+        changes = self._words.alternatives()
         return [each for each in changes if self.start is None or not self.start.contradicted(each)]
 
     def default_optimizer(self) -> Any:
-        return self._side.optimizer()
+        return self._words.optimizer()
 
     @property
     def fine_tuned(self) -> bool:
@@ -53,7 +54,7 @@ class WordModel(RawModel):
 
     @property
     def learning_rates(self) -> Mapping[str, float]:
-        return self._side.rates
+        return self._words.rates
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -85,4 +86,4 @@ class WordModel(RawModel):
             self.start.copy_to(self.core, self.head)
 
     def _learn(self, rows: Rows) -> None:
-        self.tokenizer = self._side.learned(rows.inputs, self.start)
+        self.tokenizer = self._words.learned(rows.inputs, self.start)

@@ -1,4 +1,4 @@
-"""Checks before a training begins, of its arguments and rows, and the digests of both."""
+"""Before a training begins: its arguments and rows are checked, validation rows held out, digests made."""
 
 import dataclasses
 import math
@@ -74,12 +74,15 @@ def training_digests(
     }
 
 
-def checked_tables(
+def split_tables(
     model: RawModel, rows: LabelledRows, validation: Any, test: Any, config: TrainConfig
 ) -> dict[str, LabelledRows]:
-    """Return "all" rows, those to "train" on, "validation", its "monitored" part, and "test".
+    """Hold out the validation rows, unless they are given, and check all.
 
-    All are as the model reads them. The "monitored" rows have no labels that training lacks.
+    Returns:
+        "all" rows, those to "train" on, "validation", its "monitored" part, and "test".
+
+        All are as the model reads them. The "monitored" rows have no labels that training lacks.
     """
     kind = model.head_type(rows.targets)
     rows = read_rows(model, rows, kind)

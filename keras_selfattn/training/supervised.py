@@ -19,8 +19,8 @@ from keras_selfattn.run_folder import write_run, writing
 from keras_selfattn.training.before_training import (
     check_group,
     check_resume,
-    checked_tables,
     limits_of,
+    split_tables,
     training_digests,
 )
 from keras_selfattn.training.checkpoints import Checkpoints, checkpoint_folder
@@ -145,7 +145,7 @@ def train(
     model = TextClassifier() if model is None else model
     rows = as_rows(rows, "training rows")
     config = config or TrainConfig(**model.advised_training(len(rows)))
-    tables = checked_tables(model, rows, validation, test, config)
+    tables = split_tables(model, rows, validation, test, config)
     limits = limits_of(tune, trials, side_by_side)
     check_resume(resume, limits is not None)
     check_group(group, limits is not None)

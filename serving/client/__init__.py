@@ -10,10 +10,10 @@ from .answers import (
     Prediction,
     VersionStatus,
 )
-from .examples import serialized_example
 from .management import ModelConfig
 from .model_metadata import ModelMetadata, Signature, TensorSpec
 from .sync import Client
+from .tf_examples import serialized_example
 from .transport.security import TLS
 
 __all__ = [

@@ -10,8 +10,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from . import examples as tf_examples
-from . import management, row_stream
+from . import management, row_stream, tf_examples
 from .answers import (
     Classification,
     ClassScore,
@@ -22,13 +21,13 @@ from .answers import (
     VersionStatus,
 )
 from .client_base import BaseClient
-from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
 from .model_metadata import ModelMetadata
 from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, rows_in_a_call
 from .sync import Client
+from .tf_examples import Features, MultiResult
 from .transport.aio_transport import AsyncTransport
 from .transport.shared_transport import TransportSettings, seconds
 from .version_selector import VersionSelector

@@ -9,8 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from . import examples as tf_examples
-from . import management, row_stream
+from . import management, row_stream, tf_examples
 from .answers import (
     Classification,
     ClassScore,
@@ -21,12 +20,12 @@ from .answers import (
     VersionStatus,
 )
 from .client_base import BaseClient
-from .examples import Features, MultiResult
 from .inputs import Inputs
 from .management import ModelConfig
 from .model_metadata import ModelMetadata
 from .operations import DEFAULT_SIGNATURE
 from .row_stream import Row, check_rows, numbered_batches, rows_in_a_call
+from .tf_examples import Features, MultiResult
 from .transport.shared_transport import TransportSettings, seconds
 from .transport.sync_transport import SyncTransport
 from .version_selector import VersionSelector

@@ -16,11 +16,11 @@ from ..errors import (
     NotFoundError,
 )
 from .answers import Classification, Contributions, Explanation, Labelling, Prediction, with_text
-from .examples import serialized_example
 from .inputs import Inputs
 from .model_metadata import ModelMetadata, TensorSpec
 from .operations import DEFAULT_SIGNATURE, Operations
 from .steps import Steps
+from .tf_examples import serialized_example
 from .version_selector import VersionSelector
 
 _CLASSIFY = "classify"

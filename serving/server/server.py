@@ -22,8 +22,8 @@ from ..errors import InvalidInputError, UnavailableError
 from ..wire import messages_pb2 as pb
 from .api.admission import InFlight
 from .api.authentication import Authentication
+from .api.grpc_accepting import grpc_server
 from .api.grpc_reflection import add_reflection
-from .api.grpc_server import grpc_server
 from .api.grpc_services import GrpcApi, Health
 from .api.grpc_tracing import GrpcTracing
 from .api.inference_api import InferenceApi

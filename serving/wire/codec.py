@@ -6,6 +6,7 @@ default form for answers (the typed `*_val` fields); `decode` reads both.
 Reference: tensorflow/core/framework/tensor.proto, and Tensor::FromProto in tensor.cc.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, cast
@@ -297,7 +298,7 @@ def _shape(array: np.ndarray) -> pb.TensorShapeProto:
 def _shape_of(proto: pb.TensorProto) -> tuple[int, ...]:
     if proto.tensor_shape.unknown_rank:
         raise CodecError("a tensor's shape must be known")
-    return known_shape([dim.size for dim in proto.tensor_shape.dim])
+    return _known_shape(tuple([dim.size for dim in proto.tensor_shape.dim]))
 
 
 def known_shape(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -319,6 +320,10 @@ def known_shape(sizes: Sequence[int]) -> tuple[int, ...]:
     if math.prod([size or 1 for size in shape]) > MAX_TENSOR_BYTES:
         raise CodecError(f"a tensor of shape {str(shape)[:80]} is larger than an array can be")
     return shape
+
+
+# Messages have few shapes; the server looks at each twice, for its memory and for its values.
+_known_shape = functools.lru_cache(1024)(known_shape)
 
 
 def _exact_bytes(data: bytes | memoryview, dtype: np.dtype, shape: tuple[int, ...], field: str) -> np.ndarray:

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from backend import array
 from samples import HEAD_DIM, HEADS, LENGTH, WIDTH, close, inputs
-from variants import MAKE
+from variants import MADE, MAKE
 from variants import WIDTH as NARROW
 
 from keras_selfattn import layers
 
-ADAPTABLE = [name for name, make in MAKE.items() if hasattr(make(), "enable_lora")]
+ADAPTABLE = [name for name, layer in MADE.items() if hasattr(layer, "enable_lora")]
 MASK = np.arange(LENGTH) < np.array([[4], [LENGTH]])
 
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from backend import BACKEND, array, compiled, gradients, tensorflow_only
 from samples import HEAD_DIM, HEADS, LENGTH, WIDTH, close, inputs, randomised
-from variants import MAKE, mostly_slow
+from variants import MADE, MAKE, mostly_slow
 from variants import WIDTH as NARROW
 
 from keras_selfattn import layers
 from keras_selfattn.layers.quantized import QuantizedKernel
 
-PROJECTING = [name for name, make in MAKE.items() if hasattr(make(), "enable_lora")]
+PROJECTING = [name for name, layer in MADE.items() if hasattr(layer, "enable_lora")]
 MASK = np.arange(LENGTH) < np.array([[4], [LENGTH]])
 UNCHANGED = "ignore:.*does not have a `quantize` method:UserWarning"  # of Keras, of a layer without kernels
 
-pytestmark = [pytest.mark.filterwarnings(UNCHANGED), pytest.mark.usefixtures("quick_collections")]
+pytestmark = pytest.mark.filterwarnings(UNCHANGED)
 
 
 def in_model(layer, width=WIDTH):

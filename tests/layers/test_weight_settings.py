@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from backend import BACKEND, array, gradients, tensorflow_only
 from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, close, inputs, randomised
-from variants import MAKE
+from variants import MADE, MAKE
 from variants import WIDTH as NARROW
 
 from keras_selfattn import layers
 from keras_selfattn.layers import attention_paths
 from keras_selfattn.layers.weight_settings import WEIGHT_SETTINGS
 
-PROJECTING = [name for name, make in MAKE.items() if hasattr(make(), "weight_settings")]
+PROJECTING = [name for name, layer in MADE.items() if hasattr(layer, "weight_settings")]
 WITH_BIASES = [name for name in PROJECTING if name != "attention pooling"]
 MASK = np.arange(LENGTH) < np.array([[4], [LENGTH]])
 

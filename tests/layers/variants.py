@@ -73,7 +73,9 @@ def takes(layer, name):
     return name in inspect.signature(layer.call).parameters
 
 
-ATTENDING = [name for name, make in MAKE.items() if takes(make(), "attention_mask")]
+# One of each, for questions about its kind; nobody builds or changes them.
+MADE = {name: make() for name, make in MAKE.items()}
+ATTENDING = [name for name, layer in MADE.items() if takes(layer, "attention_mask")]
 
 
 # In quick tests, where a test takes long for each variant.

@@ -15,7 +15,7 @@ import click
 import pytest
 from serving_texts import stock_texts
 
-from keras_selfattn.asking import command, options
+from keras_selfattn.asking import client_command, client_options
 from keras_selfattn.cli.main import main as whole
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def ask(stock_server, capsys):
     target = stock_server(serving)
 
     def asked(name, *words):
-        status = command.main([name, "m", "--target", target, *map(str, words)])
+        status = client_command.main([name, "m", "--target", target, *map(str, words)])
         return status, *capsys.readouterr()
 
     asked.serving = serving
@@ -120,7 +120,7 @@ def test_a_wrong_option_ends_with_the_usage_and_status_2(capsys):
         ("serve",): "invalid choice: 'serve'",
     }.items():
         with pytest.raises(SystemExit) as ended:
-            command.main(words)
+            client_command.main(words)
         assert ended.value.code == 2
         error = capsys.readouterr().err
         assert "usage: keras-selfattn-client" in error
@@ -134,7 +134,7 @@ def test_headers_of_a_file_that_is_no_text_are_refused(ask, tmp_path):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("program", ["asking.command", "cli.entry"])
+@pytest.mark.parametrize("program", ["asking.client_command", "cli.entry"])
 @pytest.mark.parametrize(
     ("kind", "said"), [("ascii", ""), ("gone", ""), ("full", "Error: [Errno 28] No space left on device\n")]
 )
@@ -169,7 +169,7 @@ def test_an_output_that_does_not_take_the_answers(stock_server, tmp_path, progra
 def test_the_options_are_those_of_the_whole_project_s_command(name):
     found = whole.get_command(click.Context(whole), name)
     flags = {flag for each in found.params for flag in each.opts if flag.startswith("--")}
-    ours = {flag for action in options._parser(name)._actions for flag in action.option_strings}
+    ours = {flag for action in client_options._parser(name)._actions for flag in action.option_strings}
     assert ours - {"-h", "--help"} == flags
 
 

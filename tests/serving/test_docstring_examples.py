@@ -15,7 +15,7 @@ MODULES = [
 ]
 MODULES += [f"server.rest.json_{name}" for name in ("in", "examples", "out")]
 MODULES += ["server.rest.routes", "server.models.short_runs", "server.batching.batch_queue"]
-MODULES += [f"client.{name}" for name in ("answers", "examples", "management", "model_metadata")]
+MODULES += [f"client.{name}" for name in ("answers", "tf_examples", "management", "model_metadata")]
 MODULES += ["client.transport.targets"]
 
 

@@ -45,6 +45,39 @@ def test_a_chosen_version_that_has_gone_is_said_to_have_gone(opened):
     page.unroute_all(behavior="wait")
 
 
+def test_the_attention_behind_an_answer_is_of_the_version_that_gave_it(opened):
+    hidden, asked = {"2"}, []
+
+    def without_hidden(route):
+        found = route.fetch().json()
+        (reviews,) = (model for model in found["models"] if model["name"] == "reviews")
+        reviews["versions"] = [each for each in reviews["versions"] if each["version"] not in hidden]
+        route.fulfill(json=found)
+
+    opened.page.route("**/page/models", without_hidden)
+    page = opened.open("try", "reviews")
+    page.on("request", lambda request: asked.append(request.url) if "/infer" in request.url else None)
+    latest = page.get_by_label("Version", exact=True).locator("visible=true").locator("option").first
+    expect(latest).to_have_text("latest (version 1)")
+    page.get_by_label("Answer while I type").uncheck()
+    page.get_by_role("textbox", name="Text").fill("good")
+    page.get_by_role("button", name="Ask").click()
+    expect(answer(page)).to_be_visible()
+    hidden.clear()
+    expect(latest).to_have_text("latest (version 2)")
+    page.get_by_role("button", name="What does it attend to?").click()
+    expect(page.locator("section.attention")).to_be_visible()
+    assert [url.split("/v2/")[1] for url in asked] == ["models/reviews/versions/1/infer"]
+    hidden.add("1")
+    expect(latest).to_have_text("latest (version 2)")
+    expect(page.get_by_label("Version", exact=True).locator("visible=true")).not_to_contain_text("version 1")
+    page.get_by_role("button", name="What does it attend to?").click()
+    expect(page.locator(".trouble:visible")).to_have_text(
+        "The attention cannot be shown: version 1, which gave this answer, is not served any more. Ask again."
+    )
+    page.unroute_all(behavior="wait")
+
+
 def test_an_input_is_fitted_once_the_server_describes_the_model(opened):
     opened.expected += ["ERR_FAILED", "503"]
     opened.page.route("**/metadata", lambda route: route.abort())

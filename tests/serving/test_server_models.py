@@ -27,16 +27,19 @@ from keras_selfattn.serving.wire import messages_pb2 as pb
 QUICK = 0.05  # seconds between looks
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with versions 1 and 2 of a model: x / 2 + version."""
+    folder = tmp_path_factory.mktemp("saved")
+    for version in (1, 2):
+        save(HalfPlusTwo(b=float(version)), folder, version)
+    return folder
+
+
 @pytest.fixture
-def bases(tmp_path):
-    """The base paths of two models with versions 1 and 2: x / 2 + version."""
-    folders = {}
-    for name in ("left", "right"):
-        folders[name] = tmp_path / name
-        folders[name].mkdir()
-        for version in (1, 2):
-            save(HalfPlusTwo(b=float(version)), folders[name], version)
-    return folders
+def bases(saved, tmp_path):
+    """The base paths of two models like `saved`."""
+    return {name: shutil.copytree(saved, tmp_path / name) for name in ("left", "right")}
 
 
 def entry(name, base, more=""):

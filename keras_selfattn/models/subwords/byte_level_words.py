@@ -3,6 +3,7 @@
 Axes: B (texts), N (characters of all texts), A (characters of all words), W (words of all texts).
 """
 
+import functools
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -53,6 +54,12 @@ class ByteLevelWords(NamedTuple):
         )
 
 
+@functools.cache
+def _class_pages() -> tuple[np.ndarray, np.ndarray]:
+    """Return the table of all classes, which takes a tenth of a second to make."""
+    return in_pages(character_classes())
+
+
 class ByteLevelSplit:
     """Normalise texts and split them into words, with the blank before a word as its first character.
 
@@ -74,7 +81,7 @@ class ByteLevelSplit:
 
     def __init__(self, settings: BytePairSettings) -> None:
         self._prefixed = settings.add_prefix_space
-        self._classes = in_pages(character_classes())
+        self._classes = _class_pages()
         self._composed = CanonicalComposition() if settings.composed else None
         late = set(settings.normalized_tokens)
         self._early_tokens = _pattern(settings, set(settings.added_tokens) - late)

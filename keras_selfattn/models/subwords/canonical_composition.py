@@ -3,6 +3,7 @@
 Axes: N (characters), K (most characters that one becomes), A (characters after decomposition), M (marks).
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,21 @@ Tensor = Any
 _RANKS = 256  # more than there are combining classes
 
 
+@functools.cache
+def _form_pages() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Return the tables of decompositions and of ranks."""
+    forms = canonical_forms()
+    return in_pages(forms.rows), in_pages(forms.ranks)
+
+
+@functools.cache
+def _unchanged() -> str:
+    """Return the regular expression of texts that are in form C whatever the order of their characters."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], canonical_forms().inert, [0]]).astype(np.int8)))
+    ranges = "".join(rf"\x{{{first:x}}}-\x{{{end - 1:x}}}" for first, end in edges.reshape(-1, 2))
+    return f"[{ranges}]*"
+
+
 class CanonicalComposition:
     """Normalisation form C of texts: characters in their shortest form, marks in one order.
 
@@ -36,11 +52,9 @@ class CanonicalComposition:
     """
 
     def __init__(self) -> None:
-        self._forms = forms = canonical_forms()
-        self._rows, self._ranks = in_pages(forms.rows), in_pages(forms.ranks)
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], forms.inert, [0]]).astype(np.int8)))
-        ranges = "".join(rf"\x{{{first:x}}}-\x{{{end - 1:x}}}" for first, end in edges.reshape(-1, 2))
-        self._unchanged = f"[{ranges}]*"
+        self._forms = canonical_forms()
+        self._rows, self._ranks = _form_pages()
+        self._unchanged = _unchanged()
 
     def __call__(self, texts: Tensor) -> Tensor:
         """Return a string tensor `[B]` in form C; bytes that are not UTF-8 may become U+FFFD."""

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_selfattn.errors import ConfigError
 from keras_selfattn.models.classifier_base import Classifier, class_head
 from keras_selfattn.models.config import TextConfig
-from keras_selfattn.models.ensemble import side_by_side
+from keras_selfattn.models.ensemble import member_outputs
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedConfig
 from keras_selfattn.models.pretrained.pretrained_pieces import PretrainedPieces
@@ -88,13 +88,13 @@ class TextClassifier(WordModel, Classifier):
         **kwargs: Any,
     ) -> None:
         super().__init__(config, start=start, multi_label=multi_label, **kwargs)
-        self._side = PretrainedPieces(self.config) if self.fine_tuned else LearnedWords(self.config)
+        self._words = PretrainedPieces(self.config) if self.fine_tuned else LearnedWords(self.config)
         self.wide: NGramLogits | None = None
         self._check_state(vocabulary, labels)
         if vocabulary is None and wide_features is not None:
             raise ConfigError("`wide_features` is of a model with `vocabulary` and `labels`.")
         if vocabulary is not None and labels is not None:
-            self.tokenizer = self._side.saved(vocabulary)
+            self.tokenizer = self._words.saved(vocabulary)
             if wide_features is not None:
                 self.wide = NGramLogits(wide_features, len(labels), not multi_label, name="wide")
             self._assemble(class_head(labels, multi_label=multi_label))
@@ -147,7 +147,7 @@ class TextClassifier(WordModel, Classifier):
         if self.wide is None:
             return ids
         if texts is not None:
-            return [ids, self.wide(ngram_ids(self._side.ngrams, texts))]
+            return [ids, self.wide(ngram_ids(self._words.ngrams, texts))]
         rows = ids.nrows() if isinstance(ids, tf.RaggedTensor) else tf.shape(ids)[0]
         return [ids, tf.zeros([rows, len(self.labels)])]
 
@@ -171,14 +171,14 @@ class TextClassifier(WordModel, Classifier):
 
     def named_ngrams(self, texts: Tensor) -> NamedNGrams:
         """Return the n-grams that the wide path reads in texts, string `[batch]`."""
-        return named_ngrams(self._side.ngrams, texts)
+        return named_ngrams(self._words.ngrams, texts)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "wide_features": None if self.wide is None else self.wide.features}
 
     @property
     def _training_span(self) -> int | None:
-        return self._side.training_span
+        return self._words.training_span
 
     def parts_beside(self) -> dict[str, str]:
         return {"wide path": "a linear model of hashed n-grams"} if self.config.wide else {}
@@ -196,28 +196,28 @@ class TextClassifier(WordModel, Classifier):
     def _fit_linear(self, rows: Rows, head: Any) -> Any:
         if self.config.wide:
             targets = head.encoded(rows.targets)
-            self.wide = fitted(self._side.ngrams, rows.inputs, targets, len(head.labels), rows.weights)
+            self.wide = fitted(self._words.ngrams, rows.inputs, targets, len(head.labels), rows.weights)
         return head
 
     def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:
-        return self._side.rows(self.tokenizer, inputs)
+        return self._words.rows(self.tokenizer, inputs)
 
     def _side_inputs(self, inputs: Sequence[str], *, training: bool) -> np.ndarray | None:
         if self.wide is None:
             return None
         if training:  # without the wide path
             return np.broadcast_to(np.float32(0), (len(inputs), len(self.labels)))
-        return wide_logits(self.wide, self._side.ngrams, inputs)
+        return wide_logits(self.wide, self._words.ngrams, inputs)
 
     def _build_core(self, head: Head) -> keras.Model:
         def member() -> keras.Model:
-            return self._side.encoder(self.tokenizer, self.dtype_policy)
+            return self._words.encoder(self.tokenizer, self.dtype_policy)
 
-        ids, x = side_by_side(member, getattr(self.config, "members", 1))  # [B, D]
+        ids, x = member_outputs(member, getattr(self.config, "members", 1))  # [B, D]
         if self.wide is None:
             return keras.Model(ids, head.outputs(x), name="core")
         wide = keras.Input((self.wide.classes,), dtype="float32", name="wide")
-        return keras.Model([ids, wide], head.outputs(x, wide, self._side.shares), name="core")
+        return keras.Model([ids, wide], head.outputs(x, wide, self._words.shares), name="core")
 
 
 def _is_string(inputs: Tensor) -> bool:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_selfattn.errors import ConfigError, DataError
 from keras_selfattn.models.config import TokenConfig
-from keras_selfattn.models.ensemble import side_by_side
+from keras_selfattn.models.ensemble import member_outputs
 from keras_selfattn.models.heads import Head
 from keras_selfattn.models.pretrained.adapted_start import token_starting_point
 from keras_selfattn.models.pretrained.fine_tuning_config import FineTunedTokenConfig
@@ -90,11 +90,11 @@ class TokenClassifier(WordModel):
                 f"runs on {keras.backend.backend()!r}: set KERAS_BACKEND=tensorflow, or leave `start` "
                 "(--from) out."
             )
-        self._side = PretrainedTokens(self.config) if self.fine_tuned else LearnedTokens(self.config)
+        self._words = PretrainedTokens(self.config) if self.fine_tuned else LearnedTokens(self.config)
         self._check_state(vocabulary, labels)
         if vocabulary is not None and labels is not None:
             # In place of a tokenizer, because the rows are already tokens.
-            self.tokenizer = self._side.saved(vocabulary)
+            self.tokenizer = self._words.saved(vocabulary)
             self._assemble(PositionHead(labels, spans))
 
     @property
@@ -141,9 +141,9 @@ class TokenClassifier(WordModel):
 
     def _build_core(self, head: Head) -> keras.Model:
         def member() -> keras.Model:
-            return self._side.encoder(self.tokenizer, self.dtype_policy)
+            return self._words.encoder(self.tokenizer, self.dtype_policy)
 
-        features, x = side_by_side(member, getattr(self.config, "members", 1))  # [B, T, D]
+        features, x = member_outputs(member, getattr(self.config, "members", 1))  # [B, T, D]
         return keras.Model(features, head.outputs(x), name="core")
 
 

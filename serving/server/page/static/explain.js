@@ -1,6 +1,6 @@
 // The attention behind an answer: asked for when somebody wants to see it, and shown by the viewer.
 
-import { versionOf } from "./catalog.js";
+import { answering, modelNamed } from "./catalog.js";
 import { element, fill } from "./dom.js";
 
 const [JPEG, FIRST_NOTE, EXIF, LAST_NOTE] = [0xffd8, 0xffe0, 0xffe1, 0xffef]; // markers
@@ -70,10 +70,17 @@ async function explained(asked, signal) {
     import("./attention/fetch.js"),
     import("./attention/view.js"),
   ]);
-  const { call } = asked.last;
+  const { call, version } = asked.last; // the latest may be another by now
   const input = await inputOf(asked);
-  const explanation = await explain(call.target.model, versionOf(call.target), input, signal);
+  checkServed(call.target.model, version);
+  const explanation = await explain(call.target.model, version, input, signal);
   return (place, first) => mountAttention(place, explanation, first);
+}
+
+function checkServed(model, version) {
+  const served = modelNamed(model);
+  if (served && !answering(served).includes(version))
+    throw new Error(`version ${version}, which gave this answer, is not served any more. Ask again.`);
 }
 
 function canExplain({ described, way, call }) {

@@ -147,7 +147,7 @@ export function tryView() {
         const part = tokens?.slice(done, done + rows) ?? null;
         const read = readAnswer(answer, signature, described.card?.labels ?? null, part);
         if (!done) {
-          last = { call: asked, described, way: input.way() };
+          last = { call: asked, version, described, way: input.way() };
           results.begin(body ? read.map((_, row) => `row ${row + 1}`) : titles);
         }
         results.add(done, read);

@@ -91,7 +91,7 @@ function sources(explanation) {
   const found = [["head", "one head"]];
   if (explanation.heads > 1) found.push(["layer", "average over a layer's heads"]);
   if (explanation.heads * explanation.layers > 1) found.push(["all", "average over all heads"]);
-  if (hasRollout(explanation)) found.push(["rollout", "rollout through all layers"]);
+  if (hasRollout(explanation)) found.push(["rollout", "rollout: what the layers pass on, multiplied"]);
   return found;
 }
 

@@ -24,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     # gRPC reads this when it is imported. By default it logs each connection that fails.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    from keras_selfattn.asking.client_options import parsed
     from keras_selfattn.asking.exit_status import exit_status, output_failed
-    from keras_selfattn.asking.options import parsed
     from keras_selfattn.serving.errors import ServingError
 
     options = parsed(sys.argv[1:] if arguments is None else arguments)
