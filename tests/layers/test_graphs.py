@@ -20,7 +20,7 @@ from tensorflow.python.eager import context
 from keras_selfattn.layers import attention_paths
 from keras_selfattn.layers.masks import PairMask, zero_masked
 from keras_selfattn.layers.tensorflow import block_walk as blocks
-from keras_selfattn.layers.tensorflow import fused, fuses_biases, fuses_norms
+from keras_selfattn.layers.tensorflow import fuses_biases, fuses_norms, norm_and_bias
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 
 WIDTH = 16
@@ -73,14 +73,14 @@ def test_in_bfloat16_a_bias_of_many_tokens_is_part_of_the_product():
 
     @tf.function(input_signature=[tf.TensorSpec([None, WIDTH], "bfloat16")])
     def run(x):
-        return fused.affine(x, kernel, bias)
+        return norm_and_bias.affine(x, kernel, bias)
 
     counted = optimised(run, x)
     assert counted["_MklFusedBatchMatMulV2"] == 1
     assert counted["AddV2"] == counted["Mul"] == counted["BiasAdd"] == 0
     with tf.GradientTape() as tape:
         tape.watch([x, kernel, bias])
-        found = fused.affine(x, kernel, bias)
+        found = norm_and_bias.affine(x, kernel, bias)
     of_x, of_kernel, of_bias = tape.gradient(found, [x, kernel, bias], upstream)
     wide, matrix, added, ones = (array(tensor) for tensor in (x, kernel, bias, upstream))
     exact = [wide @ matrix + added, ones @ matrix.T, wide.T @ ones, np.full(8, 300.0)]
