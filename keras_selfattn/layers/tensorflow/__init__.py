@@ -59,7 +59,7 @@ def fuses_norms() -> bool:
 
 
 def fuses_biases(dtype: Any) -> bool:
-    """Return True if `norm_and_bias.affine` is the fastest form of a product with a bias: in bfloat16, by oneDNN.
+    """Return True if `norm_and_bias.affine` is the fastest product with a bias: in bfloat16, by oneDNN.
 
     In float32 a product with a bias is as fast as without in either form.
     """
