@@ -63,8 +63,7 @@ def fuses_biases(dtype: Any) -> bool:
 
     In float32 a product with a bias is as fast as without in either form.
     """
-    in_graph = tf is not None and not tf.executing_eagerly()
-    if not in_graph or dtype != "bfloat16" or not fuses_norms():
+    if tf is None or tf.executing_eagerly() or dtype != "bfloat16" or not fuses_norms():
         return False
     known = getattr(_kernels, "IsDataTypeSupportedByOneDNNOnThisCPU", None)
     return known is not None and known(tf.bfloat16)
