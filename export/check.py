@@ -50,8 +50,8 @@ def wrong(case: dict[str, Any], loaded: Run, served: Run) -> str | None:
     """Return why the answers to a case are wrong; None once each number was right in one of several tries.
 
     A wrong graph is wrong in each try, and one that draws random numbers is so at most numbers. But on a busy
-    virtual machine, for a minute at a time, runs of a right graph were seen to be off by 1e-6 to 1e-4: in a
-    few rows, others in each run. Thousands of later runs gave the same bits.
+    machine, for minutes at a time, runs of a right graph were seen to be off by 1e-7 to 1e-3: in some rows,
+    others in each run. Thousands of later runs gave the same bits. The reason is not known.
     """
     runs = (loaded, loaded, served, served)  # twice, or a graph with a state would pass
     answers: list[Arrays] = []

@@ -68,7 +68,7 @@ def live_answers(contract: Contract) -> list[Case]:
 def tried(check: Callable[[list[Case]], dict[str, Any]], cases: list[Case], ask: Ask) -> dict[str, Any]:
     """Return what a check of an export measures; if it refuses, the live model is asked again first.
 
-    The live model, too, is now and then off by rounding in a few rows: see `check.wrong`.
+    The live model runs the same operations, so it may be off in some rows, too: see `check.wrong`.
 
     Args:
         check: what raises an ExportError, or returns measurements.

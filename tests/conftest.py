@@ -77,13 +77,13 @@ def _seed():
 
 @pytest.fixture(scope="module", autouse=True)
 def _seeded_module():
-    """What the fixtures of a module draw does not depend on the tests before."""
+    """Fixtures of a module draw the same, whatever tests ran before."""
     _seed()
 
 
 @pytest.fixture(autouse=True)
 def _seeded():
-    """Nor does what a test draws: none passes or fails by luck."""
+    """So does each test: none passes or fails by luck."""
     _seed()
 
 

@@ -282,7 +282,7 @@ class SelfAttentionBase(keras.layers.Layer):
     def _outputs(self, context: Tensor, tokens: Tokens) -> Tensor:
         """Return the output projection of the heads' context `[N, H D]`, `[N, features]`."""
         outputs = affine(
-            context, self._output_kernel, self._output_bias, many=isinstance(tokens, PackedTokens)
+            context, self._output_kernel, self._output_bias, packed=isinstance(tokens, PackedTokens)
         )
         if self._updates.started:
             outputs = self._updates.added(["output"], [outputs.shape[-1]], outputs, context)

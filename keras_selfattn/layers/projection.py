@@ -92,14 +92,14 @@ class HeadProjection:
         # rounded once for a quantized kernel, so it stays whole.
         whole = isinstance(self.kernel, QuantizedKernel)
         if whole or (x.shape[0] is not None and x.shape[0] <= x.shape[1]):
-            product = affine(x, self.kernel, self._bias, many=True)
+            product = affine(x, self.kernel, self._bias, packed=True)
             if self._updates.started:
                 product = self._updates.added(self._names, self._widths, product, x)
             parts = split(product, self._widths)
         else:
             kernels = split(self.kernel, self._widths)
             biases = [None] * len(kernels) if self._bias is None else split(self._bias, self._widths)
-            parts = [affine(x, *weights, many=True) for weights in zip(kernels, biases, strict=True)]
+            parts = [affine(x, *weights, packed=True) for weights in zip(kernels, biases, strict=True)]
             if self._updates.started:
                 of_parts = zip(self._names, self._widths, parts, strict=True)
                 parts = [self._updates.added([name], [width], part, x) for name, width, part in of_parts]
@@ -165,12 +165,14 @@ class Projection(keras.layers.Dense):
             super().save_own_variables(store)
 
 
-def affine(x: Tensor, kernel: Tensor | QuantizedKernel, bias: Tensor | None, *, many: bool = False) -> Tensor:
-    """Return `x @ kernel + bias` for tokens `[N, features]`; `many` is for packed tokens.
+def affine(
+    x: Tensor, kernel: Tensor | QuantizedKernel, bias: Tensor | None, *, packed: bool = False
+) -> Tensor:
+    """Return `x @ kernel + bias` for tokens `[N, features]`, padded or packed.
 
     `x` is a matrix because TensorFlow fuses product and bias in two dimensions, not in three.
     """
-    if many and bias is not None and not isinstance(kernel, QuantizedKernel) and fuses_biases(x.dtype):
+    if packed and bias is not None and not isinstance(kernel, QuantizedKernel) and fuses_biases(x.dtype):
         return norm_and_bias.affine(x, kernel, bias)
     product = kernel.product(x) if isinstance(kernel, QuantizedKernel) else ops.matmul(x, kernel)
     return biased(product, bias)  # [N, width]

@@ -367,6 +367,12 @@ def test_a_few_numbers_of_each_run_may_be_odd_and_no_more():
     assert "between two runs" in checked_case(lambda _: off(1), outputs)
 
 
+@pytest.mark.parametrize(("second", "reason"), [(0.5, None), (0.4, "label differs from the model's")])
+def test_a_label_may_differ_where_two_are_equally_probable(second, reason):
+    outputs = {"label": np.array([b"a"]), "probabilities": np.float32([[0.5, second]])}
+    assert checked_case(lambda _: {**outputs, "label": np.array([b"b"])}, outputs) == reason
+
+
 def test_a_label_drawn_at_random_is_refused():
     random, outputs = np.random.default_rng(0), {"label": np.array([b"a"] * 24)}
     drawn = lambda _: {"label": random.choice(np.array([b"a", b"b"]), 24)}  # noqa: E731
