@@ -72,22 +72,22 @@ def test_the_first_gets_the_values_of_all(three):
 
 
 def test_who_did_not_come_is_named_to_all_that_did():
-    told = met(4, indexes=[0, 2], timeout=0.5)
+    told = met(4, indexes=[0, 2], timeout=0.3)
     assert told[0] == told[1]
     assert told[0].startswith(
-        "Within 0.5 s (--timeout) 2 of 4 processes met. These did not come (--process-id): 1, 3."
+        "Within 0.3 s (--timeout) 2 of 4 processes met. These did not come (--process-id): 1, 3."
     )
 
 
 def test_nobody_at_the_address_of_the_first():
-    (told,) = met(2, indexes=[1], timeout=0.5)
+    (told,) = met(2, indexes=[1], timeout=0.2)
     assert "Process 1 found no process 0 at 127.0.0.1:" in told
     assert "Connection refused" in told
 
 
 def test_a_host_without_an_address():
     for index in (0, 1):
-        told = outcome(meet, "nowhere.invalid:1234", 2, index, 0.5)
+        told = outcome(meet, "nowhere.invalid:1234", 2, index, 0.2)
         assert "nowhere.invalid:1234" in told
         assert "(--coordinator)" in told
 
@@ -119,7 +119,8 @@ def test_a_machine_that_knows_its_own_name_as_loopback_is_reached(monkeypatch, n
     assert listened == ["" if reached else name]
 
 
-def test_something_else_at_the_address():
+def test_something_else_at_the_address(monkeypatch):
+    monkeypatch.setattr("keras_selfattn.training.process_meeting._HELLO_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as other:
         told = outcome(meet, f"127.0.0.1:{other.getsockname()[1]}", 2, 1, 0.3)
     assert "found no process 0" in told
@@ -152,7 +153,7 @@ def test_a_stranger_that_goes_on_without_a_line_is_left(sent):
     at = address()
     host, port = host_and_port(at)
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(outcome, meet, at, 2, 0, 1.0)
+        first = pool.submit(outcome, meet, at, 2, 0, 0.5)
         with _connected(host, port) as stranger, suppress(OSError):
             for _ in range(100):
                 stranger.sendall(sent)
@@ -170,10 +171,10 @@ def _connected(host, port):
 
 def test_another_count_and_a_second_of_one_number_are_refused():
     at = address()
-    told = met(2, indexes=[0, 1], counts=[2, 3], timeout=1.0, at=at)
+    told = met(2, indexes=[0, 1], counts=[2, 3], timeout=0.4, at=at)
     assert told[1] == ("Process 1 expects 3 processes, and process 0 2 (--process-count). Give all the same.")
     assert "did not come (--process-id): 1" in told[0]
-    told = met(3, indexes=[0, 1, 1], timeout=1.0)
+    told = met(3, indexes=[0, 1, 1], timeout=0.4)
     assert "Two processes are number 1 (--process-id)." in " ".join(told)
 
 

@@ -18,6 +18,16 @@ from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_leaving():
+    """Servers leave without the quarter of a second in which clients move to another one."""
+    from keras_selfattn.serving.server import server
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "_LEAVING_SECONDS", 0.01)
+        yield
+
+
 @pytest.fixture(scope="session")
 def half_base(tmp_path_factory):
     base = tmp_path_factory.mktemp("half")
