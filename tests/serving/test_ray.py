@@ -40,8 +40,9 @@ def cluster():
     from ray.cluster_utils import Cluster
 
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets' names have at most 107 bytes
-    head = {"num_cpus": 0, "include_dashboard": False, "temp_dir": folder}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setenv("RAY_TMPDIR", folder)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     for _ in range(2):
         cluster.add_node(num_cpus=2)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
@@ -50,6 +51,7 @@ def cluster():
     serve.shutdown()
     ray.shutdown()
     cluster.shutdown()
+    monkeypatch.undo()
     shutil.rmtree(folder, ignore_errors=True)
 
 
