@@ -13,7 +13,14 @@ References: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory", 
 from collections.abc import Callable
 from typing import Any
 
-from keras_selfattn.layers.attention_math import Formula, Learned, masked_softmax, wide_dtype, widened
+from keras_selfattn.layers.attention_math import (
+    Formula,
+    Learned,
+    dot_product,
+    masked_softmax,
+    wide_dtype,
+    widened,
+)
 from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.tensorflow import tf
 from keras_selfattn.layers.tensorflow.block_walk import Block, QuerySpan, State, Walk
@@ -154,9 +161,15 @@ class _BlockAttention:
         query, key, value = heads
         # An empty slot holds a copy of another token's query, so its upstream gradient is zeroed.
         upstream, shared = (self._walk.cleared(at, part, x) for x in (upstream, shared))
+        # A factor stays out of the tape, whose gradient would multiply every pair by it.
+        factor = self._formula.product_scale
         with tf.GradientTape(watch_accessed_variables=False) as scores:
             scores.watch([query, key, *learned])
-            logits = self._formula.score(self._narrowed(learned), query, key, part.distance)
+            if factor is None:
+                factor, scored = 1.0, self._formula.score(self._narrowed(learned), query, key, part.distance)
+            else:
+                scored = dot_product(query, key)
+        logits = _scaled(scored, factor)
         wide = _wide(value.dtype)
         weights = self._weights(at, part, logits, wide)
         keep = self._keep(part, rows)
@@ -167,7 +180,8 @@ class _BlockAttention:
         of_kept, of_value, *of_learned = _gradients(sums, context, [kept, value, *learned], upstream)
         of_weights = tf.cast(_product(of_kept, keep), wide)
         of_logits = tf.cast(weights * (of_weights - shared), logits.dtype)
-        of_query, of_key, *more = _gradients(scores, logits, [query, key, *learned], of_logits)
+        of_query, of_key, *more = _gradients(scores, scored, [query, key, *learned], of_logits)
+        of_query, of_key = _scaled(of_query, factor), _scaled(of_key, factor)
         return [of_query, of_key, of_value, *(a + b for a, b in zip(of_learned, more, strict=True))]
 
     def _narrowed(self, learned: list[Tensor]) -> Learned:

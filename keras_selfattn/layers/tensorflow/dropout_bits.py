@@ -79,7 +79,8 @@ def _level(row_keys: Tensor, tile_keys: Tensor, rate: float) -> Tensor:
         return tf.constant(level, tf.uint8)
     bits = _mixed(row_keys[..., None] ^ _mixed(tile_keys))  # [*rows, tiles]
     above = tf.cast(tf.bitwise.right_shift(bits, _word(8)), tf.float32) * 2.0**-24 < rest
-    return tf.where(above, tf.constant(level + 1, tf.uint8), tf.constant(level, tf.uint8))[..., None]
+    # A cast and a sum: `tf.where` of two constants takes three times as long.
+    return (tf.cast(above, tf.uint8) + tf.constant(level, tf.uint8))[..., None]
 
 
 def _mixed(x: Tensor) -> Tensor:
