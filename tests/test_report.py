@@ -231,6 +231,7 @@ def test_the_settings_are_all_there(shown):
     assert ["width", "8"] in table(part, "Model").rows()
 
 
+@pytest.mark.slow
 def test_a_report_of_150_classes_with_long_names_and_texts_is_small_and_of_10000_leaves_the_matrix_out(
     tmp_path,
 ):

@@ -53,6 +53,7 @@ def test_every_part_of_a_batch_is_tried_again(stock_server, connect):
     assert len(list(client.predict_iter([[1, 2]] * 3))) == 3
 
 
+@pytest.mark.slow
 def test_retries_end(stock_server, connect):
     serving = StockServing(before=failing(100))
     with pytest.raises(errors.UnavailableError, match="busy"):

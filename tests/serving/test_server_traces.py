@@ -374,6 +374,7 @@ def seconds(span):
 BATCHES = "max_batch_size { value: 8 } batch_timeout_micros { value: 2000000 } num_batch_threads { value: 1 }"
 
 
+@pytest.mark.slow
 def test_a_batch_is_one_span_that_its_requests_are_linked_with(half_base, tmp_path, spans, in_background):
     file = tmp_path / "batching"
     file.write_text(f"{BATCHES} allowed_batch_sizes: 8")
