@@ -40,18 +40,17 @@ def cluster():
     from ray.cluster_utils import Cluster
 
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # its sockets' names have at most 107 bytes
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.setenv("RAY_TMPDIR", folder)
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    for _ in range(2):
-        cluster.add_node(num_cpus=2)
-    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-    serve.start(proxy_location="Disabled")
-    yield cluster
-    serve.shutdown()
-    ray.shutdown()
-    cluster.shutdown()
-    monkeypatch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", folder)
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+        for _ in range(2):
+            cluster.add_node(num_cpus=2)
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        serve.start(proxy_location="Disabled")
+        yield cluster
+        serve.shutdown()
+        ray.shutdown()
+        cluster.shutdown()
     shutil.rmtree(folder, ignore_errors=True)
 
 
