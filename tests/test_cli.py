@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import ctypes
 import json
 import os
 import re
@@ -230,16 +231,23 @@ def test_resuming_a_run_that_has_ended_says_so(command, tmp_path):
     assert "a run that has ended, so --resume has nothing to go on with" in done.output
 
 
-def test_an_interrupt_that_python_drops_comes_again(monkeypatch):
-    """Whose exceptions Python does not raise: a destructor's. TensorFlow has many."""
+class Interrupted:
+    """Interrupts in its destructor, whose exceptions Python does not raise. TensorFlow has many."""
 
-    class Interrupted:
-        def __del__(self):
-            signal.raise_signal(signal.SIGINT)
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
 
+
+def interrupted_in_native_code():
+    """Native code that calls Python, such as JAX's, prints the exceptions of what it calls, and goes on."""
+    ctypes.pythonapi.PyRun_SimpleString(b"import signal; signal.raise_signal(signal.SIGINT)")
+
+
+@pytest.mark.parametrize("interrupted", [Interrupted, interrupted_in_native_code])
+def test_an_interrupt_that_is_dropped_comes_again(interrupted, monkeypatch):
     @click.command("training")
     def training():
-        Interrupted()
+        interrupted()
         time.sleep(seconds)
         click.echo("trained to the end")
 
@@ -252,6 +260,17 @@ def test_an_interrupt_that_python_drops_comes_again(monkeypatch):
     done = CliRunner().invoke(main, ["training"])
     time.sleep(0.3)  # nothing comes after the end
     assert (done.exit_code, done.output) == (0, "trained to the end\n")
+
+
+def test_an_error_that_native_code_prints_is_printed(monkeypatch):
+    @click.command("training")
+    def training():
+        ctypes.pythonapi.PyRun_SimpleString(b"raise ValueError('of native code')")
+
+    monkeypatch.setattr(type(main), "get_command", lambda self, ctx, name: training)
+    done = CliRunner().invoke(main, ["training"])
+    assert done.exit_code == 0
+    assert "ValueError: of native code" in done.output
 
 
 def test_warnings_are_a_line(monkeypatch):

@@ -1,5 +1,7 @@
 """The processes of one command: their status, the reason that is told, and their end."""
 
+import time
+
 import pytest
 
 from keras_selfattn.cli import launch as launching
@@ -58,6 +60,35 @@ def test_the_status_of_an_interrupt_is_the_one_of_a_single_process(launched, mon
 
     monkeypatch.setattr(launching, "_first_failed", interrupted)
     assert launched("signal.pause()")[0] == status
+
+
+def test_a_process_that_lost_an_interrupt_is_interrupted_again(launched, monkeypatch, tmp_path):
+    interrupted, files = launching._interrupt, [tmp_path / "ready-0", tmp_path / "ready-1"]
+
+    def when_ready(_processes):
+        while not all(file.exists() for file in files):
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    statuses = []
+
+    def with_statuses(processes):
+        interrupted(processes)
+        statuses.extend(process.returncode for process in processes)
+
+    monkeypatch.setattr(launching, "_first_failed", when_ready)
+    monkeypatch.setattr(launching, "_interrupt", with_statuses)
+    monkeypatch.setenv("READY", str(tmp_path / "ready-"))
+    assert launched(
+        "times = []\n"
+        "def lost(*_):\n"
+        "    times.append(1)\n"
+        "    if len(times) == 2: os._exit(7)\n"
+        "signal.signal(signal.SIGINT, lost)\n"
+        "open(os.environ['READY'] + str(index), 'w').close()\n"
+        "while True: time.sleep(60)"
+    ) == (130, "")
+    assert statuses == [7, 7]
 
 
 def test_a_process_that_hangs_can_clean_up_before_it_is_killed(launched, monkeypatch, tmp_path):

@@ -23,6 +23,7 @@ _END_SECONDS = 30.0
 # And after SIGTERM, to remove their drafts.
 _CLEAN_SECONDS = 5.0
 _POLL_SECONDS = 0.1
+# How often a process is interrupted within `_END_SECONDS`: calls of TensorFlow and JAX can lose an interrupt.
 _INTERRUPTS = 3
 _PROGRAM = "from keras_selfattn.cli.launch import run; run()"
 _SIGNALLED = 128
@@ -79,7 +80,6 @@ def run() -> None:
 
 def _end_with_starter(descriptor: int) -> None:
     os.read(descriptor, 1)  # nothing is ever written there
-    # An interrupt can be lost in a call of TensorFlow or JAX.
     for _ in range(_INTERRUPTS):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(_END_SECONDS / _INTERRUPTS)
@@ -126,10 +126,20 @@ def _wait(process: "subprocess.Popen[bytes]") -> bool:
 
 
 def _interrupt(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
+    """Interrupt the processes, and wait for their end; terminate those that do not end."""
+    for _ in range(_INTERRUPTS):
+        for process in processes:
+            process.send_signal(signal.SIGINT)
+        end = time.monotonic() + _END_SECONDS / _INTERRUPTS
+        while time.monotonic() < end:
+            if all(process.poll() is not None for process in processes):
+                return
+            time.sleep(_POLL_SECONDS)
     for process in processes:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
     for process in processes:
-        _wait(process)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_CLEAN_SECONDS)
 
 
 def _kill(processes: Sequence["subprocess.Popen[bytes]"]) -> None:

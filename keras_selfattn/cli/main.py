@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Timer
 from types import FrameType
@@ -45,7 +45,7 @@ _COMMANDS = (
 # `import` is no name of a module, and `open` is a function.
 _MODULES = {"import": "import_folder", "open": "open_page"}
 
-# Seconds after which a signal that was lost is raised once more.
+# Seconds after which an interrupt that was dropped is raised once more.
 _AGAIN = 0.1
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a program
 
@@ -60,22 +60,25 @@ def _signals_interrupt() -> Iterator[list[int]]:
         received.append(number)
         raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
-    def again(lost: Any) -> None:
-        # Python drops a KeyboardInterrupt that is raised in a `__del__`, such as TensorFlow's, and goes on.
-        if received and issubclass(lost.exc_type, KeyboardInterrupt):
+    # Python and native code print an exception that has nowhere to go, and go on: one of a `__del__`, such as
+    # TensorFlow's, or of a function that JAX calls.
+    def again(kind: type[BaseException], printed: Callable[[], Any]) -> None:
+        if received and issubclass(kind, KeyboardInterrupt):
             timers.append(Timer(_AGAIN, os.kill, (os.getpid(), received[0])))
             timers[-1].start()
         else:
-            hook(lost)
+            printed()
 
-    hook, sys.unraisablehook = sys.unraisablehook, again
+    hooks = sys.unraisablehook, sys.excepthook
+    sys.unraisablehook = lambda lost: again(lost.exc_type, lambda: hooks[0](lost))
+    sys.excepthook = lambda *lost: again(lost[0], lambda: hooks[1](*lost))
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield received
     finally:
         for timer in timers:
             timer.cancel()
-        sys.unraisablehook = hook
+        sys.unraisablehook, sys.excepthook = hooks
         for number, handler in before.items():
             signal.signal(number, handler)
 
