@@ -81,13 +81,12 @@ class HeadProjection:
 
     def __call__(self, x: Tensor, tokens: Tokens) -> list[Tensor]:
         """Return the heads of each projection of tokens `[N, features]`, as `tokens.split_heads` does."""
-        if not isinstance(tokens, PackedTokens):  # transposed at once, before they are split
+        if not isinstance(tokens, PackedTokens):
             product = affine(x, self.kernel, self._bias)
             if self._updates.started:
                 product = self._updates.added(self._names, self._widths, product, x)
             self._penalise(lambda: split(product, self._widths), tokens)
-            heads = tokens.split_heads(product, sum(self._num_heads))
-            return split(heads, self._num_heads, axis=1)  # each [B, H, T, D]
+            return tokens.split_parts(product, self._num_heads)
         # Split the kernel or the product, whichever has fewer rows; the kernel if that is unknown. Tokens are
         # rounded once for a quantized kernel, so it stays whole.
         whole = isinstance(self.kernel, QuantizedKernel)

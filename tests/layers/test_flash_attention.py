@@ -14,6 +14,7 @@ from keras_selfattn.layers import jax as ours_on_jax
 from keras_selfattn.layers.jax import flash_attention
 from keras_selfattn.layers.jax.flash_kernels import Blocks
 from keras_selfattn.layers.masks import PairMask
+from keras_selfattn.layers.padded_tokens import PaddedTokens
 
 if BACKEND != "jax":
     pytest.skip("the kernels are JAX'", allow_module_level=True)
@@ -59,8 +60,9 @@ def outputs_and_gradients(monkeypatch, kernels, **arguments):
         # The rate lies between two levels of a byte, see dropout_bits.py.
         {"dropout": 0.3, "num_kv_heads": 2, "position": "rotary"},
         {"causal": True},
+        {"dropout": 0.3, "num_kv_heads": 2},
     ],
-    ids=["dropout", "causal"],
+    ids=["dropout", "causal", "joined"],
 )
 def test_outputs_and_gradients_are_those_of_all_scores_at_once(arguments, monkeypatch):
     wanted = outputs_and_gradients(monkeypatch, kernels=False, **arguments)
@@ -116,7 +118,7 @@ def test_only_scaled_products_are_for_the_kernels(arguments, plain, monkeypatch)
     layer = layers.MultiHeadSelfAttention(2, **arguments)
     layer.build((None, None, 8))
     heads = (keras.ops.zeros((1, 2, 5, 4)),) * 3
-    tokens = attention_paths.PaddedTokens(keras.ops.zeros((1, 5, 8)), None)
+    tokens = PaddedTokens(keras.ops.zeros((1, 5, 8)), None)
     pairs = PairMask(None, None, None, (None, None))
     path = attention_paths.choose_path(heads, tokens, pairs, layer._formula, False)
     assert (path is attention_paths.fused) == plain
@@ -124,6 +126,21 @@ def test_only_scaled_products_are_for_the_kernels(arguments, plain, monkeypatch)
         attention_paths.choose_path(heads, tokens, pairs, layer._formula, True)
         is attention_paths.with_weights
     )
+
+
+def test_only_unchanged_parts_of_one_array_are_read_where_they_are():
+    tokens = PaddedTokens(keras.ops.zeros((BATCH, LENGTH, WIDTH)), None)
+    x = np.random.default_rng(0).normal(size=(BATCH * LENGTH, 8 * 5)).astype("float32")
+    heads = tokens.split_parts(keras.ops.convert_to_tensor(x), [4, 2, 2])
+    joined = tokens.side_by_side(heads)
+    assert joined is not None
+    np.testing.assert_array_equal(array(joined), x.reshape(BATCH, LENGTH, 8, 5))
+    wanted = array(joined).transpose(0, 2, 1, 3)
+    np.testing.assert_array_equal(np.concatenate(list(map(array, heads)), axis=1), wanted)
+    query, key, value = heads
+    assert tokens.side_by_side((query * 1.0, key, value)) is None
+    assert tokens.side_by_side((query, value, key)) is None
+    assert tokens.side_by_side(heads[:2]) is None
 
 
 def test_only_one_hopper_gpu_runs_the_kernels(hopper, monkeypatch):

@@ -1,12 +1,15 @@
 """Attention in kernels of a GPU, with its gradient: memory that grows with the length, not with its square.
 
+The kernels read queries, keys and values where a projection put them, side by side in one array: a copy of
+each took a tenth of an encoder's time on an H100.
+
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), G (key-value heads), D
-(features of one head), P (positions, filled up to whole blocks).
+(features of one head), P (positions, filled up to whole blocks), A (all heads of an array).
 """
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +23,8 @@ from keras_selfattn.layers.masks import PairMask
 
 Tensor = Any
 Heads = tuple[Tensor, Tensor, Tensor]
+Arrays = tuple[Tensor, ...]  # query, key and value [B, P, H or G, D]; or one [B, P, H + 2 G, D]
+Numbers = tuple[int, int]  # of heads H, and of key-value heads G
 
 _DTYPES = ("bfloat16", "float16")
 _WIDEST = 128  # features of a head
@@ -49,12 +54,13 @@ def fits_kernels(heads: Heads, pairs: PairMask) -> bool:
     half = all(keras.backend.standardize_dtype(x.dtype) in _DTYPES for x in heads)
     if not plain or not known or not half or width > _WIDEST or batch >= _MOST_SAMPLES:
         return False
-    return math.prod(_filled_shape(query.shape)) < _MOST_NUMBERS
+    return sum(math.prod(_filled_shape(_by_position(x.shape))) for x in heads) < _MOST_NUMBERS
 
 
 def flash_attention(
     heads: Heads,
     pairs: PairMask,
+    joined: Tensor | None = None,
     *,
     scale: float,
     rate: float = 0.0,
@@ -66,35 +72,45 @@ def flash_attention(
     Args:
         heads: query `[B, H, T, D]`, key and value `[B, G, T, D]`, bfloat16 or float16.
         pairs: the real keys, and a reach to the left or to both sides.
+        joined: the same numbers as `heads` in one array, `[B, T, H + 2 G, D]`, if there is one.
         scale: factor of the products of queries and keys.
         rate: dropout's probability in [0, 1).
         seed: two integers, with a rate.
         rows: int32 `[B, H, T]`, the number of each query's row for `keep_mask`, with a rate.
     """
-    query, _, value = heads
+    query, key, value = heads
     length, width = query.shape[2], value.shape[3]
-    query, key, value = (_filled(x) for x in heads)
+    arrays = [x.transpose(_by_position(range(4))) for x in heads] if joined is None else [joined]
+    arrays = tuple(_filled(x) for x in arrays)
     plan = Plan(scale, pairs.reach == (None, 0), rate)
-    masks = _masks(query, length, pairs.real, rate, seed, rows)
-    context = _attention()(plan, query, key, value, masks)  # [B, P, H, D]
+    masks = _masks(arrays[0].shape, length, pairs.real, rate, seed, rows)
+    context = _attention()(plan, (query.shape[1], key.shape[1]), arrays, masks)  # [B, P, H, D]
     return context[:, :length, :, :width]
 
 
+def _by_position(axes: Sequence[int]) -> tuple[int, ...]:
+    """Return the axes `[B, H, T, D]` as `[B, T, H, D]`."""
+    batch, heads, length, width = axes
+    return batch, length, heads, width
+
+
 def _filled(x: Tensor) -> Tensor:
-    """Return `[B, H, T, D]` with zeros to whole blocks: a kernel's blocks have powers of two as sizes."""
+    """Return `[B, T, A, D]` with zeros to whole blocks: a kernel's blocks have powers of two as sizes."""
     filled = _filled_shape(x.shape)
     return jax.numpy.pad(x, [(0, whole - size) for whole, size in zip(filled, x.shape, strict=True)])
 
 
 def _filled_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    *others, length, width = shape
-    return *others, length + -length % _WHOLE, max(16, 1 << (width - 1).bit_length())
+    batch, length, heads, width = shape
+    return batch, length + -length % _WHOLE, heads, max(16, 1 << (width - 1).bit_length())
 
 
-def _masks(query: Tensor, length: int, real: Tensor, rate: float, seed: Tensor, rows: Tensor) -> Masks:
+def _masks(
+    shape: tuple[int, ...], length: int, real: Tensor, rate: float, seed: Tensor, rows: Tensor
+) -> Masks:
     """Return the masks of all samples: stop `[B, 1]`, bias `[B, P]`, the keys of rows `[B, H, P]`."""
     jnp = jax.numpy
-    batch, _, whole, _ = query.shape
+    batch, whole, _, _ = shape  # [B, P, A, D]
     at = jnp.arange(whole, dtype="int32")
     if real is None:
         seen = jnp.broadcast_to(at < length, (batch, whole))
@@ -112,119 +128,129 @@ def _masks(query: Tensor, length: int, real: Tensor, rate: float, seed: Tensor, 
 def _attention() -> Callable[..., Tensor]:
     """Return the function with its gradient; JAX is not there when this module is imported."""
 
-    @partial(jax.custom_vjp, nondiff_argnums=(0,))
-    def attention(plan: Plan, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> Tensor:
-        return _forward(plan, query, key, value, masks)[0]
+    @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+    def attention(plan: Plan, numbers: Numbers, arrays: Arrays, masks: Masks) -> Tensor:
+        return _forward(plan, numbers, arrays, masks)[0]
 
-    def forward(plan: Plan, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> tuple:
-        context, sums = _forward(plan, query, key, value, masks)
-        return context, (query, key, value, masks, context, sums)
+    def forward(plan: Plan, numbers: Numbers, arrays: Arrays, masks: Masks) -> tuple:
+        context, sums = _forward(plan, numbers, arrays, masks)
+        return context, (arrays, masks, context, sums)
 
-    def backward(plan: Plan, kept: tuple, upstream: Tensor) -> tuple:
-        query, key, value, masks, context, sums = kept
+    def backward(plan: Plan, numbers: Numbers, kept: tuple, upstream: Tensor) -> tuple:
+        arrays, masks, context, sums = kept
         # The gradient of a softmax subtracts the same number for all keys of a query: see block_attention.py.
         wide = upstream.astype("float32") * context.astype("float32")  # [B, P, H, D]
         shared = (wide.sum(axis=-1) * (1 - plan.rate)).transpose(0, 2, 1)  # [B, H, P]
-        found = _backward(plan, query, key, value, masks, upstream, sums, shared)
-        return *found, None
+        found = _backward(plan, _Parts(arrays, numbers), masks, upstream, sums, shared)
+        return (found if len(arrays) > 1 else (jax.numpy.concatenate(found, axis=2),)), None
 
     attention.defvjp(forward, backward)
     return attention
 
 
-def _forward(plan: Plan, query: Tensor, key: Tensor, value: Tensor, masks: Masks) -> tuple[Tensor, Tensor]:
+def _forward(plan: Plan, numbers: Numbers, arrays: Arrays, masks: Masks) -> tuple[Tensor, Tensor]:
     """Return the context `[B, P, H, D]`, and the logarithms of the sums of exponentials, `[B, H, P]`."""
-    batch, heads, length, width = query.shape
+    parts = _Parts(arrays, numbers)
+    batch, length, heads, width = parts.shape
     blocks = _FORWARD[max(width, 64)]
     block = blocks.queries
-    parts = _Parts(query, key)
     shape = jax.ShapeDtypeStruct
     return _called(
         kernels.forward,
         plan,
         blocks,
         (length // block, heads, batch),
-        [parts.of_heads(block), parts.of_keys(None), parts.of_keys(None), *parts.of_masks(masks, block)],
-        [parts.of_joined(block), parts.of_rows(block)],
-        [shape((batch, length, heads, width), value.dtype), shape((batch, heads, length), "float32")],
-    )(query, key, value, *masks.given())
+        [parts.of_query(block), parts.of_key(None), parts.of_value(None), *parts.of_masks(masks, block)],
+        [parts.of_context(block), parts.of_rows(block)],
+        [shape(parts.shape, arrays[-1].dtype), shape((batch, heads, length), "float32")],
+    )(*parts.arrays, *masks.given())
 
 
-def _backward(
-    plan: Plan, query: Tensor, key: Tensor, value: Tensor, masks: Masks, *upstream: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _backward(plan: Plan, parts: "_Parts", masks: Masks, *upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of query, key and value; `upstream` is that of the context, sums and shared."""
-    arguments = (query, key, value, *masks.given(), *upstream)
-    parts = _Parts(query, key)
+    arguments = (*parts.arrays, *masks.given(), *upstream)
     of_query = _query_gradient(plan, parts, masks, arguments)
     found = _key_gradients(plan, parts, masks, arguments)
-    batch, groups, length, width = key.shape
-    if groups != query.shape[1]:
+    batch, length, heads, width = parts.shape
+    groups = parts.groups
+    if groups != heads:
         # Each query head has gradients of its own, which a shared key-value head adds up.
-        found = [x.reshape(batch, groups, -1, length, width).sum(axis=2).astype(key.dtype) for x in found]
+        dtypes = [x.dtype for x in parts.arrays[1:]]
+        found = [x.reshape(batch, length, groups, -1, width).sum(axis=3) for x in found]
+        found = [x.astype(dtype) for x, dtype in zip(found, dtypes, strict=True)]
     return of_query, *found
 
 
 def _query_gradient(plan: Plan, parts: "_Parts", masks: Masks, arguments: tuple) -> Tensor:
-    query = arguments[0]
-    batch, heads, length, width = query.shape
+    batch, length, heads, width = parts.shape
     blocks = _OF_QUERIES[max(width, 64)]
     block = blocks.queries
-    rows, keys = parts.of_rows(block), parts.of_keys(None)
-    inputs = [parts.of_heads(block), keys, keys, *parts.of_masks(masks, block)]
+    rows = parts.of_rows(block)
+    inputs = [parts.of_query(block), parts.of_key(None), parts.of_value(None)]
     (found,) = _called(
         kernels.query_gradients,
         plan,
         blocks,
         (length // block, heads, batch),
-        [*inputs, parts.of_joined(block), rows, rows],
-        [parts.of_heads(block)],
-        [jax.ShapeDtypeStruct(query.shape, query.dtype)],
+        [*inputs, *parts.of_masks(masks, block), parts.of_context(block), rows, rows],
+        [parts.of_context(block)],
+        [jax.ShapeDtypeStruct(parts.shape, arguments[0].dtype)],
     )(*arguments)
     return found
 
 
 def _key_gradients(plan: Plan, parts: "_Parts", masks: Masks, arguments: tuple) -> list[Tensor]:
-    """Return the gradients of each query head's key and value, `[B, H, P, D]` each."""
-    query, key = arguments[:2]
-    batch, heads, length, width = query.shape
+    """Return the gradients of each query head's key and value, `[B, P, H, D]` each."""
+    batch, length, heads, width = parts.shape
     blocks = _OF_KEYS[max(width, 64)]
     block = blocks.keys
-    rows, keys = parts.of_rows(None), parts.of_keys(block)
-    inputs = [parts.of_heads(None), keys, keys, *parts.of_masks(masks, None)]
-    each = jax.ShapeDtypeStruct(query.shape, key.dtype if key.shape[1] == heads else "float32")
+    rows = parts.of_rows(None)
+    inputs = [parts.of_query(None), parts.of_key(block), parts.of_value(block)]
+    dtype = arguments[1].dtype if parts.groups == heads else "float32"
     return _called(
         kernels.key_gradients,
         plan,
         blocks,
         (length // block, heads, batch),
-        [*inputs, parts.of_joined(None), rows, rows],
-        [parts.of_heads(block)] * 2,
-        [each, each],
+        [*inputs, *parts.of_masks(masks, None), parts.of_context(None), rows, rows],
+        [parts.of_context(block)] * 2,
+        [jax.ShapeDtypeStruct(parts.shape, dtype)] * 2,
     )(*arguments)
 
 
 class _Parts:
-    """The part of each array that a program sees (block i, head h, sample b); a block of None is all."""
+    """The part of each array that a program sees (block i, head h, sample b); a block of None is all.
 
-    def __init__(self, query: Tensor, key: Tensor) -> None:
-        self._length, self._width = query.shape[2:]
-        self._shared = query.shape[1] // key.shape[1]
+    Args:
+        arrays: query, key and value, `[B, P, H or G, D]`; or all in one, `[B, P, H + 2 G, D]`.
+        numbers: H and G.
 
-    def of_heads(self, block: int | None) -> Any:
-        """Of `[B, H, P, D]`."""
-        shape = (None, None, block or self._length, self._width)
-        return _part(shape, lambda i, h, b: (b, h, i if block else 0, 0))
+    Attributes:
+        arrays: query, key and value, or three times the one that holds them.
+        shape: of the context, `[B, P, H, D]`.
+        groups: G.
+    """
 
-    def of_keys(self, block: int | None) -> Any:
-        """Of `[B, G, P, D]`."""
-        shape = (None, None, block or self._length, self._width)
-        return _part(shape, lambda i, h, b: (b, h // self._shared, i if block else 0, 0))
+    def __init__(self, arrays: Arrays, numbers: Numbers) -> None:
+        batch, self._length, _, self._width = arrays[0].shape
+        heads, self.groups = numbers
+        self.shape = (batch, self._length, heads, self._width)
+        self._shared = heads // self.groups
+        self.arrays = arrays if len(arrays) > 1 else arrays * 3
+        self._starts = (0, 0) if len(arrays) > 1 else (heads, heads + self.groups)
 
-    def of_joined(self, block: int | None) -> Any:
+    def of_query(self, block: int | None) -> Any:
+        return self._by_position(block, lambda h: h)
+
+    def of_key(self, block: int | None) -> Any:
+        return self._by_position(block, lambda h: self._starts[0] + h // self._shared)
+
+    def of_value(self, block: int | None) -> Any:
+        return self._by_position(block, lambda h: self._starts[1] + h // self._shared)
+
+    def of_context(self, block: int | None) -> Any:
         """Of `[B, P, H, D]`."""
-        shape = (None, block or self._length, None, self._width)
-        return _part(shape, lambda i, h, b: (b, i if block else 0, h, 0))
+        return self._by_position(block, lambda h: h)
 
     def of_rows(self, block: int | None) -> Any:
         """Of `[B, H, P]`."""
@@ -237,6 +263,11 @@ class _Parts:
             return found
         sizes = (self._length, self._length // kernels.TILE)
         return [*found, self.of_rows(block), *(_part((size,), lambda *_at: (0,)) for size in sizes)]
+
+    def _by_position(self, block: int | None, head: Callable[[Any], Any]) -> Any:
+        """Of `[B, P, A, D]`; `head` is the place of head h among all."""
+        shape = (None, block or self._length, None, self._width)
+        return _part(shape, lambda i, h, b: (b, i if block else 0, head(h), 0))
 
 
 def _part(shape: tuple, index: Callable) -> Any:
