@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import ctypes
+import gc
 import json
 import os
 import re
@@ -271,6 +272,21 @@ def test_an_error_that_native_code_prints_is_printed(monkeypatch):
     done = CliRunner().invoke(main, ["training"])
     assert done.exit_code == 0
     assert "ValueError: of native code" in done.output
+
+
+@pytest.mark.parametrize("own", [(700, 10, 10), (200_000, 10, 10), (0, 10, 10)], ids=["few", "many", "never"])
+def test_a_command_searches_for_garbage_rarely_and_as_it_was_asked(own, monkeypatch):
+    found = []
+    asks = click.Command("train", callback=lambda: found.append(gc.get_threshold()))
+    monkeypatch.setattr(type(main), "get_command", lambda self, ctx, name: asks)
+    before = gc.get_threshold()
+    gc.set_threshold(*own)
+    try:
+        main(["train"], standalone_mode=False)
+        assert found[0][0] == {700: 50_000}.get(own[0], own[0])
+        assert gc.get_threshold() == own
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_warnings_are_a_line(monkeypatch):
