@@ -14,8 +14,8 @@ from keras import ops
 
 from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import wide_dtype
+from keras_selfattn.layers.attention_paths import PaddedTokens
 from keras_selfattn.layers.masks import PairMask, all_of, pair_mask
-from keras_selfattn.layers.padded_tokens import PaddedTokens
 from keras_selfattn.layers.saved_state import go_on
 from keras_selfattn.layers.window import Chunks
 

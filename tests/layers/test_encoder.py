@@ -9,8 +9,8 @@ import reference
 from backend import BACKEND, array, gradients, tensorflow_only
 
 from keras_selfattn.layers import Encoder, EncoderBlock, RelativePositions, RotaryPositions
+from keras_selfattn.layers.attention_paths import PaddedTokens
 from keras_selfattn.layers.feed_forward import _gelu
-from keras_selfattn.layers.padded_tokens import PaddedTokens
 
 BATCH, LENGTH, HEADS, WIDTH, HIDDEN = 3, 5, 2, 14, 11
 

@@ -11,10 +11,10 @@ from samples import randomised
 from keras_selfattn import layers
 from keras_selfattn.layers import attention_paths
 from keras_selfattn.layers import jax as ours_on_jax
+from keras_selfattn.layers.attention_paths import PaddedTokens
 from keras_selfattn.layers.jax import flash_attention
 from keras_selfattn.layers.jax.flash_kernels import Blocks
 from keras_selfattn.layers.masks import PairMask
-from keras_selfattn.layers.padded_tokens import PaddedTokens
 
 if BACKEND != "jax":
     pytest.skip("the kernels are JAX'", allow_module_level=True)
@@ -38,6 +38,7 @@ def small_blocks(monkeypatch):
 
 def outputs_and_gradients(monkeypatch, kernels, **arguments):
     """Outputs of a layer in training and gradients of all its weights; padding is NaN."""
+    monkeypatch.setattr(attention_paths, "runs_kernels_of_gpu", lambda: kernels)
     monkeypatch.setattr(attention_paths, "fits_kernels", lambda heads, pairs: kernels)
     layer = randomised(layers.MultiHeadSelfAttention(HEADS, seed=3, **arguments), WIDTH, 0.3)
     x = np.random.default_rng(0).normal(size=(BATCH, LENGTH, WIDTH)).astype("float32")
@@ -128,7 +129,8 @@ def test_only_scaled_products_are_for_the_kernels(arguments, plain, monkeypatch)
     )
 
 
-def test_only_unchanged_parts_of_one_array_are_read_where_they_are():
+def test_only_unchanged_parts_of_one_array_are_read_where_they_are(monkeypatch):
+    monkeypatch.setattr(attention_paths, "runs_kernels_of_gpu", lambda: True)
     tokens = PaddedTokens(keras.ops.zeros((BATCH, LENGTH, WIDTH)), None)
     x = np.random.default_rng(0).normal(size=(BATCH * LENGTH, 8 * 5)).astype("float32")
     heads = tokens.split_parts(keras.ops.convert_to_tensor(x), [4, 2, 2])
@@ -141,6 +143,9 @@ def test_only_unchanged_parts_of_one_array_are_read_where_they_are():
     assert tokens.side_by_side((query * 1.0, key, value)) is None
     assert tokens.side_by_side((query, value, key)) is None
     assert tokens.side_by_side(heads[:2]) is None
+    monkeypatch.setattr(attention_paths, "runs_kernels_of_gpu", lambda: False)
+    tokens = PaddedTokens(keras.ops.zeros((BATCH, LENGTH, WIDTH)), None)
+    assert tokens.side_by_side(tokens.split_parts(keras.ops.convert_to_tensor(x), [4, 2, 2])) is None
 
 
 def test_only_one_hopper_gpu_runs_the_kernels(hopper, monkeypatch):
