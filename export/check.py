@@ -28,7 +28,7 @@ Run = Callable[[str, Arrays], Arrays]
 def main(saved_model: str, cases: str) -> int:
     """Return 0 if the model in folder `saved_model` gives the answers in the file `cases`, else 1."""
     sys.modules["keras"] = None  # pyright: ignore[reportArgumentType]  any import of it now fails
-    gc.disable()  # a fifth of the import's time; this program is short
+    gc.disable()  # it would take a fifth of the import's time, and this program ends soon
     import tensorflow as tf
 
     expected = [_read(case) for case in json.loads(Path(cases).read_text(encoding="utf-8"))]

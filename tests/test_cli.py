@@ -274,19 +274,22 @@ def test_an_error_that_native_code_prints_is_printed(monkeypatch):
     assert "ValueError: of native code" in done.output
 
 
-@pytest.mark.parametrize("own", [(700, 10, 10), (200_000, 10, 10), (0, 10, 10)], ids=["few", "many", "never"])
-def test_a_command_searches_for_garbage_rarely_and_as_it_was_asked(own, monkeypatch):
-    found = []
-    asks = click.Command("train", callback=lambda: found.append(gc.get_threshold()))
-    monkeypatch.setattr(type(main), "get_command", lambda self, ctx, name: asks)
-    before = gc.get_threshold()
-    gc.set_threshold(*own)
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_not_collected_while_tensorflow_is_imported(enabled, monkeypatch):
+    during = []
+    monkeypatch.setattr(
+        "tensorflow.config.list_physical_devices", lambda *_: during.append(gc.isenabled()) or []
+    )
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    frozen = gc.get_freeze_count()
     try:
-        main(["train"], standalone_mode=False)
-        assert found[0][0] == {700: 50_000}.get(own[0], own[0])
-        assert gc.get_threshold() == own
+        import_tensorflow()
+        assert during[0] is False
+        assert gc.isenabled() == enabled
+        assert (gc.get_freeze_count() > frozen) == enabled
     finally:
-        gc.set_threshold(*before)
+        (gc.enable if before else gc.disable)()
 
 
 def test_warnings_are_a_line(monkeypatch):

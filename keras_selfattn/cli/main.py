@@ -1,7 +1,6 @@
 """The `keras-selfattn` command: finds the subcommand, and prints errors that users can fix as one line."""
 
 import difflib
-import gc
 import importlib
 import io
 import os
@@ -48,9 +47,6 @@ _MODULES = {"import": "import_folder", "open": "open_page"}
 
 # Seconds after which an interrupt that was dropped is raised once more.
 _AGAIN = 0.1
-# Imports and traced graphs leave a million objects. Python would search them for garbage after each 700 new
-# ones, which takes a tenth of a short command's time.
-_OBJECTS_BETWEEN_SEARCHES = 50_000
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a program
 
 
@@ -98,16 +94,6 @@ def _short_warnings() -> Iterator[None]:
         warnings.formatwarning = before
 
 
-@contextmanager
-def _rare_searches_for_garbage() -> Iterator[None]:
-    before = gc.get_threshold()
-    gc.set_threshold(max(before[0], _OBJECTS_BETWEEN_SEARCHES) if before[0] else 0, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
 class CommandGroup(click.Group):
     """A group that prints errors that users can fix as one line, and that signals interrupt.
 
@@ -127,7 +113,7 @@ class CommandGroup(click.Group):
             raise click.UsageError(suggested, ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _signals_interrupt() as received, _short_warnings(), _rare_searches_for_garbage():
+        with _signals_interrupt() as received, _short_warnings():
             try:
                 result = super().invoke(ctx)
                 sys.stdout.flush()  # here: at Python's end an error would be a traceback

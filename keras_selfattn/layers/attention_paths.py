@@ -109,12 +109,16 @@ class PaddedTokens:
         """Return the heads of projections that lie side by side in `[N, H D]`, `[B, H, T, D]` each."""
         heads = self.split_heads(x, sum(num_heads))  # transposed at once, before they are split
         parts = split(heads, num_heads, axis=1)
-        # The kernels alone ask for it; for others it would keep memory.
+        # The kernels alone ask for it; others would only keep memory.
         if keras.backend.backend() == "jax" and runs_kernels_of_gpu():
             self._joined, self._parts = x, tuple(parts)
         return parts
 
-    def side_by_side(self, heads: Sequence[Tensor]) -> Tensor | None:
+    def forget_parts(self) -> None:
+        """Forget the last `split_parts`: its memory, or its trace, ends with the attention."""
+        self._joined, self._parts = None, ()
+
+    def joined_heads(self, heads: Sequence[Tensor]) -> Tensor | None:
         """Return `[B, T, all heads, D]` if these are all parts of the last `split_parts`, unchanged."""
         x = self._joined
         if x is None or len(self._parts) != len(heads) or any(map(operator.is_not, heads, self._parts)):
@@ -195,7 +199,10 @@ def attend(
         return_weights: whether to return the weights.
     """
     path = choose_path(heads, tokens, pairs, formula, return_weights)
-    return path(heads, tokens, pairs, formula, training)
+    found = path(heads, tokens, pairs, formula, training)
+    if isinstance(tokens, PaddedTokens):
+        tokens.forget_parts()  # the blocks of an encoder share the layout
+    return found
 
 
 def choose_path(
@@ -264,7 +271,7 @@ def fused(
         rows = _row_numbers(tokens.batch, heads[0].shape[1], tokens.length, tokens.positions)
         drawn = {"rate": rate, "seed": formula.dropout.seeds.next(), "rows": rows}
     assert formula.product_scale is not None
-    joined = tokens.side_by_side(heads)  # read where it is, without a copy of each part
+    joined = tokens.joined_heads(heads)  # read where it is, without a copy of each part
     context = flash_attention(heads, pairs, joined, scale=formula.product_scale, **drawn)  # [B, T, H, D]
     return ops.reshape(context, (-1, context.shape[2] * context.shape[3])), None
 

@@ -67,9 +67,32 @@ def outputs_and_gradients(monkeypatch, kernels, **arguments):
 )
 def test_outputs_and_gradients_are_those_of_all_scores_at_once(arguments, monkeypatch):
     wanted = outputs_and_gradients(monkeypatch, kernels=False, **arguments)
+    joined = []
+
+    def attend(heads, pairs, array, **settings):
+        joined.append(array is not None)
+        return flash_attention.flash_attention(heads, pairs, array, **settings)
+
+    monkeypatch.setattr(attention_paths, "flash_attention", attend)
     found = outputs_and_gradients(monkeypatch, kernels=True, **arguments)
+    assert joined == ["position" not in arguments]
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5 * np.abs(other).max())
+
+
+def test_a_block_that_is_traced_again_for_its_gradient_leaves_nothing_behind(monkeypatch):
+    monkeypatch.setattr(attention_paths, "runs_kernels_of_gpu", lambda: True)
+    encoder = layers.Encoder(2, 2, 8, remat=True)
+    x = np.random.default_rng(0).normal(size=(1, 4, 8)).astype("float32")
+    encoder(x)
+    weights = [variable.value for variable in encoder.trainable_variables]
+    states = [variable.value for variable in encoder.non_trainable_variables]
+
+    def loss(weights):
+        return keras.ops.sum(encoder.stateless_call(weights, states, x, training=True)[0] ** 2)
+
+    with jax.checking_leaks():
+        jax.jit(jax.grad(loss))(weights)
 
 
 @pytest.fixture
@@ -93,7 +116,7 @@ def test_what_the_kernels_do_not_compute_is_left_to_other_paths(hopper):
     assert not fits(length=flash_attention._SHORTEST - 1)
     assert not fits(length=None)
     assert not fits(width=129)
-    assert not fits(heads=2**13), "an array of 2^32 numbers"
+    assert not fits(heads=2**11), "the array of all heads has 3 * 2^30 elements"
     assert not fits(batch=2**16, length=128, width=4, heads=1)
     assert not fits(batch=None)
     assert not fits(reach=(3, None))
@@ -134,18 +157,18 @@ def test_only_unchanged_parts_of_one_array_are_read_where_they_are(monkeypatch):
     tokens = PaddedTokens(keras.ops.zeros((BATCH, LENGTH, WIDTH)), None)
     x = np.random.default_rng(0).normal(size=(BATCH * LENGTH, 8 * 5)).astype("float32")
     heads = tokens.split_parts(keras.ops.convert_to_tensor(x), [4, 2, 2])
-    joined = tokens.side_by_side(heads)
+    joined = tokens.joined_heads(heads)
     assert joined is not None
     np.testing.assert_array_equal(array(joined), x.reshape(BATCH, LENGTH, 8, 5))
     wanted = array(joined).transpose(0, 2, 1, 3)
     np.testing.assert_array_equal(np.concatenate(list(map(array, heads)), axis=1), wanted)
     query, key, value = heads
-    assert tokens.side_by_side((query * 1.0, key, value)) is None
-    assert tokens.side_by_side((query, value, key)) is None
-    assert tokens.side_by_side(heads[:2]) is None
+    assert tokens.joined_heads((query * 1.0, key, value)) is None
+    assert tokens.joined_heads((query, value, key)) is None
+    assert tokens.joined_heads(heads[:2]) is None
     monkeypatch.setattr(attention_paths, "runs_kernels_of_gpu", lambda: False)
     tokens = PaddedTokens(keras.ops.zeros((BATCH, LENGTH, WIDTH)), None)
-    assert tokens.side_by_side(tokens.split_parts(keras.ops.convert_to_tensor(x), [4, 2, 2])) is None
+    assert tokens.joined_heads(tokens.split_parts(keras.ops.convert_to_tensor(x), [4, 2, 2])) is None
 
 
 def test_only_one_hopper_gpu_runs_the_kernels(hopper, monkeypatch):
