@@ -4,12 +4,12 @@ The kernels read queries, keys and values where a projection put them, side by s
 has changed them since. Copies took 8 % of an encoder's inference over 32 x 512 on an H100.
 
 Axes: B (batch), T (query positions), S (key positions, S = T here), H (heads), G (key-value heads), D
-(features of one head), P (positions, filled up to whole blocks), A (all heads of an array).
+(features of one head), P (positions, filled up to whole blocks).
 """
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from keras_selfattn.layers.masks import PairMask
 
 Tensor = Any
 Heads = tuple[Tensor, Tensor, Tensor]
-Arrays = tuple[Tensor, ...]  # query, key and value [B, P, H or G, D]; or one [B, P, H + 2 G, D]
+Arrays = tuple[Tensor, ...]  # query, key and value [B, H or G, P, D]; or one [B, P, H + 2 G, D]
 HeadCounts = tuple[int, int]  # of heads H, and of key-value heads G
 
 _DTYPES = ("bfloat16", "float16")
@@ -54,7 +54,7 @@ def fits_kernels(heads: Heads, pairs: PairMask) -> bool:
     half = all(keras.backend.standardize_dtype(x.dtype) in _DTYPES for x in heads)
     if not plain or not known or not half or width > _WIDEST or batch >= _MOST_SAMPLES:
         return False
-    return sum(math.prod(_filled_shape(_by_position(x.shape))) for x in heads) < _MOST_ELEMENTS
+    return sum(math.prod(_filled_shape(x.shape, 2)) for x in heads) < _MOST_ELEMENTS
 
 
 def flash_attention(
@@ -80,29 +80,25 @@ def flash_attention(
     """
     query, key, value = heads
     length, width = query.shape[2], value.shape[3]
-    arrays = [x.transpose(_by_position(range(4))) for x in heads] if joined is None else [joined]
-    arrays = tuple(_filled(x) for x in arrays)
+    arrays = tuple(_filled(x, 2) for x in heads) if joined is None else (_filled(joined, 1),)
     plan = Plan(scale, pairs.reach == (None, 0), rate)
-    masks = _masks(arrays[0].shape, length, pairs.real, rate, seed, rows)
-    context = _attention()(plan, (query.shape[1], key.shape[1]), arrays, masks)  # [B, P, H, D]
+    parts = _Parts(arrays, (query.shape[1], key.shape[1]))
+    masks = _masks(parts.shape, length, pairs.real, rate, seed, rows)
+    context = _attention()(plan, parts.counts, arrays, masks)  # [B, P, H, D]
     return context[:, :length, :, :width]
 
 
-def _by_position(axes: Sequence[int]) -> tuple[int, ...]:
-    """Return the axes `[B, H, T, D]` as `[B, T, H, D]`."""
-    batch, heads, length, width = axes
-    return batch, length, heads, width
-
-
-def _filled(x: Tensor) -> Tensor:
-    """Return `[B, T, A, D]` with zeros to whole blocks: a kernel's blocks have powers of two as sizes."""
-    filled = _filled_shape(x.shape)
+def _filled(x: Tensor, axis: int) -> Tensor:
+    """Return an array with zeros to whole blocks: a kernel's blocks have powers of two as sizes."""
+    filled = _filled_shape(x.shape, axis)
     return jax.numpy.pad(x, [(0, whole - size) for whole, size in zip(filled, x.shape, strict=True)])
 
 
-def _filled_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    batch, length, heads, width = shape
-    return batch, length + -length % _WHOLE, heads, max(16, 1 << (width - 1).bit_length())
+def _filled_shape(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """Return the shape with whole blocks of features, and of positions, which are at `axis`."""
+    filled = [*shape[:-1], max(16, 1 << (shape[-1] - 1).bit_length())]
+    filled[axis] += -shape[axis] % _WHOLE
+    return tuple(filled)
 
 
 def _masks(
@@ -110,7 +106,7 @@ def _masks(
 ) -> Masks:
     """Return the masks of all samples: stop `[B, 1]`, bias `[B, P]`, the keys of rows `[B, H, P]`."""
     jnp = jax.numpy
-    batch, whole, _, _ = shape  # [B, P, A, D]
+    batch, whole, _, _ = shape  # [B, P, H, D]
     at = jnp.arange(whole, dtype="int32")
     if real is None:
         seen = jnp.broadcast_to(at < length, (batch, whole))
@@ -142,7 +138,7 @@ def _attention() -> Callable[..., Tensor]:
         wide = upstream.astype("float32") * context.astype("float32")  # [B, P, H, D]
         shared = (wide.sum(axis=-1) * (1 - plan.rate)).transpose(0, 2, 1)  # [B, H, P]
         found = _backward(plan, _Parts(arrays, counts), masks, upstream, sums, shared)
-        return (found if len(arrays) > 1 else (jax.numpy.concatenate(found, axis=2),)), None
+        return ((jax.numpy.concatenate(found, axis=2),) if len(arrays) == 1 else found), None
 
     attention.defvjp(forward, backward)
     return attention
@@ -175,9 +171,13 @@ def _backward(plan: Plan, parts: "_Parts", masks: Masks, *upstream: Tensor) -> t
     groups = parts.groups
     if groups != heads:
         # Each query head has gradients of its own, which a shared key-value head adds up.
-        dtypes = [x.dtype for x in parts.arrays[1:]]
-        found = [x.reshape(batch, length, groups, -1, width).sum(axis=3) for x in found]
-        found = [x.astype(dtype) for x, dtype in zip(found, dtypes, strict=True)]
+        split, axis = (
+            ((batch, length, groups, -1, width), 3)
+            if parts.joined
+            else ((batch, groups, -1, length, width), 2)
+        )
+        sums = [x.reshape(split).sum(axis=axis) for x in found]
+        found = [x.astype(given.dtype) for x, given in zip(sums, parts.arrays[1:], strict=True)]
     return of_query, *found
 
 
@@ -193,14 +193,14 @@ def _query_gradient(plan: Plan, parts: "_Parts", masks: Masks, arguments: tuple)
         blocks,
         (length // block, heads, batch),
         [*inputs, *parts.of_masks(masks, block), parts.of_context(block), rows, rows],
-        [parts.of_context(block)],
-        [jax.ShapeDtypeStruct(parts.shape, arguments[0].dtype)],
+        [parts.of_gradient(block)],
+        [jax.ShapeDtypeStruct(parts.gradient_shape, arguments[0].dtype)],
     )(*arguments)
     return found
 
 
 def _key_gradients(plan: Plan, parts: "_Parts", masks: Masks, arguments: tuple) -> list[Tensor]:
-    """Return the gradients of each query head's key and value, `[B, P, H, D]` each."""
+    """Return the gradients of each query head's key and value, of `gradient_shape` each."""
     batch, length, heads, width = parts.shape
     blocks = _OF_KEYS[max(width, 64)]
     block = blocks.keys
@@ -213,8 +213,8 @@ def _key_gradients(plan: Plan, parts: "_Parts", masks: Masks, arguments: tuple) 
         blocks,
         (length // block, heads, batch),
         [*inputs, *parts.of_masks(masks, None), parts.of_context(None), rows, rows],
-        [parts.of_context(block)] * 2,
-        [jax.ShapeDtypeStruct(parts.shape, dtype) for dtype in dtypes],
+        [parts.of_gradient(block)] * 2,
+        [jax.ShapeDtypeStruct(parts.gradient_shape, dtype) for dtype in dtypes],
     )(*arguments)
 
 
@@ -222,51 +222,73 @@ class _Parts:
     """The part of each array that a program sees (block i, head h, sample b); a block of None is all.
 
     Args:
-        arrays: query, key and value, `[B, P, H or G, D]`; or all in one, `[B, P, H + 2 G, D]`.
+        arrays: query, key and value, `[B, H or G, P, D]`; or all in one, `[B, P, H + 2 G, D]`.
         counts: H and G.
 
     Attributes:
         arrays: query, key and value, or three times the one that holds them.
         shape: of the context, `[B, P, H, D]`.
         groups: G.
+        joined: True if one array holds all; the gradients then have the shape of the context.
     """
 
     def __init__(self, arrays: Arrays, counts: HeadCounts) -> None:
-        batch, self._length, _, self._width = arrays[0].shape
+        self.counts = counts
         heads, self.groups = counts
-        self.shape = (batch, self._length, heads, self._width)
+        self.joined = len(arrays) == 1
+        self.arrays = arrays * 3 if self.joined else arrays
+        batch, *_, width = arrays[0].shape
+        length = arrays[0].shape[1 if self.joined else 2]
+        self.shape = (batch, length, heads, width)
         self._shared = heads // self.groups
-        self.arrays = arrays if len(arrays) > 1 else arrays * 3
-        self._starts = (0, 0) if len(arrays) > 1 else (heads, heads + self.groups)
+
+    @property
+    def gradient_shape(self) -> tuple[int, ...]:
+        """The shape of each query head's gradients."""
+        batch, length, heads, width = self.shape
+        return self.shape if self.joined else (batch, heads, length, width)
 
     def of_query(self, block: int | None) -> Any:
-        return self._part(block, lambda h: h)
+        return self._of_heads(block, lambda h: h)
 
     def of_key(self, block: int | None) -> Any:
-        return self._part(block, lambda h: self._starts[0] + h // self._shared)
+        first = self.shape[2] if self.joined else 0
+        return self._of_heads(block, lambda h: first + h // self._shared)
 
     def of_value(self, block: int | None) -> Any:
-        return self._part(block, lambda h: self._starts[1] + h // self._shared)
+        first = self.shape[2] + self.groups if self.joined else 0
+        return self._of_heads(block, lambda h: first + h // self._shared)
+
+    def of_gradient(self, block: int | None) -> Any:
+        """Of an array of `gradient_shape`."""
+        return self._of_heads(block, lambda h: h)
 
     def of_context(self, block: int | None) -> Any:
         """Of `[B, P, H, D]`."""
-        return self._part(block, lambda h: h)
+        return self._by_position(block, lambda h: h)
 
     def of_rows(self, block: int | None) -> Any:
         """Of `[B, H, P]`."""
-        return _part((None, None, block or self._length), lambda i, h, b: (b, h, i if block else 0))
+        return _part((None, None, block or self.shape[1]), lambda i, h, b: (b, h, i if block else 0))
 
     def of_masks(self, masks: Masks, block: int | None) -> list[Any]:
         """Of the masks that are given, with a block of queries."""
-        found = [_part((None, size), lambda _i, _h, b: (b, 0)) for size in (1, self._length)]
+        length = self.shape[1]
+        found = [_part((None, size), lambda _i, _h, b: (b, 0)) for size in (1, length)]
         if masks.row_keys is None:
             return found
-        sizes = (self._length, self._length // kernels.TILE)
+        sizes = (length, length // kernels.TILE)
         return [*found, self.of_rows(block), *(_part((size,), lambda *_at: (0,)) for size in sizes)]
 
-    def _part(self, block: int | None, head: Callable[[Any], Any]) -> Any:
-        """Of `[B, P, A, D]`; `head` is the place of head h among all."""
-        shape = (None, block or self._length, None, self._width)
+    def _of_heads(self, block: int | None, head: Callable[[Any], Any]) -> Any:
+        """Of one of the arrays; `head` is the place of head h in it."""
+        if self.joined:
+            return self._by_position(block, head)
+        shape = (None, None, block or self.shape[1], self.shape[3])
+        return _part(shape, lambda i, h, b: (b, head(h), i if block else 0, 0))
+
+    def _by_position(self, block: int | None, head: Callable[[Any], Any]) -> Any:
+        shape = (None, block or self.shape[1], None, self.shape[3])
         return _part(shape, lambda i, h, b: (b, i if block else 0, head(h), 0))
 
 
