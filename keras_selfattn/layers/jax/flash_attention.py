@@ -19,12 +19,11 @@ from keras_selfattn.layers.jax import flash_kernels as kernels
 from keras_selfattn.layers.jax import jax, pallas, runs_kernels_of_gpu
 from keras_selfattn.layers.jax.dropout_bits import keys_of
 from keras_selfattn.layers.jax.flash_kernels import Blocks, Masks, Plan
+from keras_selfattn.layers.jax.flash_parts import Arrays, HeadCounts, Parts
 from keras_selfattn.layers.masks import PairMask
 
 Tensor = Any
 Heads = tuple[Tensor, Tensor, Tensor]
-Arrays = tuple[Tensor, ...]  # query, key and value [B, H or G, P, D]; or one [B, P, H + 2 G, D]
-HeadCounts = tuple[int, int]  # of heads H, and of key-value heads G
 
 _DTYPES = ("bfloat16", "float16")
 _WIDEST = 128  # features of a head
@@ -82,7 +81,7 @@ def flash_attention(
     length, width = query.shape[2], value.shape[3]
     arrays = tuple(_filled(x, 2) for x in heads) if joined is None else (_filled(joined, 1),)
     plan = Plan(scale, pairs.reach == (None, 0), rate)
-    parts = _Parts(arrays, (query.shape[1], key.shape[1]))
+    parts = Parts(arrays, (query.shape[1], key.shape[1]))
     masks = _masks(parts.shape, length, pairs.real, rate, seed, rows)
     context = _attention()(plan, parts.counts, arrays, masks)  # [B, P, H, D]
     return context[:, :length, :, :width]
@@ -137,7 +136,7 @@ def _attention() -> Callable[..., Tensor]:
         # The gradient of a softmax subtracts the same number for all keys of a query: see block_attention.py.
         wide = upstream.astype("float32") * context.astype("float32")  # [B, P, H, D]
         shared = (wide.sum(axis=-1) * (1 - plan.rate)).transpose(0, 2, 1)  # [B, H, P]
-        found = _backward(plan, _Parts(arrays, counts), masks, upstream, sums, shared)
+        found = _backward(plan, Parts(arrays, counts), masks, upstream, sums, shared)
         return ((jax.numpy.concatenate(found, axis=2),) if len(arrays) == 1 else found), None
 
     attention.defvjp(forward, backward)
@@ -146,7 +145,7 @@ def _attention() -> Callable[..., Tensor]:
 
 def _forward(plan: Plan, counts: HeadCounts, arrays: Arrays, masks: Masks) -> tuple[Tensor, Tensor]:
     """Return the context `[B, P, H, D]`, and the logarithms of the sums of exponentials, `[B, H, P]`."""
-    parts = _Parts(arrays, counts)
+    parts = Parts(arrays, counts)
     batch, length, heads, width = parts.shape
     blocks = _FORWARD[max(width, 64)]
     block = blocks.queries
@@ -162,7 +161,7 @@ def _forward(plan: Plan, counts: HeadCounts, arrays: Arrays, masks: Masks) -> tu
     )(*parts.arrays, *masks.given())
 
 
-def _backward(plan: Plan, parts: "_Parts", masks: Masks, *upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _backward(plan: Plan, parts: Parts, masks: Masks, *upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of query, key and value; `upstream` is that of the context, sums and shared."""
     arguments = (*parts.arrays, *masks.given(), *upstream)
     of_query = _query_gradient(plan, parts, masks, arguments)
@@ -181,7 +180,7 @@ def _backward(plan: Plan, parts: "_Parts", masks: Masks, *upstream: Tensor) -> t
     return of_query, *found
 
 
-def _query_gradient(plan: Plan, parts: "_Parts", masks: Masks, arguments: tuple) -> Tensor:
+def _query_gradient(plan: Plan, parts: Parts, masks: Masks, arguments: tuple) -> Tensor:
     batch, length, heads, width = parts.shape
     blocks = _OF_QUERIES[max(width, 64)]
     block = blocks.queries
@@ -199,7 +198,7 @@ def _query_gradient(plan: Plan, parts: "_Parts", masks: Masks, arguments: tuple)
     return found
 
 
-def _key_gradients(plan: Plan, parts: "_Parts", masks: Masks, arguments: tuple) -> list[Tensor]:
+def _key_gradients(plan: Plan, parts: Parts, masks: Masks, arguments: tuple) -> list[Tensor]:
     """Return the gradients of each query head's key and value, of `gradient_shape` each."""
     batch, length, heads, width = parts.shape
     blocks = _OF_KEYS[max(width, 64)]
@@ -216,85 +215,6 @@ def _key_gradients(plan: Plan, parts: "_Parts", masks: Masks, arguments: tuple) 
         [parts.of_gradient(block)] * 2,
         [jax.ShapeDtypeStruct(parts.gradient_shape, dtype) for dtype in dtypes],
     )(*arguments)
-
-
-class _Parts:
-    """The part of each array that a program sees (block i, head h, sample b); a block of None is all.
-
-    Args:
-        arrays: query, key and value, `[B, H or G, P, D]`; or all in one, `[B, P, H + 2 G, D]`.
-        counts: H and G.
-
-    Attributes:
-        arrays: query, key and value, or three times the one that holds them.
-        shape: of the context, `[B, P, H, D]`.
-        groups: G.
-        joined: True if one array holds all; the gradients then have the shape of the context.
-    """
-
-    def __init__(self, arrays: Arrays, counts: HeadCounts) -> None:
-        self.counts = counts
-        heads, self.groups = counts
-        self.joined = len(arrays) == 1
-        self.arrays = arrays * 3 if self.joined else arrays
-        batch, *_, width = arrays[0].shape
-        length = arrays[0].shape[1 if self.joined else 2]
-        self.shape = (batch, length, heads, width)
-        self._shared = heads // self.groups
-
-    @property
-    def gradient_shape(self) -> tuple[int, ...]:
-        """The shape of each query head's gradients."""
-        batch, length, heads, width = self.shape
-        return self.shape if self.joined else (batch, heads, length, width)
-
-    def of_query(self, block: int | None) -> Any:
-        return self._of_heads(block, lambda h: h)
-
-    def of_key(self, block: int | None) -> Any:
-        first = self.shape[2] if self.joined else 0
-        return self._of_heads(block, lambda h: first + h // self._shared)
-
-    def of_value(self, block: int | None) -> Any:
-        first = self.shape[2] + self.groups if self.joined else 0
-        return self._of_heads(block, lambda h: first + h // self._shared)
-
-    def of_gradient(self, block: int | None) -> Any:
-        """Of an array of `gradient_shape`."""
-        return self._of_heads(block, lambda h: h)
-
-    def of_context(self, block: int | None) -> Any:
-        """Of `[B, P, H, D]`."""
-        return self._by_position(block, lambda h: h)
-
-    def of_rows(self, block: int | None) -> Any:
-        """Of `[B, H, P]`."""
-        return _part((None, None, block or self.shape[1]), lambda i, h, b: (b, h, i if block else 0))
-
-    def of_masks(self, masks: Masks, block: int | None) -> list[Any]:
-        """Of the masks that are given, with a block of queries."""
-        length = self.shape[1]
-        found = [_part((None, size), lambda _i, _h, b: (b, 0)) for size in (1, length)]
-        if masks.row_keys is None:
-            return found
-        sizes = (length, length // kernels.TILE)
-        return [*found, self.of_rows(block), *(_part((size,), lambda *_at: (0,)) for size in sizes)]
-
-    def _of_heads(self, block: int | None, head: Callable[[Any], Any]) -> Any:
-        """Of one of the arrays; `head` is the place of head h in it."""
-        if self.joined:
-            return self._by_position(block, head)
-        shape = (None, None, block or self.shape[1], self.shape[3])
-        return _part(shape, lambda i, h, b: (b, head(h), i if block else 0, 0))
-
-    def _by_position(self, block: int | None, head: Callable[[Any], Any]) -> Any:
-        shape = (None, block or self.shape[1], None, self.shape[3])
-        return _part(shape, lambda i, h, b: (b, i if block else 0, head(h), 0))
-
-
-def _part(shape: tuple, index: Callable) -> Any:
-    pl, _ = pallas()
-    return pl.BlockSpec(shape, index)
 
 
 def _called(
