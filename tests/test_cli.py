@@ -17,6 +17,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from keras_selfattn.cli import console
 from keras_selfattn.cli.console import import_tensorflow
 from keras_selfattn.cli.main import main
 from keras_selfattn.cli.serve import first_question
@@ -290,6 +291,32 @@ def test_garbage_is_not_collected_while_tensorflow_is_imported(enabled, monkeypa
         assert (gc.get_freeze_count() > frozen) == enabled
     finally:
         (gc.enable if before else gc.disable)()
+
+
+_IMPORTS = """
+import sys
+from keras_selfattn.cli.console import import_tensorflow
+import_tensorflow()
+import keras_selfattn.models
+print(sorted({"jax", "matplotlib", "pandas", "scipy", "sklearn"} & set(sys.modules)))
+import scipy.sparse, sklearn.svm
+"""
+
+
+@pytest.mark.process
+def test_packages_that_no_command_needs_are_not_imported_and_can_be_later():
+    done = subprocess.run([sys.executable, "-c", _IMPORTS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+@pytest.mark.parametrize("asked", ["tensorflow", "jax"])
+def test_only_a_backend_that_needs_none_of_them_hides_packages(asked, monkeypatch):
+    hidden = []
+    monkeypatch.setattr(console, "_without", lambda names: hidden.append(names) or contextlib.nullcontext())
+    monkeypatch.setattr(console, "check_backend", lambda: None)  # JAX may not be installed
+    monkeypatch.setenv("KERAS_BACKEND", asked)
+    import_tensorflow()
+    assert [bool(names) for names in hidden] == [asked == "tensorflow"]
 
 
 def test_warnings_are_a_line(monkeypatch):

@@ -14,8 +14,9 @@ from keras_selfattn.data.labelled import LabelledRows
 from keras_selfattn.export.contract import contract_for
 from keras_selfattn.export.precision import at_precision
 from keras_selfattn.models.subsampling import stratified_subsample
-from keras_selfattn.models.text import ngram_linear, ngrams
-from keras_selfattn.models.text.ngram_linear import fitted, wide_logits
+from keras_selfattn.models.text import ngram_counts, ngram_fit, ngrams
+from keras_selfattn.models.text.ngram_counts import wide_logits
+from keras_selfattn.models.text.ngram_fit import fitted
 from keras_selfattn.models.text.ngrams import BUCKETS, counted, ngram_ids
 from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
@@ -116,8 +117,8 @@ def test_logits_are_the_weighted_values_whether_one_by_one_or_in_numpy():
 
 def test_log_count_ratios_by_hand():
     """A feature in two of two rows with the label and in one of two without; another the other way about."""
-    values = ngram_linear.sp.csr_matrix(np.array([[0.5, 0], [0.7, 0], [0.1, 0.3], [0, 0.9]]))
-    ratios = ngram_linear._log_count_ratios(values, np.array([[True], [True], [False], [False]]), np.ones(4))
+    values = ngram_fit.sp.csr_matrix(np.array([[0.5, 0], [0.7, 0], [0.1, 0.3], [0, 0.9]]))
+    ratios = ngram_fit._log_count_ratios(values, np.array([[True], [True], [False], [False]]), np.ones(4))
     with_it, without = np.array([2 + 1, 0 + 1]), np.array([1 + 1, 2 + 1])
     wanted = np.log(with_it / with_it.sum()) - np.log(without / without.sum())
     np.testing.assert_allclose(ratios.kernel[:, 0], wanted)
@@ -132,8 +133,8 @@ def test_machines_fitted_in_processes_are_those_fitted_here(monkeypatch, classes
     config = models.TextConfig()
     here = fitted(config, texts, targets, classes).get_weights()
     started = []
-    monkeypatch.setattr(ngram_linear, "_ALONE", 0)
-    monkeypatch.setattr(ngram_linear, "Parallel", lambda n_jobs: started.append(n_jobs) or Parallel(n_jobs=2))
+    monkeypatch.setattr(ngram_fit, "_ALONE", 0)
+    monkeypatch.setattr(ngram_fit, "Parallel", lambda n_jobs: started.append(n_jobs) or Parallel(n_jobs=2))
     there = fitted(config, texts, targets, classes).get_weights()
     assert set(started) == {-1}
     for one, other in zip(here, there, strict=True):
@@ -141,7 +142,7 @@ def test_machines_fitted_in_processes_are_those_fitted_here(monkeypatch, classes
 
 
 def test_rarer_ngrams_are_left_out_where_weights_would_be_too_large(monkeypatch):
-    monkeypatch.setattr(ngram_linear, "_MOST_BYTES", 4 * 40)
+    monkeypatch.setattr(ngram_counts, "_MOST_BYTES", 4 * 40)
     texts = ["common"] * 6 + ["rare"] + ["common other"] * 3
     layer = fitted(CONFIG, texts, np.array([0] * 6 + [1] * 4), 2)
     assert layer.features == 40
@@ -292,7 +293,7 @@ def test_long_texts_are_counted_a_few_at_a_time(monkeypatch):
 def test_of_too_many_texts_some_are_fitted_on_and_no_class_is_lost(monkeypatch):
     texts = [f"film number{n}" for n in range(300)] + ["rare bird"]
     targets = np.array([n % 2 for n in range(300)] + [2])
-    monkeypatch.setattr(ngram_linear, "_MOST_CHARACTERS", 1000)
+    monkeypatch.setattr(ngram_fit, "_MOST_CHARACTERS", 1000)
     layer = fitted(CONFIG, texts, targets, 3)
     kept = {bucket(f"number{n}") for n in range(300)} & set(np.asarray(layer.keys).tolist())
     assert 30 < len(kept) < 90

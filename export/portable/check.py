@@ -6,6 +6,7 @@ imports of Keras, and for an ONNX file those of TensorFlow. It prints its measur
 """
 
 import json
+import os
 import statistics
 import sys
 import time
@@ -62,7 +63,8 @@ def _onnx(file: str) -> list[Run]:
 
 def _litert(file: str) -> list[Run]:
     """Return runs with the kernels of XNNPACK, which are used where it has some, and without them."""
-    sys.modules["keras"] = None  # pyright: ignore[reportArgumentType]
+    # TensorFlow needs none of these, but imports the last two if they are there.
+    sys.modules.update(dict.fromkeys(("keras", "jax", "scipy")))  # pyright: ignore[reportArgumentType]
     import warnings
 
     warnings.simplefilter("ignore")  # of the interpreter's next name
@@ -102,4 +104,7 @@ def _milliseconds(run: Run, inputs: Arrays) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    status = main(*sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # the end of such a process takes up to a second otherwise

@@ -1,6 +1,7 @@
 """The console of all subcommands, and the import of TensorFlow and Keras' backend without their messages."""
 
 import gc
+import importlib
 import importlib.util
 import json
 import os
@@ -26,6 +27,9 @@ from keras_selfattn.extras import require
 _BACKENDS = ("tensorflow", "jax", "torch")
 BACKEND_VARIABLE = "KERAS_BACKEND"
 """The environment's name of Keras' backend."""
+# Packages that TensorFlow and Keras import where they are installed, for parts that no command uses, such as
+# Keras' wrappers of scikit-learn and TensorFlow Lite's conversion from JAX: two fifths of the import's time.
+_UNUSED = ("jax", "matplotlib", "pandas", "scipy", "sklearn")
 
 
 @contextmanager
@@ -61,10 +65,11 @@ console = Console(markup=False, emoji=False)
 error_console = Console(markup=False, emoji=False, stderr=True)
 
 
-def import_tensorflow(*, batches: bool = False) -> None:
+def import_tensorflow(*also: str, batches: bool = False) -> None:
     """Import TensorFlow without its start-up messages; if that fails, they are shown.
 
     Args:
+        also: other modules that the command needs and that take long.
         batches: True for a command that computes batches, as in training: oneDNN's kernels are then on unless
             the environment decides.
 
@@ -78,11 +83,27 @@ def import_tensorflow(*, batches: bool = False) -> None:
         # take a quarter off a batch of answers. For single rows they can be slower.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     with starting_tensorflow(), _no_garbage_collection():
-        import tensorflow as tf
+        with _without(_UNUSED if _asked_backend()[1] == "tensorflow" else ()):
+            import tensorflow as tf
 
+        for module in also:
+            importlib.import_module(module)
         tf.config.list_physical_devices()  # looks for GPUs, and prints a message if there are none
         # A command that trains several models builds new graphs, and TensorFlow would warn of that.
         tf.get_logger().setLevel("ERROR")
+
+
+@contextmanager
+def _without(packages: Sequence[str]) -> Iterator[None]:
+    """Let imports in the block find none of the packages, as if they were not installed; later ones do."""
+    hidden = [name for name in packages if name not in sys.modules]
+    missing: Any = dict.fromkeys(hidden)  # None stands for a module that cannot be imported
+    sys.modules.update(missing)
+    try:
+        yield
+    finally:
+        for name in hidden:
+            sys.modules.pop(name, None)
 
 
 @contextmanager

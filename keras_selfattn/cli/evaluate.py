@@ -75,7 +75,7 @@ def command(
         return
     check_task(task_of_run(run), reading)
     rows = rows_for_run(run, table, reading)
-    import_tensorflow(batches=True)
+    import_tensorflow("sklearn.metrics", batches=True)
     from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.training.evaluation import examine
 
@@ -96,7 +96,7 @@ def _measure_pretrained(run: Path, table: Path, reading: dict[str, Any], report_
     from keras_selfattn.run_folder import corpus_for_run, load_run
 
     texts = corpus_for_run(run, table, reading)
-    import_tensorflow(batches=True)
+    import_tensorflow("sklearn.metrics", batches=True)
     from keras_selfattn import training
     from keras_selfattn.cli.report_tables import print_report
 

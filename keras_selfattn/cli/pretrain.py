@@ -97,7 +97,7 @@ def command(
     reading = {"text": text, **given(form, form)}
     texts = [each for file in corpus for each in _texts(file, reading)]
     validation = None if validation_file is None else _texts(validation_file, reading)
-    import_tensorflow(batches=True)
+    import_tensorflow("sklearn.metrics", batches=True)
     from keras_selfattn import training
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.cli.report_tables import print_report

@@ -99,7 +99,7 @@ def command(output: Path, epochs: int, languages: str, seed: int) -> None:
     )
     console.print(f"  {', '.join(shown.inputs)}", highlight=False)
     with _timed("TensorFlow", seconds):
-        import_tensorflow(batches=True)
+        import_tensorflow("sklearn.metrics", batches=True)
     with _timed("training", seconds):
         run = _train(output, rows, epochs, seed)
     with _timed("export and check", seconds), console.status("Exporting, and checking the export"):

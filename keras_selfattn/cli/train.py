@@ -164,7 +164,7 @@ def command(
     rows = task.rows(table, reading)
     validation = None if validation_file is None else task.rows(validation_file, reading)
     files = {"validation": validation, "reading": reading, "overwrite": overwrite}
-    import_tensorflow(batches=True)
+    import_tensorflow("sklearn.metrics", batches=True)
     from keras_selfattn.cli.progress import TrainingProgress
     from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.training.tuning import changes_in_words

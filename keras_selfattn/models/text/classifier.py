@@ -19,7 +19,7 @@ from keras_selfattn.models.pretrained.pretrained_start import EncoderStart, Pret
 from keras_selfattn.models.raw_inputs import Rows, are_texts, as_texts
 from keras_selfattn.models.text.explanation import TextExplanation, explained
 from keras_selfattn.models.text.learned_words import LearnedWords
-from keras_selfattn.models.text.ngram_linear import NGramLogits, fitted, wide_logits
+from keras_selfattn.models.text.ngram_linear import NGramLogits
 from keras_selfattn.models.text.ngrams import NamedNGrams, named_ngrams, ngram_ids
 from keras_selfattn.models.text.starting_model import StartingModel, starting_point
 from keras_selfattn.models.word_model import WordModel
@@ -195,6 +195,9 @@ class TextClassifier(WordModel, Classifier):
 
     def _fit_linear(self, rows: Rows, head: Any) -> Any:
         if self.config.wide:
+            # Imported here, because SciPy and scikit-learn take longer than the rest of the models.
+            from keras_selfattn.models.text.ngram_fit import fitted
+
             targets = head.encoded(rows.targets)
             self.wide = fitted(self._words.ngrams, rows.inputs, targets, len(head.labels), rows.weights)
         return head
@@ -207,6 +210,8 @@ class TextClassifier(WordModel, Classifier):
             return None
         if training:  # without the wide path
             return np.broadcast_to(np.float32(0), (len(inputs), len(self.labels)))
+        from keras_selfattn.models.text.ngram_counts import wide_logits  # with SciPy, as above
+
         return wide_logits(self.wide, self._words.ngrams, inputs)
 
     def _build_core(self, head: Head) -> keras.Model:

@@ -1,0 +1,72 @@
+"""Weighted n-gram counts of many texts as matrices, for the fit of the wide path and for predictions.
+
+Axes: B (texts), F (features), C (columns: classes, or 1 for two that exclude each other).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from keras_selfattn.models.config import TextConfig
+from keras_selfattn.models.text.ngram_linear import NGramLogits
+from keras_selfattn.models.text.ngrams import BUCKETS, counted
+from keras_selfattn.models.vocabulary import chunks
+
+# The most bytes of the weights: rarer n-grams are left out.
+_MOST_BYTES = 32_000_000
+_ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 2**13, 2**22  # predicted at once
+
+
+class Features(NamedTuple):
+    """N-grams with a weight: ids in order, int32 `[F]`, and their inverse document frequency."""
+
+    keys: np.ndarray
+    idf: np.ndarray
+
+
+class Counts(NamedTuple):
+    """Counts of each n-gram in each text: rows and ids int32, counts float32; `texts` is their number."""
+
+    rows: np.ndarray
+    ids: np.ndarray
+    counts: np.ndarray
+    texts: int
+
+    @classmethod
+    def of(cls, config: TextConfig, texts: Sequence[str]) -> "Counts":
+        rows, ids, counts = (np.concatenate(each) for each in zip(*counted(config, texts), strict=True))
+        return cls(rows, ids, counts, len(texts))
+
+    def features(self, columns: int) -> Features:
+        """Return the n-grams that get weights: all, or the more frequent ones if there are too many."""
+        ids, documents = np.unique(self.ids, return_counts=True)
+        chosen = np.sort(np.argsort(-documents, kind="stable")[: max(1, _MOST_BYTES // (4 * columns))])
+        idf = np.log((1 + self.texts) / (1 + documents[chosen])) + 1
+        return Features(ids[chosen], idf.astype(np.float32))
+
+    def values(self, features: Features) -> sp.csr_matrix:
+        """Return the features of `NGramLogits` from the counts, float32 `[B, F]`."""
+        places = np.minimum(np.searchsorted(features.keys, self.ids), len(features.keys) - 1)
+        known = features.keys[places] == self.ids
+        rows, ids, places = self.rows[known], self.ids[known], places[known]
+        values = (1 + np.log(self.counts[known])) * features.idf[places]
+        group = 2 * rows + (ids >= BUCKETS)
+        values /= np.sqrt(np.bincount(group, values**2, 2 * self.texts))[group]
+        shape = (self.texts, len(features.keys))
+        return sp.csr_matrix((values.astype(np.float32), (rows, places)), shape=shape)
+
+
+def wide_logits(layer: NGramLogits, config: TextConfig, texts: Sequence[str]) -> np.ndarray:
+    """Return the layer's logits for texts, float32 `[B, classes]`, many at a time."""
+    features = Features(np.asarray(layer.keys), np.asarray(layer.idf))
+    kernel, bias = np.asarray(layer.kernel), np.asarray(layer.bias)
+    found = [
+        Counts.of(config, chunk).values(features) @ kernel + bias
+        for chunk in chunks(texts, _ROWS_AT_ONCE, _CHARACTERS_AT_ONCE)
+    ]
+    logits = np.concatenate(found)
+    if layer.columns < layer.classes:
+        logits = np.concatenate([-logits / 2, logits / 2], axis=1)
+    return logits.astype(np.float32)
