@@ -33,8 +33,6 @@ def main(saved_model: str, cases: str) -> int:
     gc.disable()  # it would take a fifth of the import's time, and this program ends soon
     import tensorflow as tf
 
-    # The functions run as they are written; the session optimises its graph.
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     expected = [_read(case) for case in json.loads(Path(cases).read_text(encoding="utf-8"))]
     loaded = _as_functions(tf, saved_model)
     started = time.perf_counter()

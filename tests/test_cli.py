@@ -4,6 +4,7 @@ import contextlib
 import csv
 import ctypes
 import gc
+import importlib
 import json
 import os
 import re
@@ -307,6 +308,16 @@ import scipy.sparse, sklearn.svm
 def test_packages_that_no_command_needs_are_not_imported_and_can_be_later():
     done = subprocess.run([sys.executable, "-c", _IMPORTS], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_what_is_hidden_is_there_again_after_an_error_and_what_was_imported_stays():
+    sys.modules.pop("colorsys", None)
+    with contextlib.suppress(RuntimeError), console._without(("colorsys", "json")):
+        assert importlib.import_module("json") is json
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module("colorsys")
+        raise RuntimeError
+    assert importlib.import_module("colorsys").rgb_to_hsv(0, 0, 0) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("asked", ["tensorflow", "jax"])

@@ -69,7 +69,7 @@ def import_tensorflow(*also: str, batches: bool = False) -> None:
     """Import TensorFlow without its start-up messages; if that fails, they are shown.
 
     Args:
-        also: other modules that the command needs and that take long.
+        also: other modules that the command needs and that take long, to import without garbage collection.
         batches: True for a command that computes batches, as in training: oneDNN's kernels are then on unless
             the environment decides.
 
@@ -95,7 +95,11 @@ def import_tensorflow(*also: str, batches: bool = False) -> None:
 
 @contextmanager
 def _without(packages: Sequence[str]) -> Iterator[None]:
-    """Let imports in the block find none of the packages, as if they were not installed; later ones do."""
+    """Let imports in the block find none of the packages, as if they were not installed; later ones do.
+
+    What the block imports stays without them, such as Keras' wrappers of scikit-learn. Other threads must not
+    import them meanwhile.
+    """
     hidden = [name for name in packages if name not in sys.modules]
     missing: Any = dict.fromkeys(hidden)  # None stands for a module that cannot be imported
     sys.modules.update(missing)

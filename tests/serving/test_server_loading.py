@@ -21,7 +21,7 @@ from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.api.warmup import Warmup
 from keras_selfattn.serving.server.models.loader import Loader
-from keras_selfattn.serving.server.models.servable import SavedModelServable
+from keras_selfattn.serving.server.models.servable import SavedModelServable, session_config
 from keras_selfattn.serving.server.runtime.metrics import Metrics
 
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
@@ -190,6 +190,23 @@ def test_the_session_gets_what_its_file_says(half_base, tmp_path):
     file.write_text("nothing: 1")
     with pytest.raises(errors.InvalidArgumentError, match="Invalid protobuf file"):
         Loader(ServerConfig("half", half_base, tensorflow_session_config_file=file))
+
+
+@pytest.mark.parametrize(
+    ("text", "passes", "without_tfg"),
+    [
+        ("", "ONE", True),
+        ("graph_options { rewrite_options { constant_folding: OFF } }", "ONE", True),
+        ("graph_options { rewrite_options { meta_optimizer_iterations: TWO } }", "TWO", False),
+    ],
+)
+def test_graphs_are_prepared_in_one_pass_unless_the_file_decides(tmp_path, text, passes, without_tfg):
+    file = tmp_path / "session.conf"
+    file.write_text(text)
+    found = session_config(ServerConfig("m", tmp_path, tensorflow_session_config_file=file))
+    rewriting = found.graph_options.rewrite_options
+    assert rewriting.NumIterationsType.Name(rewriting.meta_optimizer_iterations) == passes
+    assert rewriting.disable_tfg_optimizer == without_tfg
 
 
 def test_a_version_that_fails_is_tried_again_a_few_times(tmp_path, until, monkeypatch):

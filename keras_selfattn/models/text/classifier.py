@@ -210,7 +210,7 @@ class TextClassifier(WordModel, Classifier):
             return None
         if training:  # without the wide path
             return np.broadcast_to(np.float32(0), (len(inputs), len(self.labels)))
-        from keras_selfattn.models.text.ngram_counts import wide_logits  # with SciPy, as above
+        from keras_selfattn.models.text.ngram_counts import wide_logits  # SciPy takes long
 
         return wide_logits(self.wide, self._words.ngrams, inputs)
 

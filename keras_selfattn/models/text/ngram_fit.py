@@ -1,4 +1,4 @@
-"""How the wide path of a text classifier is fitted: three linear models are weighted, the layer is their sum.
+"""The fit of a text classifier's wide path: three linear models are weighted, and the layer is their sum.
 
 In a module of its own, because scikit-learn takes half a second to import, and only a training needs it.
 
