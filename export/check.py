@@ -29,7 +29,8 @@ Run = Callable[[str, Arrays], Arrays]
 def main(saved_model: str, cases: str) -> int:
     """Return 0 if the model in folder `saved_model` gives the answers in the file `cases`, else 1."""
     # Any import of these now fails. TensorFlow needs none, but imports the last two if they are there.
-    sys.modules.update(dict.fromkeys(("keras", "jax", "scipy")))  # pyright: ignore[reportArgumentType]
+    blocked: Any = dict.fromkeys(("keras", "jax", "scipy"))
+    sys.modules.update(blocked)
     gc.disable()  # it would take a fifth of the import's time, and this program ends soon
     import tensorflow as tf
 

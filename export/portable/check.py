@@ -64,7 +64,8 @@ def _onnx(file: str) -> list[Run]:
 def _litert(file: str) -> list[Run]:
     """Return runs with the kernels of XNNPACK, which are used where it has some, and without them."""
     # TensorFlow needs none of these, but imports the last two if they are there.
-    sys.modules.update(dict.fromkeys(("keras", "jax", "scipy")))  # pyright: ignore[reportArgumentType]
+    blocked: Any = dict.fromkeys(("keras", "jax", "scipy"))
+    sys.modules.update(blocked)
     import warnings
 
     warnings.simplefilter("ignore")  # of the interpreter's next name
