@@ -97,8 +97,8 @@ def import_tensorflow(*also: str, batches: bool = False) -> None:
 def _without(packages: Sequence[str]) -> Iterator[None]:
     """Let imports in the block find none of the packages, as if they were not installed; later ones do.
 
-    What the block imports stays without them, such as Keras' wrappers of scikit-learn. Other threads must not
-    import them meanwhile.
+    Modules that the block imports stay without them, such as Keras' wrappers of scikit-learn. Other threads
+    must not import them meanwhile.
     """
     hidden = [name for name in packages if name not in sys.modules]
     missing: Any = dict.fromkeys(hidden)  # None stands for a module that cannot be imported
