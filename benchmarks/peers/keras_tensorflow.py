@@ -80,7 +80,7 @@ def _slope(case: Case, stack: keras_blocks.Stack) -> float:
 def _served(case: Case, infer: Any) -> Prepared:
     """Export the function, and call it as our server does, without the request."""
     from keras_selfattn.serving.server import ServerConfig
-    from keras_selfattn.serving.server.models.servable import SavedModelServable, session_config
+    from keras_selfattn.serving.server.models.saved_model_servable import SavedModelServable, session_config
 
     with tempfile.TemporaryDirectory() as folder:
         _save(infer, folder)

@@ -17,15 +17,15 @@ PACKAGE = SOURCES / "keras_selfattn_client"
 # The modules of keras_selfattn that the client's commands import. `serving` comes whole, but for its server.
 MODULES = (
     "asking/__init__.py",
-    "asking/answers.py",
+    "asking/answer_values.py",
     "asking/client_command.py",
+    "asking/client_options.py",
     "asking/connection.py",
     "asking/exit_status.py",
-    "asking/client_options.py",
+    "asking/input_cells.py",
+    "asking/row_answers.py",
     "asking/rows.py",
     "atomic.py",
-    "batch/answer_values.py",
-    "batch/cells.py",
     "data/arrow_tables.py",
     "data/endings.py",
     "data/fasttext_lines.py",
@@ -69,8 +69,7 @@ def copy_sources() -> None:
     shutil.copytree(REPOSITORY / "serving", PACKAGE / "serving", ignore=without)
     shutil.copyfile(HERE / "keras_selfattn.py", SOURCES / "keras_selfattn.py")
     shutil.copyfile(REPOSITORY / "LICENSE", SOURCES / "LICENSE")
-    for folder in ("batch", "data"):
-        (PACKAGE / folder / "__init__.py").write_text("", encoding="utf-8")
+    (PACKAGE / "data" / "__init__.py").write_text("", encoding="utf-8")
     for path in PACKAGE.rglob("*.py"):
         path.write_text(_IMPORTED.sub(r"\1keras_selfattn_client", path.read_text("utf-8")), "utf-8")
     version = re.search(

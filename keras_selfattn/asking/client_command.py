@@ -46,9 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _query(options: Namespace) -> int:
-    from keras_selfattn.asking.answers import answered, signature_of, write, write_file
+    from keras_selfattn.asking.answer_values import default_outputs
+    from keras_selfattn.asking.row_answers import answered, signature_of, write, write_file
     from keras_selfattn.asking.rows import asked_rows, check_asked
-    from keras_selfattn.batch.answer_values import default_outputs
 
     texts = tuple(options.texts)
     check_asked(texts, options.file, vars(options))
@@ -68,8 +68,8 @@ def _query(options: Namespace) -> int:
 
 
 def _status(options: Namespace) -> int:
-    from keras_selfattn.asking.answers import status_record
     from keras_selfattn.asking.exit_status import NOT_NOW
+    from keras_selfattn.asking.row_answers import status_record
 
     with _connected(options) as (client, _):
         version, wait = options.version, options.wait
@@ -86,7 +86,7 @@ def _status(options: Namespace) -> int:
 
 
 def _metadata(options: Namespace) -> int:
-    from keras_selfattn.asking.answers import metadata_record
+    from keras_selfattn.asking.row_answers import metadata_record
 
     with _connected(options) as (client, _):
         metadata = client.metadata(options.version, label=options.label)
@@ -111,7 +111,7 @@ def _connected(options: Namespace) -> Iterator[tuple[Any, Mapping[str, Any]]]:
 
 
 def _show(answers: Iterator[Mapping[str, Any]]) -> None:
-    from keras_selfattn.batch.answer_values import cell_text
+    from keras_selfattn.asking.answer_values import cell_text
 
     shown = list(islice(answers, _SHOWN_ROWS))
     if shown:

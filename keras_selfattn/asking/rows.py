@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from keras_selfattn.batch.cells import input_columns, input_value
+from keras_selfattn.asking.input_cells import input_columns, input_value
 from keras_selfattn.data.endings import ending_of
 from keras_selfattn.data.records import iter_records
 from keras_selfattn.data.separators import checked_separator

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_selfattn.batch.answer_values import answer_columns
-from keras_selfattn.batch.cells import input_columns, input_value
+from keras_selfattn.asking.answer_values import answer_columns
+from keras_selfattn.asking.input_cells import input_columns, input_value
 from keras_selfattn.batch.length_batches import Model, PendingAnswers
 from keras_selfattn.batch.row_files import PARQUET, RowFile, Window, open_rows, values_of
 from keras_selfattn.batch.row_writers import RowWriter, writer_for

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from keras_selfattn.asking.answer_values import plain
 from keras_selfattn.atomic import new_file
-from keras_selfattn.batch.answer_values import plain
 from keras_selfattn.batch.row_files import PARQUET, Window, arrow
 from keras_selfattn.errors import ConfigError, DataError
 

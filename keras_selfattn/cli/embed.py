@@ -11,7 +11,7 @@ import numpy as np
 from keras_selfattn.asking.connection import connected
 from keras_selfattn.asking.rows import check_asked
 from keras_selfattn.atomic import new_file
-from keras_selfattn.cli.connect import CONNECTION_PANELS
+from keras_selfattn.cli.connection_options import CONNECTION_PANELS
 from keras_selfattn.cli.console import console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.query_rows import rows_with_progress

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from keras_selfattn.asking.answers import metadata_record
 from keras_selfattn.asking.connection import connected
-from keras_selfattn.cli.connect import CONNECTION_PANELS
+from keras_selfattn.asking.row_answers import metadata_record
+from keras_selfattn.cli.connection_options import CONNECTION_PANELS
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.cli.panels import Option, PanelCommand
 from keras_selfattn.serving.client import TensorSpec

@@ -16,7 +16,7 @@ from keras_selfattn.asking.rows import table_form
 from keras_selfattn.batch.journal import errors_of, partial_of, writing
 from keras_selfattn.batch.run import Engine, Files, predict_files
 from keras_selfattn.batch.run import Progress as Done
-from keras_selfattn.cli.connect import CONNECTION_PANELS
+from keras_selfattn.cli.connection_options import CONNECTION_PANELS
 from keras_selfattn.cli.console import clock, console, error_console, import_tensorflow
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.task_options import NO_HEADER, OUTPUTS, RAY, SEPARATOR, SIGNATURE, WORKERS

@@ -7,7 +7,7 @@ import click
 
 from keras_selfattn.cli.console import can_plot, console, import_tensorflow, print_command, report_in_words
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.starting import check_place, check_start, check_start_exists
+from keras_selfattn.cli.start_checks import check_place, check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
     NO_HEADER,
     OUTPUT,

@@ -109,7 +109,7 @@ def _check_devices(count: int) -> None:
 
 
 @contextmanager
-def joined(options: Mapping[str, Any]) -> Iterator["ProcessGroup | None"]:
+def in_process_group(options: Mapping[str, Any]) -> Iterator["ProcessGroup | None"]:
     """Yield the group that the options name, of which this process is one; None without them."""
     if options["coordinator"] is None:
         yield None

@@ -12,11 +12,11 @@ from typing import Any
 import click
 import numpy as np
 
-from keras_selfattn.asking.answers import Answer, answered, signature_of, write, write_file
+from keras_selfattn.asking.answer_values import cell_text, default_outputs
 from keras_selfattn.asking.connection import connected
+from keras_selfattn.asking.row_answers import Answer, answered, signature_of, write, write_file
 from keras_selfattn.asking.rows import check_asked
-from keras_selfattn.batch.answer_values import cell_text, default_outputs
-from keras_selfattn.cli.connect import CONNECTION_PANELS
+from keras_selfattn.cli.connection_options import CONNECTION_PANELS
 from keras_selfattn.cli.console import columns, console, error_console
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
 from keras_selfattn.cli.query_rows import rows_with_progress

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from keras_selfattn.asking.answers import status_record
 from keras_selfattn.asking.connection import connected
 from keras_selfattn.asking.exit_status import NOT_NOW
-from keras_selfattn.cli.connect import CONNECTION_PANELS
+from keras_selfattn.asking.row_answers import status_record
+from keras_selfattn.cli.connection_options import CONNECTION_PANELS
 from keras_selfattn.cli.console import columns, console
 from keras_selfattn.cli.panels import Option, PanelCommand
 

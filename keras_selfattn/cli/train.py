@@ -7,8 +7,8 @@ import click
 
 from keras_selfattn.cli.console import can_plot, console, import_tensorflow, print_command, report_in_words
 from keras_selfattn.cli.panels import COUNT, PATH, Option, PanelCommand
-from keras_selfattn.cli.processes import PROCESSES, joined, launch_if_asked
-from keras_selfattn.cli.starting import check_place, check_start, check_start_exists
+from keras_selfattn.cli.processes import PROCESSES, in_process_group, launch_if_asked
+from keras_selfattn.cli.start_checks import check_place, check_start, check_start_exists
 from keras_selfattn.cli.task_options import (
     COLUMNS,
     OUTPUT,
@@ -169,7 +169,7 @@ def command(
     from keras_selfattn.cli.report_tables import print_report
     from keras_selfattn.training.tuning import changes_in_words
 
-    with joined(options) as group, TrainingProgress() as progress:
+    with in_process_group(options) as group, TrainingProgress() as progress:
         model = _model(task, settings, start, rows)
         common = {"model": model, "config": advised_config(model, len(rows), given(options, TRAINING))}
         common |= {**files, "report": console.print}

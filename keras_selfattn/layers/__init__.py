@@ -8,7 +8,7 @@ import_keras()  # before the layers do, with an error that says what to install
 from keras_selfattn.layers.additive import AdditiveSelfAttention, MultiplicativeSelfAttention
 from keras_selfattn.layers.encoder import Encoder
 from keras_selfattn.layers.encoder_block import EncoderBlock
-from keras_selfattn.layers.linear import LinearSelfAttention
+from keras_selfattn.layers.linear_attention import LinearSelfAttention
 from keras_selfattn.layers.peers.exchange import from_peer, to_peer
 from keras_selfattn.layers.pooling import AttentionPooling, AveragePooling, FirstTokenPooling, MaxPooling
 from keras_selfattn.layers.portable import portable

@@ -14,7 +14,7 @@ from keras_selfattn.layers.attention_math import Distance, Formula, Learned, add
 from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
 from keras_selfattn.layers.masks import PairMask, pair_mask
 from keras_selfattn.layers.projection import affine
-from keras_selfattn.layers.saved_state import go_on
+from keras_selfattn.layers.saved_state import restore_state
 from keras_selfattn.layers.weight_settings import LayerArguments
 
 Tensor = Any
@@ -82,7 +82,7 @@ class AdditiveSelfAttention(SelfAttentionBase):
         self._formula = Formula(
             _additive, self.weights_dropout, variables={"score_vector": vector}, score_width=self._head_dim
         )
-        go_on(self)
+        restore_state(self)
 
     def call(
         self,
@@ -172,7 +172,7 @@ class MultiplicativeSelfAttention(SelfAttentionBase):
         features = input_shape[-1]
         self._score_kernel = self._score_weight("score_kernel", (features, features), first=2)
         self._formula = Formula(_multiplicative, self.weights_dropout)
-        go_on(self)
+        restore_state(self)
 
     def _kernel_places(self) -> list[tuple[Any, str]]:
         return [*super()._kernel_places(), (self, "_score_kernel")]

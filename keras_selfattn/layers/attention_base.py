@@ -48,7 +48,7 @@ class SelfAttentionBase(keras.layers.Layer):
     """Base of the self-attention layers: projection to heads, attention, projection to the outputs.
 
     A subclass defines `build`, which makes the projections with `_build_projections`, and ends with
-    `go_on`; and `call`.
+    `restore_state`; and `call`.
     """
 
     _arguments: ClassVar[tuple[str, ...]] = ("num_heads", "head_dim", "causal", "use_bias", "seed")

@@ -91,11 +91,11 @@ class PaddedTokens:
         """The number of each token's sample."""
         return TokenNumbers(self.by_token.numbers // self.length, self.batch)
 
-    def pack(self, x: Tensor) -> Tensor:
+    def flatten(self, x: Tensor) -> Tensor:
         """Return `[B, T, D]` as `[N, D]`, with zeros for padding, whose NaN must not enter a product."""
         return zero_masked(ops.reshape(x, (-1, x.shape[-1])), self._flat_real)
 
-    def unpack(self, x: Tensor) -> Tensor:
+    def unflatten(self, x: Tensor) -> Tensor:
         """Return `[N, D]` as `[B, T, D]`, zeros for padding."""
         whole = zero_masked(x, self._flat_real)
         return ops.reshape(whole, (self.batch, self.length, x.shape[-1]))
@@ -150,8 +150,8 @@ def on_tokens(
     """
 
     def outputs(tokens: Tokens) -> tuple[Any, list[Tensor]]:
-        found, weights = layer.call_tokens(tokens.pack(inputs), tokens, pairs, training, return_weights)
-        found = tokens.unpack(found)
+        found, weights = layer.call_tokens(tokens.flatten(inputs), tokens, pairs, training, return_weights)
+        found = tokens.unflatten(found)
         return (found, weights) if return_weights else found, tokens.losses
 
     def padded(few: bool = False) -> tuple[Any, list[Tensor]]:
@@ -218,7 +218,7 @@ def choose_path(
         length, keys = tokens.length, keys_of_chunk(left, right)
         if (length > keys) if isinstance(length, int) else not (tokens.few and keys >= _FEW_KEYS):
             return windowed
-    if keras.backend.backend() == "jax" and _is_plain(formula) and fits_kernels(heads, pairs):
+    if keras.backend.backend() == "jax" and _is_scaled_product(formula) and fits_kernels(heads, pairs):
         return fused
     size = queries_of_block(heads[0], formula.score_width)
     return plain if size is None else partial(by_query_blocks, size=size)
@@ -387,7 +387,7 @@ def _dropout(
     return dropped
 
 
-def _is_plain(formula: Formula) -> bool:
+def _is_scaled_product(formula: Formula) -> bool:
     """Return True if the weights are no more than the softmax of scaled products, some dropped."""
     return formula.product_scale is not None and formula.dropout.rate < 1
 

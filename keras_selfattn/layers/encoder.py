@@ -23,7 +23,7 @@ from keras_selfattn.layers.masks import PairMask
 from keras_selfattn.layers.norm import make_norm, normalised
 from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.quantized import refuse_quantized_policy
-from keras_selfattn.layers.saved_state import arguments, go_on, state_config, take_state
+from keras_selfattn.layers.saved_state import arguments, restore_state, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.weight_settings import WEIGHT_SETTINGS, WeightSettings
 
@@ -156,7 +156,7 @@ class Encoder(keras.layers.Layer):
             block.build(input_shape)
         if self._norm is not None:
             self._norm.build(input_shape)
-        go_on(self)
+        restore_state(self)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         refuse_renamed(options, RENAMED_IN_CALLS)

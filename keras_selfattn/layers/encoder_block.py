@@ -29,7 +29,7 @@ from keras_selfattn.layers.peer_names import RENAMED_IN_CALLS, refuse_renamed
 from keras_selfattn.layers.quantized import refuse_quantized_policy
 from keras_selfattn.layers.relative_positions import PositionStrategy
 from keras_selfattn.layers.remat import outputs_and_losses, rematerialise
-from keras_selfattn.layers.saved_state import arguments, go_on, state_config, take_state
+from keras_selfattn.layers.saved_state import arguments, restore_state, state_config, take_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.self_attention import MultiHeadSelfAttention
 from keras_selfattn.layers.weight_settings import (
@@ -209,7 +209,7 @@ class EncoderBlock(keras.layers.Layer):
         for layer in (self._attention_norm, self._attention, self._feed_forward_norm, self._feed_forward):
             if layer is not None:
                 layer.build(input_shape)
-        go_on(self)
+        restore_state(self)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         refuse_renamed(options, RENAMED_IN_CALLS)

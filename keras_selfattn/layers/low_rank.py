@@ -177,7 +177,7 @@ class LowRankUpdates(keras.layers.Layer):
 def begin_lora(layer: Any, rank: int, lora_alpha: float | None, parts: Sequence[str] | None) -> None:
     """Freeze a layer and make the updates of the chosen parts; see `MultiHeadSelfAttention.enable_lora`.
 
-    The layer has `lora_parts`, `check_lora` and `start_lora`. Its build ends with `go_on_with_lora`, so that
+    The layer has `lora_parts`, `check_lora` and `start_lora`. Its build ends with `restore_lora`, so that
     a layer made from a config has its updates before weights are loaded.
     """
     if not layer.built:
@@ -200,7 +200,7 @@ def begin_lora(layer: Any, rank: int, lora_alpha: float | None, parts: Sequence[
         layer.trainable = True
 
 
-def go_on_with_lora(layer: Any) -> None:
+def restore_lora(layer: Any) -> None:
     """Make the updates that the config of a layer has, as it is built."""
     if layer.lora is not None:
         _start(layer, dict(layer.lora))

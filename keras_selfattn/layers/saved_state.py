@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from keras_selfattn.layers.low_rank import go_on_with_lora
+from keras_selfattn.layers.low_rank import restore_lora
 from keras_selfattn.layers.quantized import quantize_parts, quantized_parts
 
 _NAMES = ("lora", "quantized")
@@ -27,9 +27,9 @@ def state_config(layer: Any) -> dict[str, Any]:
     return {**lora, **({"quantized": dict(quantized)} if quantized else {})}
 
 
-def go_on(layer: Any) -> None:
+def restore_state(layer: Any) -> None:
     """Quantize the parts and make the updates that the config of a layer has, as it is built."""
     if parts := getattr(layer, "_to_quantize", None):
         layer.built = True  # all its weights exist
         quantize_parts(layer, parts)
-    go_on_with_lora(layer)
+    restore_lora(layer)

@@ -24,7 +24,7 @@ from keras_selfattn.layers.attention_math import (
 from keras_selfattn.layers.attention_paths import Tokens, attend, on_tokens
 from keras_selfattn.layers.masks import PairMask, pair_mask
 from keras_selfattn.layers.relative_positions import PositionStrategy, RelativePositions, checked_strategy
-from keras_selfattn.layers.saved_state import go_on
+from keras_selfattn.layers.saved_state import restore_state
 from keras_selfattn.layers.seeds import split_seed
 from keras_selfattn.layers.tensorflow.packing import PackedTokens
 from keras_selfattn.layers.weight_settings import LayerArguments
@@ -165,7 +165,7 @@ class MultiHeadSelfAttention(SelfAttentionBase):
         self._formula = Formula(
             self._score, self.weights_dropout, self._combine, self._learned, width, product_scale=scale
         )
-        go_on(self)
+        restore_state(self)
 
     def call(
         self,

@@ -62,7 +62,7 @@ class RawModel(KerasMethods):
         """Return the kind of head that fits targets in any container."""
 
     @abstractmethod
-    def _learn(self, rows: Rows) -> None:
+    def _learn_front_end(self, rows: Rows) -> None:
         """Learn the front end's state from the training rows; `DataError` if they cannot train it."""
 
     @abstractmethod
@@ -281,7 +281,7 @@ class RawModel(KerasMethods):
     def _adapt(self, rows: Rows, head: Head) -> None:
         """Call the hooks of subclasses, in this order, before the first step of training."""
         try:
-            self._learn(rows)
+            self._learn_front_end(rows)
             self._assemble(self._fit_linear(rows, head))
             self._prepare(rows)
         except BaseException:

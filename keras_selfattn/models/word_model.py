@@ -85,5 +85,5 @@ class WordModel(RawModel):
         if self.start is not None:
             self.start.copy_to(self.core, self.head)
 
-    def _learn(self, rows: Rows) -> None:
-        self.tokenizer = self._words.learned(rows.inputs, self.start)
+    def _learn_front_end(self, rows: Rows) -> None:
+        self.tokenizer = self._words.learn_tokenizer(rows.inputs, self.start)

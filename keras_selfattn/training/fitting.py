@@ -94,7 +94,7 @@ def fit_monitored(
     Raises:
         TrainingError: if the loss became NaN or infinite.
     """
-    head = _adapted(model, rows, config)
+    head = _adapt(model, rows, config)
     # Weighted as in training, otherwise another epoch would be best.
     weights = _row_weights(head, rows.targets, validation, config)
     calibration = Calibration(model, validation, weights)
@@ -180,7 +180,7 @@ def fit_again(
     encoders = (
         [copy_of(model, {**model.encoder_only, "members": 1}) for _ in range(members)] if members > 1 else []
     )
-    _adapted(model, rows, config)
+    _adapt(model, rows, config)
     seeded = [dataclasses.replace(config, seed=(config.seed + n) % 2**32) for n in range(max(1, members))]
     if encoders and fit_members is not None:
         report(f"Again, on {len(rows):,} rows, {members} encoders side by side:")
@@ -212,7 +212,7 @@ def fit_member(
     Raises:
         TrainingError: if the loss became NaN or infinite.
     """
-    _adapted(encoder, rows, config)
+    _adapt(encoder, rows, config)
     _fit_all(encoder, rows, config, epochs, on_pairs, **settings)
 
 
@@ -228,7 +228,7 @@ def enough_to_choose_epoch(validation: LabelledRows) -> bool:
     return len(validation) >= _ENOUGH
 
 
-def _adapted(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
+def _adapt(model: RawModel, rows: LabelledRows, config: TrainConfig) -> Head:
     """Let a model learn its vocabulary, labels and the like from rows, and return its future head."""
     keras.utils.set_random_seed(config.seed)
     head = model.head_type(rows.targets).from_targets(rows.targets)

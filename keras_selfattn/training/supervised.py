@@ -31,8 +31,8 @@ from keras_selfattn.training.evaluation import measured
 from keras_selfattn.training.fitting import enough_to_choose_epoch, fit_again, fit_monitored
 from keras_selfattn.training.model_copies import copy_of, members_of, named_history
 from keras_selfattn.training.process_group import ProcessGroup
+from keras_selfattn.training.ray_trainings import Members, OnCluster
 from keras_selfattn.training.run_record import as_json, data_record, draft_run, peak_memory, rows_in_words
-from keras_selfattn.training.side_by_side import Members, OnCluster
 from keras_selfattn.training.trials import OneAtATime
 from keras_selfattn.training.tuning import Candidate, Limits, tuned
 
@@ -158,7 +158,7 @@ def train(
         },
         "reading": as_json("reading", dict(reading or {})),
     }
-    shown = {"callbacks": callbacks, "verbose": verbose}
+    of_fit = {"callbacks": callbacks, "verbose": verbose}
     connected = nullcontext() if side_by_side is None else cluster_of(side_by_side)
     with connected as cluster, _places(Path(output), resume, overwrite, group) as (kept, draft):
         report(f"Training on {rows_in_words(rows)}")
@@ -171,7 +171,7 @@ def train(
             group.agree({**digests, "options (--resume, --refit, --validation)": options})
         checkpoints = Checkpoints(kept, digests, report, group) if resume else None
         together = {"checkpoints": checkpoints, "group": group}
-        done = _trained(model, tables, config, refit, limits, report, cluster, together, **shown)
+        done = _trained(model, tables, config, refit, limits, report, cluster, together, **of_fit)
         seconds = time.perf_counter() - started
         # A refitted model has seen the validation rows, so figures on them come from the monitored model.
         told = done.monitored.model if refit and test is None else done.model
@@ -189,9 +189,9 @@ def train(
         )
         if draft is not None:
             _write(draft, run, done.monitored, settings, split=split, example=found.example())
-            shown = {name: tables[name] for name in ("train", "validation", "test") if name in tables}
+            reported = {name: tables[name] for name in ("train", "validation", "test") if name in tables}
             effect = done.monitored.fitted.calibrated
-            findings = Findings(found.figures, split, found, told, shown, effect)
+            findings = Findings(found.figures, split, found, told, reported, effect)
             write_run_report(draft, run.path, findings, plots=plots)
     return run
 
@@ -229,7 +229,7 @@ def _trained(
     report: Callable[[str], None],
     cluster: Cluster | None,
     together: Mapping[str, Any],
-    **shown: Any,
+    **of_fit: Any,
 ) -> _Trained:
     """Train a monitored model and, with `refit` or several encoders, again without monitoring.
 
@@ -241,7 +241,7 @@ def _trained(
     choose = not refit or enough_to_choose_epoch(tables["monitored"])
     if limits is not None:
         if cluster is None:
-            trainer = OneAtATime(model, *parts, config, choose_epoch=choose, **shown)
+            trainer = OneAtATime(model, *parts, config, choose_epoch=choose, **of_fit)
         else:
             trainer = OnCluster(cluster, model, *parts, config, choose_epoch=choose)
         monitored = tuned(model, config, trainer, limits, report)
@@ -249,22 +249,22 @@ def _trained(
     else:
         # A copy, if `model` itself is trained afterwards.
         first = copy_of(model, {"members": 1}) if again else model
-        fitted = fit_monitored(first, *parts, config, choose_epoch=choose, **together, **shown)
+        fitted = fit_monitored(first, *parts, config, choose_epoch=choose, **together, **of_fit)
         monitored = Candidate(first, config, fitted, {}, [])
     kept = tables["all" if refit else "train"]
     if again:
-        shown |= {"report": report, "on_pairs": monitored.fitted.on_pairs, **together}
-        shown |= {"fit_members": None if cluster is None else Members(cluster)}
-        fit_again(model, kept, monitored.fitted.best_epoch, monitored.model, monitored.config, **shown)
+        of_fit |= {"report": report, "on_pairs": monitored.fitted.on_pairs, **together}
+        of_fit |= {"fit_members": None if cluster is None else Members(cluster)}
+        fit_again(model, kept, monitored.fitted.best_epoch, monitored.model, monitored.config, **of_fit)
     return _Trained(model, monitored, len(kept), again)
 
 
-def _write(draft: Path, run: Run, found: Candidate, settings: dict[str, Any], **measured: Any) -> None:
-    """Write a run folder; `measured` has the rows of the figures, and an example of them."""
+def _write(draft: Path, run: Run, found: Candidate, settings: dict[str, Any], **of_figures: Any) -> None:
+    """Write a run folder; `of_figures` has the rows that the figures are of, and an example of them."""
     settings = {**settings, **_training_record(run, found)}
     history = named_history(found.model, found.fitted.history)
     with writing(run.path):
-        write_run(draft, run.model, run.figures, history=history, settings=settings, **measured)
+        write_run(draft, run.model, run.figures, history=history, settings=settings, **of_figures)
 
 
 def _training_record(run: Run, found: Candidate) -> dict[str, Any]:

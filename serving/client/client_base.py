@@ -7,7 +7,7 @@ import grpc
 
 from .operations import Operations
 from .task_calls import TaskCalls
-from .transport.connection import Connection
+from .transport.connection_settings import ConnectionSettings
 from .transport.security import TLS, MetadataSource
 from .transport.shared_transport import TransportSettings, at_least_one
 from .transport.targets import Targets
@@ -33,7 +33,9 @@ class BaseClient:
         interceptors: Sequence[Any] = (),
     ):
         count = at_least_one("connections", connections)
-        connection = Connection(Targets.of(target), tls, insecure, metadata, credentials, interceptors, count)
+        connection = ConnectionSettings(
+            Targets.of(target), tls, insecure, metadata, credentials, interceptors, count
+        )
         size = None if max_batch_size is None else at_least_one("max_batch_size", max_batch_size)
         self._operations = Operations(str(connection.targets), model, size, encrypted=tls is not None)
         self._tasks = TaskCalls(self._operations)

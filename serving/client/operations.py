@@ -1,6 +1,7 @@
 """A client without a transport: requests, checks, cached metadata.
 
-Each operation is a generator of `steps`; calls built on it are in `task_calls`, `examples` and `management`.
+Each operation is a generator of `steps`; the calls built on it are in `task_calls`, `tf_examples` and
+`management`.
 
 Reference: tensorflow_serving/apis/prediction_service.proto and model_service.proto.
 """
@@ -20,7 +21,7 @@ from ..errors import (
     InvalidInputError,
     NotFoundError,
 )
-from ..wire import predict_messages
+from ..wire import client_predict
 from ..wire.dtypes import CodecError
 from . import array_parts
 from .answers import Prediction, with_text
@@ -143,13 +144,13 @@ class Operations:
         rows: range | None,
     ) -> Request:
         """The Predict call for arrays that have been checked."""
-        message = predict_messages.predict_request(which.spec(self.model, signature), arrays, outputs)
+        message = client_predict.predict_request(which.spec(self.model, signature), arrays, outputs)
         return Request(PREDICT, message, signature, rows)
 
     def prediction(self, answer: bytes, signature: str, which: VersionSelector) -> Prediction:
         """The outputs in a Predict answer."""
         try:
-            outputs, spec = predict_messages.predict_response(answer)
+            outputs, spec = client_predict.predict_response(answer)
         except (DecodeError, CodecError) as error:
             what = "PredictResponse does not parse: " if isinstance(error, DecodeError) else ""
             raise self.server.malformed(f"{what}{error}", signature) from error

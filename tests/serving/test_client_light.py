@@ -50,7 +50,7 @@ def test_the_server_imports_no_layers_or_models():
     code = f"import sys, keras_selfattn.serving.server.server; print(*{ours})"
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     names = result.stdout.split()
-    assert "keras_selfattn.serving.server.models.servable" in names
+    assert "keras_selfattn.serving.server.models.saved_model_servable" in names
     others = {name for name in names if not name.startswith("keras_selfattn.serving")}
     files = {"atomic", "errors", "extras", "object_stores", "store_calls", "version_files"}
     assert others <= {f"keras_selfattn.{name}" for name in files}

@@ -8,7 +8,7 @@ import serving_models as models
 import tensorflow as tf
 
 from keras_selfattn.serving.server import ServerConfig
-from keras_selfattn.serving.server.models import servable
+from keras_selfattn.serving.server.models import saved_model_servable
 from keras_selfattn.serving.server.models.free_outputs import FreeOutputs
 from keras_selfattn.serving.server.models.loader import Loader
 from keras_selfattn.serving.wire import messages_pb2 as pb
@@ -45,13 +45,13 @@ class Heads(tf.Module):
 def fetched(monkeypatch):
     """The sets of tensors that sessions were asked for: TensorFlow prepares a graph for each."""
     seen = []
-    run = servable._session_run
+    run = saved_model_servable._session_run
 
     def spied(session, options, feeds, fetches, *rest):
         seen.append(len(fetches))
         return run(session, options, feeds, fetches, *rest)
 
-    monkeypatch.setattr(servable, "_session_run", spied)
+    monkeypatch.setattr(saved_model_servable, "_session_run", spied)
     return seen
 
 

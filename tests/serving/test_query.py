@@ -22,8 +22,7 @@ from click.testing import CliRunner
 from serving_texts import stock_texts
 from stock_serving import StockServing, StockSignature
 
-from keras_selfattn.asking import exit_status
-from keras_selfattn.batch import answer_values
+from keras_selfattn.asking import answer_values, exit_status
 from keras_selfattn.cli import query
 from keras_selfattn.cli.main import main
 from keras_selfattn.serving import errors

@@ -21,7 +21,7 @@ from keras_selfattn.serving.client import Client
 from keras_selfattn.serving.server import Server, ServerConfig
 from keras_selfattn.serving.server.api.warmup import Warmup
 from keras_selfattn.serving.server.models.loader import Loader
-from keras_selfattn.serving.server.models.servable import SavedModelServable, session_config
+from keras_selfattn.serving.server.models.saved_model_servable import SavedModelServable, session_config
 from keras_selfattn.serving.server.runtime.metrics import Metrics
 
 CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"

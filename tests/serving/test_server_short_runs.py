@@ -13,7 +13,7 @@ from keras_selfattn.export import export_saved_model
 from keras_selfattn.models import TextClassifier, TextConfig
 from keras_selfattn.serving import errors
 from keras_selfattn.serving.server import ServerConfig
-from keras_selfattn.serving.server.models import servable
+from keras_selfattn.serving.server.models import saved_model_servable
 from keras_selfattn.serving.server.models.loader import Loader
 from keras_selfattn.serving.server.models.short_runs import ShortRuns, is_sure_to_end, kind_of_run
 
@@ -22,13 +22,13 @@ from keras_selfattn.serving.server.models.short_runs import ShortRuns, is_sure_t
 def stayed(monkeypatch):
     """True for each run that stayed in its thread."""
     seen = []
-    run = servable._session_run
+    run = saved_model_servable._session_run
 
     def spied(session, options, *rest):
-        seen.append(options is servable._IN_THIS_THREAD)
+        seen.append(options is saved_model_servable._IN_THIS_THREAD)
         return run(session, options, *rest)
 
-    monkeypatch.setattr(servable, "_session_run", spied)
+    monkeypatch.setattr(saved_model_servable, "_session_run", spied)
     return seen
 
 

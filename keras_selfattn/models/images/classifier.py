@@ -135,7 +135,7 @@ class ImageClassifier(Classifier):
     def read_inputs(self, x: Any) -> list[np.ndarray]:
         return as_images(x)
 
-    def _learn(self, rows: Rows) -> None:
+    def _learn_front_end(self, rows: Rows) -> None:
         first = rows.inputs[0].shape
         for row, image in enumerate(rows.inputs):
             if image.shape != first:

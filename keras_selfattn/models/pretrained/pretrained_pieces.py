@@ -44,13 +44,13 @@ class PretrainedPieces(FineTuning):
         pooling = "mean" if self._config.pooling == "first" else "first"
         return [*super().alternatives(), {"pooling": pooling}]
 
-    def saved(self, vocabulary: Sequence[str]) -> Any:
+    def tokenizer_of(self, vocabulary: Sequence[str]) -> Any:
         """Return the tokenizer of a vocabulary."""
         return self._saved_tokenizer(vocabulary)
 
-    def learned(self, texts: Sequence[str], start: Any) -> Any:
+    def learn_tokenizer(self, texts: Sequence[str], start: Any) -> Any:
         """Return the tokenizer of the model to start from; warn of training texts that it cuts."""
-        tokenizer = self.saved(self._vocabulary(start))
+        tokenizer = self.tokenizer_of(self._vocabulary(start))
         rows, cut = tokenizer.rows(texts)
         if max(map(len, rows)) <= _SPECIAL:
             raise DataError(f"The {len(texts)} texts hold no words: all of them are blank.")

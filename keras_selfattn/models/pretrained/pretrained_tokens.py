@@ -29,13 +29,13 @@ class PretrainedTokens(FineTuning):
     Reference: Devlin et al. 2019, "BERT", section 5.3.
     """
 
-    def saved(self, vocabulary: Sequence[str]) -> WordPieces:
+    def tokenizer_of(self, vocabulary: Sequence[str]) -> WordPieces:
         """Return the pieces of a vocabulary."""
         return WordPieces(self._saved_tokenizer(vocabulary))
 
-    def learned(self, rows: Sequence[Sequence[str]], start: Any) -> WordPieces:
+    def learn_tokenizer(self, rows: Sequence[Sequence[str]], start: Any) -> WordPieces:
         """Return the pieces of the model to start from; warn of training rows that are read in parts."""
-        pieces = self.saved(self._vocabulary(start))
+        pieces = self.tokenizer_of(self._vocabulary(start))
         most = self._config.max_tokens
         long = sum(np.count_nonzero(ids) > most - _SPECIAL for ids in pieces.rows(rows))
         warn_of_parts(int(long), len(rows), most)

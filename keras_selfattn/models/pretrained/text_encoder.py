@@ -154,7 +154,7 @@ class TextEncoder(RawModel):
     def _is_raw(self, x: Any) -> bool:
         return are_texts(x)
 
-    def _learn(self, rows: Rows) -> None:
+    def _learn_front_end(self, rows: Rows) -> None:
         raise ConfigError(_UNTRAINED)
 
     def _features(self, inputs: Sequence[str]) -> list[np.ndarray]:

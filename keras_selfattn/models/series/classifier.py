@@ -130,7 +130,7 @@ class SeriesModel(RawModel):
     def read_inputs(self, x: Any) -> list[np.ndarray]:
         return as_series(x, self.num_features)
 
-    def _learn(self, rows: Rows) -> None:
+    def _learn_front_end(self, rows: Rows) -> None:
         lengths = [len(row) for row in rows.inputs]
         if not any(lengths):
             raise DataError(f"The {len(lengths)} series hold no values: all of them are empty or missing.")

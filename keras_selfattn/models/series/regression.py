@@ -239,8 +239,8 @@ class SeriesForecaster(SeriesRegressor):
         ridge = self._beginning(inputs, horizon) + self._of_ridge(inputs) + self._mean
         return {**found, "ridge": ridge}
 
-    def _learn(self, rows: Rows) -> None:
-        super()._learn(rows)
+    def _learn_front_end(self, rows: Rows) -> None:
+        super()._learn_front_end(rows)
         if self.config.season > (self.longest or 0):
             raise DataError(
                 f"`season` is {self.config.season} frames, and the longest row has {self.longest}: no "

@@ -94,7 +94,7 @@ class TextClassifier(WordModel, Classifier):
         if vocabulary is None and wide_features is not None:
             raise ConfigError("`wide_features` is of a model with `vocabulary` and `labels`.")
         if vocabulary is not None and labels is not None:
-            self.tokenizer = self._words.saved(vocabulary)
+            self.tokenizer = self._words.tokenizer_of(vocabulary)
             if wide_features is not None:
                 self.wide = NGramLogits(wide_features, len(labels), not multi_label, name="wide")
             self._assemble(class_head(labels, multi_label=multi_label))

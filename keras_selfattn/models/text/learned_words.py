@@ -64,17 +64,17 @@ class LearnedWords:
             {"batch_size": 32},
         ]
 
-    def saved(self, vocabulary: Sequence[str]) -> Tokenizer:
+    def tokenizer_of(self, vocabulary: Sequence[str]) -> Tokenizer:
         """Return the tokenizer of a vocabulary."""
         return Tokenizer(self._config, vocabulary)
 
-    def learned(self, texts: Sequence[str], start: Any) -> Tokenizer:
+    def learn_tokenizer(self, texts: Sequence[str], start: Any) -> Tokenizer:
         """Return the tokenizer of the training texts, or of the model to start from."""
         vocabulary, cut = learn_vocabulary(self._config, texts)
         if not vocabulary:
             raise DataError(f"The {len(texts)} texts hold no {self._config.tokens}: all of them are blank.")
         warn_of_cut(cut, len(texts), self._config.max_tokens)
-        return self.saved(vocabulary if start is None else start.vocabulary)
+        return self.tokenizer_of(vocabulary if start is None else start.vocabulary)
 
     def rows(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the ids of each text, int32 `[T]`."""

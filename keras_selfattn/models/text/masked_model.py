@@ -122,7 +122,7 @@ class MaskedTokenModel(RawModel):
         self._text: Any = MaskedPieces(self.config) if pieces else MaskedWords(self.config)
         self.tokenizer: Any = None
         if vocabulary is not None:
-            self.tokenizer = self._text.saved(vocabulary)
+            self.tokenizer = self._text.tokenizer_of(vocabulary)
             self._assemble(MaskedTokenHead())
 
     def call(self, inputs: Any, training: bool | None = None) -> Tensor:
@@ -209,8 +209,8 @@ class MaskedTokenModel(RawModel):
             raise DataError("There are no texts, or all of them are blank. Give at least one.")
         return rows
 
-    def _learn(self, rows: Rows) -> None:
-        self.tokenizer = self._text.learned(rows.inputs, self.start)
+    def _learn_front_end(self, rows: Rows) -> None:
+        self.tokenizer = self._text.learn_tokenizer(rows.inputs, self.start)
 
     def _forget(self) -> None:
         super()._forget()

@@ -55,11 +55,11 @@ class MaskedPieces:
         settings = {"epochs": epochs, "learning_rate": _RATE, "batch_size": _BATCH}
         return settings | {"validation": validation_share(rows)}
 
-    def saved(self, vocabulary: Sequence[str]) -> Any:
+    def tokenizer_of(self, vocabulary: Sequence[str]) -> Any:
         """Return the tokenizer of a vocabulary."""
         return saved_tokenizer(self._config, vocabulary)
 
-    def learned(self, texts: Sequence[str], start: Any) -> Any:
+    def learn_tokenizer(self, texts: Sequence[str], start: Any) -> Any:
         """Return the tokenizer of the model to start from."""
         if start is None:
             raise ConfigError("A `MaskedTokenModel` of pieces needs `start`, a pretrained model's folder.")

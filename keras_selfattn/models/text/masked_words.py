@@ -44,13 +44,13 @@ class MaskedWords:
         epochs = int(np.clip(_ROWS_IN_ALL // max(1, rows), 2, 40))
         return {"epochs": epochs, "learning_rate": 2e-3, "validation": validation_share(rows)}
 
-    def saved(self, vocabulary: Sequence[str]) -> Tokenizer:
+    def tokenizer_of(self, vocabulary: Sequence[str]) -> Tokenizer:
         """Return the tokenizer of a vocabulary, the mask last."""
         return Tokenizer(self._whole, vocabulary)
 
-    def learned(self, texts: Sequence[str], start: Any) -> Tokenizer:
+    def learn_tokenizer(self, texts: Sequence[str], start: Any) -> Tokenizer:
         """Return the tokenizer of the training texts."""
-        return self.saved([*learn_vocabulary(self._whole, texts)[0], MASK])
+        return self.tokenizer_of([*learn_vocabulary(self._whole, texts)[0], MASK])
 
     def rows(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the ids of each text, int32 `[T]`."""

@@ -94,7 +94,7 @@ class TokenClassifier(WordModel):
         self._check_state(vocabulary, labels)
         if vocabulary is not None and labels is not None:
             # In place of a tokenizer, because the rows are already tokens.
-            self.tokenizer = self._words.saved(vocabulary)
+            self.tokenizer = self._words.tokenizer_of(vocabulary)
             self._assemble(PositionHead(labels, spans))
 
     @property

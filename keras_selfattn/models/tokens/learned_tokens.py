@@ -47,13 +47,13 @@ class LearnedTokens:
             {"min_count": 1},
         ]
 
-    def saved(self, vocabulary: Sequence[str]) -> TokenFeatures:
+    def tokenizer_of(self, vocabulary: Sequence[str]) -> TokenFeatures:
         """Return the features of a vocabulary."""
         return TokenFeatures(self._config, vocabulary)
 
-    def learned(self, rows: Sequence[Sequence[str]], start: Any) -> TokenFeatures:
+    def learn_tokenizer(self, rows: Sequence[Sequence[str]], start: Any) -> TokenFeatures:
         """Return the features of the training rows' words."""
-        return self.saved(learn_words(self._config, rows))
+        return self.tokenizer_of(learn_words(self._config, rows))
 
     def encoder(self, features: TokenFeatures, policy: Any) -> keras.Model:
         """Return the layers from features `[B, T, K]` to the vectors of tokens `[B, T, D]`."""

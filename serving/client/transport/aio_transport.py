@@ -13,7 +13,7 @@ import grpc.aio
 
 from ...errors import ServingError, UnavailableError
 from ..steps import Many, Pause, Request, Step, Steps
-from .connection import Connection
+from .connection_settings import ConnectionSettings
 from .shared_transport import Call, ClosedError, Lookup, Transport, TransportSettings
 
 _T = TypeVar("_T")
@@ -182,7 +182,7 @@ class AsyncChannel:
         owner: the loop it belongs to.
     """
 
-    def __init__(self, connection: Connection, owner: LoopOwner):
+    def __init__(self, connection: ConnectionSettings, owner: LoopOwner):
         self._connection = connection
         self._owner = owner
         self.closed = False
@@ -236,7 +236,7 @@ class AsyncChannel:
                 self._calls = {}
 
 
-def _async_channel(connection: Connection, target: str) -> grpc.aio.Channel:
+def _async_channel(connection: ConnectionSettings, target: str) -> grpc.aio.Channel:
     options, interceptors = connection.options(), list(connection.interceptors)
     credentials = connection.channel_credentials()
     if credentials is None:

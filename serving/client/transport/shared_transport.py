@@ -16,7 +16,7 @@ import numpy as np
 from ...errors import ClientClosedError, InvalidInputError, ServingError, UnavailableError
 from ..failures import ServerRef
 from ..steps import Request
-from .connection import Connection
+from .connection_settings import ConnectionSettings
 from .retries import Retries, RoundRobin
 from .security import pairs_of
 from .targets import Targets
@@ -79,7 +79,7 @@ class TransportSettings:
     """
 
     server: ServerRef
-    connection: Connection
+    connection: ConnectionSettings
     timeout: float
     concurrency: int
     wait_for_ready: bool

@@ -14,7 +14,7 @@ import grpc
 
 from ...errors import InvalidInputError, ServingError, UnavailableError
 from ..steps import Many, Pause, Request, Step, Steps
-from .connection import Connection
+from .connection_settings import ConnectionSettings
 from .pending_call import Attempt, PendingCall, RetriedPendingCall, Wait
 from .shared_transport import Call, ClosedError, Lookup, Transport, TransportSettings
 
@@ -175,7 +175,7 @@ class SyncChannel:
         connection: how to connect.
     """
 
-    def __init__(self, connection: Connection):
+    def __init__(self, connection: ConnectionSettings):
         self._connection = connection
         self._closed = False
         self._inherited: list[grpc.Channel | None] = []
@@ -245,7 +245,7 @@ class SyncChannel:
         return answer
 
 
-def _sync_channel(connection: Connection, target: str) -> grpc.Channel:
+def _sync_channel(connection: ConnectionSettings, target: str) -> grpc.Channel:
     options, credentials = connection.options(), connection.channel_credentials()
     if credentials is None:
         channel = grpc.insecure_channel(target, options)

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ...errors import FailedPreconditionError, InvalidArgumentError, UnimplementedError
-from ...wire import codec, predict_answers
+from ...wire import codec, server_predict
 from ...wire import messages_pb2 as pb
 from ...wire.dtypes import CodecError
 from ..models import quantised_tensors
@@ -119,11 +119,11 @@ class PredictCall:
     def _output(self, alias: str, array: np.ndarray) -> bytes:
         try:
             if self._encode is None and not array.dtype.names:
-                return predict_answers.output(alias, array)
+                return server_predict.output(alias, array)
             tensor = quantised_tensors.encode(array, self._encode or codec.encode_fields)
         except CodecError as error:
             raise UnimplementedError(f"output {alias} cannot be sent: {error}") from error
-        return predict_answers.output_of(alias, tensor)
+        return server_predict.output_of(alias, tensor)
 
 
 class ArraysCall:

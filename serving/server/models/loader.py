@@ -10,7 +10,8 @@ from ...wire import messages_pb2 as pb
 from ..config import ServerConfig
 from ..runtime.batching_parameters import own_batching_parameters
 from ..tflite.tflite_servable import TfliteServable, has_tflite
-from .servable import SavedModelServable, Servable, session_config
+from .saved_model_servable import SavedModelServable, session_config
+from .servable import Servable
 
 
 class Loader:

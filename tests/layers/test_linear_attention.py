@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from samples import BATCH, HEAD_DIM, HEADS, LENGTH, WIDTH, close, inputs, randomised
 
 from keras_selfattn.layers import LinearSelfAttention
-from keras_selfattn.layers.linear import feature_map
+from keras_selfattn.layers.linear_attention import feature_map
 
 
 def phi(x):

@@ -16,7 +16,7 @@ from keras_selfattn.layers.attention_base import SelfAttentionBase
 from keras_selfattn.layers.attention_math import wide_dtype
 from keras_selfattn.layers.attention_paths import PaddedTokens
 from keras_selfattn.layers.masks import PairMask, all_of, pair_mask
-from keras_selfattn.layers.saved_state import go_on
+from keras_selfattn.layers.saved_state import restore_state
 from keras_selfattn.layers.window import Chunks
 
 Tensor = Any
@@ -70,7 +70,7 @@ class LinearSelfAttention(SelfAttentionBase):
 
     def build(self, input_shape: tuple) -> None:
         self._build_projections(input_shape, "query_key_value", [self.num_heads] * 3)
-        go_on(self)
+        restore_state(self)
 
     def call(
         self,
@@ -91,8 +91,10 @@ class LinearSelfAttention(SelfAttentionBase):
                 "of keys, [batch, 1, length], or `causal`, or MultiHeadSelfAttention."
             )
         tokens = PaddedTokens(inputs, pairs.real)
-        context, weights = self._attend(self._projection(tokens.pack(inputs), tokens), pairs, return_weights)
-        outputs = tokens.unpack(self._outputs(tokens.join_heads(context), tokens))  # [B, T, features]
+        context, weights = self._attend(
+            self._projection(tokens.flatten(inputs), tokens), pairs, return_weights
+        )
+        outputs = tokens.unflatten(self._outputs(tokens.join_heads(context), tokens))  # [B, T, features]
         self.add_loss(tokens.losses)
         return (outputs, weights) if return_weights else outputs
 

@@ -32,7 +32,7 @@ _INTERCEPTORS = (grpc.UnaryUnaryClientInterceptor, grpc.aio.ClientInterceptor)
 
 
 @dataclass(frozen=True)
-class Connection:
+class ConnectionSettings:
     """The settings of a client's connection, checked once.
 
     Args:

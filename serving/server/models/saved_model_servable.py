@@ -1,0 +1,223 @@
+"""One loaded version of a model: a SavedModel in a TensorFlow session.
+
+The session is TensorFlow 1's, fed and fetched below its Python checks, as in TensorFlow Serving. So the error
+texts, and the lack of a shape check, are the same as there. A call costs 40 microseconds.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tensorflow.core.protobuf import (  # pyright: ignore[reportMissingImports]
+    config_pb2,
+    rewriter_config_pb2,
+)
+from tensorflow.python.client import pywrap_tf_session as session_api
+from tensorflow.python.client.session import Session
+from tensorflow.python.framework import errors, ops
+from tensorflow.python.saved_model.loader_impl import SavedModelLoader
+
+from ...errors import ERROR_OF_CODE, InvalidArgumentError, ServingError, status_code
+from ...wire import messages_pb2 as pb
+from ..config import ServerConfig
+from ..runtime.batching_parameters import BatchingParameters
+from ..runtime.text_files import read_text_file
+from .free_outputs import FreeOutputs
+from .quantised_tensors import record_of
+from .servable import without_path
+from .short_runs import ShortRuns, is_sure_to_end, kind_of_run
+
+# The stub's types forbid None for "no options" and "no metadata"; Session.run passes both.
+_session_run: Any = session_api.TF_SessionRun_wrapper
+
+
+class SavedModelServable:
+    """A SavedModel, ready to answer.
+
+    Args:
+        model: the model's name.
+        version: the version's number.
+        path: the version's folder, a SavedModel.
+        tags: of the graph to load.
+        config: of the session; `session_config` makes it.
+        is_ours: True if this project exported it. Then its loops end, as in `is_sure_to_end`; and its outputs
+            come from one computation, which succeeds or fails as a whole, so a run can fetch more outputs.
+
+    Raises:
+        ServingError: TensorFlow's runtime cannot load it, for example because a checkpoint is cut short.
+        Exception: TensorFlow's Python cannot: an OSError, ValueError or RuntimeError among others.
+
+    Example:
+        servable = SavedModelServable("half", 1, Path("models/half/1"), ["serve"], config_pb2.ConfigProto())
+        y, = servable.run({"x:0": np.float32([2])}, ["y:0"], timeout=1.0)
+    """
+
+    def __init__(
+        self,
+        model: str,
+        version: int,
+        path: Path,
+        tags: Sequence[str],
+        config: Any,
+        is_ours: bool = False,
+    ):
+        self.model = model
+        self.version = version
+        self.row_tensors: frozenset[str] = frozenset()
+        self.batching: BatchingParameters | None = None
+        self.card: dict[str, Any] | None = None
+        self._path = path
+        self._session = Session(graph=ops.Graph(), config=config)
+        try:
+            with self._session.graph.as_default():
+                loader: Any = SavedModelLoader(str(path))
+                meta_graph = loader.load(self._session, list(tags))
+            signatures = {name: proto.SerializeToString() for name, proto in meta_graph.signature_def.items()}
+            self.signatures = {name: pb.SignatureDef.FromString(data) for name, data in signatures.items()}
+            tensors = dict(self._named_tensors())
+            self._tensors = {name: tensor._as_tf_output() for name, tensor in tensors.items()}
+            records = {name: record_of(tensor.dtype.as_datatype_enum) for name, tensor in tensors.items()}
+            self._records = {name: record for name, record in records.items() if record is not None}
+            whole = self._whole_signatures(tensors) if is_ours else ()
+            self._free_outputs = [FreeOutputs(meta_graph.graph_def, each) for each in whole]
+            ends = is_sure_to_end(meta_graph.graph_def, is_ours)
+            self._short_runs = ShortRuns(ends and self._has_default_threads(config))
+        except errors.OpError as error:
+            self._session.close()
+            raise self._serving_error(error) from error
+        except BaseException:
+            self._session.close()
+            raise
+
+    def run(
+        self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str], timeout: float | None
+    ) -> list[np.ndarray]:
+        """As in `Servable`."""
+        fed = {self._tensor(name): array for name, array in feeds.items()}
+        asked, fetches = fetches, self._with_free_outputs(feeds, fetches)
+        fetched = [self._tensor(name) for name in fetches]
+        kind = kind_of_run(fetches, feeds.values())
+        options = _IN_THIS_THREAD if self._short_runs.expected(kind) else _options(timeout)
+        started = time.perf_counter()
+        try:
+            # Every public call checks shapes before it feeds a session.
+            values = _session_run(self._session._session, options, fed, fetched, [], None)
+        except errors.OpError as error:
+            raise self._serving_error(error) from error
+        except UnicodeDecodeError as error:
+            # TensorFlow's message quotes bytes of the request, and Python's binding expects text.
+            message = bytes(error.object).decode(errors="replace")
+            raise InvalidArgumentError(without_path(message, self._path)) from error
+        finally:
+            if options not in (None, _IN_THIS_THREAD):
+                session_api.TF_DeleteBuffer(options)
+        self._short_runs.took(kind, time.perf_counter() - started)
+        found = dict(zip(fetches, values, strict=True))
+        return [self._array(name, found[name]) for name in asked]
+
+    def close(self) -> None:
+        """As in `Servable`."""
+        self._session.close()
+        # The graph and its operations form a cycle; Python's collector would stop all threads to find it.
+        ops.dismantle_graph(self._session.graph)
+
+    def _serving_error(self, error: errors.OpError) -> ServingError:
+        return ERROR_OF_CODE[status_code(error.error_code)](without_path(error.message, self._path))
+
+    def _named_tensors(self) -> Iterable[tuple[str, Any]]:
+        for signature in self.signatures.values():
+            for info in (*signature.inputs.values(), *signature.outputs.values()):
+                # Sparse and composite tensors have parts instead of a name; __saved_model_init_op names an
+                # operation. Neither can be fed or fetched.
+                if ":" in info.name:
+                    yield info.name, self._session.graph.get_tensor_by_name(info.name)
+
+    def _has_default_threads(self, config: Any) -> bool:
+        """Return True if no other threads are configured, and the CPU is the only device."""
+        asked = (
+            config.inter_op_parallelism_threads
+            or config.session_inter_op_thread_pool
+            or config.use_per_session_threads
+            or config.experimental.executor_type
+        )
+        return not asked and len(self._session.list_devices()) == 1
+
+    def _whole_signatures(self, tensors: Mapping[str, Any]) -> Iterable[pb.SignatureDef]:
+        """Yield the signatures whose outputs can all be fetched."""
+        for signature in self.signatures.values():
+            if all(info.name in tensors for info in signature.outputs.values()):
+                yield signature
+
+    def _with_free_outputs(self, feeds: Mapping[str, np.ndarray], fetches: Sequence[str]) -> Sequence[str]:
+        """Return `fetches`, with the other outputs that cost almost nothing more."""
+        for each in self._free_outputs:
+            if each.inputs == feeds.keys() and set(fetches).issubset(each.outputs):
+                return each.widened(fetches)
+        return fetches
+
+    def _array(self, name: str, value: object) -> np.ndarray:
+        """Return a fetched value with its quantised type, which TensorFlow's Python returns as integers."""
+        array = value if isinstance(value, np.ndarray) else _scalar(value)
+        record = self._records.get(name)
+        return array if record is None else array.view(record)
+
+    def _tensor(self, name: str) -> Any:
+        if name not in self._tensors:
+            raise InvalidArgumentError(
+                f"Tensor {name or '(sparse or composite)'}, specified in either feed_devices or "
+                f"fetch_devices was not found in the Graph"
+            )
+        return self._tensors[name]
+
+
+def _options(timeout: float | None) -> Any:
+    """A TF_Buffer of RunOptions, which the caller deletes; None without a timeout."""
+    if timeout is None:
+        return None
+    milliseconds = max(1, math.ceil(timeout * 1000))
+    return _buffer(config_pb2.RunOptions(timeout_in_ms=milliseconds))
+
+
+def _buffer(options: Any) -> Any:
+    return session_api.TF_NewBufferFromString(options.SerializeToString())
+
+
+# Runs the graph outside TensorFlow's threads; shared by all sessions, for the life of the process.
+_IN_THIS_THREAD = _buffer(config_pb2.RunOptions(inter_op_thread_pool=-1))
+
+
+def _scalar(value: object) -> np.ndarray:
+    """Return a scalar as an array. TensorFlow returns a string as bytes, a number as a NumPy scalar."""
+    return np.array(value, dtype=object if isinstance(value, bytes) else None)
+
+
+def session_config(config: ServerConfig) -> Any:
+    """The settings of TensorFlow's sessions, a ConfigProto.
+
+    Raises:
+        TextFileError: tensorflow_session_config_file cannot be read.
+    """
+    proto: Any = config_pb2.ConfigProto()
+    if str(config.tensorflow_session_config_file):
+        proto = read_text_file(
+            config.tensorflow_session_config_file, config_pb2.ConfigProto, "tensorflow.ConfigProto"
+        )
+    both = config.tensorflow_session_parallelism
+    proto.intra_op_parallelism_threads = (
+        proto.intra_op_parallelism_threads or both or config.tensorflow_intra_op_parallelism
+    )
+    proto.inter_op_parallelism_threads = (
+        proto.inter_op_parallelism_threads or both or config.tensorflow_inter_op_parallelism
+    )
+    rewriting = proto.graph_options.rewrite_options
+    if not rewriting.meta_optimizer_iterations:
+        # A graph's first run takes a third less than with TensorFlow's two passes, and without TFG's another
+        # fifth; later ones take as long. A file that sets the passes decides on both.
+        rewriting.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
+        rewriting.disable_tfg_optimizer = True
+    if config.per_process_gpu_memory_fraction:
+        proto.gpu_options.per_process_gpu_memory_fraction = config.per_process_gpu_memory_fraction
+    return proto
